@@ -1,0 +1,74 @@
+# Every target does its own set-up: the virtual environment, the locked install, the package in place. When nothing
+# changed since the last call that costs a fraction of a second. Needs Python 3.11 or newer and make.
+#   PYTHON   the interpreter to make the environment with       make test PYTHON=python3.13
+#   JOBS     how many processes the tests run in                make test JOBS=8
+#   ARGS     more arguments for pytest                          make test ARGS="-k pad -x"
+
+PYTHON ?= python3
+JOBS ?= auto
+ARGS ?=
+
+VENV := .venv
+RUN := $(VENV)/bin/python -m
+SOURCE := packages/dovetail/src
+PYTEST := $(RUN) pytest
+# A suite that has no test file yet is left out, because pytest calls an empty run a failure.
+suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py' 2>/dev/null),tests/$(suite)))
+
+QUICK := $(call suites,null cpu adversarial examples meta)
+MATRIX := $(call suites,null cpu)
+LONG := $(call suites,conformance)
+BENCH := $(call suites,bench)
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test test-all test-long check lint format lock venv clean
+
+help: ## Show this list.
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
+
+venv: ## Make or refresh .venv from the lock file.
+	@tools/venv $(VENV) $(PYTHON)
+
+demo: venv ## Build, tune, check, save, reload and time a model with a custom operator.
+	@$(VENV)/bin/python examples/demo.py
+
+test: venv ## Run the tests and the doctests: under 8 minutes on two cores.
+	$(PYTEST) -n $(JOBS) $(QUICK) --doctest-modules $(SOURCE) $(ARGS)
+
+test-all: test test-long ## Also the long suites, the benchmarks and the other Pythons of this machine.
+
+# Benchmarks measure, so they run alone and in one process, and last.
+test-long: venv
+	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
+ifneq ($(LONG),)
+	$(PYTEST) -n $(JOBS) $(LONG) $(ARGS)
+endif
+ifneq ($(BENCH),)
+	$(PYTEST) -p no:xdist $(BENCH) $(ARGS)
+endif
+
+lint: venv ## Style, formatting, types and import contracts.
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy
+	$(VENV)/bin/lint-imports --no-logo
+
+check: lint test ## The one check command: lint, then test.
+
+format: venv ## Format the code and mend what ruff can mend.
+	$(RUN) ruff format
+	$(RUN) ruff check --fix
+
+lock: ## Write requirements/dev.txt anew from dev.in and the package's own dependencies.
+	$(PYTHON) -m venv --clear .venv-lock
+	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
+		--generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --custom-compile-command "make lock" \
+		--upgrade --extra all --extra onnxruntime packages/dovetail/pyproject.toml requirements/dev.in \
+		--output-file requirements/dev.txt
+	rm -rf .venv-lock
+
+clean: ## Remove the environments, the caches and what a build leaves.
+	rm -rf .venv .venv-* .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis build dist packages/*/dist
+	find packages tests examples tools docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,60 @@
+"""Which module each public name of the package lives in; data for the lazy import in ``dovetail``."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["ALIASES", "EXPORTS"]
+
+_MODULES: Final[dict[str, str]] = {
+    "dovetail.api": "compile profile_from_shapes",
+    "dovetail.build.builder": "Builder HostMemory",
+    "dovetail.build.config": "BuilderConfig BuilderFlag MemoryPoolType PreviewFeature ProfilingVerbosity",
+    "dovetail.build.profile": "OptimizationProfile",
+    "dovetail.runtime.engine": "Engine",
+    "dovetail.runtime.context": "ExecutionContext",
+    "dovetail.runtime.loading": "Runtime load",
+    "dovetail.runtime.refit": "Refitter",
+    "dovetail.runtime.profiler": "IProfiler LayerTimes Profiler",
+    "dovetail.errors": """BuildCancelledError BuildError DovetailError InputError InternalError ModelError
+        PlanCorruptError PlanDeviceMismatchError PlanError PlanTrustError PlanVersionError PluginError ProviderError
+        ResourceError TimingCacheError UnsupportedOpError UsageError""",
+    "dovetail.types": """DataType Dims Dims2 Dims3 Dims4 DimsHW DynamicPluginTensorDesc EngineCapability Permutation
+        PluginTensorDesc TensorFormat TensorIOMode TensorLocation TensorRTPhase Weights nptype volume""",
+    "dovetail.expr": "DimensionOperation DimsExprs IDimensionExpr IExprBuilder",
+    "dovetail.loggers": "ErrorCode ErrorRecorder IErrorRecorder ILogger ILoggerFinder Logger",
+    "dovetail.allocators": "AllocatorFlag HostAllocator IGpuAllocator IGpuAsyncAllocator IOutputAllocator",
+    "dovetail.plugin.fields": "PluginField PluginFieldCollection PluginFieldType",
+    "dovetail.plugin.interfaces": """APILanguage IPluginCapability IPluginCreatorInterface IPluginCreatorV3One
+        IPluginResource IPluginResourceContext IPluginV3 IPluginV3OneBuild IPluginV3OneBuildV2 IPluginV3OneCore
+        IPluginV3OneRuntime IVersionedInterface InterfaceInfo PluginCapabilityType""",
+    "dovetail.plugin.libraries": "PluginLibrary",
+    "dovetail.plugin.quick": "layer",
+    "dovetail.plugin.registry": """IPluginRegistry PluginRegistry get_builder_plugin_registry get_plugin_registry
+        register_plugin""",
+    "dovetail.plugin.safe": "SafePluginRegistry get_safe_plugin_registry register_safe_plugin",
+    "dovetail.build.progress": "IProgressMonitor",
+    "dovetail.build.timing_cache": "ITimingCache TimingCache",
+}
+
+EXPORTS: Final[dict[str, str]] = {name: module for module, names in _MODULES.items() for name in names.split()}
+"""Public name -> module."""
+
+ALIASES: Final[dict[str, tuple[str, str]]] = {
+    alias: ("dovetail.types", f"DataType.{member}")
+    for alias, member in (
+        ("float32", "FLOAT"),
+        ("float16", "HALF"),
+        ("bfloat16", "BF16"),
+        ("int8", "INT8"),
+        ("int32", "INT32"),
+        ("int64", "INT64"),
+        ("bool", "BOOL"),
+        ("uint8", "UINT8"),
+        ("fp8", "FP8"),
+        ("int4", "INT4"),
+        ("fp4", "FP4"),
+        ("e8m0", "E8M0"),
+    )
+}
+"""Public name -> module and the path of the object in it."""

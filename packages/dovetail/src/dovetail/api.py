@@ -1,0 +1,85 @@
+"""The short way: a model in, an engine out.
+
+``compile`` imports, builds and loads in one call. What it cannot say, ``Builder`` and ``BuilderConfig`` can.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dovetail.build.builder import Builder, engine_from_plan
+from dovetail.build.config import BuilderConfig
+from dovetail.build.profile import OptimizationProfile
+from dovetail.errors import UsageError
+from dovetail.loggers import ILogger
+from dovetail.network.definition import Network
+from dovetail.network.onnx_import import import_model
+from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.loader import get_factory
+from dovetail.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    import onnx
+    import onnx_ir as ir
+
+__all__ = ["compile", "profile_from_shapes"]
+
+Shape = Sequence[int]
+Bounds = tuple[Shape, Shape, Shape]
+
+
+def compile(  # noqa: A001 - what users look for
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | Network,
+    *,
+    providers: Sequence[str] | None = None,
+    shapes: Mapping[str, Shape | Bounds] | None = None,
+    profiles: Sequence[Mapping[str, Shape | Bounds]] | None = None,
+    strict: bool = False,
+    config: BuilderConfig | None = None,
+    registry: PluginRegistry | None = None,
+    logger: ILogger | None = None,
+) -> Engine:
+    """Build an engine from a model.
+
+    Args:
+        model: A path, the bytes of a model, a ModelProto, an onnx-ir model, or a network.
+        providers: Back ends in order of preference; the embedded ``cpu`` by default.
+        shapes: For each dynamic input one shape, or (min, opt, max). Without shapes the engine is open: it takes any
+            shape and sizes its memory when shapes change.
+        profiles: Several such mappings, for several profiles.
+        strict: End the build where it would otherwise report and go on.
+        config: Everything else; its profiles are used too.
+        registry: Where plugins are looked up; the global one by default.
+        logger: Where messages go.
+    """
+    for name in providers or ():
+        get_factory(name)
+    builder = Builder(logger)
+    settings = config or BuilderConfig()
+    settings.strict = settings.strict or strict
+    for bounds in ([shapes] if shapes else []) + list(profiles or []):
+        settings.add_optimization_profile(profile_from_shapes(bounds))
+    lookup = registry or builder.get_plugin_registry()
+    source = model if isinstance(model, Network) else import_model(model, registry=lookup, logger=builder.logger)
+    plan = builder.build_plan(source, settings, is_open=not settings.profiles)
+    return engine_from_plan(plan, lookup)
+
+
+def profile_from_shapes(shapes: Mapping[str, Shape | Bounds]) -> OptimizationProfile:
+    """A profile from one shape an input, or from (min, opt, max).
+
+    >>> [tuple(d) for d in profile_from_shapes({"x": (2, 3)}).get_shape("x")]
+    [(2, 3), (2, 3), (2, 3)]
+    """
+    profile = OptimizationProfile()
+    for name, value in shapes.items():
+        parts: list[Any] = list(value)
+        if all(hasattr(part, "__index__") for part in parts):
+            profile.set_shape(name, parts, parts, parts)
+        elif len(parts) == 3:
+            profile.set_shape(name, *parts)
+        else:
+            raise UsageError("not a shape", where=f"input '{name}'", expected="a shape, or (min, opt, max)", got=value)
+    return profile

@@ -1,0 +1,134 @@
+"""The builder: makes networks and configurations, and turns a network into a plan."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import onnx_ir as ir
+
+from dovetail.build.config import BuilderConfig
+from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
+from dovetail.build.profile import OptimizationProfile
+from dovetail.build.progress import Phases
+from dovetail.build.refittable import split_weights
+from dovetail.errors import DovetailError
+from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
+from dovetail.network.definition import Network
+from dovetail.passes import standard_passes
+from dovetail.passes.base import run_passes
+from dovetail.passes.clone import clone_model
+from dovetail.plan.container import PlanFile, plan_bytes
+from dovetail.plan.manifest import encode_manifest
+from dovetail.plugin.libraries import pack_library
+from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from dovetail.runtime.engine import Engine
+
+__all__ = ["Builder", "HostMemory", "engine_from_plan"]
+
+
+class HostMemory(bytes):
+    """The bytes of a plan."""
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes there are."""
+        return len(self)
+
+
+class Builder:
+    """Where building starts. Its registry is searched before the global one."""
+
+    def __init__(self, logger: ILogger | None = None) -> None:
+        self.logger: ILogger = logger or Logger()
+        self.error_recorder: IErrorRecorder = ErrorRecorder()
+        self.max_threads = 1
+        self.num_DLA_cores = 0
+        self.max_DLA_batch_size = 0
+        self.phase_times: list[tuple[str, str | None, float]] = []
+        """Name, parent and seconds of every phase of the last build."""
+        self._registry = PluginRegistry(parent=get_plugin_registry())
+
+    def get_plugin_registry(self) -> PluginRegistry:
+        """The registry of this builder."""
+        return self._registry
+
+    def create_network(self, flags: int = 0, *, strongly_typed: bool = True) -> Network:
+        """An empty network. ``strongly_typed=False`` is the older rule, where flags of the configuration add types."""
+        return Network(strongly_typed=strongly_typed, registry=self._registry)
+
+    def create_builder_config(self) -> BuilderConfig:
+        """A configuration with the defaults."""
+        return BuilderConfig()
+
+    def create_optimization_profile(self) -> OptimizationProfile:
+        """An empty profile."""
+        return OptimizationProfile()
+
+    def build_serialized_network(self, network: Network, config: BuilderConfig) -> HostMemory:
+        """The plan as bytes."""
+        plan = self.build_plan(network, config)
+        return HostMemory(plan_bytes(encode_manifest(plan.manifest), plan.blobs))
+
+    def build_engine_with_config(self, network: Network, config: BuilderConfig) -> Engine:
+        """An engine, without going through a file."""
+        return engine_from_plan(self.build_plan(network, config), self._registry)
+
+    def is_network_supported(self, network: Network, config: BuilderConfig) -> bool:
+        """Whether the network can be built; the log says why not."""
+        try:
+            self.build_plan(network, config)
+        except DovetailError as error:
+            self.logger.log(Severity.ERROR, str(error))
+            return False
+        return True
+
+    def build_plan(
+        self, network: Network | ir.Model, config: BuilderConfig, *, is_open: bool = False, name: str = ""
+    ) -> BuiltPlan:
+        """The parts of a plan, from a network or an imported model; with ``is_open`` dynamic dims need no profile."""
+        phases = Phases(config.progress_monitor)
+        try:
+            request = self._make_request(network, config, phases, is_open=is_open, name=name)
+            return build_plan(request, phases)
+        except DovetailError as error:
+            self.error_recorder.report_error(ErrorCode.FAILED_INITIALIZATION, str(error).splitlines()[0])
+            raise
+        finally:
+            self.phase_times = list(phases.times)
+
+    def _make_request(
+        self, source: Network | ir.Model, config: BuilderConfig, phases: Phases, *, is_open: bool, name: str
+    ) -> BuildRequest:
+        network = source if isinstance(source, Network) else None
+        with phases.phase("Optimise network", steps=2) as phase:
+            model = clone_model(source.to_model() if isinstance(source, Network) else source)
+            phase.step()
+            refittable, excluded = split_weights(model, network, config)
+            run_passes(model, standard_passes(keep=refittable))
+            phase.step()
+        return BuildRequest(
+            model=model,
+            config=config,
+            logger=self.logger,
+            name=name or (network.name if network is not None else model.graph.name or ""),
+            is_open=is_open,
+            strongly_typed=network is None or network.strongly_typed,
+            ranges=network.dynamic_ranges() if network is not None else {},
+            libraries=_pack_libraries(config.plugins_to_serialize),
+            refittable=refittable,
+            excluded_weights=excluded,
+        )
+
+
+def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry) -> Engine:
+    """An engine from a plan that was just built; the file it goes through is in memory."""
+    file = PlanFile.from_bytes(plan_bytes(encode_manifest(plan.manifest), plan.blobs))
+    return Engine(plan.manifest, file, registry)
+
+
+def _pack_libraries(paths: Sequence[str | os.PathLike[str]]) -> list[tuple[str, bytes]]:
+    return [(Path(path).stem, pack_library(Path(path))) for path in paths]
+
+

@@ -1,0 +1,48 @@
+"""The timing cache of one build: in memory, from the configuration, or shared with other processes in a file."""
+
+from __future__ import annotations
+
+from dovetail.build.config import BuilderConfig, BuilderFlag
+from dovetail.build.timing_cache import TimingCache, TimingCacheFile, TimingValue
+from dovetail.build.tuner import cache_identity
+from dovetail.errors import TimingCacheError
+from dovetail.loggers import ILogger, Severity
+
+__all__ = ["CacheSession"]
+
+
+class CacheSession:
+    """Where timings are looked up and kept. A measurement is safe on disk before the next one starts."""
+
+    def __init__(self, config: BuilderConfig, logger: ILogger) -> None:
+        self.error_on_miss = config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
+        is_disabled = config.get_flag(BuilderFlag.DISABLE_TIMING_CACHE)
+        given = config.get_timing_cache()
+        self.cache = TimingCache() if is_disabled or given is None else given
+        self.cache.bind(*cache_identity())
+        self._file: TimingCacheFile | None = None
+        if config.timing_cache_path is not None and not is_disabled:
+            self._file = TimingCacheFile(config.timing_cache_path)
+            self._take_file(self._file, logger)
+
+    def _take_file(self, file: TimingCacheFile, logger: ILogger) -> None:
+        stored = file.load()
+        reason = stored.matches(*cache_identity())
+        if reason is None:
+            self.cache.combine(stored)
+        else:
+            logger.log(Severity.WARNING, f"timing cache '{file.path}' is not used: {reason}")
+
+    def record(self, key: str, value: TimingValue) -> None:
+        """Keep one measurement, on disk too when a file is shared."""
+        self.cache.update(key, value)
+        if self._file is not None:
+            self._file.record(key, value)
+
+    def close(self) -> None:
+        """Fold what was measured into the shared file."""
+        if self._file is not None:
+            try:
+                self._file.merge_and_save(self.cache)
+            except OSError as error:
+                raise TimingCacheError(f"the timing cache cannot be written: {error}", where=str(self._file.path)) from error

@@ -1,0 +1,179 @@
+"""How to build: flags, limits, profiles, the timing cache, and everything else a builder can be told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+from dovetail.build.profile import OptimizationProfile
+from dovetail.build.progress import IProgressMonitor
+from dovetail.build.timing_cache import TimingCache
+from dovetail.errors import UsageError
+from dovetail.types import EngineCapability
+
+__all__ = ["BuilderConfig", "BuilderFlag", "MemoryPoolType", "PreviewFeature", "ProfilingVerbosity"]
+
+
+class BuilderFlag(IntEnum):
+    """Switches of a build. The last four are of the weakly typed rule and are ignored by strongly typed networks."""
+
+    DEBUG = 0
+    GPU_FALLBACK = 1
+    REFIT = 2
+    DISABLE_TIMING_CACHE = 3
+    EDITABLE_TIMING_CACHE = 4
+    TF32 = 5
+    SPARSE_WEIGHTS = 6
+    SAFETY_SCOPE = 7
+    DIRECT_IO = 8
+    VERSION_COMPATIBLE = 9
+    EXCLUDE_LEAN_RUNTIME = 10
+    ERROR_ON_TIMING_CACHE_MISS = 11
+    DISABLE_COMPILATION_CACHE = 12
+    STRIP_PLAN = 13
+    REFIT_IDENTICAL = 14
+    WEIGHT_STREAMING = 15
+    REFIT_INDIVIDUAL = 16
+    STRICT_NANS = 17
+    MONITOR_MEMORY = 18
+    DISTRIBUTIVE_INDEPENDENCE = 19
+    FP16 = 20
+    BF16 = 21
+    INT8 = 22
+    FP8 = 23
+
+
+class MemoryPoolType(IntEnum):
+    """Pools whose size can be limited; only WORKSPACE means something on a CPU."""
+
+    WORKSPACE = 0
+    DLA_MANAGED_SRAM = 1
+    DLA_LOCAL_DRAM = 2
+    DLA_GLOBAL_DRAM = 3
+    TACTIC_DRAM = 4
+    TACTIC_SHARED_MEMORY = 5
+
+
+class PreviewFeature(IntEnum):
+    """Features that must be switched on by name."""
+
+    ALIASED_PLUGIN_IO_10_03 = 0
+    RUNTIME_ACTIVATION_RESIZE_10_10 = 1
+
+
+class ProfilingVerbosity(IntEnum):
+    """How much of the layers an inspector shows."""
+
+    LAYER_NAMES_ONLY = 0
+    NONE = 1
+    DETAILED = 2
+
+
+DEFAULT_WORKSPACE_BYTES: Final = 4 * 2**30
+
+
+class BuilderConfig:
+    """All settings of one build; made by ``Builder.create_builder_config``.
+
+    >>> config = BuilderConfig(); config.set_flag(BuilderFlag.REFIT); config.get_flag(BuilderFlag.REFIT)
+    True
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Back to the defaults."""
+        self.flags = 1 << BuilderFlag.TF32
+        self.profiles: list[OptimizationProfile] = []
+        self.progress_monitor: IProgressMonitor | None = None
+        self.profiling_verbosity = ProfilingVerbosity.LAYER_NAMES_ONLY
+        self.plugins_to_serialize: Sequence[str | os.PathLike[str]] = []
+        self.tactic_timeout_s = 60.0
+        """How long one run of one tactic may take while it is timed."""
+        self.max_num_tactics = -1
+        self.avg_timing_iterations = 1
+        self.builder_optimization_level = 3
+        self.engine_capability = EngineCapability.STANDARD
+        self.int8_calibrator: Any = None
+        self.strict = False
+        """Whether tactics that disagree with no reference end the build."""
+        self.timing_cache_path: str | os.PathLike[str] | None = None
+        """A timing cache shared with other processes; written after every measurement."""
+        self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}
+        self._preview: set[PreviewFeature] = set()
+        self._timing_cache: TimingCache | None = None
+
+    # flags
+
+    def set_flag(self, flag: BuilderFlag) -> None:
+        """Switch a flag on."""
+        self.flags |= 1 << BuilderFlag(flag)
+
+    def clear_flag(self, flag: BuilderFlag) -> None:
+        """Switch a flag off."""
+        self.flags &= ~(1 << BuilderFlag(flag))
+
+    def get_flag(self, flag: BuilderFlag) -> bool:
+        """Whether a flag is on."""
+        return bool(self.flags & (1 << BuilderFlag(flag)))
+
+    def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:  # noqa: FBT001 - the contract's form
+        """Switch a preview feature on or off."""
+        (self._preview.add if enable else self._preview.discard)(PreviewFeature(feature))
+
+    def get_preview_feature(self, feature: PreviewFeature) -> bool:
+        """Whether a preview feature is on."""
+        return PreviewFeature(feature) in self._preview
+
+    # limits
+
+    def set_memory_pool_limit(self, pool: MemoryPoolType, pool_size: int) -> None:
+        """Bound a pool, in bytes."""
+        if pool_size < 0:
+            raise UsageError("a memory limit is negative", got=pool_size)
+        self._pools[MemoryPoolType(pool)] = int(pool_size)
+
+    def get_memory_pool_limit(self, pool: MemoryPoolType) -> int:
+        """The bound of a pool, in bytes."""
+        return self._pools.get(MemoryPoolType(pool), 0)
+
+    # profiles
+
+    def add_optimization_profile(self, profile: OptimizationProfile) -> int:
+        """Add a profile; its number comes back."""
+        if not isinstance(profile, OptimizationProfile):
+            raise UsageError("not an optimization profile", got=type(profile).__name__)
+        self.profiles.append(profile)
+        return len(self.profiles) - 1
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        """How many profiles were added."""
+        return len(self.profiles)
+
+    # timing cache
+
+    def create_timing_cache(self, serialized_timing_cache: bytes) -> TimingCache:
+        """A cache from bytes that ``serialize`` gave, or an empty one from ``b""``."""
+        return TimingCache(bytes(serialized_timing_cache))
+
+    def set_timing_cache(self, cache: TimingCache, ignore_mismatch: bool = False) -> bool:  # noqa: FBT001, FBT002
+        """Use a cache; False when it was made on another device or version and that is not to be ignored."""
+        if not ignore_mismatch and not self.accepts_cache(cache):
+            return False
+        self._timing_cache = cache
+        return True
+
+    @staticmethod
+    def accepts_cache(cache: TimingCache) -> bool:
+        """Whether a cache was made where this process runs."""
+        from dovetail.build.tuner import cache_identity
+
+        return cache.matches(*cache_identity()) is None
+
+    def get_timing_cache(self) -> TimingCache | None:
+        """The cache in use."""
+        return self._timing_cache

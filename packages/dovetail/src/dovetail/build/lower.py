@@ -1,0 +1,503 @@
+"""From chosen layers to a program: values with their kinds, steps in order, reformats, copies, and the memory plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx_ir as ir
+
+from dovetail.build.attributes import attribute_records
+from dovetail.build.blobs import BlobTable, array_from_tensor
+from dovetail.build.enumerate import Combination, Layout
+from dovetail.build.layers import NodeLayer, layers_of
+from dovetail.build.shapes import Ranges, StaticSymbol, dims_of
+from dovetail.errors import InternalError
+from dovetail.expr import Expr, SizeTensor, Symbol, encode_expr, symbols_of
+from dovetail.formats import packed_shape
+from dovetail.network.plugins import PluginEntry
+from dovetail.plan.lifetimes import value_lifetimes
+from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord, SymbolRecord, ValueRecord
+from dovetail.plugin.handle import PluginHandle
+from dovetail.provider.arena import Span, plan_offsets
+from dovetail.provider.interfaces import Provider
+from dovetail.types import TensorFormat
+
+__all__ = ["ChosenPlugin", "Lowering", "Place", "ProgramContext", "network_place", "place_of"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a value lies in memory; the scale is not part of its identity, for each tensor has only one."""
+
+    dtype: str
+    format: TensorFormat = TensorFormat.LINEAR
+    scale: float = field(default=-1.0, compare=False)
+
+
+def place_of(layout: Layout) -> Place:
+    """The place of a plugin port in a layout."""
+    return Place(layout.dtype.numpy.name, layout.format, layout.scale)
+
+
+def network_place(value: ir.Value, scale: float = -1.0) -> Place:
+    """Where a value lies when nobody asked for anything else: row by row in its own type."""
+    if value.dtype is None:
+        raise InternalError("a value has no type", where=f"value '{value.name}'")
+    return Place(value.dtype.numpy().name, TensorFormat.LINEAR, scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenPlugin:
+    """What was decided for a plugin layer, and the object it was decided with."""
+
+    handle: PluginHandle
+    combination: Combination
+    tactic: int
+    workspace_bytes: int
+    asks_workspace: bool
+    record: PluginRecord
+    aliases: tuple[int, ...]
+
+
+@dataclass(kw_only=True)
+class ProgramContext:
+    """What all programs of one profile share."""
+
+    model: ir.Model
+    provider: Provider
+    blobs: BlobTable
+    static: Mapping[str, StaticSymbol]
+    ranges: Ranges
+    chosen: dict[ir.Node, ChosenPlugin]
+    scales: Mapping[ir.Value, float]
+    is_open: bool
+    plugin_dims: dict[ir.Value, list[Expr]] = field(default_factory=dict)
+    """Exact shapes of plugin outputs, which onnx-ir's dims cannot always carry."""
+
+    def dims(self, value: ir.Value) -> list[Expr | None] | None:
+        """The shape of a value as expressions."""
+        exact = self.plugin_dims.get(value)
+        return list(exact) if exact is not None else dims_of(value)
+
+    def is_static(self, dims: Sequence[Expr | None] | None) -> bool:
+        """Whether inputs alone decide a shape."""
+        return dims is not None and all(
+            dim is not None and not isinstance(dim, SizeTensor) and symbols_of(dim) <= self.static.keys()
+            for dim in dims
+        )
+
+    def place(self, value: ir.Value) -> Place:
+        """The network's own place of a value."""
+        return network_place(value, self.scales.get(value, -1.0))
+
+
+@dataclass
+class _Draft:
+    name: str
+    place: Place
+    kind: str
+    dims: list[Any] | None = None
+    blob: str | None = None
+    alias: int | None = None
+    bound: tuple[int, ...] | None = None
+
+    def record(self) -> ValueRecord:
+        return ValueRecord(
+            name=self.name,
+            dtype=self.place.dtype,
+            kind=self.kind,
+            dims=self.dims,
+            format=self.place.format.name,
+            scale=self.place.scale if self.place.dtype == "int8" else -1.0,
+            blob=self.blob,
+            alias=self.alias,
+            size_bytes=_size_bytes(self) if self.kind == "planned" and self.bound is not None else None,
+        )
+
+
+def _size_bytes(draft: _Draft) -> int:
+    physical = packed_shape(draft.bound or (), draft.place.format)
+    return int(np.prod(physical, dtype=np.int64)) * np.dtype(draft.place.dtype).itemsize
+
+
+class Lowering:
+    """Turns one graph into one program; bodies of control flow are lowered by children."""
+
+    def __init__(self, context: ProgramContext, graph: ir.Graph, parent: Lowering | None = None) -> None:
+        self._context = context
+        self._graph = graph
+        self._parent = parent
+        self._drafts: list[_Draft] = []
+        self._index: dict[tuple[ir.Value, Place], int] = {}
+        self._home: dict[ir.Value, Place] = {}
+        self._steps: list[StepRecord] = []
+        self._symbols: dict[str, SymbolRecord] = {}
+        self._captures: list[tuple[int, int]] = []
+        self._consumers = _last_uses(graph)
+        self._position = 0
+        self.aliases: dict[ir.Value, ir.Value] = {}
+        """Network outputs that share memory with a network input."""
+
+    def lower(self) -> ProgramRecord:
+        """The whole program, with memory planned when there is a profile."""
+        inputs = [self._add_input(value) for value in self._graph.inputs]
+        if self._parent is None:
+            self._add_static_symbols(inputs)
+        for self._position, layer in enumerate(layers_of(self._context.model, self._graph, self._context.provider)):
+            self._emit(layer)
+        self._position = len(self._steps) + len(self._consumers)
+        outputs = [self._add_output(value) for value in self._graph.outputs]
+        program = ProgramRecord(
+            inputs=inputs,
+            outputs=outputs,
+            values=[draft.record() for draft in self._drafts],
+            steps=self._steps,
+            symbols=list(self._symbols.values()),
+            captures=self._captures,
+            workspace_bytes=_max_workspace(self._steps),
+        )
+        return program if self._parent is not None or self._context.is_open else _plan_memory(program)
+
+    # values
+
+    def _add(self, value: ir.Value, place: Place, draft: _Draft) -> int:
+        self._drafts.append(draft)
+        self._index[value, place] = len(self._drafts) - 1
+        self._home.setdefault(value, place)
+        return len(self._drafts) - 1
+
+    def _add_input(self, value: ir.Value) -> int:
+        place = self._context.place(value)
+        dims = self._context.dims(value)
+        stored = _encode_dims(dims) if self._context.is_static(dims) and self._parent is None else None
+        return self._add(value, place, _Draft(value.name or "", place, "input", stored))
+
+    def _add_static_symbols(self, inputs: Sequence[int]) -> None:
+        for name, symbol in self._context.static.items():
+            index = inputs[symbol.input_index]
+            self._symbols[name] = SymbolRecord(name=name, source=symbol.source, value=index, index=symbol.index)
+
+    def _draft(self, value: ir.Value, place: Place) -> _Draft:
+        """A new value: planned when its size is known before the run, else dynamic."""
+        dims = self._context.dims(value)
+        static = self._parent is None and self._context.is_static(dims)
+        bound = self._context.ranges.bound(dims or ()) if static else None
+        is_planned = static and (self._context.is_open or bound is not None)
+        if is_planned:
+            return _Draft(value.name or "", place, "planned", _encode_dims(dims), bound=bound)
+        return _Draft(value.name or "", place, "dynamic")
+
+    def _need(self, value: ir.Value | None, place: Place | None = None) -> int:
+        """The number of a value in a place, reformatting it when it is only elsewhere."""
+        if value is None:
+            return -1
+        place = self._context.place(value) if place is None else place
+        known = self._index.get((value, place))
+        if known is not None:
+            return known
+        if value not in self._home and not self._bring_in(value):
+            raise InternalError("a value is used before it is made", where=f"value '{value.name}'")
+        known = self._index.get((value, place))
+        return self._reformat(value, place) if known is None else known
+
+    def _bring_in(self, value: ir.Value) -> bool:
+        tensor = ir.convenience.get_const_tensor(value)
+        producer = value.producer()
+        if tensor is not None and (producer is None or producer.op_type == "Constant"):
+            blob = self._context.blobs.add_constant(value.name or "", tensor)
+            place = self._context.place(value)
+            draft = _Draft(value.name or "", place, "constant", list(array_from_tensor(tensor).shape), blob=blob)
+            self._add(value, place, draft)
+            return True
+        if self._parent is None:
+            return False
+        outside = self._parent._need(value)
+        place = self._context.place(value)
+        inside = self._add(value, place, _Draft(value.name or "", place, "dynamic"))
+        self._captures.append((outside, inside))
+        return True
+
+    def _reformat(self, value: ir.Value, place: Place) -> int:
+        source = self._home[value]
+        source_index = self._index[value, source]
+        target = self._add(value, place, self._draft(value, place))
+        name = f"Reformat {value.name} {source.dtype}:{source.format.name} -> {place.dtype}:{place.format.name}"
+        self._append(name, "reformat", "Reformat", [source_index], [target])
+        return target
+
+    def _copy(self, value: ir.Value, place: Place, source: int, kind: str | None = None) -> int:
+        """A second value with the same contents and memory of its own."""
+        draft = self._draft(value, place)
+        if kind is not None and draft.kind == "planned":
+            draft.kind = kind
+        self._drafts.append(draft)
+        target = len(self._drafts) - 1
+        if place.format is TensorFormat.LINEAR:
+            self._append(f"Copy {value.name}", "kernel", "Identity", [source], [target], opset=14)
+        else:
+            self._append(f"Copy {value.name}", "reformat", "Reformat", [source], [target])
+        return target
+
+    def _append(
+        self, name: str, kind: str, op: str, inputs: list[int], outputs: list[int], *, opset: int = 1
+    ) -> None:
+        provider = self._context.provider.name
+        self._steps.append(
+            StepRecord(name=name, kind=kind, provider=provider, op=op, opset=opset, inputs=inputs, outputs=outputs)
+        )
+
+    def _add_output(self, value: ir.Value) -> int:
+        place = self._context.place(value)
+        index = self._need(value, place)
+        if self._parent is not None:
+            return index
+        draft = self._drafts[index]
+        if draft.kind == "planned" and draft.alias is None and not self._is_alias_source(index):
+            draft.kind = "output"
+            return index
+        if draft.kind in ("dynamic", "output") and value in self.aliases:
+            return index
+        return index if draft.kind == "dynamic" else self._copy(value, place, index, "output")
+
+    def _is_alias_source(self, index: int) -> bool:
+        return any(draft.alias == index for draft in self._drafts)
+
+    # steps
+
+    def _emit(self, layer: NodeLayer) -> None:
+        if layer.entry is not None:
+            self._emit_plugin(layer, layer.entry, self._context.chosen[layer.node])
+        elif layer.is_control:
+            self._emit_control(layer)
+        else:
+            self._emit_kernel(layer)
+
+    def _emit_kernel(self, layer: NodeLayer) -> None:
+        inputs = [self._need(value) for value in layer.node.inputs]
+        outputs = [self._add_result(value) for value in layer.node.outputs]
+        self._steps.append(
+            StepRecord(
+                name=layer.name,
+                kind="kernel",
+                provider=layer.provider,
+                op=layer.op,
+                domain=layer.domain,
+                opset=layer.opset,
+                attributes=attribute_records(layer.node, self._context.blobs),
+                inputs=inputs,
+                outputs=_trim(outputs),
+            )
+        )
+
+    def _add_result(self, value: ir.Value, *, dynamic: bool = False) -> int:
+        if not value.name or (not value.uses() and not value.is_graph_output()):
+            return -1 if value.dtype is None or not value.name else self._new_result(value, dynamic=dynamic)
+        return self._new_result(value, dynamic=dynamic)
+
+    def _new_result(self, value: ir.Value, *, dynamic: bool) -> int:
+        place = self._context.place(value)
+        draft = _Draft(value.name or "", place, "dynamic") if dynamic else self._draft(value, place)
+        return self._add(value, place, draft)
+
+    def _emit_control(self, layer: NodeLayer) -> None:
+        graphs = _bodies(layer.node)
+        inputs = [self._need(value) for value in layer.node.inputs]
+        bodies = [Lowering(self._context, graph, self).lower() for graph in graphs]
+        outputs = [self._add_result(value, dynamic=True) for value in layer.node.outputs]
+        self._steps.append(
+            StepRecord(
+                name=layer.name,
+                kind="control",
+                provider=layer.provider,
+                op=layer.op,
+                opset=layer.opset,
+                attributes=attribute_records(layer.node, self._context.blobs),
+                inputs=inputs,
+                outputs=_trim(outputs),
+                bodies=bodies,
+            )
+        )
+
+    # plugins
+
+    def _emit_plugin(self, layer: NodeLayer, entry: PluginEntry, chosen: ChosenPlugin) -> None:
+        node, count = layer.node, entry.num_inputs
+        values = list(node.inputs[:count])
+        places = [place_of(layout) for layout in chosen.combination]
+        inputs = [self._need(value, place) for value, place in zip(values, places[:count], strict=True)]
+        shape_inputs = [self._need(value) for value in node.inputs[count:]]
+        inputs = self._protect_aliased(chosen, values, places, inputs)
+        dims = self._plugin_dims(layer, entry, chosen, inputs, shape_inputs)
+        outputs = [
+            self._add_plugin_output(value, place, dims.outputs[index])
+            for index, (value, place) in enumerate(zip(node.outputs, places[count:], strict=True))
+        ]
+        self._share_aliased(chosen, values, node.outputs, inputs, outputs)
+        for name, output in dims.size_outputs.items():
+            self._symbols[name] = SymbolRecord(name=name, source="element", value=outputs[output], index=0)
+        self._steps.append(
+            StepRecord(
+                name=layer.name,
+                kind="plugin",
+                provider=layer.provider,
+                op=chosen.record.name,
+                domain=node.domain,
+                inputs=inputs,
+                outputs=outputs,
+                shape_inputs=shape_inputs,
+                tactic=chosen.tactic,
+                workspace_bytes=chosen.workspace_bytes,
+                asks_workspace=chosen.asks_workspace,
+                plugin=chosen.record,
+                sizes=dims.bounds,
+            )
+        )
+
+    def _add_plugin_output(self, value: ir.Value, place: Place, local: list[Expr]) -> int:
+        draft = self._draft(value, place)
+        if draft.kind == "dynamic":
+            draft.dims = [encode_expr(dim) for dim in local]
+        return self._add(value, place, draft)
+
+    def _plugin_dims(
+        self,
+        layer: NodeLayer,
+        entry: PluginEntry,
+        chosen: ChosenPlugin,
+        inputs: Sequence[int],
+        shape_inputs: Sequence[int],
+    ) -> _LocalDims:
+        """The output shapes over symbols of this step alone: dims of its inputs and contents of its shape inputs."""
+        prefix = f"step{len(self._steps)}"
+        dims = [
+            [self._symbol(f"{prefix}_in{i}_{axis}", "dim", inputs[i], axis) for axis in range(len(value.shape or ()))]
+            for i, value in enumerate(layer.node.inputs[: entry.num_inputs])
+            if value is not None
+        ]
+        contents = [
+            [self._symbol(f"{prefix}_value{i}_{n}", "element", shape_inputs[i], n) for n in range(_count(value))]
+            for i, value in enumerate(layer.node.inputs[entry.num_inputs :])
+        ]
+        shapes = chosen.handle.get_output_shapes(dims, contents)
+        result = _LocalDims(outputs=shapes)
+        for size in _sizes(shapes):
+            name = f"{prefix}_size{size.output_index}"
+            result.bounds[name] = encode_expr(size.upper)
+            result.size_outputs[name] = size.output_index
+        result.outputs = [
+            [Symbol(f"{prefix}_size{d.output_index}") if isinstance(d, SizeTensor) else d for d in shape]
+            for shape in shapes
+        ]
+        return result
+
+    def _symbol(self, name: str, source: str, value: int, index: int) -> Expr:
+        self._symbols[name] = SymbolRecord(name=name, source=source, value=value, index=index)
+        return Symbol(name)
+
+    def _protect_aliased(
+        self, chosen: ChosenPlugin, values: Sequence[ir.Value | None], places: Sequence[Place], inputs: list[int]
+    ) -> list[int]:
+        """Copy an input that will be overwritten while somebody still needs it, or that nobody may write to."""
+        protected = list(inputs)
+        for source in {source for source in chosen.aliases if source >= 0}:
+            value, draft = values[source], self._drafts[inputs[source]]
+            if value is None:
+                continue
+            is_needed = self._consumers.get(value, -1) > self._position or value.is_graph_output()
+            if is_needed or draft.kind == "constant":
+                protected[source] = self._copy(value, places[source], inputs[source])
+        return protected
+
+    def _share_aliased(
+        self,
+        chosen: ChosenPlugin,
+        values: Sequence[ir.Value | None],
+        results: Sequence[ir.Value],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+    ) -> None:
+        for position, source in enumerate(chosen.aliases):
+            if source < 0:
+                continue
+            draft, origin = self._drafts[outputs[position]], self._drafts[inputs[source]]
+            draft.alias = inputs[source]
+            value, result = values[source], results[position]
+            if origin.kind == "input" and value is not None and result.is_graph_output() and draft.kind == "planned":
+                draft.kind = "output"
+                self.aliases[result] = value
+
+
+@dataclass
+class _LocalDims:
+    outputs: list[list[Expr]]
+    bounds: dict[str, Any] = field(default_factory=dict)
+    size_outputs: dict[str, int] = field(default_factory=dict)
+
+
+def _sizes(shapes: Sequence[Sequence[Expr]]) -> list[SizeTensor]:
+    return [dim for shape in shapes for dim in shape if isinstance(dim, SizeTensor)]
+
+
+def _count(value: ir.Value | None) -> int:
+    dims = [] if value is None or value.shape is None else [d for d in value.shape.dims if isinstance(d, int)]
+    return int(np.prod(dims, dtype=np.int64))
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    names = ("then_branch", "else_branch") if node.op_type == "If" else ("body",)
+    return [node.attributes[name].as_graph() for name in names]
+
+
+def _trim(outputs: list[int]) -> list[int]:
+    while outputs and outputs[-1] < 0:
+        outputs = outputs[:-1]
+    return outputs
+
+
+def _encode_dims(dims: Sequence[Expr | None] | None) -> list[Any] | None:
+    return None if dims is None else [None if dim is None else encode_expr(dim) for dim in dims]
+
+
+def _max_workspace(steps: Sequence[StepRecord]) -> int:
+    own = max((step.workspace_bytes for step in steps), default=0)
+    return max([own, *(body.workspace_bytes for step in steps for body in step.bodies)])
+
+
+def _last_uses(graph: ir.Graph) -> dict[ir.Value, int]:
+    """The position of the last node that reads each value, bodies included."""
+    uses: dict[ir.Value, int] = {}
+    position = 0
+    for node in graph:
+        if node.op_type == "Constant":
+            continue
+        for value in _reads(node):
+            uses[value] = position
+        position += 1
+    return uses
+
+
+def _reads(node: ir.Node) -> list[ir.Value]:
+    values = [value for value in node.inputs if value is not None]
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            for inner in attribute.as_graph():
+                values += _reads(inner)
+            values += list(attribute.as_graph().outputs)
+    return values
+
+
+def _plan_memory(program: ProgramRecord) -> ProgramRecord:
+    spans = value_lifetimes(program)
+    planned = [i for i, v in enumerate(program.values) if v.kind == "planned" and v.alias is None and i in spans]
+    offsets, total = plan_offsets([Span(program.values[i].size_bytes or 0, *spans[i]) for i in planned])
+    values = list(program.values)
+    for index, offset in zip(planned, offsets, strict=True):
+        values[index] = msgspec.structs.replace(values[index], offset=offset)
+    for index, value in enumerate(values):
+        if value.kind == "planned" and value.offset is None and value.alias is None:
+            values[index] = msgspec.structs.replace(value, offset=0, size_bytes=0, kind="dynamic")
+    return msgspec.structs.replace(program, values=values, arena_bytes=total)

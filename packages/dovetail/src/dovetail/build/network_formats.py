@@ -1,0 +1,125 @@
+"""Formats for the whole network: the plugin layers with their options, joined by tensors, given to the solver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from dovetail.build.cache_session import CacheSession
+from dovetail.build.enumerate import Layout
+from dovetail.build.lower import ProgramContext, place_of
+from dovetail.build.reformats import ReformatTimer
+from dovetail.build.select import Edge, Layer, Option, choose_options
+from dovetail.build.tuner import Choice, PluginLayer, PluginTuner, TunedLayer
+from dovetail.network.shapes import data_type_from_ir
+
+__all__ = ["choose_formats"]
+
+
+@dataclass
+class _Problem:
+    """The solver's view: plugin layers first, then one fixed layer for each tensor end that is not a plugin."""
+
+    layers: list[Layer] = field(default_factory=list)
+    edges: list[Edge] = field(default_factory=list)
+    tensors: list[ir.Value] = field(default_factory=list)
+    """The tensor of each edge."""
+
+    def fix(self, layout: Layout) -> int:
+        """A layer with one option: kernels, inputs and outputs take what the network says."""
+        self.layers.append(Layer(options=(Option(layouts=(layout,), cost_us=0.0),)))
+        return len(self.layers) - 1
+
+    def join(self, value: ir.Value, producer: tuple[int, int], consumer: tuple[int, int]) -> None:
+        self.edges.append(Edge(producer=producer, consumer=consumer))
+        self.tensors.append(value)
+
+
+def choose_formats(
+    graph: ir.Graph,
+    context: ProgramContext,
+    tuned: Mapping[ir.Node, TunedLayer],
+    layers: Mapping[ir.Node, PluginLayer],
+    session: CacheSession,
+    tuner: PluginTuner,
+) -> dict[ir.Node, Choice]:
+    """The choice of every plugin layer that is best for all of them together, reformats included."""
+    if all(len(result.choices) == 1 for result in tuned.values()):
+        return {node: result.choices[0] for node, result in tuned.items()}
+    problem = _make_problem(graph, context, tuned, layers)
+    timer = ReformatTimer(session, tuner)
+
+    def reformat_us(edge: int, source: Layout, target: Layout) -> float:
+        dims = context.ranges.at(context.dims(problem.tensors[edge]) or [])[1]
+        return timer.time_us(dims, source, target)
+
+    picks = choose_options(problem.layers, problem.edges, reformat_us)
+    return {node: result.choices[picks[index]] for index, (node, result) in enumerate(tuned.items())}
+
+
+def _make_problem(
+    graph: ir.Graph,
+    context: ProgramContext,
+    tuned: Mapping[ir.Node, TunedLayer],
+    layers: Mapping[ir.Node, PluginLayer],
+) -> _Problem:
+    problem = _Problem()
+    numbers: dict[ir.Node, int] = {}
+    for node, result in tuned.items():
+        numbers[node] = len(problem.layers)
+        options = tuple(Option(layouts=choice.combination, cost_us=choice.time_us) for choice in result.choices)
+        problem.layers.append(Layer(options=options))
+    for node, number in numbers.items():
+        _join_inputs(problem, context, numbers, layers, node, number)
+        _join_outputs(problem, context, numbers, layers, node, number)
+    return problem
+
+
+def _join_inputs(
+    problem: _Problem,
+    context: ProgramContext,
+    numbers: Mapping[ir.Node, int],
+    layers: Mapping[ir.Node, PluginLayer],
+    node: ir.Node,
+    number: int,
+) -> None:
+    """Every device input comes from a plugin's port or from something that gives the network's layout."""
+    for port, value in enumerate(node.inputs[: layers[node].num_inputs]):
+        if value is None:
+            continue
+        producer = value.producer()
+        if producer is not None and producer in numbers:
+            source_port = layers[producer].num_inputs + (value.index() or 0)
+            problem.join(value, (numbers[producer], source_port), (number, port))
+        else:
+            problem.join(value, (problem.fix(_network_layout(context, value)), 0), (number, port))
+
+
+def _join_outputs(
+    problem: _Problem,
+    context: ProgramContext,
+    numbers: Mapping[ir.Node, int],
+    layers: Mapping[ir.Node, PluginLayer],
+    node: ir.Node,
+    number: int,
+) -> None:
+    """An output that anything but a plugin's device port reads is also needed in the network's layout."""
+    for index, value in enumerate(node.outputs):
+        outside = value.is_graph_output() or any(not _is_device_use(node, i, numbers, layers) for node, i in value.uses())
+        if outside:
+            fixed = problem.fix(_network_layout(context, value))
+            problem.join(value, (number, layers[node].num_inputs + index), (fixed, 0))
+
+
+def _is_device_use(
+    node: ir.Node, index: int, numbers: Mapping[ir.Node, int], layers: Mapping[ir.Node, PluginLayer]
+) -> bool:
+    return node in numbers and index < layers[node].num_inputs
+
+
+def _network_layout(context: ProgramContext, value: ir.Value) -> Layout:
+    dtype = data_type_from_ir(value.dtype)
+    assert dtype is not None  # noqa: S101 - plugin ports have contract types
+    return Layout(dtype, scale=context.scales.get(value, -1.0) if place_of(Layout(dtype)).dtype == "int8" else -1.0)

@@ -1,0 +1,399 @@
+"""The build itself: from a model to a manifest and its blobs, profile by profile.
+
+Effects on plugins happen in the contract's order; everything decided is written into the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import onnx_ir as ir
+
+from dovetail._version import __version__
+from dovetail.build.blobs import BlobTable
+from dovetail.build.cache_session import CacheSession
+from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
+from dovetail.build.layers import layers_of
+from dovetail.build.lower import ChosenPlugin, Lowering, ProgramContext
+from dovetail.build.network_formats import choose_formats
+from dovetail.build.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
+from dovetail.build.profile import OptimizationProfile
+from dovetail.build.progress import Phases
+from dovetail.build.scales import find_scales
+from dovetail.build.shapes import ranges_from_profile, static_symbols
+from dovetail.build.tuner import Choice, PluginLayer, PluginTuner, TunedLayer, TunerOptions, workspace_descs
+from dovetail.errors import ModelError, UsageError
+from dovetail.expr import Expr, SizeTensor, Symbol, encode_expr, substitute, symbols_of
+from dovetail.loggers import ILogger
+from dovetail.network.plugins import PluginEntry, entry_of
+from dovetail.network.shapes import ShapeInference, size_symbols
+from dovetail.plan.container import Blob
+from dovetail.plan.manifest import (
+    FORMAT_VERSION,
+    DeviceRecord,
+    FieldRecord,
+    LayerRecord,
+    LibraryRecord,
+    Manifest,
+    PluginRecord,
+    ProfileRecord,
+    ProgramRecord,
+    RefitRecord,
+    TensorRecord,
+)
+from dovetail.plugin.fields import encode_fields
+from dovetail.plugin.handle import PluginHandle
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.loader import get_factory, get_provider
+from dovetail.types import DataType
+
+__all__ = ["BuildRequest", "BuiltPlan", "build_plan"]
+
+
+@dataclass(kw_only=True)
+class BuildRequest:
+    """What to build and how."""
+
+    model: ir.Model
+    config: BuilderConfig
+    logger: ILogger
+    name: str = ""
+    provider: str = "cpu"
+    is_open: bool = False
+    strongly_typed: bool = True
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Explicit dynamic ranges by tensor name."""
+    libraries: Sequence[tuple[str, bytes]] = ()
+    """Plugin libraries to carry: name and packed contents."""
+    refittable: frozenset[str] = frozenset()
+    """Weights that can be replaced later, by name."""
+    excluded_weights: Mapping[str, str] = field(default_factory=dict)
+    """Weights that cannot, with the reason."""
+
+
+@dataclass(frozen=True)
+class BuiltPlan:
+    """The parts of a plan file."""
+
+    manifest: Manifest
+    blobs: list[Blob]
+
+
+def build_plan(request: BuildRequest, phases: Phases) -> BuiltPlan:
+    """Build; every object made on the way is destroyed before this returns."""
+    planner = _Planner(request, phases)
+    try:
+        return planner.build()
+    finally:
+        planner.close()
+
+
+class _Planner:
+    def __init__(self, request: BuildRequest, phases: Phases) -> None:
+        self._request = request
+        self._config = request.config
+        self._phases = phases
+        self._model = request.model
+        self._graph = request.model.graph
+        self._provider: Provider = get_provider(request.provider)
+        self._blobs = BlobTable()
+        self._owned: list[PluginHandle] = []
+        self._session = CacheSession(self._config, request.logger)
+        self._tuner = PluginTuner(
+            _tuner_options(self._config, strict=self._config.strict),
+            self._session.cache,
+            request.logger,
+            self._session.record,
+        )
+        self._tables: list[LayerRecord] = []
+        self._aliases: dict[str, str] = {}
+
+    def close(self) -> None:
+        self._tuner.close()
+        self._session.close()
+        for handle in reversed(self._owned):
+            handle.destroy()
+
+    def _own(self, handle: PluginHandle) -> PluginHandle:
+        self._owned.append(handle)
+        return handle
+
+    def build(self) -> BuiltPlan:
+        """All phases."""
+        self._check_graph()
+        with self._phases.phase("Analyse network", steps=3) as phase:
+            self._static = static_symbols(self._graph.inputs)
+            phase.step()
+            self._inference = ShapeInference(self._model.opset_imports)
+            self._inference.infer_graph(self._graph)
+            phase.step()
+            self._check_dynamic()
+            self._graph_handles = {node: self._own(entry.handle.clone()) for node, entry, _ in self._plugin_nodes()}
+            phase.step()
+        profiles: Sequence[OptimizationProfile | None] = self._config.profiles or [None]
+        with self._phases.phase("Build programs", steps=len(profiles)) as phase:
+            programs = []
+            for index, profile in enumerate(profiles):
+                programs.append(self._build_program(index, profile))
+                phase.step()
+        with self._phases.phase("Write plan", steps=1) as phase:
+            plan = self._assemble(programs)
+            phase.step()
+        return plan
+
+    # checks
+
+    def _check_graph(self) -> None:
+        if not self._graph.outputs:
+            raise ModelError("the network has no outputs", fix="mark at least one tensor with mark_output")
+        names = [value.name for value in (*self._graph.inputs, *self._graph.outputs)]
+        doubled = sorted({name for name in names if name and names.count(name) > 1})
+        if doubled:
+            raise ModelError(
+                f"a tensor is both input and output, or two have one name: {', '.join(doubled)}",
+                fix="add an identity layer and mark its output",
+            )
+
+    def _check_dynamic(self) -> None:
+        dynamic = [
+            value.name for value in self._graph.inputs if value.shape is None or not value.shape.is_static()
+        ]
+        if dynamic and not self._request.is_open and not self._config.profiles:
+            raise UsageError(
+                f"input(s) {', '.join(map(str, dynamic))} have dynamic dimensions and there is no optimization profile",
+                fix="add one: profile = builder.create_optimization_profile(); profile.set_shape(...); "
+                "config.add_optimization_profile(profile)",
+            )
+
+    def _plugin_nodes(self) -> list[tuple[ir.Node, PluginEntry, bool]]:
+        found = []
+        main = set(self._graph)
+        for node in self._graph.all_nodes():
+            entry = entry_of(node)
+            if entry is not None:
+                found.append((node, entry, node not in main))
+        return found
+
+    # one profile
+
+    def _build_program(self, index: int, profile: OptimizationProfile | None) -> ProgramRecord:
+        context = self._make_context(profile)
+        nodes = self._plugin_nodes()
+        layers_of(self._model, self._graph, self._provider)  # nobody waits for tuning to hear of an unknown op
+        layers: dict[ir.Node, PluginLayer] = {}
+        tuned: dict[ir.Node, TunedLayer] = {}
+        with self._phases.phase(f"Tune profile {index}", steps=max(len(nodes), 1)) as phase:
+            for node, entry, in_body in nodes:
+                layers[node] = self._prepare_layer(node, entry, context, in_body=in_body)
+                tuned[node] = self._tuner.tune(layers[node])
+                phase.step()
+        choices = choose_formats(self._graph, context, tuned, layers, self._session, self._tuner)
+        for node, _, _ in nodes:
+            context.chosen[node] = self._finish(node, layers[node], tuned[node], choices[node], index)
+        lowering = Lowering(context, self._graph)
+        program = lowering.lower()
+        self._aliases.update({o.name or "": i.name or "" for o, i in lowering.aliases.items()})
+        return program
+
+    def _make_context(self, profile: OptimizationProfile | None) -> ProgramContext:
+        ranges = ranges_from_profile(self._graph.inputs, profile)
+        return ProgramContext(
+            model=self._model,
+            provider=self._provider,
+            blobs=self._blobs,
+            static=self._static,
+            ranges=ranges,
+            chosen={},
+            scales=find_scales(self._graph, self._request.ranges),
+            is_open=self._request.is_open,
+            plugin_dims={},
+        )
+
+    def _prepare_layer(
+        self, node: ir.Node, entry: PluginEntry, context: ProgramContext, *, in_body: bool
+    ) -> PluginLayer:
+        graph_handle = self._graph_handles[node]
+        dims = infer_plugin_dims(node, entry, graph_handle, self._inference, context)
+        sizes = {size.output_index: Symbol(size.name) for size in size_symbols(node)}
+        for value, shape in zip(node.outputs, dims, strict=True):
+            context.plugin_dims[value] = [sizes[d.output_index] if isinstance(d, SizeTensor) else d for d in shape]
+        context.ranges.add_sizes(node)
+        enabled = self._config.get_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03)
+        aliases = find_aliases(graph_handle, len(node.outputs), entry.num_inputs, enabled=enabled)
+        handle = self._own(graph_handle.clone())
+        rule = _type_rule(self._config, strongly_typed=self._request.strongly_typed)
+        return make_plugin_layer(node, entry, handle, context, rule, aliases=aliases, in_body=in_body)
+
+    def _finish(
+        self, node: ir.Node, layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int
+    ) -> ChosenPlugin:
+        """The final object: attached, configured with what was chosen, asked for what the plan stores."""
+        final = self._own(layer.handle.attach_to_context(self._tuner.context))
+        descs = [port.describe(layout) for port, layout in zip(layer.ports, choice.combination, strict=True)]
+        inputs, outputs = descs[: layer.num_inputs], descs[layer.num_inputs :]
+        final.configure(inputs, outputs)
+        final.set_tactic(choice.tactic)
+        workspace_bytes = final.get_workspace_size(*workspace_descs(layer, choice.combination))
+        metadata = final.metadata_string
+        self._tables.append(_layer_record(layer, tuned, choice, profile, metadata))
+        return ChosenPlugin(
+            handle=self._graph_handles[node],
+            combination=choice.combination,
+            tactic=choice.tactic,
+            workspace_bytes=workspace_bytes,
+            asks_workspace=not layer.is_bounded,
+            record=_plugin_record(final, metadata),
+            aliases=layer.aliases,
+        )
+
+    # the manifest
+
+    def _assemble(self, programs: list[ProgramRecord]) -> BuiltPlan:
+        request = self._request
+        libraries = []
+        for name, payload in request.libraries:
+            blob = self._blobs.add_array(f"library:{name}", _bytes_array(payload), kind="library")
+            libraries.append(LibraryRecord(name=name, blob=blob))
+        refit = self._refit_record()
+        strip = frozenset(refit.weights.values()) if refit and self._config.get_flag(BuilderFlag.STRIP_PLAN) else frozenset()
+        blobs, records = self._blobs.finish(strip=strip)
+        manifest = Manifest(
+            format_version=FORMAT_VERSION,
+            producer=f"dovetail {__version__}",
+            name=request.name or self._graph.name or "network",
+            open=request.is_open,
+            strongly_typed=request.strongly_typed,
+            inputs=[self._input_record(value) for value in self._graph.inputs],
+            outputs=[self._output_record(value) for value in self._graph.outputs],
+            profiles=[_profile_record(profile) for profile in self._config.profiles],
+            programs=programs,
+            blobs=records,
+            libraries=libraries,
+            devices=[self._device_record()],
+            refit=refit,
+            tuning=self._tables,
+            build={"profiling_verbosity": self._config.profiling_verbosity.name},
+        )
+        return BuiltPlan(manifest, blobs)
+
+    def _refit_record(self) -> RefitRecord | None:
+        if not self._request.refittable:
+            return None
+        weights = {name: name for name in sorted(self._request.refittable) if name in self._blobs.arrays}
+        excluded = dict(self._request.excluded_weights)
+        for name in sorted(self._request.refittable - weights.keys()):
+            excluded.setdefault(name, "no step of the plan uses it")
+        return RefitRecord(weights=weights, excluded=excluded)
+
+    def _input_record(self, value: ir.Value) -> TensorRecord:
+        dims = self._inference.exprs(value) or ()
+        uses_contents = any(
+            symbol.source == "element" and self._graph.inputs[symbol.input_index] is value
+            for name, symbol in self._static.items()
+            if name in self._used_symbols
+        )
+        return TensorRecord(
+            name=value.name or "", dtype=_dtype(value), dims=_encode(dims), is_shape=uses_contents
+        )
+
+    @property
+    def _used_symbols(self) -> frozenset[str]:
+        names: frozenset[str] = frozenset()
+        for node in self._graph.all_nodes():
+            for value in node.outputs:
+                for dim in self._inference.exprs(value) or ():
+                    names |= frozenset() if dim is None else symbols_of(dim)
+        return names
+
+    def _output_record(self, value: ir.Value) -> TensorRecord:
+        dims = self._inference.exprs(value)
+        static = self._static.keys()
+        known = [None if d is None or not symbols_of(d) <= static else d for d in dims or ()]
+        sizes = {s.name: s.upper for n in self._graph.all_nodes() for s in size_symbols(n)}
+        upper = [None if d is None else substitute(d, sizes) for d in dims or ()]
+        has_bound = None in known and all(u is not None and symbols_of(u) <= static for u in upper)
+        return TensorRecord(
+            name=value.name or "",
+            dtype=_dtype(value),
+            dims=_encode(known),
+            max_dims=_encode(upper) if has_bound else None,
+            alias=self._aliases.get(value.name or ""),
+        )
+
+    def _device_record(self) -> DeviceRecord:
+        device = self._provider.device
+        version = get_factory(self._provider.name).version
+        return DeviceRecord(
+            provider=self._provider.name, name=device.name, fingerprint=device.fingerprint, version=version
+        )
+
+
+def _encode(dims: Sequence[Expr | None]) -> list[Any]:
+    return [None if dim is None or isinstance(dim, SizeTensor) else encode_expr(dim) for dim in dims]
+
+
+def _dtype(value: ir.Value) -> str:
+    if value.dtype is None:
+        raise ModelError("the type of a tensor is not known", where=f"tensor '{value.name}'")
+    return value.dtype.numpy().name
+
+
+def _bytes_array(payload: bytes) -> Any:
+    return np.frombuffer(payload, np.uint8)
+
+
+def _tuner_options(config: BuilderConfig, *, strict: bool) -> TunerOptions:
+    return TunerOptions(
+        timeout_s=config.tactic_timeout_s,
+        workspace_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
+        max_tactics=config.max_num_tactics,
+        error_on_cache_miss=config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS),
+        strict=strict,
+    )
+
+
+def _type_rule(config: BuilderConfig, *, strongly_typed: bool) -> TypeRule:
+    flags = (
+        (BuilderFlag.FP16, DataType.HALF),
+        (BuilderFlag.BF16, DataType.BF16),
+        (BuilderFlag.INT8, DataType.INT8),
+        (BuilderFlag.FP8, DataType.FP8),
+    )
+    extra = tuple(dtype for flag, dtype in flags if config.get_flag(flag))
+    return TypeRule(strongly_typed=strongly_typed, extra=() if strongly_typed else extra)
+
+
+def _profile_record(profile: OptimizationProfile) -> ProfileRecord:
+    return ProfileRecord(
+        shapes={name: _lists(bounds) for name, bounds in profile.shapes.items()},
+        values={name: _lists(bounds) for name, bounds in profile.values.items()},
+    )
+
+
+def _lists(bounds: tuple[tuple[int, ...], ...]) -> tuple[list[int], list[int], list[int]]:
+    return list(bounds[0]), list(bounds[1]), list(bounds[2])
+
+
+def _plugin_record(final: PluginHandle, metadata: str | None) -> PluginRecord:
+    fields = encode_fields(final.get_fields_to_serialize(), where=final.where)
+    return PluginRecord(
+        name=final.name,
+        version=final.version,
+        namespace=final.namespace,
+        fields=[FieldRecord(**field) for field in fields],
+        metadata=metadata,
+    )
+
+
+def _layer_record(
+    layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int, metadata: str | None
+) -> LayerRecord:
+    formats = [str(layout) for layout in choice.combination]
+    candidates = [
+        msgspec.structs.replace(c, chosen=c.formats == formats and c.tactic == choice.tactic) for c in tuned.table
+    ]
+    return LayerRecord(name=layer.name, profile=profile, candidates=candidates, metadata=metadata)

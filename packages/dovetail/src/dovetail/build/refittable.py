@@ -1,0 +1,43 @@
+"""Which weights of a network can be replaced in a built engine, and why the others cannot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from dovetail.build.config import BuilderConfig, BuilderFlag
+
+if TYPE_CHECKING:
+    from dovetail.network.definition import Network
+
+__all__ = ["split_weights"]
+
+_REFIT_FLAGS = (BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL, BuilderFlag.STRIP_PLAN)
+
+
+def split_weights(
+    model: ir.Model, network: Network | None, config: BuilderConfig
+) -> tuple[frozenset[str], dict[str, str]]:
+    """Names of weights to keep replaceable, and name -> reason for the rest."""
+    if not any(config.get_flag(flag) for flag in _REFIT_FLAGS):
+        return frozenset(), {}
+    refittable, excluded = set(), {}
+    for name, value in model.graph.initializers.items():
+        reason = _exclusion(value, network, config)
+        if reason is None:
+            refittable.add(name)
+        else:
+            excluded[name] = reason
+    return frozenset(refittable), excluded
+
+
+def _exclusion(value: ir.Value, network: Network | None, config: BuilderConfig) -> str | None:
+    name = value.name or ""
+    if config.get_flag(BuilderFlag.REFIT_INDIVIDUAL) and network is not None:
+        return None if network.are_weights_marked_refittable(name) else "not marked with mark_weights_refittable"
+    if value.dtype in (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL):
+        return "integers may decide shapes, so they are fixed at build"
+    if not value.uses():
+        return "nothing uses it"
+    return None

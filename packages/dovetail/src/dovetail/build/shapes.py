@@ -1,0 +1,164 @@
+"""Shapes of a network in one profile: expressions where they are known, and their min, opt and max.
+
+A symbol is *static* when the inputs alone decide it; values whose dims use only static symbols can be planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import onnx_ir as ir
+
+from dovetail.build.profile import OptimizationProfile
+from dovetail.errors import UsageError
+from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, symbols_of
+from dovetail.network.shapes import expr_from_dim, size_symbols, value_symbol
+
+__all__ = ["Ranges", "StaticSymbol", "dims_of", "ranges_from_profile", "static_symbols"]
+
+Dims = list[Expr | None]
+_UNBOUNDED: Final = -1
+
+
+@dataclass(frozen=True)
+class StaticSymbol:
+    """Where the runtime reads a symbol: an axis or an element of an input."""
+
+    input_index: int
+    source: str
+    index: int
+
+
+def dims_of(value: ir.Value) -> Dims | None:
+    """The shape of a value as expressions; None when even the rank is unknown."""
+    return None if value.shape is None else [expr_from_dim(dim) for dim in value.shape.dims]
+
+
+def static_symbols(inputs: Sequence[ir.Value]) -> dict[str, StaticSymbol]:
+    """Every symbol that inputs define: their dims, and the contents of small integer ones."""
+    symbols: dict[str, StaticSymbol] = {}
+    for position, value in enumerate(inputs):
+        for axis, expr in enumerate(dims_of(value) or ()):
+            if isinstance(expr, Symbol):
+                symbols.setdefault(expr.name, StaticSymbol(position, "dim", axis))
+        for index in range(_element_count(value)):
+            symbols.setdefault(value_symbol(value.name or "", index), StaticSymbol(position, "element", index))
+    return symbols
+
+
+def _element_count(value: ir.Value) -> int:
+    if value.dtype not in (ir.DataType.INT32, ir.DataType.INT64) or value.shape is None or len(value.shape) > 1:
+        return 0
+    count = value.shape[0] if len(value.shape) else 1
+    return count if isinstance(count, int) and count <= 64 else 0
+
+
+@dataclass
+class Ranges:
+    """Min, opt and max of every symbol; max is -1 where there is no bound."""
+
+    symbols: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+
+    def add_sizes(self, node: ir.Node) -> None:
+        """Take the size tensors of a plugin node: none written, the tuned number, the upper bound."""
+        for size in size_symbols(node):
+            opt, upper = self.at([size.opt])[1][0], self.at([size.upper])[2][0]
+            self.symbols[size.name] = (0, opt, upper)
+
+    def at(self, dims: Sequence[Expr | None]) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+        """A shape at min, opt and max."""
+        points = [self._point(dim) for dim in dims]
+        return tuple(p[0] for p in points), tuple(p[1] for p in points), tuple(p[2] for p in points)
+
+    def _point(self, dim: Expr | None) -> tuple[int, int, int]:
+        names = frozenset() if dim is None else symbols_of(dim)
+        if dim is None or not names <= self.symbols.keys():
+            return (0, 1, _UNBOUNDED)
+        if isinstance(dim, SizeTensor):
+            return (0, self._point(dim.opt)[1], self._point(dim.upper)[2])
+        low, opt, high = (self._evaluate(dim, names, position) for position in range(3))
+        return (low, opt, high)
+
+    def _evaluate(self, dim: Expr, names: frozenset[str], position: int) -> int:
+        values = {name: self.symbols[name][position] for name in names}
+        if position == 2 and _UNBOUNDED in values.values():
+            return _UNBOUNDED
+        return evaluate(dim, values)
+
+    def bound(self, dims: Sequence[Expr | None]) -> tuple[int, ...] | None:
+        """The largest value of each dimension over the whole profile; None when one has no bound."""
+        bounds = {name: (low, high) for name, (low, _, high) in self.symbols.items() if high != _UNBOUNDED}
+        result = []
+        for dim in dims:
+            if dim is None or not symbols_of(dim) <= bounds.keys():
+                return None
+            result.append(max(interval(dim, bounds)[1], 0))
+        return tuple(result)
+
+
+def ranges_from_profile(inputs: Sequence[ir.Value], profile: OptimizationProfile | None) -> Ranges:
+    """The ranges of input symbols: from a profile, or open when there is none."""
+    ranges = Ranges()
+    for value in inputs:
+        name = value.name or ""
+        bounds = None if profile is None else profile.shapes.get(name)
+        dims = dims_of(value) or []
+        if profile is not None and bounds is None and any(isinstance(d, Symbol) for d in dims):
+            raise UsageError(
+                "a dynamic input has no shape in the profile",
+                where=f"input '{name}'",
+                expected=f"min, opt and max for {_text(dims)}",
+                fix=f"call profile.set_shape('{name}', min, opt, max)",
+            )
+        _check_rank(name, dims, bounds)
+        for axis, dim in enumerate(dims):
+            if isinstance(dim, Symbol):
+                _merge(ranges, name, dim.name, _axis_bounds(bounds, axis))
+        _add_elements(ranges, value, None if profile is None else profile.values)
+    return ranges
+
+
+def _axis_bounds(bounds: tuple[tuple[int, ...], ...] | None, axis: int) -> tuple[int, int, int]:
+    if bounds is None:
+        return (1, 1, _UNBOUNDED)
+    return (bounds[0][axis], bounds[1][axis], bounds[2][axis])
+
+
+def _check_rank(name: str, dims: Dims, bounds: tuple[tuple[int, ...], ...] | None) -> None:
+    if bounds is None:
+        return
+    fixed = [(axis, expr.get_constant_value()) for axis, expr in enumerate(dims) if expr is not None and expr.is_constant()]
+    if len(bounds[0]) != len(dims) or any(part[axis] != n for part in bounds for axis, n in fixed):
+        raise UsageError(
+            "the profile does not fit the input's shape",
+            where=f"input '{name}'",
+            expected=_text(dims),
+            got=" / ".join(str(part) for part in bounds),
+        )
+
+
+def _merge(ranges: Ranges, input_name: str, symbol: str, bounds: tuple[int, int, int]) -> None:
+    known = ranges.symbols.get(symbol)
+    if known is not None and known != bounds and -1 not in (known[2], bounds[2]):
+        raise UsageError(
+            f"the profile gives dimension '{symbol}' two different ranges",
+            where=f"input '{input_name}'",
+            expected=known,
+            got=bounds,
+        )
+    ranges.symbols[symbol] = bounds
+
+
+def _add_elements(
+    ranges: Ranges, value: ir.Value, values: Mapping[str, tuple[tuple[int, ...], ...]] | None
+) -> None:
+    name = value.name or ""
+    bounds = None if values is None else values.get(name)
+    for index in range(_element_count(value)):
+        ranges.symbols[value_symbol(name, index)] = _axis_bounds(bounds, index)
+
+
+def _text(dims: Dims) -> str:
+    return f"({', '.join('?' if d is None else str(d) for d in dims)})"

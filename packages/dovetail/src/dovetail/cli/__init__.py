@@ -1,0 +1,48 @@
+"""The command line: ``dovetail build | run | bench | inspect | check | provider | plugin | plan | env``.
+
+Nothing but the standard library is imported before a command runs, so that ``-h`` is quick. Each command is a module
+that declares its arguments in ``add_parser`` and does its work in ``run``, which returns an ``Answer``; what it raises
+becomes one message and an exit code (docs/cli.md) in ``dovetail.cli.failures``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from dovetail.cli.answers import show_answer
+from dovetail.cli.failures import report_failure
+from dovetail.cli.parser import make_parser
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code comes back, and nothing is raised.
+
+    Args:
+        argv: The words after the program's name; those of the process by default.
+    """
+    _accept_any_text()
+    as_json = False
+    try:
+        try:
+            args = make_parser().parse_args(argv)
+        except SystemExit as end:  # -h and --version have printed what they had to
+            sys.stdout.flush()
+            return int(end.code or 0)
+        as_json = args.json
+        answer = args.run(args)
+        show_answer(answer, as_json=as_json)
+        sys.stdout.flush()
+        return int(answer.exit_code)
+    except BaseException as error:  # noqa: BLE001 - the last place: all become a message and a code
+        return report_failure(error, as_json=as_json)
+
+
+def _accept_any_text() -> None:
+    """Names in models need not fit the encoding of the terminal; what does not is shown as an escape."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")

@@ -1,0 +1,53 @@
+"""What a command hands back: one document, and how to show it to a person."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.cli.screen import Screen
+
+__all__ = ["Answer", "Document", "dump_document", "show_answer"]
+
+Document = Mapping[str, Any]
+"""Plain data, ready for JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The result of a command; ``show`` writes the document for people, where ``--json`` writes it whole."""
+
+    document: Document
+    show: Callable[[Document, Screen], None]
+    exit_code: int = 0
+
+
+def show_answer(answer: Answer, *, as_json: bool) -> None:
+    """Write an answer to the standard output."""
+    if as_json:
+        print(dump_document(answer.document))
+    else:
+        answer.show(answer.document, Screen(sys.stdout))
+
+
+def dump_document(document: Document | list[Any]) -> str:
+    """The JSON text; numbers that JSON lacks are strings.
+
+    >>> dump_document({"max": float("inf")})
+    '{\\n  "max": "inf"\\n}'
+    """
+    return json.dumps(_plain(document), indent=2, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

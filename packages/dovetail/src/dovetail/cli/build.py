@@ -1,0 +1,248 @@
+"""``dovetail build``: from a model to a plan."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.answers import Answer, Document
+from dovetail.cli.options import SubParsers, add_command, add_plugins, add_shapes, non_negative_float, positive_float
+from dovetail.cli.screen import Screen, format_bytes, format_time
+from dovetail.cli.shapes import ShapeBounds, parse_shapes
+from dovetail.cli.targets import StderrLogger, load_libraries, require_file
+from dovetail.cli.tuning import show_tuning, tuning_rows
+from dovetail.errors import UsageError
+
+if TYPE_CHECKING:
+    from dovetail.build.builder import Builder
+    from dovetail.build.config import BuilderConfig
+    from dovetail.build.planner import BuiltPlan
+
+__all__ = ["add_parser", "run"]
+
+
+def add_parser(commands: SubParsers) -> None:
+    """Declare the command."""
+    parser = add_command(commands, "build", run, "build a plan from an ONNX model, tuned by measuring")
+    parser.add_argument("model", metavar="MODEL", help="the ONNX model")
+    parser.add_argument("-o", "--output", metavar="PLAN", help="where to write the plan (default: the model's name, .plan)")
+    _add_shape_arguments(parser)
+    _add_plugin_arguments(parser)
+    _add_tuning_arguments(parser)
+    parser.add_argument("--refit", action="store_true", help="keep weights replaceable")
+    parser.add_argument("--strip-weights", action="store_true", help="leave replaceable weights out of the plan")
+    parser.add_argument("--alias-io", action="store_true", help="let plugins write outputs into their inputs (preview)")
+    parser.add_argument("--strict", action="store_true", help="end the build where it would otherwise warn")
+    parser.add_argument(
+        "--detailed", action="store_true", help="let the engine inspector show everything, not only names"
+    )
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--verbose", action="store_true", help="show the time of each phase and the tuner's table")
+    amount.add_argument("--quiet", action="store_true", help="show no progress and no summary")
+
+
+def _add_shape_arguments(parser: argparse.ArgumentParser) -> None:
+    add_shapes(parser)
+    parser.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        metavar="NAME:SHAPE[,...]",
+        help="a further profile, written like --shapes; one option a profile",
+    )
+    parser.add_argument(
+        "--shape-values",
+        action="append",
+        default=[],
+        metavar="NAME:VALUES",
+        help="contents of shape inputs in the profile of --shapes, as n:4x4 or min:opt:max",
+    )
+
+
+def _add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
+    add_plugins(parser)
+    parser.add_argument(
+        "--carry-plugins",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="LIB",
+        help="plugin libraries to import and to store in the plan; loading it then needs --host-code",
+    )
+
+
+def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--timing-cache", metavar="FILE", help="keep timings in a file, shared with other builds")
+    parser.add_argument(
+        "--error-on-timing-cache-miss", action="store_true", help="fail instead of timing what the cache lacks"
+    )
+    parser.add_argument(
+        "--tactic-timeout", type=positive_float, metavar="S", help="seconds after which a tactic is given up (60)"
+    )
+    parser.add_argument(
+        "--workspace", type=non_negative_float, metavar="MIB", help="scratch memory a plugin may ask for (4096)"
+    )
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Build and write the plan."""
+    profiles = _profiles(args)
+    model = require_file(args.model)
+    target = Path(args.output) if args.output is not None else model.with_suffix(".plan")
+    if target.resolve() == model.resolve():
+        raise UsageError("the plan would overwrite the model", where=str(target), fix="give another name with -o")
+
+    from dovetail.build.builder import Builder
+    from dovetail.loggers import Severity
+    from dovetail.plan.container import write_plan
+    from dovetail.plan.manifest import encode_manifest
+
+    logger = StderrLogger(_severity(args, Severity))
+    builder = Builder(logger)
+    start = time.perf_counter()
+    plan = _build(builder, model, _make_config(args, profiles), args)
+    write_plan(target, encode_manifest(plan.manifest), plan.blobs)
+    document = _describe(plan, builder, target, logger, time.perf_counter() - start)
+    return Answer(document=document, show=_show_nothing if args.quiet else _show_verbose if args.verbose else _show)
+
+
+def _severity(args: argparse.Namespace, severity: Any) -> Any:
+    if args.verbose:
+        return severity.VERBOSE
+    return severity.ERROR if args.quiet else severity.WARNING
+
+
+def _build(builder: Builder, model: Path, config: BuilderConfig, args: argparse.Namespace) -> BuiltPlan:
+    from dovetail.network.onnx_import import import_model
+
+    registry = builder.get_plugin_registry()
+    load_libraries([*args.plugins, *args.carry_plugins], registry)
+    with _progress(args) as monitor:
+        config.progress_monitor = monitor
+        imported = import_model(model, registry=registry, logger=builder.logger)
+        return builder.build_plan(imported, config, is_open=not config.profiles, name=model.stem)
+
+
+def _progress(args: argparse.Namespace) -> AbstractContextManager[Any]:
+    from dovetail.build.progress import make_progress
+
+    return make_progress(quiet=args.quiet or args.json)
+
+
+# settings
+
+
+def _profiles(args: argparse.Namespace) -> list[tuple[dict[str, ShapeBounds], dict[str, ShapeBounds]]]:
+    """For each profile the shapes, and the contents of shape inputs."""
+    shapes = parse_shapes(args.shapes)
+    values = parse_shapes(args.shape_values, option="--shape-values")
+    profiles = [(shapes, values)] if shapes or values else []
+    return profiles + [(parse_shapes([text], option="--profile"), {}) for text in args.profile]
+
+
+def _make_config(
+    args: argparse.Namespace, profiles: Iterable[tuple[dict[str, ShapeBounds], dict[str, ShapeBounds]]]
+) -> BuilderConfig:
+    from dovetail.build.config import (
+        BuilderConfig,
+        BuilderFlag,
+        MemoryPoolType,
+        PreviewFeature,
+        ProfilingVerbosity,
+    )
+    from dovetail.build.profile import OptimizationProfile
+
+    config = BuilderConfig()
+    for shapes, values in profiles:
+        profile = OptimizationProfile()
+        for name, bounds in shapes.items():
+            profile.set_shape(name, *bounds)
+        for name, bounds in values.items():
+            profile.set_shape_input(name, *bounds)
+        config.add_optimization_profile(profile)
+    flags = {
+        BuilderFlag.REFIT: args.refit or args.strip_weights,
+        BuilderFlag.STRIP_PLAN: args.strip_weights,
+        BuilderFlag.ERROR_ON_TIMING_CACHE_MISS: args.error_on_timing_cache_miss,
+    }
+    for flag, is_set in flags.items():
+        if is_set:
+            config.set_flag(flag)
+    config.set_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03, args.alias_io)
+    if args.detailed:
+        config.profiling_verbosity = ProfilingVerbosity.DETAILED
+    if args.tactic_timeout is not None:
+        config.tactic_timeout_s = args.tactic_timeout
+    if args.workspace is not None:
+        config.set_memory_pool_limit(MemoryPoolType.WORKSPACE, int(args.workspace * 2**20))
+    config.strict = args.strict
+    config.timing_cache_path = args.timing_cache
+    config.plugins_to_serialize = args.carry_plugins
+    return config
+
+
+# the answer
+
+
+def _describe(
+    plan: BuiltPlan, builder: Builder, target: Path, logger: StderrLogger, elapsed_s: float
+) -> dict[str, Any]:
+    manifest = plan.manifest
+    return {
+        "plan": str(target),
+        "size_bytes": target.stat().st_size,
+        "seconds": elapsed_s,
+        "open": manifest.open,
+        "num_profiles": len(manifest.profiles),
+        "steps": [dict(Counter(step.kind for step in program.steps)) for program in manifest.programs],
+        "arena_bytes": [program.arena_bytes for program in manifest.programs],
+        "workspace_bytes": [program.workspace_bytes for program in manifest.programs],
+        "layers": tuning_rows(manifest.tuning),
+        "libraries": [library.name for library in manifest.libraries],
+        "refittable": [] if manifest.refit is None else sorted(manifest.refit.weights),
+        "not_refittable": {} if manifest.refit is None else dict(manifest.refit.excluded),
+        "phases": [{"name": n, "parent": parent, "seconds": s} for n, parent, s in builder.phase_times],
+        "warnings": logger.warnings,
+    }
+
+
+def _show_nothing(document: Document, screen: Screen) -> None:
+    """What ``--quiet`` shows."""
+
+
+def _show(document: Document, screen: Screen) -> None:
+    size = format_bytes(document["size_bytes"])
+    screen.line(f"{document['plan']}: {size}, built in {document['seconds']:.2f} s")
+    for index, kinds in enumerate(document["steps"]):
+        steps = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
+        memory = f"arena {format_bytes(document['arena_bytes'][index])}"
+        name = "any shape" if document["open"] else f"profile {index}"
+        screen.line(f"{name}: {sum(kinds.values())} steps ({steps}), {memory}")
+    if document["refittable"]:
+        screen.line(f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot")
+    _show_chosen(document, screen)
+
+
+def _show_chosen(document: Document, screen: Screen) -> None:
+    rows = [
+        (layer["layer"], layer["profile"], ", ".join(c["formats"]), c["tactic"], format_time(c["time_us"]), c["status"])
+        for layer in document["layers"]
+        for c in layer["candidates"]
+        if c["chosen"]
+    ]
+    if rows:
+        screen.title("Chosen")
+        screen.table(("layer", "profile", "formats", "tactic", "time", "how"), rows, right=(1, 3, 4))
+
+
+def _show_verbose(document: Document, screen: Screen) -> None:
+    _show(document, screen)
+    screen.title("Phases")
+    rows = [(f"{'  ' if p['parent'] else ''}{p['name']}", f"{1e3 * p['seconds']:.1f}") for p in document["phases"]]
+    screen.table(("phase", "ms"), rows, right=(1,))
+    show_tuning(document["layers"], screen)

@@ -1,0 +1,83 @@
+"""From exception to exit code: every way a command can fail becomes one message on the standard error stream."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any, Final
+
+from dovetail.cli.answers import dump_document
+from dovetail.cli.screen import clean
+from dovetail.errors import DovetailError, InputError, InternalError, ResourceError
+
+__all__ = ["EXIT_INTERRUPTED", "EXIT_PIPE", "TRACEBACK_VARIABLE", "report_failure"]
+
+EXIT_INTERRUPTED: Final = 130
+EXIT_PIPE: Final = 141
+TRACEBACK_VARIABLE: Final = "DOVETAIL_TRACEBACK"
+
+_EXTRAS: Final = {
+    "build": ("filelock", "onnx", "onnx_ir", "onnx_shape_inference", "onnxscript", "platformdirs"),
+    "cli": ("rich",),
+    "onnxruntime": ("onnxruntime",),
+}
+
+
+def report_failure(error: BaseException, *, as_json: bool) -> int:
+    """Tell the user what went wrong; the exit code comes back."""
+    if os.environ.get(TRACEBACK_VARIABLE):
+        traceback.print_exception(error)
+    if isinstance(error, BrokenPipeError):
+        return _leave_pipe()
+    if isinstance(error, KeyboardInterrupt):
+        print("interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    failure = _as_dovetail_error(error)
+    try:
+        if as_json:
+            print(dump_document(_describe(failure)), flush=True)
+        print(f"error: {clean(failure)}", file=sys.stderr)
+    except BrokenPipeError:
+        return _leave_pipe()
+    return failure.exit_code
+
+
+def _leave_pipe() -> int:
+    """Whoever read our output has enough; the interpreter must not complain when it flushes the rest."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, sys.stdout.fileno())
+    return EXIT_PIPE
+
+
+def _as_dovetail_error(error: BaseException) -> DovetailError:
+    if isinstance(error, DovetailError):
+        return error
+    if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name)):
+        package = f"pip install 'dovetail[{extra}]'"
+        return ResourceError(f"this needs the package '{error.name}', which is not installed", fix=package)
+    if isinstance(error, MemoryError):
+        return ResourceError("memory ran out", fix="use smaller shapes, or a machine with more memory")
+    if isinstance(error, OSError) and error.filename is not None:
+        return InputError(f"{error.strerror or type(error).__name__}", where=str(error.filename))
+    text = str(error).partition("\n")[0][:200]
+    return InternalError(
+        f"internal error: {type(error).__name__}: {text}; please report (set {TRACEBACK_VARIABLE}=1 to see where)"
+    )
+
+
+def _extra_with(module: str | None) -> str | None:
+    top = (module or "").partition(".")[0]
+    return next((extra for extra, modules in _EXTRAS.items() if top in modules), None)
+
+
+def _describe(error: DovetailError) -> dict[str, Any]:
+    facts = {name: getattr(error, name) for name in ("what", "where", "expected", "got", "fix")}
+    return {
+        "error": {
+            "kind": type(error).__name__,
+            "message": str(error),
+            **{name: None if fact is None else str(fact) for name, fact in facts.items()},
+        },
+        "exit_code": error.exit_code,
+    }

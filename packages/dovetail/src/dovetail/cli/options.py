@@ -1,0 +1,112 @@
+"""Arguments that several commands share, so that they mean the same everywhere."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from dovetail.cli.answers import Answer
+
+__all__ = [
+    "SubParsers",
+    "add_command",
+    "add_model_options",
+    "add_plugins",
+    "add_shapes",
+    "add_target",
+    "non_negative_float",
+    "positive_float",
+    "positive_int",
+]
+
+N = TypeVar("N", int, float)
+
+if TYPE_CHECKING:
+    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
+else:
+    SubParsers = object
+
+
+def add_command(
+    commands: SubParsers, name: str, run: Callable[[argparse.Namespace], Answer], summary: str
+) -> argparse.ArgumentParser:
+    """Declare a command; every one has ``--json``."""
+    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+    parser.add_argument("--json", action="store_true", help="write one JSON document to the standard output")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """The plan or model that a command runs, and what it takes to load it."""
+    parser.add_argument("target", metavar="PLAN|MODEL", help="a plan, or an ONNX model, which is built first")
+    add_plugins(parser)
+    parser.add_argument(
+        "--host-code",
+        action="store_true",
+        help="import plugin libraries that the plan carries: only for plans from people you trust",
+    )
+
+
+def add_plugins(parser: argparse.ArgumentParser) -> None:
+    """Plugin libraries to load first."""
+    parser.add_argument(
+        "--plugins",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="LIB",
+        help="plugin libraries (Python files or package folders) to import first; their code runs",
+    )
+
+
+def add_shapes(parser: argparse.ArgumentParser) -> None:
+    """Shapes of dynamic inputs."""
+    parser.add_argument(
+        "--shapes",
+        action="append",
+        default=[],
+        metavar="NAME:SHAPE[,...]",
+        help="shapes of dynamic inputs: x:1x3x224x224, or min:opt:max as x:1x3x8x8:2x3x8x8:4x3x8x8; may be repeated",
+    )
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """What running needs besides the target: shapes, files for inputs, and a seed for the others."""
+    add_shapes(parser)
+    parser.add_argument(
+        "--inputs",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="NAME:FILE",
+        help="arrays for inputs, as x:file.npy; inputs without a file get random numbers",
+    )
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides the random numbers (default 0)")
+
+
+def positive_int(text: str) -> int:
+    """An argument that counts something."""
+    return _read(int, text, lambda number: number > 0, "a whole number above 0")
+
+
+def positive_float(text: str) -> float:
+    """An argument that is a time or a size."""
+    return _read(float, text, lambda number: 0 < number < 1e15, "a number above 0")
+
+
+def non_negative_float(text: str) -> float:
+    """An argument that is a time or a size and may be nothing."""
+    return _read(float, text, lambda number: 0 <= number < 1e15, "a number of at least 0")
+
+
+def _read(kind: Callable[[str], N], text: str, is_valid: Callable[[N], bool], expected: str) -> N:
+    try:
+        number = kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}") from None
+    if not is_valid(number):
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+    return number

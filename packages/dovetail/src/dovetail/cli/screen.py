@@ -1,0 +1,114 @@
+"""Text for people: lines and tables, drawn with rich on a terminal that has it and as aligned columns elsewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TextIO
+
+__all__ = ["Screen", "clean", "format_bytes", "format_time"]
+
+_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+
+def clean(text: object) -> str:
+    r"""A text without control characters: names come from files, and a terminal obeys what it is sent.
+
+    >>> clean("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), str(text))
+
+
+def format_bytes(count: int) -> str:
+    """A size for people.
+
+    >>> format_bytes(512), format_bytes(1536), format_bytes(3 << 30)
+    ('512 B', '1.5 KiB', '3.0 GiB')
+    """
+    size, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{count} B" if units[0] == "B" else f"{size:.1f} {units[0]}"
+
+
+def format_time(time_us: float | None) -> str:
+    """A duration for people, in microseconds; a dash where there is none.
+
+    >>> format_time(12.34), format_time(None)
+    ('12.3 us', '-')
+    """
+    if time_us is None:
+        return "-"
+    return f"{time_us:.1f} us" if time_us < 1e4 else f"{time_us / 1e3:.1f} ms"
+
+
+class Screen:
+    """Writes to a stream; only a terminal gets colours and lines, and ``NO_COLOR`` takes the colours away."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._console = _make_console(stream)
+
+    def line(self, text: object = "") -> None:
+        """Write one line."""
+        print(clean(text), file=self._stream)
+
+    def title(self, text: object) -> None:
+        """Write a heading, set off by an empty line."""
+        print(file=self._stream)
+        if self._console is None:
+            print(clean(text), file=self._stream)
+        else:
+            self._console.print(clean(text), style="bold")
+
+    def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
+        """Write names and values, aligned."""
+        rows = [(name, clean(value)) for name, value in pairs]
+        width = max((len(name) for name, _ in rows), default=0)
+        for name, value in rows:
+            print(f"{name:<{width}}  {value}", file=self._stream)
+
+    def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> None:
+        """Write a table; the columns numbered in ``right`` are numbers."""
+        cells = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+        aligned = frozenset(right)
+        if self._console is None:
+            _write_columns(self._stream, [list(headers), *cells], aligned)
+        else:
+            self._console.print(_make_table(headers, cells, aligned))
+
+
+def _make_console(stream: TextIO) -> Any:
+    if not stream.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+    try:
+        from rich.console import Console
+    except ModuleNotFoundError:
+        return None
+    return Console(file=stream, markup=False, highlight=False, emoji=False)
+
+
+def _make_table(headers: Sequence[str], rows: list[list[str]], right: frozenset[int]) -> Any:
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for index, header in enumerate(headers):
+        table.add_column(header, justify="right" if index in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _write_columns(stream: TextIO, rows: list[list[str]], right: frozenset[int]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [_pad(width, index in right)(cell) for index, (cell, width) in enumerate(zip(row, widths, strict=True))]
+        print("  ".join(cells).rstrip(), file=stream)
+
+
+def _pad(width: int, is_number: bool) -> Callable[[str], str]:
+    return (lambda cell: cell.rjust(width)) if is_number else (lambda cell: cell.ljust(width))

@@ -1,0 +1,90 @@
+"""From the words of a command line to an engine: a plan is loaded, a model is built."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dovetail.cli.screen import clean
+from dovetail.cli.shapes import ShapeBounds
+from dovetail.errors import InputError
+from dovetail.loggers import ILogger, Severity
+
+if TYPE_CHECKING:
+    from dovetail.plugin.registry import PluginRegistry
+    from dovetail.runtime.engine import Engine
+
+__all__ = ["StderrLogger", "is_plan", "load_libraries", "open_engine", "require_file"]
+
+_HEADER_START: Final = 8
+"""A plan starts with the length of its header in eight bytes; the header is a JSON object."""
+
+
+class StderrLogger(ILogger):
+    """Writes messages as the command line does: the severity in words, then the text."""
+
+    def __init__(self, min_severity: Severity = Severity.WARNING) -> None:
+        super().__init__()
+        self.min_severity = min_severity
+        self.warnings: list[str] = []
+
+    def log(self, severity: Severity, msg: str) -> None:
+        """Take one message; warnings are kept too."""
+        if severity == Severity.WARNING:
+            self.warnings.append(msg)
+        if severity <= self.min_severity:
+            print(f"{Severity(severity).name.lower().replace('_', ' ')}: {clean(msg)}", file=sys.stderr)
+
+
+def open_engine(args: argparse.Namespace, shapes: Mapping[str, ShapeBounds]) -> Engine:
+    """The engine that a target names: loaded from a plan, or built from a model with these shapes."""
+    path = require_file(args.target)
+    return _load_plan(path, args) if is_plan(path) else _compile_model(path, args, shapes)
+
+
+def _load_plan(path: Path, args: argparse.Namespace) -> Engine:
+    from dovetail.runtime.loading import Runtime
+
+    runtime = Runtime(StderrLogger())
+    runtime.engine_host_code_allowed = args.host_code
+    load_libraries(args.plugins, runtime.get_plugin_registry())
+    return runtime.load_engine(path)
+
+
+def _compile_model(path: Path, args: argparse.Namespace, shapes: Mapping[str, ShapeBounds]) -> Engine:
+    from dovetail.api import compile
+    from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+
+    registry = PluginRegistry(parent=get_plugin_registry())
+    load_libraries(args.plugins, registry)
+    return compile(path, shapes=shapes or None, registry=registry, logger=StderrLogger())
+
+
+def load_libraries(paths: Sequence[str], registry: PluginRegistry) -> None:
+    """Import plugin libraries into a registry, each once."""
+    for path in dict.fromkeys(paths):
+        registry.load_library(path)
+
+
+def require_file(text: str) -> Path:
+    """The path of a file that is there and can be opened."""
+    path = Path(text)
+    try:
+        is_there, is_folder = path.exists(), path.is_dir()
+    except (OSError, ValueError) as error:
+        raise InputError(f"the path cannot be used: {error}", where=ascii(text)) from None
+    if not is_there:
+        raise InputError("there is no such file", where=f"'{text}'", fix="check the path")
+    if is_folder:
+        raise InputError("this is a folder", where=f"'{text}'", expected="a plan or an ONNX model")
+    return path
+
+
+def is_plan(path: Path) -> bool:
+    """Whether a file looks like a plan: by what it starts with, and for files too short to tell, by its name."""
+    with path.open("rb") as file:
+        start = file.read(_HEADER_START + 1)
+    return start[_HEADER_START:] == b"{" or path.suffix == ".plan"

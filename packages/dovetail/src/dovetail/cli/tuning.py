@@ -1,0 +1,39 @@
+"""The tuner's table, as ``build --verbose`` and ``inspect --tuning`` show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.screen import Screen, format_time
+
+if TYPE_CHECKING:
+    from dovetail.plan.manifest import LayerRecord
+
+__all__ = ["show_tuning", "tuning_rows"]
+
+
+def tuning_rows(tables: Iterable[LayerRecord]) -> list[dict[str, Any]]:
+    """The tables of a manifest as plain data."""
+    from dovetail.plan.inspect import describe_table
+
+    return [describe_table(table) for table in tables]
+
+
+def show_tuning(layers: Sequence[Mapping[str, Any]], screen: Screen) -> None:
+    """One table a layer and profile; the chosen row is marked."""
+    for layer in layers:
+        screen.title(f"Tuning of '{layer['layer']}', profile {layer['profile']}")
+        rows = [_row(candidate) for candidate in layer["candidates"]]
+        screen.table(("", "formats", "tactic", "time", "status", "reason"), rows, right=(2, 3))
+
+
+def _row(candidate: Mapping[str, Any]) -> tuple[object, ...]:
+    return (
+        "*" if candidate["chosen"] else "",
+        ", ".join(candidate["formats"]),
+        candidate["tactic"],
+        format_time(candidate["time_us"]),
+        candidate["status"],
+        candidate["reason"] or "",
+    )

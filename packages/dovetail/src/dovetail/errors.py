@@ -1,0 +1,142 @@
+"""Every error a user can meet, each saying what, where, expected, got and fix.
+
+The classes are split by *who must act*: the author of the model, of the plugin, of the back end, the person who
+passes inputs, or us. Everything here may be used from outside.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BuildCancelledError",
+    "BuildError",
+    "DovetailError",
+    "InputError",
+    "InternalError",
+    "ModelError",
+    "PlanCorruptError",
+    "PlanDeviceMismatchError",
+    "PlanError",
+    "PlanTrustError",
+    "PlanVersionError",
+    "PluginError",
+    "ProviderError",
+    "ResourceError",
+    "TimingCacheError",
+    "UnsupportedOpError",
+    "UsageError",
+]
+
+
+class DovetailError(Exception):
+    """The root of all errors raised on purpose.
+
+    >>> str(InputError("shape does not fit", where="input 'x'", expected="(1..8, 3)", got="(9, 3)", fix="split it"))
+    "input 'x': shape does not fit; expected (1..8, 3), got (9, 3)\\n  fix: split it"
+    """
+
+    exit_code = 2
+    """What the command line returns for this class (see docs/cli.md)."""
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str | None = None,
+        expected: object = None,
+        got: object = None,
+        fix: str | None = None,
+    ) -> None:
+        self.what = what
+        self.where = where
+        self.expected = expected
+        self.got = got
+        self.fix = fix
+        super().__init__(_format_message(what, where, expected, got, fix))
+
+
+def _format_message(what: str, where: str | None, expected: object, got: object, fix: str | None) -> str:
+    text = f"{where}: {what}" if where else what
+    facts = [f"expected {expected}"] if expected is not None else []
+    if got is not None:
+        facts.append(f"got {got}")
+    if facts:
+        text += "; " + ", ".join(facts)
+    return f"{text}\n  fix: {fix}" if fix else text
+
+
+class UsageError(DovetailError):
+    """A call or a command line that can never be right."""
+
+    exit_code = 1
+
+
+class ModelError(DovetailError):
+    """The model or network is wrong."""
+
+
+class UnsupportedOpError(ModelError):
+    """The model is right, but no provider and no plugin takes one of its operators."""
+
+    exit_code = 3
+
+
+class InputError(DovetailError):
+    """What was passed to a run does not fit the engine."""
+
+
+class PluginError(DovetailError):
+    """A plugin or its creator broke the contract or raised."""
+
+
+class ProviderError(DovetailError):
+    """A back end broke its contract or raised."""
+
+
+class BuildError(DovetailError):
+    """The network could not be turned into a plan."""
+
+    exit_code = 3
+
+
+class BuildCancelledError(BuildError):
+    """A progress monitor said stop."""
+
+
+class TimingCacheError(BuildError):
+    """A timing cache is damaged, from another device, or lacks an entry that was required."""
+
+    exit_code = 4
+
+
+class PlanError(DovetailError):
+    """A plan file cannot be used."""
+
+    exit_code = 5
+
+
+class PlanCorruptError(PlanError):
+    """The file is damaged: a rule of the container or a digest does not hold."""
+
+
+class PlanVersionError(PlanError):
+    """The file was written by a version this one does not read."""
+
+
+class PlanDeviceMismatchError(PlanError):
+    """The plan was built for a device or provider that is not here."""
+
+
+class PlanTrustError(PlanError):
+    """The plan carries code, and the caller did not allow that kind of code."""
+
+
+class ResourceError(DovetailError):
+    """Memory, disk or time ran out."""
+
+    exit_code = 6
+
+
+class InternalError(DovetailError):
+    """A bug in Dovetail itself; please report it."""
+
+    exit_code = 70

@@ -1,0 +1,1 @@
+"""What to compute: the network API and ONNX import, both writing an onnx-ir graph."""

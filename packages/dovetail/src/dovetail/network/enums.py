@@ -1,0 +1,379 @@
+"""The enumerations of the network API, in the order and with the values of the contract."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+__all__ = [
+    "ActivationType",
+    "AttentionIOForm",
+    "AttentionNormalizationOp",
+    "BoundingBoxFormat",
+    "CausalMaskKind",
+    "CollectiveOperation",
+    "CumulativeOperation",
+    "ElementWiseOperation",
+    "FillOperation",
+    "GatherMode",
+    "InterpolationMode",
+    "KVCacheMode",
+    "LayerType",
+    "LoopOutput",
+    "MatrixOperation",
+    "MoEActType",
+    "NetworkDefinitionCreationFlag",
+    "PaddingMode",
+    "PoolingType",
+    "ReduceOperation",
+    "ResizeCoordinateTransformation",
+    "ResizeRoundMode",
+    "ResizeSelector",
+    "SampleMode",
+    "ScaleMode",
+    "ScatterMode",
+    "TopKOperation",
+    "TripLimit",
+    "UnaryOperation",
+    "WeightsRole",
+]
+
+
+class NetworkDefinitionCreationFlag(IntEnum):
+    """Bits of the flags that a network is created with, as ``1 << int(flag)``."""
+
+    STRONGLY_TYPED = 0
+    PREFER_AOT_PYTHON_PLUGINS = 1
+    PREFER_JIT_PYTHON_PLUGINS = 2
+
+
+class WeightsRole(IntEnum):
+    """What a layer uses its weights for; names weights together with the layer's name."""
+
+    KERNEL = 0
+    BIAS = 1
+    SHIFT = 2
+    SCALE = 3
+    CONSTANT = 4
+    ANY = 5
+
+
+class LayerType(IntEnum):
+    """What kind of layer an ``ILayer`` is."""
+
+    CONVOLUTION = 0
+    GRID_SAMPLE = 1
+    NMS = 2
+    ACTIVATION = 3
+    POOLING = 4
+    LRN = 5
+    SCALE = 6
+    SOFTMAX = 7
+    DECONVOLUTION = 8
+    CONCATENATION = 9
+    ELEMENTWISE = 10
+    PLUGIN = 11
+    UNARY = 12
+    PADDING = 13
+    SHUFFLE = 14
+    REDUCE = 15
+    TOPK = 16
+    GATHER = 17
+    MATRIX_MULTIPLY = 18
+    RAGGED_SOFTMAX = 19
+    CONSTANT = 20
+    IDENTITY = 21
+    CAST = 22
+    PLUGIN_V2 = 23
+    SLICE = 24
+    SHAPE = 25
+    PARAMETRIC_RELU = 26
+    RESIZE = 27
+    TRIP_LIMIT = 28
+    RECURRENCE = 29
+    ITERATOR = 30
+    LOOP_OUTPUT = 31
+    SELECT = 32
+    ASSERTION = 33
+    FILL = 34
+    QUANTIZE = 35
+    DEQUANTIZE = 36
+    CONDITION = 37
+    CONDITIONAL_INPUT = 38
+    CONDITIONAL_OUTPUT = 39
+    SCATTER = 40
+    EINSUM = 41
+    ONE_HOT = 42
+    NON_ZERO = 43
+    REVERSE_SEQUENCE = 44
+    NORMALIZATION = 45
+    PLUGIN_V3 = 46
+    SQUEEZE = 47
+    UNSQUEEZE = 48
+    CUMULATIVE = 49
+    DYNAMIC_QUANTIZE = 50
+    ATTENTION_INPUT = 51
+    ATTENTION_OUTPUT = 52
+    ROTARY_EMBEDDING = 53
+    KV_CACHE_UPDATE = 54
+    MOE = 55
+    DIST_COLLECTIVE = 56
+
+
+class PaddingMode(IntEnum):
+    """How padding and output size of a window layer follow from each other."""
+
+    EXPLICIT_ROUND_DOWN = 0
+    EXPLICIT_ROUND_UP = 1
+    SAME_UPPER = 2
+    SAME_LOWER = 3
+
+
+class ActivationType(IntEnum):
+    """The functions of an activation layer; some use ``alpha`` and ``beta``."""
+
+    RELU = 0
+    SIGMOID = 1
+    TANH = 2
+    LEAKY_RELU = 3
+    ELU = 4
+    SELU = 5
+    SOFTSIGN = 6
+    SOFTPLUS = 7
+    CLIP = 8
+    HARD_SIGMOID = 9
+    SCALED_TANH = 10
+    THRESHOLDED_RELU = 11
+    GELU_ERF = 12
+    GELU_TANH = 13
+
+
+class PoolingType(IntEnum):
+    """How a pooling window becomes one number."""
+
+    MAX = 0
+    AVERAGE = 1
+    MAX_AVERAGE_BLEND = 2
+
+
+class ScaleMode(IntEnum):
+    """How many coefficients a scale layer has."""
+
+    UNIFORM = 0
+    CHANNEL = 1
+    ELEMENTWISE = 2
+
+
+class ElementWiseOperation(IntEnum):
+    """The operations of two tensors, element by element."""
+
+    SUM = 0
+    PROD = 1
+    MAX = 2
+    MIN = 3
+    SUB = 4
+    DIV = 5
+    POW = 6
+    FLOOR_DIV = 7
+    AND = 8
+    OR = 9
+    XOR = 10
+    EQUAL = 11
+    GREATER = 12
+    LESS = 13
+
+
+class ScatterMode(IntEnum):
+    """How the indices of a scatter layer are read."""
+
+    ELEMENT = 0
+    ND = 1
+
+
+class GatherMode(IntEnum):
+    """How the indices of a gather layer are read."""
+
+    DEFAULT = 0
+    ELEMENT = 1
+    ND = 2
+
+
+class UnaryOperation(IntEnum):
+    """The operations of one tensor, element by element."""
+
+    EXP = 0
+    LOG = 1
+    SQRT = 2
+    RECIP = 3
+    ABS = 4
+    NEG = 5
+    SIN = 6
+    COS = 7
+    TAN = 8
+    SINH = 9
+    COSH = 10
+    ASIN = 11
+    ACOS = 12
+    ATAN = 13
+    ASINH = 14
+    ACOSH = 15
+    ATANH = 16
+    CEIL = 17
+    FLOOR = 18
+    ERF = 19
+    NOT = 20
+    SIGN = 21
+    ROUND = 22
+    ISINF = 23
+    ISNAN = 24
+
+
+class ReduceOperation(IntEnum):
+    """How a reduce layer joins the elements of its axes."""
+
+    SUM = 0
+    PROD = 1
+    MAX = 2
+    MIN = 3
+    AVG = 4
+    NONE = 5
+
+
+class InterpolationMode(IntEnum):
+    """How a value between grid points is found."""
+
+    NEAREST = 0
+    LINEAR = 1
+    CUBIC = 2
+
+
+class SampleMode(IntEnum):
+    """What lies outside a tensor's bounds."""
+
+    STRICT_BOUNDS = 0
+    WRAP = 1
+    CLAMP = 2
+    FILL = 3
+    REFLECT = 4
+
+
+class TopKOperation(IntEnum):
+    """Whether the largest or the smallest elements are kept."""
+
+    MAX = 0
+    MIN = 1
+
+
+class MatrixOperation(IntEnum):
+    """How a tensor is read before it is multiplied."""
+
+    NONE = 0
+    TRANSPOSE = 1
+    VECTOR = 2
+
+
+class CollectiveOperation(IntEnum):
+    """What several devices do together."""
+
+    ALL_REDUCE = 0
+    ALL_GATHER = 1
+    BROADCAST = 2
+    REDUCE = 3
+    REDUCE_SCATTER = 4
+    ALL_TO_ALL = 5
+    GATHER = 6
+    SCATTER = 7
+
+
+class ResizeCoordinateTransformation(IntEnum):
+    """How an output coordinate maps to an input coordinate."""
+
+    ALIGN_CORNERS = 0
+    ASYMMETRIC = 1
+    HALF_PIXEL = 2
+
+
+class ResizeSelector(IntEnum):
+    """Which coordinate is taken when a dimension is resized to one."""
+
+    FORMULA = 0
+    UPPER = 1
+
+
+class ResizeRoundMode(IntEnum):
+    """How a coordinate is rounded to the nearest element."""
+
+    HALF_UP = 0
+    HALF_DOWN = 1
+    FLOOR = 2
+    CEIL = 3
+
+
+class LoopOutput(IntEnum):
+    """What leaves a loop: the last value, or the values of all iterations."""
+
+    LAST_VALUE = 0
+    CONCATENATE = 1
+    REVERSE = 2
+
+
+class TripLimit(IntEnum):
+    """What ends a loop: a count, or a condition that becomes false."""
+
+    COUNT = 0
+    WHILE = 1
+
+
+class BoundingBoxFormat(IntEnum):
+    """What the four numbers of a box are."""
+
+    CORNER_PAIRS = 0
+    CENTER_SIZES = 1
+
+
+class FillOperation(IntEnum):
+    """What a fill layer writes."""
+
+    LINSPACE = 0
+    RANDOM_UNIFORM = 1
+    RANDOM_NORMAL = 2
+
+
+class CumulativeOperation(IntEnum):
+    """What a cumulative layer accumulates."""
+
+    SUM = 0
+
+
+class AttentionNormalizationOp(IntEnum):
+    """What is done to the scores of an attention."""
+
+    NONE = 0
+    SOFTMAX = 1
+
+
+class AttentionIOForm(IntEnum):
+    """How sequences of different length lie in a tensor: padded to the longest, or packed end to end."""
+
+    PADDED_BHND = 0
+    PACKED_NHD = 1
+
+
+class CausalMaskKind(IntEnum):
+    """Which corner of the scores the causal diagonal is anchored at."""
+
+    NONE = 0
+    UPPER_LEFT = 1
+    LOWER_RIGHT = 2
+
+
+class KVCacheMode(IntEnum):
+    """Where an update goes in a key-value cache."""
+
+    LINEAR = 0
+
+
+class MoEActType(IntEnum):
+    """The activation of a mixture of experts."""
+
+    NONE = 0
+    SILU = 1

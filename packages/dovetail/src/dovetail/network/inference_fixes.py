@@ -1,0 +1,106 @@
+"""What shape inference lacks: element types of loop bodies, and operators whose parameters are known at run time only.
+
+onnx-shape-inference takes the default for a parameter it cannot see (equal parts for Split, all ones for Squeeze) and
+drops the axis of Unique; sizes planned from that would be wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import onnx_ir as ir
+import onnx_shape_inference as osi
+
+__all__ = ["CORRECTIONS", "type_body_inputs"]
+
+Correction = Callable[[osi.ShapeInferenceContext, ir.Node], bool]
+
+
+def type_body_inputs(node: ir.Node) -> None:
+    """Give the inputs of a Loop or Scan body the element types of what is passed in, where they have none."""
+    body = node.attributes.get("body")
+    if node.domain != "" or node.op_type not in ("Loop", "Scan") or body is None:
+        return
+    formals, actuals = list(body.as_graph().inputs), list(node.inputs)
+    if node.op_type == "Loop":
+        _type_loop_counters(formals[:2])
+        formals, actuals = formals[2:], actuals[2:]
+    for formal, actual in zip(formals, actuals, strict=False):
+        if formal.type is None and actual is not None:
+            formal.type = actual.type
+
+
+def _type_loop_counters(values: list[ir.Value]) -> None:
+    for value, dtype in zip(values, (ir.DataType.INT64, ir.DataType.BOOL), strict=False):
+        if value.type is None:
+            value.type = ir.TensorType(dtype)
+        if value.shape is None:
+            value.shape = ir.Shape(())
+
+
+def _correct_split(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    data, sizes = _inputs(node, 2)
+    if data is None or sizes is None or ir.convenience.get_const_tensor(sizes) is not None:
+        return False
+    parts = context.get_symbolic_value(sizes) or []
+    for index, value in enumerate(node.outputs):
+        if data.dtype is not None:
+            context.set_dtype(value, data.dtype)
+        if data.shape is not None:
+            dims = list(data.shape)
+            axis = _axis(node, len(dims))
+            dims[axis] = parts[index] if index < len(parts) else context.new_symbolic_dim()
+            context.set_shape(value, context.name_anonymous_dims_in_shape(ir.Shape(dims)))
+    return True
+
+
+def _correct_squeeze(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    data, axes = _inputs(node, 2)
+    if data is None or axes is None or ir.convenience.get_const_tensor(axes) is not None:
+        return False
+    if data.dtype is not None:
+        context.set_dtype(node.outputs[0], data.dtype)
+    count = axes.shape[0] if axes.shape is not None and len(axes.shape) == 1 else None
+    if data.shape is not None and isinstance(count, int) and count <= len(data.shape):
+        dims = [context.new_symbolic_dim() for _ in range(len(data.shape) - count)]
+        context.set_shape(node.outputs[0], ir.Shape(dims))
+    return True
+
+
+def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    data, _ = _inputs(node, 2)
+    if data is None or "axis" not in node.attributes:
+        return False
+    if data.dtype is not None:
+        context.set_dtype(node.outputs[0], data.dtype)
+    for value in node.outputs[1:]:
+        context.set_dtype(value, ir.DataType.INT64)
+    if data.shape is None:
+        return True
+    dims, found = list(data.shape), context.new_symbolic_dim()
+    axis = _axis(node, len(dims))
+    shapes = ([*dims[:axis], found, *dims[axis + 1 :]], [found], [dims[axis]], [found])
+    for value, shape in zip(node.outputs, shapes, strict=False):
+        context.set_shape(value, context.name_anonymous_dims_in_shape(ir.Shape(shape)))
+    return True
+
+
+def _inputs(node: ir.Node, count: int) -> list[ir.Value | None]:
+    return [*node.inputs, *[None] * count][:count]
+
+
+def _axis(node: ir.Node, rank: int) -> int:
+    attribute = node.attributes.get("axis")
+    axis = 0 if attribute is None else attribute.as_int()
+    if not -rank <= axis < rank:
+        raise ValueError(f"axis {axis} is out of range for {rank} dimensions")
+    return axis % rank
+
+
+CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
+    ("", "Split"): _correct_split,
+    ("", "Squeeze"): _correct_squeeze,
+    ("", "Unique"): _correct_unique,
+}
+"""Tried before the library's own inference; False means that it does well on this node."""

@@ -1,0 +1,237 @@
+"""Nodes that no operator set knows become plugin layers (rule 1.9 of the contract).
+
+The work has two halves. ``find`` looks every such node up and notes all that are missing, and runs no plugin code.
+``convert`` lets the creators make the plugins and puts plugin nodes in the places of the old ones.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import onnx
+import onnx_ir as ir
+
+from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError
+from dovetail.loggers import ILogger, Severity
+from dovetail.network.onnx_fields import describe_attribute, field_from_attribute
+from dovetail.network.onnx_functions import PLUGIN_CALL
+from dovetail.network.onnx_schema import opset_of
+from dovetail.network.plugins import PluginEntry, entry_of, make_plugin_node
+from dovetail.network.problems import Problems, describe_node, quote
+from dovetail.plugin.fields import PluginField, PluginFieldCollection
+from dovetail.plugin.handle import PluginHandle, locate_error
+from dovetail.plugin.registry import PluginRegistry
+from dovetail.types import TensorRTPhase
+
+__all__ = ["PluginImport", "PluginRequest"]
+
+VERSION: Final = "plugin_version"
+NAMESPACE: Final = "plugin_namespace"
+SHAPE_INPUTS: Final = "tensorrt_plugin_shape_input_indices"
+_CONTROL: Final = frozenset((VERSION, NAMESPACE, SHAPE_INPUTS, "aot"))
+"""Attributes that say which plugin and how; they are fields only when the creator asks for them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginRequest:
+    """A node that is to become a plugin layer, with the creator that will make the plugin."""
+
+    node: ir.Node
+    creator: Any
+    inputs: list[ir.Value]
+    shape_inputs: list[ir.Value]
+
+
+class PluginImport:
+    """Turns nodes of one model into plugin layers.
+
+    Args:
+        registry: Where creators are looked up.
+        logger: Told about fields without an attribute and numbers that do not fit.
+        override: Operators that are plugins although ONNX or a function has them.
+        problems: Where to note what does not work.
+    """
+
+    def __init__(
+        self, registry: PluginRegistry, logger: ILogger, override: Collection[str], problems: Problems
+    ) -> None:
+        self._registry = registry
+        self._logger = logger
+        self._override = frozenset(override)
+        self._problems = problems
+        self._opsets: dict[str, int] = {}
+
+    def is_requested(self, node: ir.Node) -> bool:
+        """Whether the model or the caller says that a node is a plugin, whatever else has its name."""
+        return NAMESPACE in node.attributes or node.op_type in self._override or node.overload == PLUGIN_CALL
+
+    # finding
+
+    def find(self, nodes: Iterable[ir.Node], opsets: dict[str, int]) -> list[PluginRequest]:
+        """Look all nodes up; the ones that nothing can make are noted as problems."""
+        self._opsets = opsets
+        requests = []
+        for node in nodes:
+            where = describe_node(node, opset_of(opsets, node.domain))
+            try:
+                requests.append(self._find(node, where))
+            except DovetailError as error:
+                self._problems.add_error(error, where=where)
+        return requests
+
+    def _find(self, node: ir.Node, where: str) -> PluginRequest:
+        version, namespace = _string(node, VERSION, "1"), _string(node, NAMESPACE, "")
+        try:
+            creator = self._registry.get_creator(node.op_type, version, namespace)
+        except PluginError as error:
+            raise self._missing(node, error, where) from error
+        inputs, shape_inputs = _split_inputs(node)
+        return PluginRequest(node=node, creator=creator, inputs=inputs, shape_inputs=shape_inputs)
+
+    def _missing(self, node: ir.Node, error: PluginError, where: str) -> UnsupportedOpError:
+        attributes = ", ".join(describe_attribute(attribute) for attribute in node.attributes.values())
+        reason = "a plugin is asked for" if self.is_requested(node) else _explain_unknown(node)
+        return UnsupportedOpError(
+            f"{reason}, and {error.what} (attributes: {attributes or 'none'})",
+            where=where,
+            expected=error.expected,
+            fix=error.fix,
+        )
+
+    # converting
+
+    def convert(self, requests: Iterable[PluginRequest], first_index: int) -> None:
+        """Make the plugins, and plugin nodes in place of the old ones."""
+        for index, request in enumerate(requests, first_index):
+            where = describe_node(request.node, opset_of(self._opsets, request.node.domain))
+            try:
+                self._convert(request, index, where)
+            except DovetailError as error:
+                self._problems.add_error(error, where=where)
+
+    def _convert(self, request: PluginRequest, index: int, where: str) -> None:
+        node = request.node
+        handle = self._create(request, where)
+        if len(node.outputs) > handle.num_outputs:
+            raise ModelError(
+                "the node has more outputs than the plugin", expected=handle.num_outputs, got=len(node.outputs)
+            )
+        entry = PluginEntry(
+            handle=handle, num_inputs=len(request.inputs), num_shape_inputs=len(request.shape_inputs)
+        )
+        # Copies of the model share the entry, so the plugin's life ends with the last of them.
+        weakref.finalize(entry, handle.destroy).atexit = False
+        new = make_plugin_node(entry, index, [*request.inputs, *request.shape_inputs], name=node.name or "")
+        _replace(node, new)
+
+    def _create(self, request: PluginRequest, where: str) -> PluginHandle:
+        """The network's own clone of a new plugin; the plugin itself is let go, as a caller of the API would do."""
+        name = request.node.name or request.node.op_type
+        fields = self._fields(request, where)
+        try:
+            plugin = request.creator.create_plugin(name, fields, TensorRTPhase.BUILD)
+        except DovetailError:
+            raise
+        except Exception as error:
+            raise PluginError(
+                f"create_plugin raised {type(error).__name__}: {error}", where=locate_error(error)
+            ) from error
+        if plugin is None:
+            raise PluginError("create_plugin returned None", fix="raise an error that says what is wrong instead")
+        original = PluginHandle(plugin, phase=TensorRTPhase.BUILD, owned=True)
+        clone = original.clone()
+        if clone.owned:
+            original.destroy()
+        else:
+            clone.owned = True  # a plugin that clones to itself is the network's now
+        return clone
+
+    def _fields(self, request: PluginRequest, where: str) -> PluginFieldCollection:
+        node, fields = request.node, PluginFieldCollection()
+        wanted: dict[str, PluginField] = {field.name: field for field in request.creator.field_names}
+        for name, declared in wanted.items():
+            attribute = node.attributes.get(name)
+            if attribute is None:
+                self._log(Severity.WARNING, where, f"field {quote(name)} has no attribute; the plugin gets none")
+            else:
+                fields.append(
+                    field_from_attribute(
+                        attribute, declared.type, lambda text: self._log(Severity.WARNING, where, text)
+                    )
+                )
+        ignored = [quote(name) for name in node.attributes if name not in wanted and name not in _CONTROL]
+        if ignored:
+            self._log(Severity.INFO, where, f"the plugin has no field for attribute(s) {', '.join(ignored)}")
+        return fields
+
+    def _log(self, severity: Severity, where: str, text: str) -> None:
+        self._logger.log(severity, f"{where}: {text}")
+
+
+def _string(node: ir.Node, name: str, default: str) -> str:
+    attribute = node.attributes.get(name)
+    if attribute is None:
+        return default
+    if attribute.is_ref() or attribute.type != ir.AttributeType.STRING or not isinstance(attribute.value, str):
+        raise ModelError(f"attribute {quote(name)} must be a string", got=describe_attribute(attribute))
+    return attribute.value
+
+
+def _explain_unknown(node: ir.Node) -> str:
+    """Why a node is nothing that ONNX has."""
+    if not onnx.defs.has(node.op_type, domain=node.domain):
+        return "no operator set has the operator"
+    versions = [
+        schema.since_version
+        for schema in onnx.defs.get_all_schemas_with_history()
+        if schema.name == node.op_type and schema.domain == node.domain
+    ]
+    return f"ONNX has the operator since version {min(versions)} of the operator set, which the model does not import"
+
+
+def _split_inputs(node: ir.Node) -> tuple[list[ir.Value], list[ir.Value]]:
+    """Device inputs and shape inputs, each in the node's order."""
+    absent = [index for index, value in enumerate(node.inputs) if value is None]
+    if absent:
+        raise UnsupportedOpError(
+            f"input {absent[0]} is left out, and plugins have no optional inputs",
+            fix="pass an empty tensor, or write a plugin with fewer inputs",
+        )
+    positions = _shape_positions(node)
+    values = [value for value in node.inputs if value is not None]
+    device = [value for index, value in enumerate(values) if index not in positions]
+    return device, [value for index, value in enumerate(values) if index in positions]
+
+
+def _shape_positions(node: ir.Node) -> set[int]:
+    attribute = node.attributes.get(SHAPE_INPUTS)
+    if attribute is None:
+        return set()
+    if attribute.is_ref() or attribute.type not in (ir.AttributeType.INTS, ir.AttributeType.INT):
+        raise ModelError(f"attribute {quote(SHAPE_INPUTS)} must be integers", got=describe_attribute(attribute))
+    count = len(node.inputs)
+    given = [attribute.as_int()] if attribute.type == ir.AttributeType.INT else list(attribute.as_ints())
+    positions = {index + count if index < 0 else index for index in given}
+    if len(positions) != len(given) or not all(0 <= index < count for index in positions):
+        raise ModelError(
+            f"attribute {quote(SHAPE_INPUTS)} must name different inputs",
+            expected=f"indices from {-count} to {count - 1}",
+            got=given,
+        )
+    return positions
+
+
+def _replace(old: ir.Node, new: ir.Node) -> None:
+    """Put the plugin node where the old node was, with its names and notes."""
+    graph = old.graph
+    if graph is None or entry_of(new) is None:
+        raise ModelError("the node belongs to no graph")
+    new.metadata_props.update(old.metadata_props)
+    new.doc_string = old.doc_string
+    for value, given in zip(new.outputs, old.outputs, strict=False):
+        value.metadata_props.update(given.metadata_props)
+        given.name = given.name or None
+    ir.convenience.replace_nodes_and_values(graph, old, [old], [new], old.outputs, new.outputs[: len(old.outputs)])

@@ -1,0 +1,143 @@
+"""Nodes against the schemas of ONNX: counts of inputs and outputs, attributes, and element types."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+import onnx
+import onnx_ir as ir
+
+from dovetail.errors import UnsupportedOpError
+from dovetail.network.problems import Problems, describe_node, quote
+
+__all__ = ["SchemaCheck", "find_schema", "opset_of"]
+
+_OPTION: Final = onnx.defs.OpSchema.FormalParameterOption
+_OBJECT_OPS: Final = frozenset(("Optional", "OptionalGetElement", "OptionalHasElement"))
+_TENSOR_TYPES: Final = {dtype: f"tensor({dtype.name.lower()})" for dtype in ir.DataType}
+
+
+def opset_of(opsets: Mapping[str, int], domain: str) -> int | None:
+    """The version of a domain that a model imports; None when it imports none."""
+    return opsets.get(domain, opsets.get("ai.onnx") if domain == "" else None)
+
+
+@lru_cache(maxsize=4096)
+def find_schema(op: str, domain: str, opset: int) -> Any | None:
+    """The schema of an operator at an opset version, or None when there is none."""
+    try:
+        return onnx.defs.get_schema(op, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+class SchemaCheck:
+    """Notes what does not fit the schema of each node.
+
+    Args:
+        opsets: What the model imports.
+        problems: Where to note it.
+    """
+
+    def __init__(self, opsets: Mapping[str, int], problems: Problems) -> None:
+        self._opsets = opsets
+        self._problems = problems
+
+    def schema_of(self, node: ir.Node) -> Any | None:
+        """The schema of a node's operator in this model."""
+        opset = opset_of(self._opsets, node.domain)
+        return None if opset is None else find_schema(node.op_type, node.domain, opset)
+
+    def check(self, node: ir.Node) -> None:
+        """Check the form of one node that has a schema."""
+        schema: Any = self.schema_of(node)
+        if schema.deprecated:
+            self._add(node, f"the operator is deprecated since opset {schema.since_version}")
+            return
+        if _is_about_objects(schema):
+            self._problems.add(
+                "sequences, optionals and strings are not supported",
+                where=self._where(node),
+                kind=UnsupportedOpError,
+                fix="rewrite the model with plain tensors",
+            )
+        self._check_counts(node, schema)
+        self._check_attributes(node, schema)
+
+    def _check_counts(self, node: ir.Node, schema: Any) -> None:
+        for what, values, low, high in (
+            ("inputs", node.inputs, schema.min_input, schema.max_input),
+            ("outputs", node.outputs, schema.min_output, schema.max_output),
+        ):
+            if not low <= len(values) <= high:
+                self._add(node, f"it has {len(values)} {what}; expected {low} to {high}")
+        for value, formal in zip(node.inputs, schema.inputs, strict=False):
+            if value is None and formal.option == _OPTION.Single:
+                self._add(node, f"input {quote(formal.name)} is required and absent")
+
+    def _check_attributes(self, node: ir.Node, schema: Any) -> None:
+        for name, attribute in node.attributes.items():
+            known = schema.attributes.get(name)
+            if known is None:
+                near = difflib.get_close_matches(name, schema.attributes, 1)
+                hint = f"; did you mean {quote(near[0])}?" if near else ""
+                self._add(node, f"the operator has no attribute {quote(name)}{hint}")
+            elif attribute.is_ref():
+                self._add(node, f"attribute {quote(name)} refers to an attribute of a function, outside of one")
+            elif attribute.type.name != known.type.name:
+                self._add(node, f"attribute {quote(name)} is {attribute.type.name}; expected {known.type.name}")
+        for name, known in schema.attributes.items():
+            if known.required and name not in node.attributes:
+                self._add(node, f"attribute {quote(name)} is required and absent")
+
+    def check_types(self, node: ir.Node) -> None:
+        """Check the element types of one node's inputs, once they are known."""
+        schema = self.schema_of(node)
+        if schema is None:
+            return
+        bound: dict[str, tuple[str, ir.DataType]] = {}
+        for index, value in enumerate(node.inputs):
+            formal = _formal(schema.inputs, index)
+            if value is None or value.dtype is None or formal is None:
+                continue
+            label = quote(value.name or formal.name)
+            if _TENSOR_TYPES[value.dtype] not in formal.types:
+                self._add(node, f"input {label} is {value.dtype.name}, which the operator does not take")
+            elif formal.is_homogeneous:
+                other, dtype = bound.setdefault(formal.type_str, (label, value.dtype))
+                if dtype != value.dtype:
+                    types = f"{dtype.name} and {value.dtype.name}"
+                    self._add(node, f"inputs {other} and {label} must have one type; got {types}")
+
+    def _add(self, node: ir.Node, what: str) -> None:
+        self._problems.add(what, where=self._where(node))
+
+    def _where(self, node: ir.Node) -> str:
+        return describe_node(node, opset_of(self._opsets, node.domain))
+
+
+def _formal(formals: Any, index: int) -> Any | None:
+    """The parameter an input belongs to; a variadic one takes all that follow."""
+    if index < len(formals):
+        return formals[index]
+    last = formals[-1] if formals else None
+    return last if last is not None and last.option == _OPTION.Variadic else None
+
+
+@lru_cache(maxsize=1024)
+def _about_objects(op: str, domain: str, since: int) -> bool:
+    schema = onnx.defs.get_schema(op, since, domain)
+    if op in _OBJECT_OPS and not domain:
+        return True
+    return any(
+        formal.types and all(not kind.startswith("tensor(") or kind == "tensor(string)" for kind in formal.types)
+        for formal in [*schema.inputs, *schema.outputs]
+    )
+
+
+def _is_about_objects(schema: Any) -> bool:
+    """Whether an operator cannot be without a sequence, an optional, a map or a string."""
+    return _about_objects(schema.name, schema.domain, schema.since_version)

@@ -1,0 +1,71 @@
+"""Types and shapes of an imported model, found again from its inputs.
+
+What a file says about values between inputs and outputs is a hint that is often stale; where inference knows, it wins.
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from dovetail.loggers import ILogger, Severity
+from dovetail.network.onnx_schema import SchemaCheck
+from dovetail.network.problems import Problems, quote
+from dovetail.network.shapes import ShapeInference
+from dovetail.network.tensors import walk_graphs
+
+__all__ = ["infer_shapes"]
+
+_Declared = dict[ir.Value, tuple[ir.TypeProtocol | None, ir.Shape | None]]
+
+
+def infer_shapes(model: ir.Model, logger: ILogger, problems: Problems) -> None:
+    """Type the whole model; what contradicts itself is noted."""
+    declared = _forget(model)
+    inference = ShapeInference(model.opset_imports)
+    check = SchemaCheck(model.opset_imports, problems)
+    for value in model.graph.inputs:
+        inference.add_input(value)
+    for node in model.graph:
+        inference.infer_node(node)
+        for value in node.outputs:
+            _restore(value, declared)
+    for node in model.graph.all_nodes():
+        check.check_types(node)
+    _compare_outputs(model.graph, declared, logger, problems)
+
+
+def _forget(model: ir.Model) -> _Declared:
+    """Take away what the file says of everything that nodes make, and remember it."""
+    declared: _Declared = {}
+    for graph in walk_graphs(model.graph):
+        for node in graph:
+            for value in node.outputs:
+                declared[value] = (value.type, value.shape)
+                value.type = value.shape = None
+    return declared
+
+
+def _restore(value: ir.Value, declared: _Declared) -> None:
+    """Where inference knows nothing, take the file's word, but not its names for dimensions."""
+    given_type, given_shape = declared[value]
+    if value.type is None:
+        value.type = given_type
+    if value.shape is None and given_shape is not None:
+        value.shape = ir.Shape([dim if isinstance(dim, int) and dim >= 0 else None for dim in given_shape])
+
+
+def _compare_outputs(graph: ir.Graph, declared: _Declared, logger: ILogger, problems: Problems) -> None:
+    for value in graph.outputs:
+        given_type, given_shape = declared.get(value, (None, None))
+        where = f"output {quote(value.name)}"
+        if given_type is not None and value.dtype is not None and given_type.dtype != value.dtype:
+            problems.add(f"it is declared {given_type.dtype.name} and computed as {value.dtype.name}", where=where)
+        if given_shape is not None and value.shape is not None and not _may_be_equal(given_shape, value.shape):
+            logger.log(Severity.WARNING, f"{where}: it is declared {given_shape} and computed as {value.shape}")
+
+
+def _may_be_equal(first: ir.Shape, second: ir.Shape) -> bool:
+    if len(first) != len(second):
+        return False
+    pairs = zip(first, second, strict=True)
+    return all(not (isinstance(a, int) and isinstance(b, int)) or a == b for a, b in pairs)

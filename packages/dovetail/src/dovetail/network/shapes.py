@@ -1,0 +1,362 @@
+"""Types and symbolic shapes of a network, and the edge between its symbols and our dimension expressions.
+
+Inference itself is onnx-shape-inference's; this module adds plugin nodes to it and converts what it says. A dimension
+is either an expression over *known symbols* (input dims, values of small integer inputs, plugin sizes) or unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import onnx_ir as ir
+import onnx_shape_inference as osi
+import sympy
+
+from dovetail.errors import DovetailError, ModelError, PluginError
+from dovetail.expr import Constant, DimensionOperation, Expr, IExprBuilder, Operation, SizeTensor, Symbol
+from dovetail.network.inference_fixes import CORRECTIONS, type_body_inputs
+from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, PluginEntry, entry_of
+from dovetail.types import DataType
+
+__all__ = [
+    "ShapeInference",
+    "SizeSymbol",
+    "data_type_from_ir",
+    "expr_from_dim",
+    "ir_type_from_data_type",
+    "size_symbols",
+]
+
+_SIZES_KEY: Final = "dovetail.sizes"
+_IR_TYPES: Final = {
+    DataType.FLOAT: ir.DataType.FLOAT,
+    DataType.HALF: ir.DataType.FLOAT16,
+    DataType.INT8: ir.DataType.INT8,
+    DataType.INT32: ir.DataType.INT32,
+    DataType.BOOL: ir.DataType.BOOL,
+    DataType.UINT8: ir.DataType.UINT8,
+    DataType.FP8: ir.DataType.FLOAT8E4M3FN,
+    DataType.BF16: ir.DataType.BFLOAT16,
+    DataType.INT64: ir.DataType.INT64,
+    DataType.INT4: ir.DataType.INT4,
+    DataType.FP4: ir.DataType.FLOAT4E2M1,
+    DataType.E8M0: ir.DataType.FLOAT8E8M0,
+}
+_MAX_VALUE_SYMBOLS: Final = 64
+
+
+def ir_type_from_data_type(dtype: DataType) -> ir.DataType:
+    """The ONNX element type of a contract type."""
+    return _IR_TYPES[DataType(dtype)]
+
+
+def data_type_from_ir(dtype: ir.DataType | None) -> DataType | None:
+    """The contract type of an ONNX element type; None when the contract has no such type."""
+    return next((ours for ours, theirs in _IR_TYPES.items() if theirs == dtype), None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SizeSymbol:
+    """A dimension that a plugin writes while it runs: which output holds it, and its bounds."""
+
+    name: str
+    output_index: int
+    opt: Expr
+    upper: Expr
+
+
+def size_symbols(node: ir.Node) -> list[SizeSymbol]:
+    """The size tensors a plugin node declared when its shapes were inferred."""
+    return list(node.meta.get(_SIZES_KEY, ()))
+
+
+@dataclass
+class ShapeInference:
+    """Types and shapes of one network, found node by node or for a whole model."""
+
+    opsets: Mapping[str, int]
+    _context: osi.ShapeInferenceContext = field(init=False)
+
+    def __post_init__(self) -> None:
+        osi.registry.collect()
+        _register_plugin_inference()
+        self._context = osi.ShapeInferenceContext(dict(self.opsets))
+
+    def add_input(self, value: ir.Value) -> None:
+        """Give every unknown dimension of an input a name, and its contents too when it may be a shape tensor."""
+        self._context.name_anonymous_dims(value)
+        symbols = _value_symbols(value)
+        if symbols:
+            self._context.set_symbolic_value(value, symbols)
+
+    def infer_node(self, node: ir.Node) -> None:
+        """Set type and shape of a node's outputs; bodies of control flow first."""
+        type_body_inputs(node)
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH:
+                for inner in attribute.as_graph():
+                    self.infer_node(inner)
+        infer = osi.registry.get(node.domain, node.op_type, version=self._context.get_opset_version(node.domain))
+        if infer is None:
+            return
+        correct = CORRECTIONS.get((node.domain, node.op_type))
+        try:
+            if correct is None or not correct(self._context, node):
+                infer(self._context, node)
+        except DovetailError:
+            raise
+        except Exception as error:  # every op has its own ways to fail; the node is what the user needs
+            raise _describe(node, error) from error
+
+    def infer_graph(self, graph: ir.Graph) -> None:
+        """Infer a whole graph: inputs, then nodes in order."""
+        for value in graph.inputs:
+            self.add_input(value)
+        for node in graph:
+            self.infer_node(node)
+
+    def exprs(self, value: ir.Value) -> tuple[Expr | None, ...] | None:
+        """The shape as expressions, None for a dimension that cannot be expressed; None when even rank is unknown."""
+        if value.shape is None:
+            return None
+        return tuple(expr_from_dim(dim) for dim in value.shape.dims)
+
+    def constant_values(self, value: ir.Value) -> tuple[Expr | None, ...] | None:
+        """What is known of the contents of a small integer tensor."""
+        return _contents(self._context, value)
+
+
+def _describe(node: ir.Node, error: Exception) -> ModelError:
+    inputs = ", ".join(f"{v.name}{v.shape}" if v is not None else "-" for v in node.inputs)
+    return ModelError(
+        f"shapes do not fit: {error}",
+        where=f"layer '{node.metadata_props.get('dovetail.layer', node.name)}' ({node.op_type})",
+        got=inputs,
+    )
+
+
+def _value_symbols(value: ir.Value) -> list[int | ir.SymbolicDim]:
+    """Names for the contents of an integer input that is small enough to be a shape."""
+    if value.dtype not in (ir.DataType.INT32, ir.DataType.INT64) or value.shape is None or len(value.shape) > 1:
+        return []
+    count = value.shape[0] if len(value.shape) else 1
+    if not isinstance(count, int) or count > _MAX_VALUE_SYMBOLS:
+        return []
+    return [ir.SymbolicDim(value_symbol(value.name or "", index)) for index in range(count)]
+
+
+def value_symbol(tensor: str, index: int) -> str:
+    """The symbol that stands for one element of a shape-tensor input."""
+    return f"value_{_identifier(tensor)}_{index}"
+
+
+def _identifier(name: str) -> str:
+    """A name that the symbolic parser reads as one symbol, different for different names."""
+    if name.isidentifier():
+        return name
+    return "x" + name.encode().hex()
+
+
+def expr_from_dim(dim: int | ir.SymbolicDim) -> Expr | None:
+    """One of onnx-ir's dimensions as our expression; None when it has no integer form of the nine operations."""
+    if isinstance(dim, int):
+        return Constant(dim)
+    if dim.value is None:
+        return None
+    if dim.value.isidentifier():
+        return Symbol(dim.value)
+    expression = dim._expr  # noqa: SLF001 - parsed once and cached there; there is no public accessor
+    return None if expression is None else _expr_from_sympy(expression)
+
+
+def _fold(operation: DimensionOperation, parts: list[Expr | None]) -> Expr | None:
+    result: Expr | None = parts[0]
+    for part in parts[1:]:
+        if result is None or part is None:
+            return None
+        result = IExprBuilder().operation(operation, result, part)
+    return result
+
+
+def _expr_from_sympy(expression: Any) -> Expr | None:
+    if expression.is_Integer:
+        return Constant(int(expression))
+    if expression.is_Symbol:
+        return Symbol(expression.name)
+    if isinstance(expression, sympy.floor | sympy.ceiling):
+        return _division_from_sympy(expression)
+    if isinstance(expression, sympy.Mod):
+        return _mod_from_sympy(expression)
+    if expression.is_Pow and expression.exp.is_Integer and 0 < int(expression.exp) <= 8:
+        return _fold(DimensionOperation.PROD, [_expr_from_sympy(expression.base)] * int(expression.exp))
+    operation = {
+        sympy.Add: DimensionOperation.SUM,
+        sympy.Mul: DimensionOperation.PROD,
+        sympy.Max: DimensionOperation.MAX,
+        sympy.Min: DimensionOperation.MIN,
+    }.get(expression.func)
+    numerator, denominator = sympy.fraction(sympy.together(expression))
+    if denominator != 1:
+        return _fold(DimensionOperation.FLOOR_DIV, [_expr_from_sympy(numerator), _expr_from_sympy(denominator)])
+    return None if operation is None else _fold(operation, [_expr_from_sympy(part) for part in expression.args])
+
+
+def _division_from_sympy(expression: Any) -> Expr | None:
+    numerator, denominator = sympy.fraction(sympy.together(expression.args[0]))
+    is_floor = isinstance(expression, sympy.floor)
+    operation = DimensionOperation.FLOOR_DIV if is_floor else DimensionOperation.CEIL_DIV
+    return _fold(operation, [_expr_from_sympy(numerator), _expr_from_sympy(denominator)])
+
+
+def _mod_from_sympy(expression: Any) -> Expr | None:
+    dividend, divisor = (_expr_from_sympy(part) for part in expression.args)
+    quotient = _fold(DimensionOperation.FLOOR_DIV, [dividend, divisor])
+    return _fold(DimensionOperation.SUB, [dividend, _fold(DimensionOperation.PROD, [quotient, divisor])])
+
+
+def _dim_from_expr(expr: Expr) -> int | ir.SymbolicDim | None:
+    """The reverse: a dimension onnx-ir can carry on; None for EQUAL and LESS, which it has no words for."""
+    if isinstance(expr, Constant):
+        return expr.value
+    text = _text_from_expr(expr)
+    return None if text is None else ir.SymbolicDim(text)
+
+
+def _text_from_expr(expr: Expr) -> str | None:
+    if isinstance(expr, Constant):
+        return str(expr.value)
+    if isinstance(expr, Symbol):
+        return expr.name
+    if not isinstance(expr, Operation):
+        return None
+    first, second = _text_from_expr(expr.first), _text_from_expr(expr.second)
+    template = _TEMPLATES.get(expr.operation)
+    if template is None or first is None or second is None:
+        return None
+    return template.format(first, second)
+
+
+_TEMPLATES: Final = {
+    DimensionOperation.SUM: "({} + {})",
+    DimensionOperation.SUB: "({} - {})",
+    DimensionOperation.PROD: "({} * {})",
+    DimensionOperation.MAX: "max({}, {})",
+    DimensionOperation.MIN: "min({}, {})",
+    DimensionOperation.FLOOR_DIV: "floor({} / {})",
+    DimensionOperation.CEIL_DIV: "-floor(-({}) / {})",
+}
+
+
+def _register_plugin_inference() -> None:
+    if not osi.registry.has(PLUGIN_DOMAIN, PLUGIN_OP):
+        osi.registry.register(PLUGIN_DOMAIN, PLUGIN_OP, since_version=1)(_infer_plugin)
+
+
+def _infer_plugin(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+    entry = entry_of(node)
+    if entry is None:
+        raise ModelError("a plugin node without its plugin", where=f"node '{node.name}'")
+    types = entry.handle.get_output_data_types(_input_types(node, entry))
+    shapes = _plugin_shapes(context, node, entry)
+    sizes: list[SizeSymbol] = []
+    for index, (value, dtype) in enumerate(zip(node.outputs, types, strict=True)):
+        context.set_dtype(value, ir_type_from_data_type(dtype))
+        if shapes is not None:
+            dims = [_plugin_dim(context, node, entry, expr, sizes) for expr in shapes[index]]
+            context.set_shape(value, ir.Shape(dims))
+    node.meta[_SIZES_KEY] = sizes
+
+
+def _input_types(node: ir.Node, entry: PluginEntry) -> list[DataType]:
+    types = []
+    for index, value in enumerate(node.inputs[: entry.num_inputs]):
+        dtype = None if value is None else data_type_from_ir(value.dtype)
+        if dtype is None:
+            raise PluginError(
+                f"input {index} has no type the contract knows",
+                where=entry.handle.where,
+                got="nothing" if value is None else value.dtype,
+                fix="add a Cast before the plugin",
+            )
+        types.append(dtype)
+    return types
+
+
+def _plugin_shapes(
+    context: osi.ShapeInferenceContext, node: ir.Node, entry: PluginEntry
+) -> list[list[Expr]] | None:
+    inputs: list[tuple[Expr, ...]] = []
+    for value in node.inputs[: entry.num_inputs]:
+        if value is None or value.shape is None:
+            return None  # rank unknown: the output is found when the step runs
+        context.name_anonymous_dims(value)
+        inputs.append(tuple(_expr_or_symbol(dim) for dim in value.shape.dims))
+    contents = [_shape_input(context, value, entry) for value in node.inputs[entry.num_inputs :]]
+    return entry.handle.get_output_shapes(inputs, contents)
+
+
+def _expr_or_symbol(dim: int | ir.SymbolicDim) -> Expr:
+    expr = expr_from_dim(dim)
+    return Symbol(str(dim)) if expr is None else expr
+
+
+def _shape_input(context: osi.ShapeInferenceContext, value: ir.Value | None, entry: PluginEntry) -> tuple[Expr, ...]:
+    contents = None if value is None else _contents(context, value)
+    if contents is not None and all(expr is not None for expr in contents):
+        return tuple(expr for expr in contents if expr is not None)
+    count = _static_count(value)
+    if value is None or count is None:
+        raise PluginError(
+            "a shape input must be an integer tensor whose own shape is known when building",
+            where=entry.handle.where,
+            got="nothing" if value is None else f"'{value.name}' {value.dtype} {value.shape}",
+        )
+    return tuple(Symbol(value_symbol(value.name or "", index)) for index in range(count))
+
+
+def _static_count(value: ir.Value | None) -> int | None:
+    if value is None or value.shape is None or value.dtype not in (ir.DataType.INT32, ir.DataType.INT64):
+        return None
+    count = 1
+    for dim in value.shape.dims:
+        if not isinstance(dim, int):
+            return None
+        count *= dim
+    return count
+
+
+def _contents(context: osi.ShapeInferenceContext, value: ir.Value) -> tuple[Expr | None, ...] | None:
+    constant = ir.convenience.get_const_tensor(value)
+    if constant is not None and constant.dtype in (ir.DataType.INT32, ir.DataType.INT64) and constant.size <= 4096:
+        return tuple(Constant(int(number)) for number in constant.numpy().reshape(-1))
+    known = context.get_symbolic_value(value)
+    return None if known is None else tuple(expr_from_dim(dim) for dim in known)
+
+
+def _plugin_dim(
+    context: osi.ShapeInferenceContext, node: ir.Node, entry: PluginEntry, expr: Expr, sizes: list[SizeSymbol]
+) -> int | ir.SymbolicDim:
+    if isinstance(expr, SizeTensor):
+        return ir.SymbolicDim(_size_symbol(node, entry, expr, sizes).name)
+    dim = _dim_from_expr(expr)
+    return context.new_symbolic_dim() if dim is None else dim
+
+
+def _size_symbol(node: ir.Node, entry: PluginEntry, expr: SizeTensor, sizes: list[SizeSymbol]) -> SizeSymbol:
+    known = next((size for size in sizes if size.output_index == expr.output_index), None)
+    if known is not None:
+        return known
+    if not 0 <= expr.output_index < len(node.outputs):
+        raise PluginError(
+            f"declare_size_tensor names output {expr.output_index}",
+            where=entry.handle.where,
+            expected=f"an output index below {len(node.outputs)}",
+        )
+    name = f"size_{node.attributes['plugin'].as_int()}_{expr.output_index}"
+    size = SizeSymbol(name=name, output_index=expr.output_index, opt=expr.opt, upper=expr.upper)
+    sizes.append(size)
+    return size
+
+

@@ -1,0 +1,1 @@
+"""The plan file: container, manifest, verification and inspection."""

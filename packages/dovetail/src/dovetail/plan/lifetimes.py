@@ -1,0 +1,32 @@
+"""From which step to which each value of a program is needed."""
+
+from __future__ import annotations
+
+from dovetail.plan.manifest import ProgramRecord
+
+__all__ = ["value_lifetimes"]
+
+
+def value_lifetimes(program: ProgramRecord) -> dict[int, tuple[int, int]]:
+    """Value -> first and last step that touches it; memory that is shared lives as long as its last user."""
+    spans: dict[int, tuple[int, int]] = {}
+    for position, step in enumerate(program.steps):
+        captured = [outside for body in step.bodies for outside, _ in body.captures]
+        for index in (*step.inputs, *step.outputs, *step.shape_inputs, *captured):
+            if index >= 0:
+                first, _ = spans.get(index, (position, position))
+                spans[index] = (first, position)
+    # Outputs are read by the caller after the last step.
+    for index in program.outputs:
+        if index in spans:
+            spans[index] = (spans[index][0], len(program.steps))
+    for index, value in enumerate(program.values):
+        root = _root(program, index)
+        if value.alias is not None and index in spans and root in spans:
+            spans[root] = (min(spans[root][0], spans[index][0]), max(spans[root][1], spans[index][1]))
+    return spans
+
+
+def _root(program: ProgramRecord, index: int) -> int:
+    alias = program.values[index].alias
+    return index if alias is None else _root(program, alias)

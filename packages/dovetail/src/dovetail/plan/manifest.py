@@ -1,0 +1,273 @@
+"""The manifest: the one JSON document in a plan that says what to run, over what, and what it was tuned for.
+
+Every record refuses unknown fields. A program is a list of steps over numbered values; the meaning of each record is
+in docs/plan-format.md. Reading and writing is all that happens here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from dovetail.errors import PlanCorruptError, PlanVersionError
+
+__all__ = [
+    "FORMAT_VERSION",
+    "AttributeRecord",
+    "BlobRecord",
+    "CandidateRecord",
+    "DeviceRecord",
+    "FieldRecord",
+    "LayerRecord",
+    "LibraryRecord",
+    "Manifest",
+    "PluginRecord",
+    "ProfileRecord",
+    "ProgramRecord",
+    "RefitRecord",
+    "StepRecord",
+    "SymbolRecord",
+    "TensorRecord",
+    "ValueRecord",
+    "decode_manifest",
+    "encode_manifest",
+]
+
+FORMAT_VERSION: Final = (1, 0)
+"""Major and minor. A reader takes every minor of its major up to its own, and one major back when it says so."""
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The rules all records share."""
+
+
+class TensorRecord(_Record, frozen=True, kw_only=True):
+    """One input or output of the engine: what a caller binds."""
+
+    name: str
+    dtype: str
+    dims: list[Any]
+    """An expression per dimension (see ``dovetail.expr``); null where only the run tells."""
+    format: str = "LINEAR"
+    location: str = "DEVICE"
+    is_shape: bool = False
+    max_dims: list[Any] | None = None
+    """Outputs whose shape the run tells: the largest it can be, as expressions."""
+    alias: str | None = None
+    """The input whose memory this output shares."""
+
+
+class SymbolRecord(_Record, frozen=True, kw_only=True):
+    """A number that expressions use: a dimension of a value, or an element of it."""
+
+    name: str
+    source: str
+    """"dim" or "element"."""
+    value: int
+    index: int
+
+
+class ValueRecord(_Record, frozen=True, kw_only=True):
+    """One value of a program."""
+
+    name: str
+    dtype: str
+    kind: str
+    """"input", "output", "constant", "planned", "dynamic" or "object"."""
+    dims: list[Any] | None = None
+    format: str = "LINEAR"
+    scale: float = -1.0
+    offset: int | None = None
+    """Where a planned value lies in the arena of a program with a profile."""
+    size_bytes: int | None = None
+    blob: str | None = None
+    alias: int | None = None
+    """The value whose memory this one shares."""
+
+
+class AttributeRecord(_Record, frozen=True, kw_only=True):
+    """One attribute of a kernel. ``value`` is JSON; floats that JSON lacks are strings; tensors name a blob."""
+
+    name: str
+    type: str
+    value: Any
+
+
+class FieldRecord(_Record, frozen=True, kw_only=True):
+    """One serialized plugin field; ``data`` is base64."""
+
+    name: str
+    type: str
+    size: int
+    data: str
+
+
+class PluginRecord(_Record, frozen=True, kw_only=True):
+    """What creates a plugin again when the plan is loaded."""
+
+    name: str
+    version: str
+    namespace: str
+    fields: list[FieldRecord]
+    metadata: str | None = None
+
+
+class StepRecord(_Record, frozen=True, kw_only=True):
+    """One thing to run."""
+
+    name: str
+    kind: str
+    """"kernel", "plugin", "reformat" or "control"."""
+    provider: str
+    op: str
+    domain: str = ""
+    opset: int = 1
+    attributes: list[AttributeRecord] = []
+    inputs: list[int]
+    """Values by number; -1 for an input that is absent."""
+    outputs: list[int]
+    shape_inputs: list[int] = []
+    """Plugin steps: values whose contents shapes depend on."""
+    tactic: int = 0
+    workspace_bytes: int = 0
+    asks_workspace: bool = False
+    """Plugin steps without bounds: the plugin is asked for its workspace whenever shapes change."""
+    plugin: PluginRecord | None = None
+    sizes: dict[str, Any] = {}
+    """Plugin steps: symbol of a size tensor -> its upper bound as an expression."""
+    bodies: list[ProgramRecord] = []
+
+
+class ProgramRecord(_Record, frozen=True, kw_only=True):
+    """Steps in order over numbered values, for one profile or for the body of a loop or branch."""
+
+    inputs: list[int]
+    outputs: list[int]
+    values: list[ValueRecord]
+    steps: list[StepRecord]
+    symbols: list[SymbolRecord] = []
+    captures: list[tuple[int, int]] = []
+    """A body's values that come from outside: (number outside, number inside)."""
+    arena_bytes: int = 0
+    workspace_bytes: int = 0
+
+
+class ProfileRecord(_Record, frozen=True, kw_only=True):
+    """The shapes, and the contents of shape inputs, that a program is made for: min, opt, max."""
+
+    shapes: dict[str, tuple[list[int], list[int], list[int]]] = {}
+    values: dict[str, tuple[list[int], list[int], list[int]]] = {}
+
+
+class BlobRecord(_Record, frozen=True, kw_only=True):
+    """One blob of the container: its true type, and its digest."""
+
+    kind: str
+    """"weights", "library" or "kernel"."""
+    dtype: str
+    shape: list[int]
+    algorithm: str
+    digest: str
+    stripped: bool = False
+
+
+class LibraryRecord(_Record, frozen=True, kw_only=True):
+    """A plugin library carried in the plan."""
+
+    name: str
+    blob: str
+
+
+class DeviceRecord(_Record, frozen=True, kw_only=True):
+    """Where the plan was tuned."""
+
+    provider: str
+    name: str
+    fingerprint: str
+    version: str
+
+
+class CandidateRecord(_Record, frozen=True, kw_only=True):
+    """One way to run a layer, as the tuner saw it."""
+
+    formats: list[str]
+    tactic: int
+    time_us: float | None = None
+    status: str = "timed"
+    """"timed", "untimed", "failed", "wrong", "timeout" or "refused"."""
+    reason: str | None = None
+    chosen: bool = False
+
+
+class LayerRecord(_Record, frozen=True, kw_only=True):
+    """The tuner's table for one layer of one profile."""
+
+    name: str
+    profile: int
+    candidates: list[CandidateRecord]
+    metadata: str | None = None
+
+
+class RefitRecord(_Record, frozen=True, kw_only=True):
+    """Which weights can be replaced in a loaded engine, and why the others cannot."""
+
+    weights: dict[str, str] = {}
+    """Weight name -> blob."""
+    excluded: dict[str, str] = {}
+    """Weight name -> reason."""
+
+
+class Manifest(_Record, frozen=True, kw_only=True):
+    """The whole document."""
+
+    format_version: tuple[int, int]
+    producer: str
+    name: str
+    open: bool
+    """Whether the engine takes any shape; then there is one program and memory is sized at run time."""
+    strongly_typed: bool = True
+    inputs: list[TensorRecord]
+    outputs: list[TensorRecord]
+    profiles: list[ProfileRecord]
+    programs: list[ProgramRecord]
+    blobs: dict[str, BlobRecord]
+    libraries: list[LibraryRecord] = []
+    devices: list[DeviceRecord]
+    refit: RefitRecord | None = None
+    tuning: list[LayerRecord] = []
+    build: dict[str, str] = {}
+    """Build settings worth keeping: flags, limits."""
+
+
+_DECODER: Final = msgspec.json.Decoder(Manifest)
+
+
+class _Version(msgspec.Struct):
+    format_version: tuple[int, int]
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The JSON text; equal manifests give equal bytes."""
+    return msgspec.json.encode(manifest, order="deterministic")
+
+
+def decode_manifest(text: bytes) -> Manifest:
+    """Read a manifest, refusing other versions, unknown fields and wrong types, each with its place."""
+    version = _decode(msgspec.json.Decoder(_Version), text).format_version
+    if version[0] != FORMAT_VERSION[0] or version[1] > FORMAT_VERSION[1]:
+        raise PlanVersionError(
+            "the plan was written in a format this version does not read",
+            expected=f"{FORMAT_VERSION[0]}.0 to {FORMAT_VERSION[0]}.{FORMAT_VERSION[1]}",
+            got=f"{version[0]}.{version[1]}",
+            fix="build the plan again, or use the Dovetail version that wrote it",
+        )
+    manifest: Manifest = _decode(_DECODER, text)
+    return manifest
+
+
+def _decode(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
+    try:
+        return decoder.decode(text)
+    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
+        raise PlanCorruptError(f"the manifest is malformed: {error}", fix="build the plan again") from error

@@ -1,0 +1,23 @@
+"""The contract checker: takes a plugin through its whole life against a hostile host and judges it by every rule.
+
+``check_creator``, ``check_plugin`` and ``check_path`` return a ``Report`` with one outcome a rule. The rules are
+explained one page each in ``docs/rules``.
+"""
+
+from __future__ import annotations
+
+from dovetail.plugin.check.entry import check_creator, check_path, check_plugin, parse_case
+from dovetail.plugin.check.report import Outcome, Report, Status
+from dovetail.plugin.check.rules import Rule, registered_rules
+
+__all__ = [
+    "Outcome",
+    "Report",
+    "Rule",
+    "Status",
+    "check_creator",
+    "check_path",
+    "check_plugin",
+    "parse_case",
+    "registered_rules",
+]

@@ -1,0 +1,328 @@
+"""The plugin under check: how new objects of it are made, and the facts that rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.errors import DovetailError
+from dovetail.plugin.check.calls import CallbackRaised, call, read
+from dovetail.plugin.check.discovery import Wish, discover
+from dovetail.plugin.check.evidence import Evidence, Log
+from dovetail.plugin.check.field_values import copy_fields, declared_fields, guess_field, make_fields
+from dovetail.plugin.check.host import FILL_A, FILL_B, Fill
+from dovetail.plugin.check.life import Combination, Life, Prepared
+from dovetail.plugin.check.problem import Case
+from dovetail.plugin.check.runs import Run, disagreement
+from dovetail.plugin.check.specimen import Specimen, examine
+from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.plugin.fields import PluginFieldCollection, decode_fields, encode_fields, iterate_fields
+from dovetail.types import TensorRTPhase
+
+__all__ = ["Cell", "Subject"]
+
+_LAYER_NAME = "checked"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One combination, tactic and case, run on two new objects whose outputs and workspace held different bytes."""
+
+    formats: Combination
+    tactic: int
+    case: Case
+    first: Run
+    second: Run
+
+    def describe(self) -> str:
+        """Which run this is."""
+        formats = " ".join(layout.name for layout in self.formats)
+        return f"inputs {', '.join(map(str, self.case)) or 'none'}, formats {formats}, tactic {self.tactic}"
+
+
+class Subject:
+    """A creator, or a function that makes plugins, with what the user said about its inputs.
+
+    Args:
+        creator: The creator; None when there is only a function.
+        make_plugin: The function, where there is no creator.
+        fields: Field values by name.
+        wish: Input shapes and types, as far as the user gave them.
+        seed: Decides the numbers in the inputs.
+        strict: Whether the strict set is judged too.
+    """
+
+    def __init__(
+        self,
+        *,
+        creator: Any = None,
+        make_plugin: Callable[[], Any] | None = None,
+        fields: Mapping[str, Any] | None = None,
+        wish: Wish,
+        seed: int = 0,
+        strict: bool = False,
+    ) -> None:
+        self.creator, self._make_plugin = creator, make_plugin
+        self.wish, self.seed, self.strict = wish, seed, strict
+        self.log = Log()
+        self.known: dict[str, Any] = {}
+        self.notes: list[str] = []
+        self._made: list[Specimen] = []
+        self._memory: list[PluginFieldCollection] = []
+        self.fields = make_fields(declared_fields(creator) if creator is not None else {}, fields or {})
+
+    # objects
+
+    def create(self, phase: TensorRTPhase, fields: PluginFieldCollection) -> Specimen:
+        """Have the creator make an object.
+
+        Raises:
+            CallbackRaised: The creator, or the object when asked for its capabilities, raised.
+            Broken: What came back is not a usable plugin.
+        """
+        if self._make_plugin is not None:
+            plugin = call(_Factory(self._make_plugin), "create_plugin")
+        else:
+            plugin = call(self.creator, "create_plugin", _LAYER_NAME, fields, phase)
+        specimen = examine(plugin, phase, made_by="create_plugin")
+        self.keep(specimen)
+        return specimen
+
+    def make(self) -> Specimen:
+        """A new build-phase object, whose field memory stays as it is."""
+        if isinstance(self.origin, Specimen):
+            self._memory.append(copy_fields(self.fields))
+        try:
+            return self.create(TensorRTPhase.BUILD, self._memory[-1])
+        except Broken as broken:
+            raise Blocked(f"{broken}, see R01 and R02") from None
+
+    @Evidence
+    def origin(self) -> Specimen:
+        """The first object; where declared fields turn out to be required, they are guessed here."""
+        self._memory.append(copy_fields(self.fields))
+        try:
+            return self.create(TensorRTPhase.BUILD, self._memory[-1])
+        except Broken as broken:
+            raise Blocked(f"{broken}, see R01 and R02") from None
+        except CallbackRaised as raised:
+            return self._create_with_guesses(raised)
+
+    def _create_with_guesses(self, raised: CallbackRaised) -> Specimen:
+        declared = {} if self.creator is None else declared_fields(self.creator)
+        missing = {name: kind for name, kind in declared.items() if self.fields.find(name) is None}
+        if not missing or raised.method != "create_plugin":
+            raise raised
+        guessed = PluginFieldCollection([*self.fields, *(guess_field(*item) for item in missing.items())])
+        try:
+            specimen = self.create(TensorRTPhase.BUILD, copy_fields(guessed))
+        except (Broken, CallbackRaised):
+            raise raised from None
+        self.fields = guessed
+        self._memory.append(guessed)
+        self.notes.append(f"create_plugin needs fields that were not given; guessed 1 or '' for {', '.join(missing)}")
+        return specimen
+
+    def keep(self, specimen: Specimen) -> None:
+        """Remember an object so that it is destroyed in the end."""
+        self._made.append(specimen)
+
+    def destroy_all(self) -> None:
+        """Let go of every object that is left, the newest first; what ``destroy`` raises is judged by its rule."""
+        done: set[int] = {id(specimen.plugin) for specimen in self._made if specimen.is_destroyed}
+        for specimen in reversed(self._made):
+            if id(specimen.plugin) not in done:
+                done.add(id(specimen.plugin))
+                with suppress(CallbackRaised):
+                    call(specimen.plugin, "destroy")
+
+    # facts
+
+    def live(self) -> None:
+        """Take the plugin through its whole life once, so that the log has whatever it raises on the way."""
+        for name in ("origin", "life", "matrix", "serialized"):
+            with suppress(Blocked):
+                getattr(self, name)
+        for name in ("search", "aliases", "tactics", "sample"):
+            with suppress(Blocked):
+                getattr(self.life, name)
+        for name in ("timing_cache_id", "metadata_string"):
+            try:
+                with suppress(Blocked):
+                    read(self.make().build, name)
+            except CallbackRaised as raised:
+                self.log.raised.append(raised)
+
+    @Evidence
+    def life(self) -> Life:
+        """The plugin with inputs that it accepts."""
+        self.make()
+        life, notes = discover(self.make, self.wish, seed=self.seed, keep=self.keep)
+        self.notes.extend(notes)
+        life.log.raised[:0] = self.log.raised
+        self.log = life.log
+        return life
+
+    @Evidence
+    def matrix(self) -> tuple[Cell, ...]:
+        """A run of every combination, tactic and case, twice with different garbage in outputs and workspace."""
+        life = self.life
+        cells = []
+        for formats, tactics in life.tactics.items():
+            for tactic in tactics:
+                for case in life.problem.full_cases:
+                    try:
+                        runs = [self.run_new(case, formats=formats, tactic=tactic, fill=f) for f in (FILL_A, FILL_B)]
+                    except CallbackRaised as raised:
+                        self.log.raised.append(raised)
+                    else:
+                        cells.append(Cell(formats, tactic, case, *runs))
+        if not cells:
+            raise Blocked("no run succeeded, see R18 and R40")
+        return tuple(cells)
+
+    def run_new(
+        self,
+        case: Case,
+        *,
+        formats: Combination | None = None,
+        tactic: int | None = None,
+        fill: Fill = FILL_A,
+        is_workspace_null: bool = False,
+    ) -> Run:
+        """Run a new object once."""
+        prepared = self.life.prepare(formats=formats, tactic=tactic)
+        prepared.reshape(case)
+        return prepared.run(case, fill=fill, is_workspace_null=is_workspace_null)
+
+    @property
+    def main_cell(self) -> Cell:
+        """The run that others are compared with."""
+        cell = self.matrix[0]
+        if cell.case != self.life.problem.main:
+            raise Blocked("the main case did not run, see R40")
+        return cell
+
+    @Evidence
+    def repeat_difference(self) -> str | None:
+        """How a second new object differs from the first with the same inputs and the same garbage."""
+        cell = self.main_cell
+        again = self.run_new(cell.case, formats=cell.formats, tactic=cell.tactic)
+        return disagreement(again, cell.first)
+
+    def require_repeatable(self) -> None:
+        """Block a rule that compares results of new objects when those differ anyway."""
+        if self.repeat_difference:
+            raise Blocked("new objects give different results, see R46")
+
+    @Evidence
+    def memory_difference(self) -> str | None:
+        """How a run of one object changes when it ran other inputs before."""
+        self.require_repeatable()
+        case = self.main_cell.case
+        prepared = self.life.prepare()
+        prepared.reshape(case)
+        first = prepared.run(case)
+        prepared.run(case, variant=1)
+        return disagreement(prepared.run(case), first)
+
+    def require_stateless(self) -> None:
+        """Block a rule that runs one object several times when the runs influence each other anyway."""
+        if self.memory_difference:
+            raise Blocked("a run depends on the one before, see R47")
+
+    @Evidence
+    def has_working_attach(self) -> bool:
+        """That ``attach_to_context`` gives new objects; the rules about attached objects need it."""
+        specimen = self.make()
+        first, second = self.life.attach(specimen), self.life.attach(specimen)
+        if len({id(s.plugin) for s in (specimen, first, second)}) < 3:
+            raise Blocked("attach_to_context does not give a new object each time, see R29")
+        return True
+
+    @Evidence
+    def has_working_clone(self) -> bool:
+        """That ``clone`` gives new objects; the rules about clones need it."""
+        specimen = self.make()
+        if self.life.clone(specimen).plugin is specimen.plugin:
+            raise Blocked("clone returned the object itself, see R24")
+        return True
+
+    # serialization
+
+    def require_creator(self) -> None:
+        """Leave a rule about creators out when there is none."""
+        if self.creator is None:
+            raise NotApplicable("there is no creator")
+
+    def serialize(self, specimen: Specimen) -> list[dict[str, Any]]:
+        """The fields of an object in the form that a plan stores.
+
+        Raises:
+            Broken: What ``get_fields_to_serialize`` gave cannot be stored.
+        """
+        returned = call(specimen.runtime, "get_fields_to_serialize")
+        if returned is not None and not isinstance(returned, list | tuple):
+            raise Broken(f"get_fields_to_serialize returned {returned!r}, expected a PluginFieldCollection")
+        try:
+            fields = list(iterate_fields(returned))
+            encoded = encode_fields(fields, where="get_fields_to_serialize")
+            decode_fields(encoded)
+        except (DovetailError, TypeError, ValueError, AttributeError) as error:
+            raise Broken(f"get_fields_to_serialize gave what a plan cannot store: {_one_line(error)}") from None
+        return encoded
+
+    @Evidence
+    def serialized(self) -> list[dict[str, Any]]:
+        """The fields that a plan would store for the plugin as it was built."""
+        prepared = self.life.prepare()
+        try:
+            return self.serialize(prepared.specimen)
+        except Broken:
+            raise Blocked("the fields cannot be stored, see R34") from None
+
+    @Evidence
+    def has_working_revival(self) -> bool:
+        """That the creator makes a runtime-phase object from the stored fields."""
+        self.require_creator()
+        try:
+            self.revive()
+        except (Broken, CallbackRaised):
+            raise Blocked("create_plugin(RUNTIME) fails, see R36") from None
+        return True
+
+    def revive(self, fields: PluginFieldCollection | None = None) -> Specimen:
+        """A runtime-phase object from the stored fields, as a loaded plan makes it."""
+        fields = decode_fields(self.serialized) if fields is None else fields
+        self._memory.append(fields)
+        return self.create(TensorRTPhase.RUNTIME, fields)
+
+    def deploy(self, specimen: Specimen, formats: Combination, tactic: int) -> Prepared:
+        """Bring a runtime-phase object to where it can run: it gets its tactic, is attached, and never configured."""
+        life = self.life
+        life.tell(specimen.runtime, "set_tactic", tactic)
+        workspace_bytes = life.prepare(formats=formats, tactic=tactic).workspace_bytes
+        return Prepared(life, life.attach(specimen), formats, tactic, workspace_bytes)
+
+    def advertised_tactics(self) -> Sequence[int]:
+        """The tactics of the main combination; a rule about tactics is left out when there is none."""
+        tactics = [tactic for tactic in self.life.tactics[self.life.formats] if tactic]
+        if not tactics:
+            raise NotApplicable("the plugin advertises no tactics")
+        return tactics
+
+
+class _Factory:
+    """A function that makes plugins, called as a creator is so that what it raises is reported the same way."""
+
+    def __init__(self, make_plugin: Callable[[], Any]) -> None:
+        self._make_plugin = make_plugin
+
+    def create_plugin(self) -> Any:
+        return self._make_plugin()
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

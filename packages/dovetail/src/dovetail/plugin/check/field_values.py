@@ -1,0 +1,114 @@
+"""The fields that a creator is given: values from the user or the command line, read as the types it declares."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from dovetail.errors import UsageError
+from dovetail.plugin.check.calls import read_or
+from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, field_from_value
+
+__all__ = ["copy_fields", "declared_fields", "guess_field", "make_fields", "overwrite_fields"]
+
+_TEXT_TYPES: Final = (PluginFieldType.CHAR, PluginFieldType.UNKNOWN, PluginFieldType.DIMS)
+
+
+def declared_fields(creator: Any) -> dict[str, PluginFieldType]:
+    """The fields a creator declares; empty where the declaration is unusable, which a rule of its own reports."""
+    names = read_or(creator, "field_names", None)
+    items: list[Any] = list(names) if isinstance(names, list | tuple) else []
+    return {item.name: item.type for item in items if isinstance(item, PluginField) and isinstance(item.name, str)}
+
+
+def make_fields(declared: Mapping[str, PluginFieldType], values: Mapping[str, Any]) -> PluginFieldCollection:
+    """A collection over memory of its own.
+
+    Raises:
+        UsageError: A name is not declared, or a value cannot be read as the declared type.
+    """
+    return PluginFieldCollection(_make_field(declared, name, value) for name, value in values.items())
+
+
+def _make_field(declared: Mapping[str, PluginFieldType], name: str, value: Any) -> PluginField:
+    if declared and name not in declared:
+        near = difflib.get_close_matches(name, declared, n=1)
+        raise UsageError(
+            f"the creator has no field '{name}'",
+            expected=", ".join(sorted(declared)),
+            fix=f"did you mean '{near[0]}'?" if near else "use one of the declared names",
+        )
+    if isinstance(value, PluginField):
+        return _copy_field(value)
+    field_type = declared.get(name)
+    if field_type is None:
+        return _copy_field(field_from_value(name, _read_text(value)))
+    if field_type in _TEXT_TYPES:
+        raw = value if isinstance(value, bytes | bytearray) else str(value).encode()
+        return PluginField(name, bytearray(raw), field_type)
+    return PluginField(name, _read_numbers(name, value, field_type), field_type)
+
+
+def _read_numbers(name: str, value: Any, field_type: PluginFieldType) -> np.ndarray[Any, Any]:
+    dtype = _numpy_type(field_type)
+    try:
+        items = _split_numbers(value) if isinstance(value, str) else value
+        return np.atleast_1d(np.asarray(items)).astype(dtype).reshape(-1).copy()
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"field '{name}' cannot be read", expected=f"{field_type.name} numbers, such as 3 or 1,2", got=repr(value)
+        ) from None
+
+
+def _split_numbers(text: str) -> list[int] | list[float]:
+    parts = re.split(r"[,x\s]+", text.strip("[]() "))
+    try:
+        return [int(part) for part in parts]
+    except ValueError:
+        return [float(part) for part in parts]
+
+
+def _read_text(value: Any) -> Any:
+    """What a text from a command line most likely means: an integer, a number, a list of them, or itself."""
+    if not isinstance(value, str):
+        return value
+    for kind in (int, float):
+        try:
+            numbers = [kind(part) for part in value.strip("[]()").split(",")]
+        except ValueError:
+            continue
+        return numbers[0] if len(numbers) == 1 else numbers
+    return value
+
+
+def guess_field(name: str, field_type: PluginFieldType) -> PluginField:
+    """A harmless value for a field that the creator cannot do without: 1, or an empty text."""
+    if field_type in _TEXT_TYPES:
+        return PluginField(name, bytearray(1), field_type)
+    return PluginField(name, np.ones(1, _numpy_type(field_type)), field_type)
+
+
+def _numpy_type(field_type: PluginFieldType) -> np.dtype[Any]:
+    empty = PluginField("", np.empty(0, np.int8), field_type).data
+    return np.dtype(np.int8) if empty is None else empty.dtype
+
+
+def copy_fields(fields: PluginFieldCollection) -> PluginFieldCollection:
+    """The same fields over new memory."""
+    return PluginFieldCollection(_copy_field(field) for field in fields)
+
+
+def _copy_field(field: PluginField) -> PluginField:
+    return PluginField(field.name, None if field.buffer is None else field.buffer.copy(), field.type)
+
+
+def overwrite_fields(fields: PluginFieldCollection) -> None:
+    """Turn every bit of the fields' memory, as a host that reuses it would."""
+    for field in fields:
+        if field.buffer is not None and field.buffer.size:
+            raw = field.buffer.reshape(-1).view(np.uint8)
+            np.invert(raw, out=raw)

@@ -1,0 +1,204 @@
+"""What a hostile host hands to a plugin: guarded memory, descriptors and expressions that notice misuse.
+
+Nothing here judges. Each object only remembers what the plugin did with it, and a rule reads that afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.allocators import HostAllocator, IGpuAllocator
+from dovetail.expr import DimensionOperation, Expr, IExprBuilder, SizeTensor
+from dovetail.loggers import ErrorRecorder, IErrorRecorder
+from dovetail.plugin.arrays import address_of
+from dovetail.plugin.interfaces import IPluginResourceContext
+from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
+
+__all__ = ["FILL_A", "FILL_B", "Fill", "ForbiddenDesc", "GuardedBuffer", "HostContext", "HostExprBuilder"]
+
+Bytes = npt.NDArray[np.uint8]
+
+_GUARD_BYTES: Final = 4096
+_LARGEST_GUARD_BYTES: Final = 1 << 20
+_ALIGNMENT: Final = 256
+
+
+@dataclass(frozen=True)
+class Fill:
+    """What outputs and workspace hold before a run."""
+
+    outputs: int
+    workspace: int
+
+
+# The two patterns differ in every bit, and neither is a NaN in a floating-point type that has one.
+FILL_A: Final = Fill(0xA5, 0xA5)
+FILL_B: Final = Fill(0x5A, 0x5A)
+
+
+class GuardedBuffer:
+    """Memory with guard bytes on both sides that show a write outside it.
+
+    The guards are as large as the memory itself (4 KiB to 1 MiB), so that a run with a wrong shape is caught and does
+    not reach the memory of somebody else.
+
+    >>> buffer = GuardedBuffer("output 0", 16, fill=0)
+    >>> buffer.damage() is None
+    True
+    """
+
+    def __init__(self, name: str, nbytes: int, *, fill: int) -> None:
+        guard = min(max(_GUARD_BYTES, nbytes), _LARGEST_GUARD_BYTES)
+        block = np.empty(nbytes + 2 * guard + _ALIGNMENT, np.uint8)
+        start = guard + -(address_of(block) + guard) % _ALIGNMENT
+        self.name = name
+        self.body: Bytes = block[start : start + nbytes]
+        self._before: Bytes = block[start - guard : start]
+        self._after: Bytes = block[start + nbytes : start + nbytes + guard]
+        self._expected = _guard_pattern(guard)
+        self.body[...] = fill
+        self._before[...] = self._expected
+        self._after[...] = self._expected
+
+    @property
+    def address(self) -> int:
+        """Where the memory starts; never 0, even without any bytes."""
+        return address_of(self._after) - self.body.size
+
+    def damage(self) -> str | None:
+        """What was written outside, or None."""
+        after = np.flatnonzero(self._after != self._expected)
+        if after.size:
+            return f"{after.size} bytes after the end of {self.name}, the first at byte {self.body.size + after[0]}"
+        before = np.flatnonzero(self._before != self._expected)
+        if before.size:
+            first = self._before.size - before[-1]
+            return f"{before.size} bytes before the start of {self.name}, the nearest at byte -{first}"
+        return None
+
+
+def _guard_pattern(count: int) -> Bytes:
+    # Not one repeated value: a plugin that runs over the end with a constant must not write the guard's own bytes.
+    return ((np.arange(count) * 37 + 11) % 251 + 3).astype(np.uint8)
+
+
+class ForbiddenDesc(DynamicPluginTensorDesc):
+    """The descriptor of a position above ``pos``: it holds the invalid values of the contract and notes every read."""
+
+    __slots__ = ("_position", "_reads")
+
+    def __init__(self, position: int, reads: list[str]) -> None:
+        self._position, self._reads = position, reads
+
+    def _note(self, attribute: str) -> None:
+        self._reads.append(f"in_out[{self._position}].{attribute}")
+
+    @property
+    def desc(self) -> PluginTensorDesc:
+        """Nothing valid; the read is noted."""
+        self._note("desc")
+        return PluginTensorDesc(Dims.invalid(), None, None)
+
+    @desc.setter
+    def desc(self, value: PluginTensorDesc) -> None:
+        self._note("desc")
+
+    @property
+    def min(self) -> Dims:
+        """Nothing valid; the read is noted."""
+        return self._invalid("min")
+
+    @min.setter
+    def min(self, value: Dims | Iterable[SupportsIndex]) -> None:
+        self._note("min")
+
+    @property
+    def opt(self) -> Dims:
+        """Nothing valid; the read is noted."""
+        return self._invalid("opt")
+
+    @opt.setter
+    def opt(self, value: Dims | Iterable[SupportsIndex]) -> None:
+        self._note("opt")
+
+    @property
+    def max(self) -> Dims:
+        """Nothing valid; the read is noted."""
+        return self._invalid("max")
+
+    @max.setter
+    def max(self, value: Dims | Iterable[SupportsIndex]) -> None:
+        self._note("max")
+
+    def _invalid(self, attribute: str) -> Dims:
+        self._note(attribute)
+        return Dims.invalid()
+
+    def __repr__(self) -> str:
+        return f"DynamicPluginTensorDesc(position {self._position}: not part of the proposal)"
+
+
+class HostExprBuilder(IExprBuilder):
+    """An expression builder that notes arithmetic on size tensors and goes on with their upper bound."""
+
+    __slots__ = ("misuse",)
+
+    def __init__(self) -> None:
+        self.misuse: list[str] = []
+
+    def operation(self, op: DimensionOperation, first: Expr, second: Expr) -> Expr | None:
+        """Join two expressions, size tensors too."""
+        if isinstance(first, SizeTensor) or isinstance(second, SizeTensor):
+            self.misuse.append(f"exprBuilder.operation({getattr(op, 'name', op)}, {first}, {second})")
+        return super().operation(op, _without_size_tensor(first), _without_size_tensor(second))
+
+    def declare_size_tensor(self, output_index: int, opt: Expr, upper: Expr) -> Expr:
+        """Declare a size tensor; one that depends on another is noted."""
+        if isinstance(opt, SizeTensor) or isinstance(upper, SizeTensor):
+            self.misuse.append(f"exprBuilder.declare_size_tensor({output_index}, {opt}, {upper})")
+        return super().declare_size_tensor(output_index, _without_size_tensor(opt), _without_size_tensor(upper))
+
+
+def _without_size_tensor(expr: Any) -> Any:
+    return expr.upper if isinstance(expr, SizeTensor) else expr
+
+
+class HostContext(IPluginResourceContext):
+    """The resources of one execution context; every use is noted in ``uses``, a list that contexts may share."""
+
+    def __init__(self, name: str = "context", uses: list[str] | None = None) -> None:
+        self.name = name
+        self.uses: list[str] = [] if uses is None else uses
+        self._allocator = _NotingAllocator(self)
+        self._recorder = ErrorRecorder()
+
+    @property
+    def gpu_allocator(self) -> IGpuAllocator | None:
+        """An allocator over host memory."""
+        self.uses.append(self.name)
+        return self._allocator
+
+    @property
+    def error_recorder(self) -> IErrorRecorder | None:
+        """A recorder of its own."""
+        self.uses.append(self.name)
+        return self._recorder
+
+
+class _NotingAllocator(HostAllocator):
+    def __init__(self, context: HostContext) -> None:
+        super().__init__()
+        self._context = context
+
+    def allocate(self, size: int, alignment: int, flags: int) -> int:
+        self._context.uses.append(self._context.name)
+        return super().allocate(size, alignment, flags)
+
+    def deallocate(self, memory: int) -> bool:
+        self._context.uses.append(self._context.name)
+        return super().deallocate(memory)

@@ -1,0 +1,144 @@
+"""Finding what to check: a creator or a plugin class in a file, a package folder or a module."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dovetail.errors import DovetailError, PluginError, UsageError
+from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
+from dovetail.plugin.quick import Layer
+from dovetail.plugin.registry import collect_static_registrations, instantiate
+
+__all__ = ["Found", "locate"]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A creator, or a function that makes plugins."""
+
+    creator: Any = None
+    make_plugin: Callable[[], Any] | None = None
+
+
+def locate(target: str) -> Found:
+    """Import what a target names and pick the creator or plugin class in it.
+
+    Raises:
+        UsageError: There is no such thing, or the target does not say which of several.
+        PluginError: Importing raised.
+    """
+    place, name = _split(target)
+    with _attributing(place), collect_static_registrations() as registered:
+        module = _import(place)
+        creators = _creators_in(module, registered)
+    return _pick(target, name, module, creators)
+
+
+def _split(target: str) -> tuple[str, str]:
+    place, colon, name = target.rpartition(":")
+    if colon and name.isidentifier() and not Path(target).exists():
+        return place, name
+    return target, ""
+
+
+def _import(place: str) -> ModuleType:
+    path = Path(place)
+    if path.exists():
+        return _import_file(path)
+    if path.suffix == ".py" or "/" in place or "\\" in place:
+        raise UsageError("there is no such file", where=place, fix="check the path")
+    if importlib.util.find_spec(place.partition(".")[0]) is None:
+        raise UsageError("there is no such file or module", where=place, fix="check the path, or install the package")
+    return importlib.import_module(place)
+
+
+def _import_file(path: Path) -> ModuleType:
+    location = path.resolve()
+    entry = location / "__init__.py" if location.is_dir() else location
+    if entry.suffix != ".py" or not entry.is_file():
+        raise UsageError("this is not a Python file or package", where=str(path))
+    name = f"dovetail_checked_{location.stem}"
+    folders = [str(location)] if location.is_dir() else None
+    spec = importlib.util.spec_from_file_location(name, entry, submodule_search_locations=folders)
+    if spec is None or spec.loader is None:
+        raise UsageError("the file cannot be imported as Python", where=str(path))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextmanager
+def _attributing(place: str) -> Iterator[None]:
+    try:
+        yield
+    except DovetailError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        line = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else place
+        where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else line
+        raise PluginError(f"importing '{place}' raised {type(error).__name__}: {error}", where=where) from error
+
+
+def _creators_in(module: ModuleType, registered: list[Any]) -> dict[str, Any]:
+    """The creators of a module by the names they can be picked by: class, variable and plugin name."""
+    get_creators = getattr(module, "get_creators", None)
+    found: list[tuple[str, Any]] = [("", creator) for creator in (get_creators() if callable(get_creators) else [])]
+    found += [("", creator) for creator in registered]
+    known = {type(creator) for _, creator in found}
+    for name, value in vars(module).items():
+        if isinstance(value, Layer):
+            found.append((name, value.creator))
+        elif isinstance(value, IPluginCreatorV3One):
+            found.append((name, value))
+        elif _is_defined_in(value, IPluginCreatorV3One, module) and value not in known:
+            found.append((name, instantiate(value)))
+    names: dict[str, Any] = {}
+    for name, creator in found:
+        for key in (name, type(creator).__name__, getattr(creator, "name", "")):
+            if key and key not in ("LayerCreator",):
+                names.setdefault(str(key), creator)
+    return names
+
+
+def _is_defined_in(value: Any, base: type, module: ModuleType) -> bool:
+    return isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+
+
+def _pick(target: str, name: str, module: ModuleType, creators: dict[str, Any]) -> Found:
+    if name in creators:
+        return Found(creator=creators[name])
+    plugin_class = getattr(module, name, None) if name else None
+    if isinstance(plugin_class, type) and issubclass(plugin_class, IPluginV3):
+        return Found(make_plugin=plugin_class)
+    if name:
+        near = difflib.get_close_matches(name, creators, n=1)
+        raise UsageError(
+            f"'{name}' is no creator and no plugin class",
+            where=target,
+            expected=", ".join(sorted(creators)) or "a module with a creator",
+            fix=f"did you mean '{near[0]}'?" if near else None,
+        )
+    different = list({id(creator): creator for creator in creators.values()}.values())
+    if len(different) == 1:
+        return Found(creator=different[0])
+    if not different:
+        raise UsageError("there is no creator", where=target, fix="define one, or name a plugin class after a colon")
+    raise UsageError(
+        "there are several creators", where=target, expected=", ".join(sorted(creators)), fix="name one after a colon"
+    )

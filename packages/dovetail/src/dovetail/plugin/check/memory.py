@@ -1,0 +1,47 @@
+"""Measuring what Python and NumPy allocate while something runs."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["traced_growth_bytes", "traced_peak_bytes"]
+
+
+@contextmanager
+def _tracing() -> Iterator[None]:
+    was_tracing = tracemalloc.is_tracing()
+    if not was_tracing:
+        tracemalloc.start()
+    try:
+        yield
+    finally:
+        if not was_tracing:
+            tracemalloc.stop()
+
+
+def traced_peak_bytes(action: Callable[[], object]) -> int:
+    """The most bytes that were allocated at one time while the action ran, beyond what there was before."""
+    with _tracing():
+        tracemalloc.reset_peak()
+        before, _ = tracemalloc.get_traced_memory()
+        result = action()
+        _, peak = tracemalloc.get_traced_memory()
+        del result
+    return max(peak - before, 0)
+
+
+def traced_growth_bytes(action: Callable[[], object], *, times: int) -> int:
+    """How many bytes more are held after the action ran so many times than before; a warm-up does not count."""
+    with _tracing():
+        for _ in range(8):
+            action()
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        for _ in range(times):
+            action()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+    return after - before

@@ -1,0 +1,77 @@
+"""Judging a plugin by every rule."""
+
+from __future__ import annotations
+
+from dovetail.plugin.check import (
+    rules_attach,
+    rules_clone,
+    rules_configure,
+    rules_create,
+    rules_declare,
+    rules_formats,
+    rules_results,
+    rules_run,
+    rules_serialize,
+    rules_strict,
+    rules_threads,
+)
+from dovetail.plugin.check.calls import OWNERS, CallbackRaised, blocked_by
+from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.report import Outcome, Report, Status
+from dovetail.plugin.check.rules import Rule, registered_rules
+from dovetail.plugin.check.verdicts import Broken, NotApplicable
+
+__all__ = ["RULE_MODULES", "judge", "judge_all"]
+
+RULE_MODULES = (
+    rules_create,
+    rules_declare,
+    rules_formats,
+    rules_configure,
+    rules_clone,
+    rules_attach,
+    rules_serialize,
+    rules_run,
+    rules_results,
+    rules_threads,
+    rules_strict,
+)
+"""The modules whose import registers all rules."""
+
+
+def judge_all(subject: Subject, *, name: str) -> Report:
+    """Judge by every rule, then let go of all objects that were made."""
+    try:
+        subject.live()
+        outcomes = tuple(judge(rule, subject) for rule in registered_rules())
+    finally:
+        subject.destroy_all()
+    return Report(subject=name, outcomes=outcomes, notes=tuple(subject.notes))
+
+
+def judge(rule: Rule, subject: Subject) -> Outcome:
+    """Judge by one rule; nothing that a plugin does gets out of here."""
+    if rule.strict and not subject.strict:
+        return Outcome(rule=rule, status=Status.NOT_APPLICABLE, message="only in the strict set")
+    try:
+        message = rule.judge(subject)
+    except Broken as broken:
+        return Outcome(rule=rule, status=Status.FAILED, message=str(broken), fix=broken.fix or rule.fix)
+    except NotApplicable as reason:
+        return Outcome(rule=rule, status=Status.NOT_APPLICABLE, message=str(reason))
+    except CallbackRaised as raised:
+        return _judge_raise(rule, subject, raised)
+    except Exception as error:  # noqa: BLE001 - a plugin can return anything; the other rules must still be judged
+        message = f"what the plugin returned could not be judged: {type(error).__name__}: {error}"
+        return Outcome(rule=rule, status=Status.FAILED, message=" ".join(message.split()), fix=rule.fix)
+    return Outcome(rule=rule, status=Status.PASSED, message=message or "")
+
+
+def _judge_raise(rule: Rule, subject: Subject, raised: CallbackRaised) -> Outcome:
+    """A callback that raises in any life is reported once, by its owner; one that raises only here is reported here."""
+    is_known = any(known.method == raised.method for known in subject.log.raised)
+    if is_known and OWNERS.get(raised.method) != rule.id:
+        return Outcome(rule=rule, status=Status.NOT_APPLICABLE, message=str(blocked_by(raised)))
+    if not is_known and OWNERS.get(raised.method) == rule.id:
+        subject.log.raised.append(raised)
+    return Outcome(rule=rule, status=Status.FAILED, message=str(raised), fix=rule.fix)

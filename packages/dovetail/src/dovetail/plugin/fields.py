@@ -1,0 +1,231 @@
+"""Plugin fields: the named values that create a plugin and that a plan stores for it.
+
+A field keeps the buffer it was given, without a copy, and reads it as its declared type. ``encode_fields`` and
+``decode_fields`` are the only way fields enter and leave a plan.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.errors import PluginError, UsageError
+
+__all__ = [
+    "MAX_NAME_BYTES",
+    "PluginField",
+    "PluginFieldCollection",
+    "PluginFieldType",
+    "decode_fields",
+    "encode_fields",
+    "field_from_value",
+]
+
+MAX_NAME_BYTES: Final = 1023
+"""Names, versions, namespaces and field names have at most 1024 bytes with their final NUL."""
+
+
+class PluginFieldType(IntEnum):
+    """How the bytes of a field are to be read."""
+
+    FLOAT16 = 0
+    FLOAT32 = 1
+    FLOAT64 = 2
+    INT8 = 3
+    INT16 = 4
+    INT32 = 5
+    CHAR = 6
+    DIMS = 7
+    UNKNOWN = 8
+    BF16 = 9
+    INT64 = 10
+    FP8 = 11
+    INT4 = 12
+    FP4 = 13
+
+
+_NUMPY_TYPES: Final[dict[PluginFieldType, np.dtype[Any]]] = {
+    PluginFieldType.FLOAT16: np.dtype(np.float16),
+    PluginFieldType.FLOAT32: np.dtype(np.float32),
+    PluginFieldType.FLOAT64: np.dtype(np.float64),
+    PluginFieldType.INT8: np.dtype(np.int8),
+    PluginFieldType.INT16: np.dtype(np.int16),
+    PluginFieldType.INT32: np.dtype(np.int32),
+    PluginFieldType.CHAR: np.dtype("S1"),
+    PluginFieldType.UNKNOWN: np.dtype(np.int8),
+    PluginFieldType.BF16: np.dtype(ml_dtypes.bfloat16),
+    PluginFieldType.INT64: np.dtype(np.int64),
+    PluginFieldType.FP8: np.dtype(ml_dtypes.float8_e4m3fn),
+    PluginFieldType.INT4: np.dtype(ml_dtypes.int4),
+    PluginFieldType.FP4: np.dtype(ml_dtypes.float4_e2m1fn),
+}
+
+
+class PluginField:
+    """One named value.
+
+    ``data`` may be anything with a buffer (an array, bytes, a bytearray) or None, as in a list of field names. The
+    buffer is kept, not copied, and reinterpreted as ``type``: an int64 array declared INT32 reads as twice as many
+    int32 values.
+
+    >>> PluginField("pads", np.array([1, 2], np.int32), PluginFieldType.INT32).data.tolist()
+    [1, 2]
+    >>> bytes(PluginField("mode", b"same", PluginFieldType.CHAR).data)
+    b'same'
+    """
+
+    __slots__ = ("_buffer", "name", "size", "type")
+
+    def __init__(self, name: str = "", data: Any = None, type: PluginFieldType = PluginFieldType.UNKNOWN) -> None:  # noqa: A002
+        self.name = name
+        self.type = PluginFieldType(type)
+        self._buffer = _as_buffer(name, data)
+        self.size: int = 0 if self._buffer is None else self._buffer.size
+
+    @property
+    def data(self) -> npt.NDArray[Any] | None:
+        """The values read as the field's type; None when the field only names itself."""
+        return None if self._buffer is None else self._read()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self._buffer = _as_buffer(self.name, value)
+        self.size = 0 if self._buffer is None else self._buffer.size
+
+    @property
+    def buffer(self) -> npt.NDArray[Any] | None:
+        """The array that was passed, as it was passed."""
+        return self._buffer
+
+    def _read(self) -> npt.NDArray[Any]:
+        assert self._buffer is not None  # noqa: S101 - narrowed by the caller
+        dtype = _NUMPY_TYPES.get(self.type)
+        if dtype is None:
+            raise AttributeError(f"field '{self.name}' of type {self.type.name} has no array form")
+        if self._buffer.dtype == dtype and self._buffer.ndim == 1:
+            return self._buffer
+        flat = np.ascontiguousarray(self._buffer).reshape(-1)
+        if flat.nbytes % dtype.itemsize:
+            raise PluginError(
+                f"field '{self.name}' has {flat.nbytes} bytes, which is not a whole number of {self.type.name}",
+                fix="pass an array of the declared type",
+            )
+        return flat.view(dtype)
+
+    def __repr__(self) -> str:
+        return f"PluginField({self.name!r}, {self.type.name}, size={self.size})"
+
+
+def _as_buffer(name: str, data: Any) -> npt.NDArray[Any] | None:
+    if data is None:
+        return None
+    if isinstance(data, np.ndarray):
+        return data
+    if isinstance(data, bytes | bytearray | memoryview):
+        return np.frombuffer(data, np.int8)
+    try:
+        return np.asarray(memoryview(data))
+    except TypeError:
+        raise PluginError(
+            f"field '{name}' needs a buffer",
+            got=type(data).__name__,
+            fix="pass a NumPy array or bytes; np.array([value], dtype) for one number",
+        ) from None
+
+
+class PluginFieldCollection(list[PluginField]):
+    """A list of fields that can also be asked by name.
+
+    >>> PluginFieldCollection([PluginField("a")]).names
+    ['a']
+    """
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all fields, in order."""
+        return [field.name for field in self]
+
+    def find(self, name: str) -> PluginField | None:
+        """The field of that name, if there is one."""
+        return next((field for field in self if field.name == name), None)
+
+
+def field_from_value(name: str, value: Any) -> PluginField:
+    """A field from a plain Python value, for command lines and tests.
+
+    >>> field_from_value("alpha", 0.5).type.name, field_from_value("axes", [1, 2]).type.name
+    ('FLOAT32', 'INT32')
+    """
+    if isinstance(value, str):
+        return PluginField(name, value.encode(), PluginFieldType.CHAR)
+    if isinstance(value, bytes):
+        return PluginField(name, value, PluginFieldType.UNKNOWN)
+    array = np.atleast_1d(np.asarray(value))
+    if array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
+        array = array.astype(np.float32)
+    if array.dtype == np.int64 and not isinstance(value, np.ndarray | np.generic):
+        array = array.astype(np.int32)
+    if array.dtype == np.bool_:
+        array = array.astype(np.int8)
+    return PluginField(name, array, _field_type(name, array.dtype))
+
+
+def _field_type(name: str, dtype: np.dtype[Any]) -> PluginFieldType:
+    for field_type, known in _NUMPY_TYPES.items():
+        if known == dtype:
+            return field_type
+    raise UsageError(f"field '{name}' has no field type for {dtype.name}", fix="pass float, int, str, bytes or arrays")
+
+
+def encode_fields(fields: Iterable[PluginField], *, where: str) -> list[dict[str, Any]]:
+    """The form a manifest stores; the bytes are copied at this moment."""
+    encoded = []
+    for field in fields:
+        if not isinstance(field, PluginField):
+            raise PluginError("get_fields_to_serialize returned something else than fields", where=where, got=repr(field))
+        _check_name(field.name, where)
+        buffer = field.buffer
+        raw = b"" if buffer is None else np.ascontiguousarray(buffer).tobytes()
+        encoded.append(
+            {"name": field.name, "type": field.type.name, "size": field.size, "data": base64.b64encode(raw).decode()}
+        )
+    return encoded
+
+
+def _check_name(name: str, where: str) -> None:
+    if not name or len(name.encode()) > MAX_NAME_BYTES:
+        raise PluginError(
+            "a field name is empty or too long", where=where, expected=f"1 to {MAX_NAME_BYTES} bytes", got=repr(name[:40])
+        )
+
+
+def decode_fields(stored: Sequence[Mapping[str, Any]]) -> PluginFieldCollection:
+    """Fields from a manifest, each over fresh memory of its own.
+
+    The memory is writable and not shared with anything: a creator that keeps a view of it, which the contract
+    forbids, must not be able to reach a plan through it.
+    """
+    return PluginFieldCollection(_decode_field(item) for item in stored)
+
+
+def _decode_field(item: Mapping[str, Any]) -> PluginField:
+    raw = np.frombuffer(bytearray(base64.b64decode(item["data"], validate=True)), np.int8)
+    field_type = PluginFieldType[item["type"]]
+    if field_type is PluginFieldType.DIMS:
+        return PluginField(item["name"], raw, field_type)
+    return PluginField(item["name"], raw.view(_NUMPY_TYPES[field_type]), field_type)
+
+
+def iterate_fields(fields: object) -> Iterator[PluginField]:
+    """Walk whatever a plugin calls a collection: our class, a list, or nothing."""
+    if fields is None:
+        return iter(())
+    if not isinstance(fields, Iterable):
+        raise PluginError("a field collection is expected", got=type(fields).__name__)
+    return iter(fields)

@@ -1,0 +1,313 @@
+"""The engine's grip on one plugin object: cached capabilities, checked results, and errors that name the plugin.
+
+Engine bookkeeping lives here and never in the plugin's ``__dict__``, because plugins clone themselves by copying it.
+A handle that owns its object destroys it exactly once.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from dovetail.errors import DovetailError, PluginError
+from dovetail.expr import DimsExprs, Expr, IDimensionExpr, IExprBuilder
+from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, iterate_fields
+from dovetail.plugin.interfaces import (
+    IPluginResourceContext,
+    IPluginV3,
+    IPluginV3OneBuild,
+    IPluginV3OneBuildV2,
+    IPluginV3OneCore,
+    IPluginV3OneRuntime,
+    PluginCapabilityType,
+)
+from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
+
+__all__ = ["PluginHandle", "locate_error"]
+
+T = TypeVar("T")
+
+_BUILD_METHODS: Final = (
+    "get_output_data_types",
+    "get_output_shapes",
+    "configure_plugin",
+    "supports_format_combination",
+)
+_RUNTIME_METHODS: Final = ("on_shape_change", "set_tactic", "enqueue", "attach_to_context", "get_fields_to_serialize")
+_BASES: Final = (IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime)
+
+
+def locate_error(error: BaseException) -> str:
+    """File and line where an exception was raised, for messages."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return "unknown place"
+    last = frames[-1]
+    return f"{last.filename}:{last.lineno}"
+
+
+class PluginHandle:
+    """One plugin object with its three capabilities resolved once.
+
+    Args:
+        plugin: The object; a build-phase object needs core, build and runtime, a runtime-phase one core and runtime.
+        phase: Which of the two it is.
+        owned: Whether this handle destroys the object.
+    """
+
+    __slots__ = ("_destroyed", "build", "core", "owned", "phase", "plugin", "runtime")
+
+    def __init__(self, plugin: Any, *, phase: TensorRTPhase, owned: bool) -> None:
+        self.plugin: Any = plugin
+        self.phase = phase
+        self.owned = owned
+        self._destroyed = False
+        if not callable(getattr(plugin, "get_capability_interface", None)):
+            raise PluginError(
+                "the object is not an IPluginV3",
+                got=type(plugin).__name__,
+                fix="derive from dovetail.IPluginV3 and implement get_capability_interface and clone",
+            )
+        self.core = self._capability(PluginCapabilityType.CORE)
+        self.build: Any = self._capability(PluginCapabilityType.BUILD) if phase is TensorRTPhase.BUILD else None
+        self.runtime: Any = self._capability(PluginCapabilityType.RUNTIME)
+        self._check_members()
+
+    # identity
+
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        return self._identity("plugin_name")
+
+    @property
+    def version(self) -> str:
+        """The plugin's version."""
+        return self._identity("plugin_version")
+
+    @property
+    def namespace(self) -> str:
+        """The plugin's namespace."""
+        return self._identity("plugin_namespace")
+
+    @property
+    def where(self) -> str:
+        """How messages name this plugin."""
+        name = getattr(self.core, "plugin_name", type(self.plugin).__name__)
+        version = getattr(self.core, "plugin_version", "?")
+        return f"plugin '{name}' version '{version}' ({type(self.plugin).__name__})"
+
+    def _identity(self, attribute: str) -> str:
+        value = self._call(attribute, lambda: getattr(self.core, attribute))
+        if not isinstance(value, str) or len(value.encode()) > MAX_NAME_BYTES:
+            raise PluginError(
+                f"{attribute} is not a usable string",
+                where=self.where,
+                expected=f"str of at most {MAX_NAME_BYTES} bytes",
+                got=repr(value)[:60],
+            )
+        return value
+
+    # what the network asks
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs the plugin has; at least one."""
+        count = self._call("num_outputs", lambda: self.build.num_outputs)
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+            raise PluginError("num_outputs must be a positive integer", where=self.where, got=repr(count))
+        return count
+
+    def get_output_data_types(self, input_types: Sequence[DataType]) -> list[DataType]:
+        """The type of each output, checked for count."""
+        types = self._call("get_output_data_types", lambda: self.build.get_output_data_types(list(input_types)))
+        self._check_count("get_output_data_types", types)
+        return [DataType(t) for t in types]
+
+    def get_output_shapes(
+        self, inputs: Sequence[Sequence[Expr]], shape_inputs: Sequence[Sequence[Expr]]
+    ) -> list[list[Expr]]:
+        """The shape of each output as expressions, checked for count and kind."""
+        ins, shapes = [DimsExprs(dims) for dims in inputs], [DimsExprs(dims) for dims in shape_inputs]
+        result = self._call(
+            "get_output_shapes", lambda: self.build.get_output_shapes(ins, shapes, IExprBuilder())
+        )
+        self._check_count("get_output_shapes", result)
+        return [self._checked_dims(index, dims) for index, dims in enumerate(result)]
+
+    def _checked_dims(self, index: int, dims: Any) -> list[Expr]:
+        exprs = list(dims)
+        for axis, expr in enumerate(exprs):
+            if not isinstance(expr, IDimensionExpr):
+                raise PluginError(
+                    f"get_output_shapes: output {index}, dimension {axis} is not a dimension expression",
+                    where=self.where,
+                    got=repr(expr)[:60],
+                    fix="use inputs[i][j] or exprBuilder.constant(n)",
+                )
+        return exprs
+
+    def _check_count(self, method: str, result: Any) -> None:
+        count = len(result) if hasattr(result, "__len__") else None
+        if count != self.num_outputs:
+            raise PluginError(
+                f"{method} returned {'nothing usable' if count is None else f'{count} entries'}",
+                where=self.where,
+                expected=f"a list of {self.num_outputs}, one for each output",
+            )
+
+    # what the builder asks
+
+    def supports(
+        self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int
+    ) -> tuple[bool, str | None]:
+        """Whether a proposal is accepted; an exception counts as refused, and its text comes back too."""
+        try:
+            return bool(self.build.supports_format_combination(pos, in_out, num_inputs)), None
+        except Exception as error:  # the contract: an exception is a refusal
+            return False, f"raised {type(error).__name__}: {error} ({locate_error(error)})"
+
+    def configure(
+        self, inputs: Sequence[DynamicPluginTensorDesc], outputs: Sequence[DynamicPluginTensorDesc]
+    ) -> None:
+        """Tell the plugin one combination of formats."""
+        self._call_status("configure_plugin", lambda: self.build.configure_plugin(list(inputs), list(outputs)))
+
+    def get_valid_tactics(self) -> list[int]:
+        """The tactics for the combination that was configured last; checked to be positive and unique."""
+        tactics = self._call("get_valid_tactics", lambda: list(self.build.get_valid_tactics()))
+        if len(set(tactics)) != len(tactics) or any(not isinstance(t, int) or t <= 0 for t in tactics):
+            raise PluginError(
+                "get_valid_tactics must give unique positive integers", where=self.where, got=repr(tactics)[:80]
+            )
+        return tactics
+
+    def get_workspace_size(
+        self, inputs: Sequence[DynamicPluginTensorDesc], outputs: Sequence[DynamicPluginTensorDesc]
+    ) -> int:
+        """Bytes of scratch memory; never negative."""
+        size = self._call(
+            "get_workspace_size", lambda: self.build.get_workspace_size(list(inputs), list(outputs))
+        )
+        if isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 0:
+            raise PluginError("get_workspace_size must give a number of bytes", where=self.where, got=repr(size))
+        return int(size)
+
+    def get_aliased_input(self, output_index: int) -> int:
+        """The input an output shares memory with, or -1."""
+        if not hasattr(self.build, "get_aliased_input"):
+            return -1
+        return int(self._call("get_aliased_input", lambda: self.build.get_aliased_input(output_index)))
+
+    @property
+    def timing_cache_id(self) -> str | None:
+        """The suffix of the timing cache key; None means the plugin did not opt in."""
+        return self._call("timing_cache_id", lambda: getattr(self.build, "timing_cache_id", None))
+
+    @property
+    def metadata_string(self) -> str | None:
+        """Free text for the inspector."""
+        return self._call("metadata_string", lambda: getattr(self.build, "metadata_string", None))
+
+    @property
+    def format_combination_limit(self) -> int:
+        """How many combinations the plugin wants tried at most."""
+        default = IPluginV3OneBuild.DEFAULT_FORMAT_COMBINATION_LIMIT
+        return int(self._call("format_combination_limit", lambda: getattr(self.build, "format_combination_limit", default)))
+
+    # life and runs
+
+    def clone(self) -> PluginHandle:
+        """A handle on ``plugin.clone()``, owned."""
+        twin = self._call("clone", self.plugin.clone)
+        return self._own(twin, "clone", self.phase)
+
+    def attach_to_context(self, context: IPluginResourceContext) -> PluginHandle:
+        """A handle on the clone that belongs to an execution context, owned."""
+        twin = self._call("attach_to_context", lambda: self.runtime.attach_to_context(context))
+        return self._own(twin, "attach_to_context", self.phase)
+
+    def _own(self, twin: Any, method: str, phase: TensorRTPhase) -> PluginHandle:
+        if twin is None:
+            raise PluginError(f"{method} returned None", where=self.where, fix="return the new plugin object")
+        # An object that returns itself stays owned by whoever owned it, so that it is destroyed once.
+        return PluginHandle(twin, phase=phase, owned=twin is not self.plugin)
+
+    def set_tactic(self, tactic: int) -> None:
+        """Tell the tactic to use."""
+        self._call_status("set_tactic", lambda: self.runtime.set_tactic(tactic))
+
+    def on_shape_change(self, inputs: Sequence[PluginTensorDesc], outputs: Sequence[PluginTensorDesc]) -> None:
+        """Tell the concrete shapes of the runs to come."""
+        self._call_status("on_shape_change", lambda: self.runtime.on_shape_change(list(inputs), list(outputs)))
+
+    def get_fields_to_serialize(self) -> list[PluginField]:
+        """The fields a plan keeps."""
+        fields = self._call("get_fields_to_serialize", self.runtime.get_fields_to_serialize)
+        return list(iterate_fields(fields))
+
+    def destroy(self) -> None:
+        """Let go of an owned object; safe to call again."""
+        if self.owned and not self._destroyed:
+            self._destroyed = True
+            release = getattr(self.plugin, "destroy", None)
+            if callable(release):
+                self._call("destroy", release)
+
+    def describe_failure(self, method: str, error: BaseException) -> PluginError:
+        """The error to raise when a callback raised."""
+        if isinstance(error, DovetailError) and not isinstance(error, PluginError):
+            return PluginError(f"{method} failed: {error}", where=f"{self.where}, {locate_error(error)}")
+        return PluginError(
+            f"{method} raised {type(error).__name__}: {error}",
+            where=f"{self.where}, {locate_error(error)}",
+            fix=f"run `dovetail check` on the plugin to see the rule that {method} breaks",
+        )
+
+    def _call(self, method: str, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except Exception as error:
+            raise self.describe_failure(method, error) from error
+
+    def _call_status(self, method: str, action: Callable[[], Any]) -> None:
+        status = self._call(method, action)
+        if isinstance(status, int) and not isinstance(status, bool) and status != 0:
+            raise PluginError(f"{method} returned status {status}", where=self.where, expected="0 or None")
+
+    def _capability(self, kind: PluginCapabilityType) -> Any:
+        self_where = f"plugin {type(self.plugin).__name__}"
+        try:
+            capability = self.plugin.get_capability_interface(kind)
+        except Exception as error:
+            raise PluginError(
+                f"get_capability_interface({kind.name}) raised {type(error).__name__}: {error}",
+                where=f"{self_where}, {locate_error(error)}",
+            ) from error
+        if capability is None:
+            raise PluginError(
+                f"get_capability_interface({kind.name}) returned None",
+                where=self_where,
+                expected=f"an object with the {kind.name.lower()} capability",
+                fix="return self, or the object that implements this capability",
+            )
+        return capability
+
+    def _check_members(self) -> None:
+        missing = [] if _overrides(self.plugin, "clone") else ["clone"]
+        if self.build is not None:
+            missing += [name for name in _BUILD_METHODS if not _overrides(self.build, name)]
+        missing += [name for name in _RUNTIME_METHODS if not _overrides(self.runtime, name)]
+        if missing:
+            raise PluginError(
+                f"required method(s) not implemented: {', '.join(missing)}",
+                where=self.where,
+                fix="override them; set_tactic and attach_to_context are required too",
+            )
+
+
+def _overrides(capability: Any, name: str) -> bool:
+    method = getattr(capability, name, None)
+    function = getattr(method, "__func__", method)
+    return callable(method) and all(function is not getattr(base, name, None) for base in _BASES)

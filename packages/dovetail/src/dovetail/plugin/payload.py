@@ -1,0 +1,140 @@
+"""A plugin library as bytes, so that a plan can carry it: one strict JSON map from relative paths to sources and data.
+
+Nothing is ever written to disk from it. The same library gives the same bytes. Whoever reads a payload has checked
+nothing about what its code does: that is the runtime's ``host_code`` decision.
+"""
+
+from __future__ import annotations
+
+import tokenize
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from dovetail.errors import PlanCorruptError, PluginError
+
+__all__ = ["LibraryPayload", "decode_payload", "pack_library"]
+
+MAX_PAYLOAD_BYTES: Final = 64 * 2**20
+MAX_FILES: Final = 2000
+MAX_PATH_BYTES: Final = 255
+NATIVE_SUFFIXES: Final = frozenset((".so", ".dll", ".dylib", ".pyd"))
+_INIT: Final = "__init__.py"
+
+
+class LibraryPayload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="dovetail-library/1"):
+    """What ``pack_library`` writes: a package has ``__init__.py`` at its root, a single file is the only source."""
+
+    is_package: bool
+    sources: dict[str, str]
+    data: dict[str, bytes] = {}
+
+
+def pack_library(path: str | Path) -> bytes:
+    """A plugin library, a Python file or package folder, as bytes.
+
+    Files of a package that are not Python come along as data, for ``pkgutil.get_data``. Hidden files and byte code do
+    not; a compiled extension module is refused, because it would be left behind.
+    """
+    root = Path(path)
+    if root.is_dir():
+        payload = _pack_folder(root)
+    elif root.is_file():
+        payload = LibraryPayload(is_package=False, sources={root.name: _read_source(root)})
+    else:
+        raise PluginError("there is no such plugin library", where=str(root), fix="pass a Python file or a folder")
+    encoded = msgspec.json.encode(payload, order="deterministic")
+    try:
+        decode_payload(encoded, where=str(root))
+    except PlanCorruptError as error:
+        raise PluginError(f"the library cannot be carried in a plan: {error.what}", where=str(root)) from None
+    return encoded
+
+
+def _pack_folder(root: Path) -> LibraryPayload:
+    sources: dict[str, str] = {}
+    data: dict[str, bytes] = {}
+    for file in sorted(root.rglob("*")):
+        relative = file.relative_to(root)
+        if not file.is_file() or _is_ignored(relative):
+            continue
+        if NATIVE_SUFFIXES & set(file.suffixes):
+            raise PluginError(
+                "a library with compiled modules cannot be carried in a plan",
+                where=str(file),
+                fix="install the compiled part on the target, or write it in Python",
+            )
+        if file.suffix == ".py":
+            sources[relative.as_posix()] = _read_source(file)
+        else:
+            data[relative.as_posix()] = file.read_bytes()
+    return LibraryPayload(is_package=True, sources=sources, data=data)
+
+
+def _is_ignored(relative: Path) -> bool:
+    return relative.suffix in (".pyc", ".pyo") or any(
+        part.startswith(".") or part == "__pycache__" for part in relative.parts
+    )
+
+
+def _read_source(file: Path) -> str:
+    try:
+        with tokenize.open(file) as stream:  # honours the encoding that the file declares
+            return stream.read()
+    except (SyntaxError, UnicodeDecodeError) as error:
+        raise PluginError(f"the source cannot be decoded: {error}", where=str(file)) from error
+
+
+def decode_payload(payload: bytes, *, where: str) -> LibraryPayload:
+    """Read and check a payload; nothing of it is imported."""
+    if len(payload) > MAX_PAYLOAD_BYTES:
+        raise PlanCorruptError(
+            "a plugin library is too large",
+            where=where,
+            expected=f"at most {MAX_PAYLOAD_BYTES} bytes",
+            got=len(payload),
+        )
+    try:
+        library = msgspec.json.decode(payload, type=LibraryPayload)
+    except msgspec.MsgspecError as error:
+        raise PlanCorruptError(f"a plugin library is malformed: {error}", where=where) from None
+    _check(library, where)
+    return library
+
+
+def _check(library: LibraryPayload, where: str) -> None:
+    if len(library.sources) + len(library.data) > MAX_FILES:
+        raise PlanCorruptError("a plugin library has too many files", where=where, expected=f"at most {MAX_FILES}")
+    if library.sources.keys() & library.data.keys():
+        raise PlanCorruptError("a plugin library names a file twice", where=where)
+    for name in (*library.sources, *library.data):
+        _check_path(name, where)
+    if library.is_package and _INIT not in library.sources:
+        raise PlanCorruptError("a plugin library that is a package has no __init__.py", where=where)
+    if not library.is_package and (len(library.sources) != 1 or library.data):
+        raise PlanCorruptError("a plugin library that is a file must hold exactly one source", where=where)
+    for name in library.sources:
+        _check_source_path(name, where, must_import=library.is_package)
+
+
+def _check_path(name: str, where: str) -> None:
+    parts = name.split("/")
+    is_plain = name.isprintable() and "\\" not in name and ":" not in name and len(name.encode()) <= MAX_PATH_BYTES
+    if not is_plain or any(part in ("", ".", "..") for part in parts):
+        raise PlanCorruptError(
+            "a plugin library has a path that is not a plain relative one", where=where, got=repr(name[:60])
+        )
+
+
+def _check_source_path(name: str, where: str, *, must_import: bool) -> None:
+    """A single file may be called anything; the modules of a package are imported by their names."""
+    path = PurePosixPath(name)
+    can_import = all(part.isidentifier() for part in (*path.parts[:-1], path.stem))
+    if path.suffix != ".py" or (must_import and not can_import):
+        raise PlanCorruptError(
+            "a plugin library has a source that is no module",
+            where=where,
+            expected="letters, digits and underscores, then .py",
+            got=repr(name[:60]),
+        )

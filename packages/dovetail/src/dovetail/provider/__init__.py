@@ -1,0 +1,1 @@
+"""What a back end signs: the provider contract and the kernel registry."""

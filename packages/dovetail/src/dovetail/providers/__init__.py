@@ -1,0 +1,1 @@
+"""The back ends that ship with Dovetail, one folder each."""

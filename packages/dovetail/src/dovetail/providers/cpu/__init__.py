@@ -1,0 +1,1 @@
+"""The embedded back end: NumPy kernels, which are also what every other back end is compared with."""

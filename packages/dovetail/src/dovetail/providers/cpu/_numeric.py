@@ -1,0 +1,50 @@
+"""Names of dtypes by group, and computing narrow floats in float32, for the NumPy kernels."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ALL", "Array", "BOOL", "FLOATS", "INTEGERS", "NARROW_FLOATS", "NUMBERS", "in_float32"]
+
+Array = npt.NDArray[Any]
+
+NARROW_FLOATS: Final = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")
+FLOATS: Final = ("float32", "float64", "float16", "bfloat16")
+INTEGERS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+NUMBERS: Final = FLOATS + INTEGERS
+BOOL: Final = ("bool",)
+ALL: Final = NUMBERS + BOOL
+
+_NARROW: Final = frozenset(
+    np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)
+)
+
+
+def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a kernel in float32 when its first array is a narrower float, and round the result once at the end.
+
+    This is what "right" means for narrow types: the tuner compares tactics with this result.
+    """
+
+    @functools.wraps(function)
+    def widened(*arrays: Any, **attributes: Any) -> Any:
+        narrow = arrays[0].dtype
+        if narrow not in _NARROW:
+            return function(*arrays, **attributes)
+        wide = [a.astype(np.float32) if isinstance(a, np.ndarray) and a.dtype == narrow else a for a in arrays]
+        return _narrow(function(*wide, **attributes), narrow)
+
+    return widened
+
+
+def _narrow(result: Any, dtype: np.dtype[Any]) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_narrow(part, dtype) for part in result)
+    is_wide_float = isinstance(result, np.ndarray | np.generic) and result.dtype == np.float32
+    return np.asarray(result).astype(dtype) if is_wide_float else result

@@ -1,0 +1,49 @@
+"""What the kernel modules share: the decorators around every kernel, and more groups of dtype names."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from dovetail.providers.cpu._numeric import Array, in_float32
+
+__all__ = ["COMPLEX", "FLOAT4", "FLOAT6", "FLOAT8", "INT2", "INT4", "STRING", "float_reference", "reference", "widen"]
+
+FLOAT8: Final = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
+FLOAT6: Final = ("float6_e2m3fn", "float6_e3m2fn")
+FLOAT4: Final = ("float4_e2m1fn",)
+INT4: Final = ("int4", "uint4")
+INT2: Final = ("int2", "uint2")
+COMPLEX: Final = ("complex64", "complex128")
+STRING: Final = ("object",)
+"""String tensors are arrays of Python str, whose dtype is named object."""
+
+
+def reference(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Run a kernel without floating-point warnings, and return arrays where NumPy would return scalars."""
+
+    @functools.wraps(function)
+    def quiet(*arrays: Any, **attributes: Any) -> Any:
+        with np.errstate(all="ignore"):
+            return _without_scalars(function(*arrays, **attributes))
+
+    return quiet
+
+
+def float_reference(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Like ``reference``, and computed in float32 when the first array is a narrower float."""
+    return reference(in_float32(function))
+
+
+def _without_scalars(result: Any) -> Any:
+    if isinstance(result, tuple):
+        return tuple(_without_scalars(part) for part in result)
+    return np.asarray(result) if isinstance(result, np.generic) else result
+
+
+def widen(x: Array) -> Array:
+    """The array in the dtype that its floats are computed in: float64 stays, every other type becomes float32."""
+    return x if x.dtype == np.float64 else x.astype(np.float32)

@@ -1,0 +1,96 @@
+"""The embedded back end: NumPy reference kernels on host memory."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from dovetail._version import __version__
+from dovetail.allocators import HostAllocator, IGpuAllocator
+from dovetail.errors import ProviderError
+from dovetail.provider.interfaces import API_VERSION, Claim, Device, NodeView, RefitMode, StepFunction
+from dovetail.provider.kernels import Kernel, KernelRegistry
+from dovetail.providers.cpu.kernels import load_kernels
+from dovetail.providers.cpu.registry import registry
+
+__all__ = ["CpuProvider", "CpuProviderFactory", "create_factory"]
+
+
+class CpuProvider:
+    """Runs every step with NumPy, one after the other."""
+
+    name = "cpu"
+    refit_mode = RefitMode.IN_PLACE
+
+    def __init__(self, device: Device) -> None:
+        load_kernels()
+        self.device = device
+        self.kernels: KernelRegistry = registry
+        self.allocator: IGpuAllocator = HostAllocator()
+
+    def get_capability(self, nodes: Sequence[NodeView]) -> Sequence[Claim]:
+        """Take what the registry has a kernel for."""
+        return [self._claim(node) for node in nodes]
+
+    def _claim(self, node: NodeView) -> Claim:
+        kernel = self.kernels.find(node.op, node.domain, node.opset)
+        if kernel is None:
+            return Claim(taken=False, reason=f"no kernel for {node.domain or 'ai.onnx'}::{node.op} at opset {node.opset}")
+        unknown = node.attributes.keys() - kernel.attributes
+        if unknown:
+            return Claim(taken=False, reason=f"the kernel does not take attribute(s) {', '.join(sorted(unknown))}")
+        return Claim(taken=True)
+
+    def compile(
+        self, op: str, domain: str, opset: int, attributes: Mapping[str, Any], num_outputs: int
+    ) -> StepFunction:
+        """The kernel with its attributes bound."""
+        return self._find(op, domain, opset).bind(attributes, num_outputs)
+
+    def _find(self, op: str, domain: str, opset: int) -> Kernel:
+        kernel = self.kernels.find(op, domain, opset)
+        if kernel is None:
+            raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op} at opset {opset}", where="provider 'cpu'")
+        return kernel
+
+
+class CpuProviderFactory:
+    """The entry point of the embedded back end."""
+
+    name = "cpu"
+    version = __version__
+    api_version = API_VERSION
+
+    def devices(self) -> Sequence[Device]:
+        """The one CPU."""
+        return [_cpu_device()]
+
+    def create(self, device: Device, options: Mapping[str, str]) -> CpuProvider:
+        """A provider; it has no options."""
+        if options:
+            raise ProviderError(f"unknown option(s) {', '.join(sorted(options))}", where="provider 'cpu'")
+        return CpuProvider(device)
+
+
+def create_factory() -> CpuProviderFactory:
+    """What the loader calls."""
+    return CpuProviderFactory()
+
+
+@cache
+def _cpu_device() -> Device:
+    model = _cpu_model()
+    digest = hashlib.sha256(f"{model}|{platform.machine()}|{platform.system()}".encode()).hexdigest()
+    return Device(name=model, kind="cpu", fingerprint=digest[:16])
+
+
+def _cpu_model() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+            names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+            return next(names, platform.machine())
+    except OSError:
+        return platform.processor() or platform.machine()

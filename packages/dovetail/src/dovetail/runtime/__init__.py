@@ -1,0 +1,1 @@
+"""From plan to results: engine, contexts, steps, output allocators, refit."""

@@ -1,0 +1,81 @@
+"""Arrays that users pass and get: NumPy, DLPack or anything with a buffer, without copies where the layout allows."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import InputError
+from dovetail.plan.manifest import TensorRecord
+from dovetail.runtime.steps import Array
+
+__all__ = ["array_at", "as_input", "format_dims"]
+
+
+def as_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
+    """The array of one input: the caller's own memory if it is contiguous, else a copy of it.
+
+    The type must be right already: a silent cast would hide a mistake and cost a copy.
+    """
+    array = value if isinstance(value, np.ndarray) else _convert(value, tensor, dtype)
+    if array.dtype != dtype:
+        raise InputError(
+            "wrong type",
+            where=f"input '{tensor.name}'",
+            expected=dtype.name,
+            got=array.dtype.name,
+            fix=f"convert it first, for example x.astype('{dtype.name}')",
+        )
+    return array if array.flags.c_contiguous and array.flags.aligned else np.ascontiguousarray(array)
+
+
+def _convert(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
+    if isinstance(value, bool | int | float | list | tuple):
+        return np.asarray(value, dtype=dtype)
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return _from_dlpack(value, tensor)
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"not an array: {error}",
+            where=f"input '{tensor.name}'",
+            expected="a NumPy array, an object with __dlpack__, or a buffer",
+            got=type(value).__name__,
+        ) from error
+
+
+def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InputError(
+            f"cannot be read on the CPU: {error}",
+            where=f"input '{tensor.name}'",
+            fix="move the tensor to the CPU first (and detach it from autograd)",
+        ) from error
+
+
+def format_dims(dims: Any) -> str:
+    """A shape for messages, with ? for what only the run tells.
+
+    >>> format_dims([1, "n", None])
+    '(1, n, ?)'
+    """
+    parts = ["?" if dim is None else "".join(str(dim)) if isinstance(dim, int | str) else "expr" for dim in dims]
+    return f"({', '.join(parts)})"
+
+
+def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """A view of memory that the caller bound by address; it owns nothing."""
+    size_bytes = math.prod(shape) * dtype.itemsize
+    if not size_bytes:
+        return np.empty(shape, dtype)
+    if not address:
+        raise InputError("a null address was bound to a tensor that is not empty", got=f"{size_bytes} bytes")
+    memory = memoryview((ctypes.c_char * size_bytes).from_address(address))
+    return np.ndarray(tuple(shape), dtype, memory)

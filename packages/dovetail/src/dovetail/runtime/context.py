@@ -1,0 +1,381 @@
+"""An execution context: one caller's state over an engine: shapes, addresses, memory, attached plugins.
+
+A context may be used by one thread at a time. Addresses and arrays that are bound stay the caller's; everything else
+belongs to the context and is reused from run to run.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dovetail.allocators import IGpuAllocator, IOutputAllocator
+from dovetail.errors import InputError, UsageError
+from dovetail.formats import pack, packed_shape, unpack
+from dovetail.loggers import ErrorRecorder, IErrorRecorder
+from dovetail.plan.manifest import TensorRecord
+from dovetail.plugin.interfaces import IPluginResourceContext
+from dovetail.runtime.arrays import array_at
+from dovetail.runtime.profiles import check_profile
+from dovetail.runtime.profiler import IProfiler, run_profiled
+from dovetail.runtime.runner import ProgramRunner
+from dovetail.runtime.steps import Array
+from dovetail.types import Dims, TensorFormat
+
+if TYPE_CHECKING:
+    from dovetail.runtime.engine import Engine
+
+__all__ = ["ExecutionContext"]
+
+
+class _ResourceContext(IPluginResourceContext):
+    """What plugins attached to one context may use; it lives as long as they do."""
+
+    def __init__(self, allocator: IGpuAllocator, recorder: IErrorRecorder) -> None:
+        self._allocator, self._recorder = allocator, recorder
+
+    @property
+    def gpu_allocator(self) -> IGpuAllocator:
+        return self._allocator
+
+    @property
+    def error_recorder(self) -> IErrorRecorder:
+        return self._recorder
+
+
+class ExecutionContext:
+    """Runs an engine: bind by address and ``execute_async_v3``, or pass arrays with ``run``."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name = ""
+        self.profiler: IProfiler | None = None
+        self.error_recorder: IErrorRecorder = ErrorRecorder()
+        self._resources = _ResourceContext(engine.allocator, self.error_recorder)
+        self._runners: dict[int, ProgramRunner] = {}
+        self._shapes: dict[str, tuple[int, ...]] = engine.static_input_shapes()
+        self._addresses: dict[str, int] = {}
+        self._allocators: dict[str, IOutputAllocator] = {}
+        self._last_shapes: tuple[Any, ...] | None = None
+        self._is_stale = True
+        self._profile = 0
+        self._runner = self._use_profile(0)
+        self._finalizer = weakref.finalize(self, _destroy_runners, self._runners)
+
+    @property
+    def engine(self) -> Engine:
+        """The engine this context runs."""
+        return self._engine
+
+    @property
+    def active_optimization_profile(self) -> int:
+        """The profile in use."""
+        return self._profile
+
+    def set_optimization_profile_async(self, profile_index: int, stream_handle: int = 0) -> bool:
+        """Choose the profile; shapes must then be set again if they do not fit it."""
+        count = self._engine.num_optimization_profiles
+        if not 0 <= profile_index < count:
+            raise UsageError("no such profile", expected=f"0 to {count - 1}", got=profile_index)
+        if profile_index != self._profile:
+            self._runner = self._use_profile(profile_index)
+            self._profile = profile_index
+            self._is_stale = True
+            self._last_shapes = None
+            self._runner.is_dirty = True
+        return True
+
+    def replace_constant(self, profile: int, blob: str, array: Array) -> None:
+        """Use a new array for a constant from the next run on."""
+        if profile in self._runners:
+            self._runners[profile].replace_constant(blob, array)
+
+    def close(self) -> None:
+        """Destroy the attached plugins now; the context cannot run afterwards."""
+        self._finalizer()
+
+    def __enter__(self) -> ExecutionContext:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _use_profile(self, index: int) -> ProgramRunner:
+        if index not in self._runners:
+            self._engine.require_weights()
+            runner = self._engine.make_runner(index, self._resources)
+            self._runners[index] = runner
+        return self._runners[index]
+
+    # shapes
+
+    def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
+        """Say what shape an input will have; checked against the engine and the profile at once."""
+        tensor = self._engine.input_tensor(name)
+        dims = tuple(int(n) for n in shape)
+        check_profile(self._engine.manifest, self._profile, tensor, dims)
+        if self._shapes.get(name) != dims:
+            self._shapes[name] = dims
+            self._is_stale = True
+        return True
+
+    def get_tensor_shape(self, name: str) -> Dims:
+        """The shape of a tensor for the inputs set so far; -1 where that is not known."""
+        if name in self._shapes:
+            return Dims(self._shapes[name])
+        tensor = self._engine.tensor(name)
+        if self.infer_shapes():
+            return Dims(dim if isinstance(dim, int) else -1 for dim in tensor.dims)
+        index = self._engine.value_index(self._profile, name)
+        shape = self._runner.shapes[index]
+        return Dims(shape) if shape is not None else Dims(d if isinstance(d, int) else -1 for d in tensor.dims)
+
+    def infer_shapes(self) -> list[str]:
+        """Work shapes out; the names of inputs whose shape, or contents if it is a shape input, is still missing."""
+        missing = [t.name for t in self._engine.manifest.inputs if t.name not in self._shapes]
+        if not missing and self._runner.has_element_symbols:
+            missing = [t.name for t in self._engine.manifest.inputs if t.is_shape and t.name not in self._addresses]
+        if not missing:
+            self._bind_inputs()
+            self._runner.resolve(self._input_shapes())
+        return missing
+
+    @property
+    def all_binding_shapes_specified(self) -> bool:
+        """Whether every input shape is set."""
+        return all(tensor.name in self._shapes for tensor in self._engine.manifest.inputs)
+
+    def _input_shapes(self) -> list[tuple[int, ...]]:
+        return [self._shapes[tensor.name] for tensor in self._engine.manifest.inputs]
+
+    # addresses
+
+    def set_tensor_address(self, name: str, memory: int) -> bool:
+        """Bind an input or output to memory of the caller's."""
+        self._engine.tensor(name)
+        address = int(memory)
+        if self._addresses.get(name) != address:
+            self._addresses[name] = address
+            self._is_stale = True
+        return True
+
+    def get_tensor_address(self, name: str) -> int:
+        """What is bound; 0 when nothing is."""
+        self._engine.tensor(name)
+        return self._addresses.get(name, 0)
+
+    def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
+        """Let the caller provide memory for an output once its size is known."""
+        self._engine.output_tensor(name)
+        if output_allocator is None:
+            self._allocators.pop(name, None)
+        else:
+            self._allocators[name] = output_allocator
+        self._is_stale = True
+        return True
+
+    def get_output_allocator(self, name: str) -> IOutputAllocator | None:
+        """The allocator set for an output."""
+        return self._allocators.get(name)
+
+    def get_max_output_size(self, name: str) -> int:
+        """Bytes that the output can take at most for the shapes set now; -1 when there is no bound."""
+        tensor = self._engine.output_tensor(name)
+        dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
+        if self.infer_shapes() or any(dim is None for dim in dims):
+            return -1
+        shape = [self._runner.evaluate_dim(dim) for dim in dims]
+        physical = packed_shape(shape, TensorFormat[tensor.format])
+        return int(np.prod(physical, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+
+    # running by address
+
+    def execute_async_v3(self, stream_handle: int = 0) -> bool:
+        """Run with what is bound; on a CPU the work is done when this returns."""
+        if self._is_stale:
+            self._rebind()
+        elif self._runner.has_element_symbols and self._runner.resolve(self._input_shapes()):
+            self._bind_outputs()
+        self._set_stream(int(stream_handle))
+        self._run()
+        self._deliver()
+        return True
+
+    def execute_v2(self, bindings: Sequence[int]) -> bool:
+        """Run with one address for each tensor, in the engine's order."""
+        names = self._engine.tensor_names
+        if len(bindings) != len(names):
+            raise InputError("wrong number of bindings", expected=f"{len(names)} ({', '.join(names)})", got=len(bindings))
+        for name, address in zip(names, bindings, strict=True):
+            self.set_tensor_address(name, int(address))
+        return self.execute_async_v3(0)
+
+    def _rebind(self) -> None:
+        missing = [t.name for t in self._engine.manifest.inputs if t.name not in self._shapes]
+        if missing:
+            raise InputError("input shapes are not set", where=", ".join(missing), fix="call set_input_shape for each")
+        self._check_profile()
+        self._bind_inputs(required=True)
+        self._runner.resolve(self._input_shapes())
+        self._bind_outputs()
+        self._runner.is_dirty = True
+        self._is_stale = False
+        self._last_shapes = None
+
+    def _check_profile(self) -> None:
+        for tensor in self._engine.manifest.inputs:
+            check_profile(self._engine.manifest, self._profile, tensor, self._shapes[tensor.name])
+
+    def _bind_inputs(self, *, required: bool = False) -> None:
+        for index, tensor in zip(self._runner.program.inputs, self._engine.manifest.inputs, strict=True):
+            address = self._addresses.get(tensor.name)
+            if address is None:
+                if required:
+                    raise InputError("no address is set", where=f"input '{tensor.name}'", fix="call set_tensor_address")
+                self._runner.bind(index, _Shaped(self._shapes[tensor.name]))  # type: ignore[arg-type]
+                continue
+            physical = packed_shape(self._shapes[tensor.name], TensorFormat[tensor.format])
+            self._runner.bind(index, array_at(address, physical, np.dtype(tensor.dtype)))
+
+    def _bind_outputs(self) -> None:
+        for index, tensor in zip(self._runner.program.outputs, self._engine.manifest.outputs, strict=True):
+            shape = self._runner.physical_shape(index)
+            if shape is None:
+                continue
+            address = self._output_address(tensor, shape)
+            self._runner.bind(index, array_at(address, shape, np.dtype(tensor.dtype)))
+
+    def _output_address(self, tensor: TensorRecord, shape: tuple[int, ...]) -> int:
+        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+        allocator = self._allocators.get(tensor.name)
+        if allocator is not None:
+            return _reallocate(allocator, tensor.name, self._addresses.get(tensor.name, 0), size)
+        address = self._addresses.get(tensor.name)
+        if address is None:
+            fix = "call set_tensor_address or set_output_allocator"
+            raise InputError("no address is set", where=f"output '{tensor.name}'", fix=fix)
+        self._check_alias(tensor, address)
+        return address
+
+    def _check_alias(self, tensor: TensorRecord, address: int) -> None:
+        if tensor.alias is not None and self._addresses.get(tensor.alias) != address:
+            raise InputError(
+                f"it shares memory with input '{tensor.alias}'",
+                where=f"output '{tensor.name}'",
+                expected="the same address for both",
+                fix=f"call set_tensor_address('{tensor.name}', ...) with the address of '{tensor.alias}'",
+            )
+
+    def _set_stream(self, stream: int) -> None:
+        for step in self._runner.plugin_steps:
+            step.stream = stream
+
+    def _run(self) -> None:
+        if self.profiler is None:
+            self._runner.run()
+        else:
+            run_profiled(self._runner, self.profiler)
+
+    def _deliver(self) -> None:
+        """Hand over outputs whose shape only the run told, and tell allocators the shapes of all."""
+        for index, tensor in zip(self._runner.program.outputs, self._engine.manifest.outputs, strict=True):
+            array = self._runner.frame[index]
+            allocator = self._allocators.get(tensor.name)
+            if self._runner.physical_shape(index) is None:
+                self._copy_out(tensor, array, allocator)
+            if allocator is not None:
+                shape = self._runner.shapes[index]
+                allocator.notify_shape(tensor.name, Dims(array.shape if shape is None else shape))
+
+    def _copy_out(self, tensor: TensorRecord, array: Array, allocator: IOutputAllocator | None) -> None:
+        address = self._addresses.get(tensor.name, 0)
+        if allocator is not None:
+            address = _reallocate(allocator, tensor.name, address, array.nbytes)
+            self._addresses[tensor.name] = address
+        if not address:
+            fix = "call set_output_allocator: the shape depends on the data"
+            raise InputError("no memory is set", where=f"output '{tensor.name}'", fix=fix)
+        np.copyto(array_at(address, array.shape, array.dtype), array)
+
+    # running with arrays
+
+    def run(self, inputs: Sequence[Array]) -> list[Array]:
+        """Run over arrays in the engine's input order; the returned arrays belong to the caller."""
+        runner, manifest = self._runner, self._engine.manifest
+        shapes = tuple([array.shape for array in inputs])
+        arrays: Sequence[Array] = inputs
+        if self._engine.has_formatted_io:
+            arrays = [_pack_input(array, tensor) for array, tensor in zip(inputs, manifest.inputs, strict=True)]
+        for index, array in zip(runner.program.inputs, arrays, strict=True):
+            runner.bind(index, array)
+        if shapes != self._last_shapes or runner.has_element_symbols:
+            if shapes != self._last_shapes:
+                for tensor, shape in zip(manifest.inputs, shapes, strict=True):
+                    check_profile(manifest, self._profile, tensor, shape)
+            runner.resolve(shapes)
+            self._last_shapes = shapes
+            self._is_stale = True
+        self._bind_fresh_outputs(arrays)
+        self._run()
+        return self._collect()
+
+    def _bind_fresh_outputs(self, inputs: Sequence[Array]) -> None:
+        runner = self._runner
+        for index, dtype, alias in self._engine.output_slots(self._profile):
+            if alias is not None:
+                runner.bind(index, _writable(inputs[alias]))
+                continue
+            shape = runner.physical_shape(index)
+            if shape is not None:
+                runner.bind(index, np.empty(shape, dtype))
+
+    def _collect(self) -> list[Array]:
+        runner, results = self._runner, []
+        for index, tensor in zip(runner.program.outputs, self._engine.manifest.outputs, strict=True):
+            array = runner.frame[index]
+            shape = runner.shapes[index]
+            if shape is None:
+                array = array.copy()
+            elif tensor.format != "LINEAR":
+                array = unpack(array, TensorFormat[tensor.format], shape)
+            else:
+                runner.frame[index] = None  # the caller owns it now; the next run binds another
+            results.append(array)
+        return results
+
+
+class _Shaped:
+    """Stands in for an input that has a shape but no memory yet, while shapes are inferred."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+
+def _reallocate(allocator: IOutputAllocator, name: str, memory: int, size: int) -> int:
+    address = int(allocator.reallocate_output(name, memory, size, 256) or 0)
+    if not address and size:
+        raise InputError(f"the output allocator gave no memory for {size} bytes", where=f"output '{name}'")
+    return address
+
+
+def _pack_input(array: Array, tensor: TensorRecord) -> Array:
+    return array if tensor.format == "LINEAR" else pack(array, TensorFormat[tensor.format])
+
+
+def _writable(array: Array) -> Array:
+    if not array.flags.writeable:
+        raise InputError(
+            "an input that is updated in place is read-only",
+            fix="pass a writable array; the plugin writes its output into the same memory",
+        )
+    return array
+
+
+def _destroy_runners(runners: dict[int, ProgramRunner]) -> None:
+    for runner in runners.values():
+        for step in runner.all_plugin_steps():
+            step.handle.destroy()
+    runners.clear()

@@ -1,0 +1,315 @@
+"""A loaded plan: its tensors, its programs made ready, and the pool of contexts behind ``engine(x)``.
+
+An engine may be shared by threads: it is not changed by runs. Contexts are what a thread needs of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dovetail.allocators import IGpuAllocator
+from dovetail.errors import InputError, UsageError
+from dovetail.plan.container import PlanFile
+from dovetail.plan.manifest import Manifest, TensorRecord
+from dovetail.plugin.interfaces import IPluginResourceContext
+from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.loader import get_provider
+from dovetail.runtime.arrays import as_input
+from dovetail.runtime.context import ExecutionContext
+from dovetail.runtime.runner import ProgramRunner
+from dovetail.runtime.steps import Array
+from dovetail.runtime.template import ProgramTemplate
+from dovetail.runtime.weights import BlobStore
+from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Everything a plan holds, ready to run. Made by ``Runtime.deserialize_cuda_engine`` or ``dovetail.load``."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        file: PlanFile,
+        registry: PluginRegistry,
+        *,
+        allocator: IGpuAllocator | None = None,
+    ) -> None:
+        self.manifest = manifest
+        self.registry = registry
+        self._file = file
+        self.blobs = BlobStore(manifest.blobs, file)
+        self.allocator = allocator or get_provider(manifest.devices[0].provider).allocator
+        self.templates: list[ProgramTemplate] = []
+        for program in manifest.programs:
+            self.templates.append(ProgramTemplate(program, self.blobs.array, registry))
+        self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
+        self._idle: deque[ExecutionContext] = deque()
+        self._attach_lock = threading.Lock()
+        self._dtypes = [np.dtype(tensor.dtype) for tensor in manifest.inputs]
+        self._input_names = [tensor.name for tensor in manifest.inputs]
+        self._finalizer = weakref.finalize(self, _destroy, self.templates)
+
+    # running
+
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
+        """Run: arrays in the order of inputs, or by name; one array back, or a dict by name when there are several."""
+        inputs = self._gather(arrays, named)
+        context = self._take_context()
+        try:
+            results = context.run(inputs)
+        finally:
+            self._idle.append(context)
+        if len(results) == 1:
+            return results[0]
+        return {tensor.name: array for tensor, array in zip(self.manifest.outputs, results, strict=True)}
+
+    def _take_context(self) -> ExecutionContext:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.create_execution_context()
+
+    def _gather(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Array]:
+        names = self._input_names
+        if named:
+            unknown = named.keys() - set(names[len(arrays) :])
+            if unknown:
+                raise InputError(
+                    f"unknown or repeated input(s) {', '.join(sorted(unknown))}", expected=f"inputs {', '.join(names)}"
+                )
+            arrays = (*arrays, *(named[name] for name in names[len(arrays) :] if name in named))
+        if len(arrays) != len(names):
+            raise InputError(
+                "wrong number of inputs", expected=f"{len(names)} ({', '.join(names)})", got=len(arrays)
+            )
+        return [
+            as_input(value, tensor, dtype)
+            for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)
+        ]
+
+    def create_execution_context(self, strategy: Any = None) -> ExecutionContext:
+        """A context of its own for one thread; every plugin is attached to it."""
+        context = ExecutionContext(self)
+        self.contexts.add(context)
+        return context
+
+    def make_runner(self, profile: int, resources: IPluginResourceContext) -> ProgramRunner:
+        """Instantiate the program of a profile; attaching is serialised because plugins need not be thread-safe."""
+        with self._attach_lock:
+            return self.templates[profile].make_runner(resources, is_open=self.manifest.open)
+
+    def require_weights(self) -> None:
+        """Fail when the plan was stripped and not refitted yet."""
+        if self.blobs.missing:
+            names = ", ".join(sorted(self.blobs.missing)[:5])
+            raise UsageError(
+                f"{len(self.blobs.missing)} weight(s) are not in the plan: {names}",
+                fix="refit the engine with them first (dovetail.Refitter)",
+            )
+
+    def replace_constant(self, blob: str, array: Array) -> None:
+        """Use a new array for a constant, in everything made from now on and in every live context."""
+        for profile, template in enumerate(self.templates):
+            for owner, index in template.constant_slots(blob):
+                owner.constants[index] = array
+            for context in list(self.contexts):
+                context.replace_constant(profile, blob, array)
+
+    def close(self) -> None:
+        """Destroy contexts and plugins now."""
+        for context in list(self.contexts):
+            context.close()
+        self._idle.clear()
+        self._finalizer()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # saving
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the plan to a file, atomically."""
+        from dovetail.runtime.save import save_engine
+
+        save_engine(self, path)
+
+    def serialize(self) -> bytes:
+        """The plan as bytes."""
+        from dovetail.runtime.save import serialize_engine
+
+        return serialize_engine(self)
+
+    # what the engine has
+
+    @property
+    def name(self) -> str:
+        """The network's name."""
+        return self.manifest.name
+
+    @property
+    def num_layers(self) -> int:
+        """How many steps the first program has."""
+        return len(self.manifest.programs[0].steps)
+
+    @property
+    def num_optimization_profiles(self) -> int:
+        """How many profiles the plan was built for; an open engine has one."""
+        return max(len(self.manifest.profiles), 1)
+
+    @property
+    def num_io_tensors(self) -> int:
+        """How many inputs and outputs there are."""
+        return len(self.tensor_names)
+
+    @property
+    def refittable(self) -> bool:
+        """Whether weights can be replaced."""
+        return self.manifest.refit is not None
+
+    @cached_property
+    def tensor_names(self) -> list[str]:
+        """Inputs, then outputs."""
+        return [tensor.name for tensor in (*self.manifest.inputs, *self.manifest.outputs)]
+
+    def get_tensor_name(self, index: int) -> str:
+        """The name of an input or output by number."""
+        try:
+            return self.tensor_names[index]
+        except IndexError:
+            raise UsageError("no such tensor", expected=f"0 to {self.num_io_tensors - 1}", got=index) from None
+
+    def __getitem__(self, index: int) -> str:
+        return self.get_tensor_name(index)
+
+    def tensor(self, name: str) -> TensorRecord:
+        """The record of an input or output."""
+        for tensor in (*self.manifest.inputs, *self.manifest.outputs):
+            if tensor.name == name:
+                return tensor
+        raise UsageError(f"there is no tensor '{name}'", expected=", ".join(self.tensor_names))
+
+    def input_tensor(self, name: str) -> TensorRecord:
+        """The record of an input."""
+        return _find(name, self.manifest.inputs, "input")
+
+    def output_tensor(self, name: str) -> TensorRecord:
+        """The record of an output."""
+        return _find(name, self.manifest.outputs, "output")
+
+    def get_tensor_mode(self, name: str) -> TensorIOMode:
+        """Whether a tensor is an input or an output."""
+        self.tensor(name)
+        is_input = any(tensor.name == name for tensor in self.manifest.inputs)
+        return TensorIOMode.INPUT if is_input else TensorIOMode.OUTPUT
+
+    def get_tensor_dtype(self, name: str) -> DataType:
+        """The element type of a tensor."""
+        return data_type_from_numpy(self.tensor(name).dtype)
+
+    def get_tensor_shape(self, name: str) -> Dims:
+        """The shape, with -1 where it is not fixed."""
+        return Dims(dim if isinstance(dim, int) else -1 for dim in self.tensor(name).dims)
+
+    def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
+        """The layout of a tensor."""
+        return TensorFormat[self.tensor(name).format]
+
+    def get_tensor_location(self, name: str) -> TensorLocation:
+        """Where a tensor is expected."""
+        return TensorLocation[self.tensor(name).location]
+
+    def is_shape_inference_io(self, name: str) -> bool:
+        """Whether shapes depend on the contents of the tensor."""
+        return self.tensor(name).is_shape
+
+    def get_aliased_input_tensor(self, name: str) -> str | None:
+        """The input whose memory an output shares."""
+        return self.output_tensor(name).alias
+
+    def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Dims]:
+        """Min, opt and max of an input in a profile."""
+        return [Dims(shape) for shape in self._profile_entry(name, profile_index, "shapes")]
+
+    def get_tensor_profile_values(self, name: str, profile_index: int) -> list[list[int]]:
+        """Min, opt and max contents of a shape input in a profile."""
+        return [list(values) for values in self._profile_entry(name, profile_index, "values")]
+
+    def _profile_entry(self, name: str, index: int, kind: str) -> Iterable[list[int]]:
+        self.input_tensor(name)
+        if not 0 <= index < len(self.manifest.profiles):
+            raise UsageError("no such profile", expected=f"below {len(self.manifest.profiles)}", got=index)
+        entries: dict[str, tuple[list[int], list[int], list[int]]] = getattr(self.manifest.profiles[index], kind)
+        return entries.get(name, ())
+
+    def create_engine_inspector(self) -> Any:
+        """An inspector: one line or JSON, with the tuner's table."""
+        from dovetail.plan.inspect import EngineInspector
+
+        return EngineInspector(self.manifest)
+
+    def __repr__(self) -> str:
+        ports = ", ".join(f"{t.name}: {t.dtype}{_shape_text(t)}" for t in self.manifest.inputs)
+        results = ", ".join(f"{t.name}: {t.dtype}{_shape_text(t)}" for t in self.manifest.outputs)
+        return f"<Engine '{self.name}' ({ports}) -> ({results}), {self.num_layers} steps>"
+
+    # what contexts ask
+
+    def static_input_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of inputs that have only one."""
+        return {t.name: tuple(t.dims) for t in self.manifest.inputs if all(isinstance(d, int) for d in t.dims)}
+
+    @cached_property
+    def has_formatted_io(self) -> bool:
+        """Whether any input or output lies in memory otherwise than row by row."""
+        return any(t.format != "LINEAR" for t in (*self.manifest.inputs, *self.manifest.outputs))
+
+    def value_index(self, profile: int, name: str) -> int:
+        """The value of an output in a program."""
+        program = self.manifest.programs[profile]
+        names = [tensor.name for tensor in self.manifest.outputs]
+        return program.outputs[names.index(name)]
+
+    @cached_property
+    def _slots(self) -> list[list[tuple[int, np.dtype[Any], int | None]]]:
+        inputs = {tensor.name: index for index, tensor in enumerate(self.manifest.inputs)}
+        return [
+            [
+                (index, np.dtype(tensor.dtype), None if tensor.alias is None else inputs[tensor.alias])
+                for index, tensor in zip(program.outputs, self.manifest.outputs, strict=True)
+            ]
+            for program in self.manifest.programs
+        ]
+
+    def output_slots(self, profile: int) -> list[tuple[int, np.dtype[Any], int | None]]:
+        """For each output: its value, its type, and the input it shares memory with."""
+        return self._slots[profile]
+
+
+def _find(name: str, tensors: list[TensorRecord], kind: str) -> TensorRecord:
+    for tensor in tensors:
+        if tensor.name == name:
+            return tensor
+    raise UsageError(f"there is no {kind} '{name}'", expected=", ".join(t.name for t in tensors) or f"no {kind}s")
+
+
+def _shape_text(tensor: TensorRecord) -> list[Any]:
+    return [dim if isinstance(dim, int | str) else "?" for dim in tensor.dims]
+
+
+def _destroy(templates: list[ProgramTemplate]) -> None:
+    for template in templates:
+        for handle in template.handles():
+            handle.destroy()

@@ -1,0 +1,72 @@
+"""Looking at every value of a run: the slower loop that shows what each step wrote, in the bodies of loops too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
+from dovetail.runtime.control import BodyRunner
+from dovetail.runtime.runner import ProgramRunner
+from dovetail.runtime.steps import Frame, Step
+
+__all__ = ["Observer", "run_observed"]
+
+Observer = Callable[[ValueRecord, Any], None]
+"""Told a value and what it holds now; the array is the engine's and changes with the next step."""
+
+
+def run_observed(runner: ProgramRunner, observe: Observer) -> None:
+    """One run in which every value is shown: constants and inputs first, then what each step wrote, after it ran."""
+    if runner.is_dirty:
+        runner.announce_shapes()
+    program, frame = runner.program, runner.frame
+    with _watched_bodies(runner.steps, observe):
+        _show(program, _constants(program), frame, observe)
+        _show(program, program.inputs, frame, observe)
+        for record, step in zip(program.steps, runner.steps, strict=True):
+            step(frame)
+            _show(program, record.outputs, frame, observe)
+
+
+def _show(program: ProgramRecord, indices: Sequence[int], frame: Frame, observe: Observer) -> None:
+    for index in indices:
+        if index >= 0 and frame[index] is not None:
+            observe(program.values[index], frame[index])
+
+
+def _constants(program: ProgramRecord) -> list[int]:
+    return [index for index, value in enumerate(program.values) if value.blob is not None]
+
+
+@contextmanager
+def _watched_bodies(steps: Sequence[Step], observe: Observer) -> Iterator[None]:
+    """Put a step that shows before and after the steps of every body; afterwards the bodies are as they were."""
+    bodies = [(body, body.steps) for body in _bodies(steps)]
+    try:
+        for body, plain in bodies:
+            body.steps = _watch(body.program, plain, observe)
+        yield
+    finally:
+        for body, plain in bodies:
+            body.steps = plain
+
+
+def _bodies(steps: Sequence[Step]) -> list[BodyRunner]:
+    found: list[BodyRunner] = []
+    for step in steps:
+        for body in getattr(step, "bodies", ()):
+            found += [body, *_bodies(body.steps)]
+    return found
+
+
+def _watch(program: ProgramRecord, steps: Sequence[Step], observe: Observer) -> list[Step]:
+    watched: list[Step] = [lambda frame: _show(program, [*_constants(program), *program.inputs], frame, observe)]
+    for record, step in zip(program.steps, steps, strict=True):
+        watched += [step, _shower(program, record, observe)]
+    return watched
+
+
+def _shower(program: ProgramRecord, record: StepRecord, observe: Observer) -> Step:
+    return lambda frame: _show(program, record.outputs, frame, observe)

@@ -1,0 +1,244 @@
+"""A plugin layer bound for one context: descriptors, addresses, shape changes and sizes known after the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import PluginError
+from dovetail.expr import Expr, Symbol, compile_expr, decode_expr, symbols_of
+from dovetail.formats import pack_nibbles, packed_shape, unpack_nibbles
+from dovetail.plan.manifest import StepRecord, ValueRecord
+from dovetail.plugin.arrays import address_of
+from dovetail.plugin.handle import PluginHandle
+from dovetail.plugin.interfaces import PluginCapabilityType
+from dovetail.provider.arena import aligned_empty
+from dovetail.runtime.steps import Array, Frame
+from dovetail.types import DataType, Dims, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, data_type_from_numpy
+
+__all__ = ["PluginStep"]
+
+SymbolReader = Callable[[str, Frame], int]
+
+
+class _Port:
+    """What is fixed about one input or output of a plugin step."""
+
+    __slots__ = ("dims", "dtype", "format", "index", "placed", "scale", "sizes", "type")
+
+    def __init__(self, index: int, value: ValueRecord, sizes: dict[str, Expr]) -> None:
+        self.index = index
+        self.dtype = np.dtype(DataType[value.dtype].numpy) if value.dtype in DataType.__members__ else np.dtype(value.dtype)
+        self.type = data_type_from_numpy(self.dtype)
+        self.format = TensorFormat[value.format]
+        self.scale = value.scale
+        self.dims = None if value.dims is None else [decode_expr(d) for d in value.dims]
+        self.sizes = sizes
+        self.placed = value.kind in ("planned", "output", "constant", "input")
+
+    def describe(self, dims: Sequence[int]) -> PluginTensorDesc:
+        return PluginTensorDesc(Dims(dims), self.type, self.format, self.scale)
+
+    @property
+    def is_data_dependent(self) -> bool:
+        return self.dims is not None and any(isinstance(d, Symbol) and d.name in self.sizes for d in self.dims)
+
+
+class PluginStep:
+    """Calls one attached plugin; the engine's own state is here, never in the plugin."""
+
+    def __init__(
+        self,
+        record: StepRecord,
+        values: Sequence[ValueRecord],
+        handle: PluginHandle,
+        read_symbol: SymbolReader,
+    ) -> None:
+        self.name = record.name
+        self.handle = handle
+        self.is_stale = True
+        """Whether something this step touches was bound anew since it took its addresses."""
+        self.workspace = 0
+        self.workspace_bytes = record.workspace_bytes
+        self._workspace_query = _find_workspace_query(handle) if record.asks_workspace else None
+        self._own_workspace = aligned_empty(0)
+        self.stream = 0
+        self._enqueue = handle.runtime.enqueue
+        self._read_symbol = read_symbol
+        self._sizes = {name: decode_expr(upper) for name, upper in record.sizes.items()}
+        self._inputs = [_Port(i, values[i], {}) for i in record.inputs]
+        self._outputs = [_Port(i, values[i], self._sizes) for i in record.outputs]
+        self.is_static = all(p.placed for p in self._inputs) and all(
+            p.placed and not p.is_data_dependent and p.dims is not None for p in self._outputs
+        )
+        self._nibbles: dict[int, Array] = {}
+        """Four-bit tensors as plugins see them: two elements to a byte."""
+        self._buffers: dict[int, Array] = {}
+        self._shapes: tuple[Any, ...] | None = None
+        self._in_descs: list[PluginTensorDesc] = []
+        self._out_descs: list[PluginTensorDesc] = []
+        self._in_addresses: list[int] = []
+        self._out_addresses: list[int] = []
+
+    @property
+    def touched(self) -> frozenset[int]:
+        """The values whose addresses this step has taken."""
+        return frozenset(port.index for port in (*self._inputs, *self._outputs))
+
+    def set_shapes(self, frame: Frame, shapes: Sequence[Sequence[int] | None]) -> None:
+        """Take the logical shapes of a static step and tell the plugin; called before the first run and on changes."""
+        if not self.is_static:
+            self._shapes = None
+            return
+        self._in_descs = [port.describe(shapes[port.index] or ()) for port in self._inputs]
+        self._out_descs = [port.describe(shapes[port.index] or ()) for port in self._outputs]
+        self.is_stale = True
+        self._announce()
+
+    def _announce(self) -> None:
+        """Tell the plugin the shapes, and ask for workspace when the plan could not know it."""
+        self.handle.on_shape_change(self._in_descs, self._out_descs)
+        if self._workspace_query is not None:
+            needed = int(self._workspace_query(_fixed(self._in_descs), _fixed(self._out_descs)))
+            if needed > self._own_workspace.nbytes:
+                self._own_workspace = aligned_empty(needed)
+            self.workspace_bytes = 0
+            self.workspace = address_of(self._own_workspace) if needed else 0
+
+    def _take_addresses(self, frame: Frame) -> None:
+        self._in_addresses = [self._address(port, frame) for port in self._inputs]
+        self._out_addresses = [self._address(port, frame) for port in self._outputs]
+        self.is_stale = False
+
+    def _address(self, port: _Port, frame: Frame) -> int:
+        if port.type.bits >= 8:
+            return address_of(frame[port.index])
+        packed = pack_nibbles(frame[port.index])
+        self._nibbles[port.index] = packed
+        return address_of(packed)
+
+    def __call__(self, frame: Frame) -> None:
+        if not self.is_static:
+            self._prepare_dynamic(frame)
+        elif self.is_stale or self._nibbles:
+            self._take_addresses(frame)
+        try:
+            self._enqueue(
+                self._in_descs, self._out_descs, self._in_addresses, self._out_addresses, self.workspace, self.stream
+            )
+        except Exception as error:
+            raise self.handle.describe_failure("enqueue", error) from error
+        if not self.is_static:
+            self._finish_dynamic(frame)
+        elif self._nibbles:
+            self._unpack_nibbles(frame)
+
+    def _unpack_nibbles(self, frame: Frame) -> None:
+        for port in self._outputs:
+            packed = self._nibbles.get(port.index)
+            if packed is not None:
+                target = frame[port.index]
+                target[...] = unpack_nibbles(packed, port.dtype, target.size).reshape(target.shape)
+
+    # shapes that only the run tells
+
+    def _prepare_dynamic(self, frame: Frame) -> None:
+        arrays = [self._contiguous(frame, port) for port in self._inputs]
+        dims = [self._output_dims(port, frame) for port in self._outputs]
+        key = (tuple(array.shape for array in arrays), tuple(map(tuple, dims)))
+        self._allocate(frame, dims)
+        self._in_addresses = [address_of(array) for array in arrays]
+        self._out_addresses = [address_of(self._buffers[port.index]) for port in self._outputs]
+        if key != self._shapes:
+            self._in_descs = [p.describe(self._logical(p, a, frame)) for p, a in zip(self._inputs, arrays, strict=True)]
+            self._out_descs = [p.describe(d) for p, d in zip(self._outputs, dims, strict=True)]
+            self._announce()
+            self._shapes = key
+
+    def _contiguous(self, frame: Frame, port: _Port) -> Array:
+        array: Array = frame[port.index]
+        if not array.flags.c_contiguous:
+            array = frame[port.index] = np.ascontiguousarray(array)
+        return array
+
+    def _logical(self, port: _Port, array: Array, frame: Frame) -> Sequence[int]:
+        if port.format is TensorFormat.LINEAR or port.dims is None:
+            return array.shape
+        return [self._value(expr, frame) for expr in port.dims]
+
+    def _output_dims(self, port: _Port, frame: Frame) -> list[int]:
+        if port.dims is None:
+            raise PluginError("the shape of an output is not known", where=self.handle.where)
+        is_size = [isinstance(d, Symbol) and d.name in self._sizes for d in port.dims]
+        return [-1 if size else self._value(d, frame) for d, size in zip(port.dims, is_size, strict=True)]
+
+    def _value(self, expr: Expr, frame: Frame) -> int:
+        names = sorted(symbols_of(expr))
+        return compile_expr(expr, names)([self._read_symbol(name, frame) for name in names])
+
+    def _allocate(self, frame: Frame, dims: list[list[int]]) -> None:
+        for port, known in zip(self._outputs, dims, strict=True):
+            shape = [self._bound(port, axis, frame) if n < 0 else n for axis, n in enumerate(known)]
+            if port.placed and not port.is_data_dependent and frame[port.index] is not None:
+                self._buffers[port.index] = frame[port.index]
+                continue
+            physical = packed_shape(shape, port.format)
+            buffer = self._buffers.get(port.index)
+            if buffer is None or buffer.shape != tuple(physical):
+                self._buffers[port.index] = np.empty(physical, port.dtype)
+
+    def _bound(self, port: _Port, axis: int, frame: Frame) -> int:
+        assert port.dims is not None  # noqa: S101 - checked by _output_dims
+        symbol = port.dims[axis]
+        assert isinstance(symbol, Symbol)  # noqa: S101 - only size symbols are -1
+        return self._value(self._sizes[symbol.name], frame)
+
+    def _finish_dynamic(self, frame: Frame) -> None:
+        for port in self._outputs:
+            if not port.is_data_dependent:
+                frame[port.index] = self._buffers[port.index]
+        for port in self._outputs:
+            if port.is_data_dependent:
+                frame[port.index] = self._trim(port, frame)
+
+    def _trim(self, port: _Port, frame: Frame) -> Array:
+        """The part of an output that the plugin said it wrote: elements lie at the start of the buffer, in order."""
+        assert port.dims is not None  # noqa: S101 - data-dependent outputs have dims
+        actual = []
+        for axis, expr in enumerate(port.dims):
+            value = self._value(expr, frame)
+            if isinstance(expr, Symbol) and expr.name in self._sizes:
+                self._check_size(port, axis, value, frame)
+            actual.append(value)
+        flat = self._buffers[port.index].reshape(-1)
+        physical = packed_shape(actual, port.format)
+        return flat[: int(np.prod(physical, dtype=np.int64))].reshape(physical)
+
+    def _check_size(self, port: _Port, axis: int, value: int, frame: Frame) -> None:
+        upper = self._bound(port, axis, frame)
+        if not 0 <= value <= upper:
+            raise PluginError(
+                f"the size tensor of output dimension {axis} is out of its bound",
+                where=self.handle.where,
+                expected=f"0 to {upper}",
+                got=value,
+                fix="write the true size, or declare a larger upper bound in get_output_shapes",
+            )
+
+
+def _find_workspace_query(handle: PluginHandle) -> Callable[..., int] | None:
+    """The plugin's own answer to how much workspace it needs, when its object has the build capability too."""
+    capability = handle.plugin.get_capability_interface(PluginCapabilityType.BUILD)
+    query: Callable[..., int] | None = getattr(capability, "get_workspace_size", None)
+    return query
+
+
+def _fixed(descs: Sequence[PluginTensorDesc]) -> list[DynamicPluginTensorDesc]:
+    """Descriptors whose bounds are the shape itself; sizes not known yet count as zero."""
+    result = []
+    for desc in descs:
+        dims = [max(n, 0) for n in desc.dims]
+        result.append(DynamicPluginTensorDesc(desc, dims, dims, dims))
+    return result

@@ -1,0 +1,110 @@
+"""Replacing weights of a loaded engine: what can be replaced, what is missing, and putting it in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import UsageError
+from dovetail.loggers import ILogger, Logger
+from dovetail.provider.interfaces import RefitMode
+from dovetail.provider.loader import get_provider
+from dovetail.runtime.engine import Engine
+from dovetail.runtime.steps import Array
+from dovetail.types import Weights
+
+__all__ = ["Refitter"]
+
+
+class Refitter:
+    """Collects new weights for an engine and applies them together.
+
+    Nothing changes until ``refit_cuda_engine``; then every context uses the new weights from its next run. Do not
+    refit while a run is going on.
+    """
+
+    def __init__(self, engine: Engine, logger: ILogger | None = None) -> None:
+        if engine.manifest.refit is None:
+            raise UsageError(
+                "the engine was not built for refit", fix="set BuilderFlag.REFIT (--refit) and build again"
+            )
+        self.logger: ILogger = logger or Logger()
+        self.weights_validation = True
+        self._engine = engine
+        self._record = engine.manifest.refit
+        self._pending: dict[str, Array] = {}
+
+    def get_all_weights(self) -> list[str]:
+        """The names of all weights that can be replaced."""
+        return sorted(self._record.weights)
+
+    def get_missing_weights(self) -> list[str]:
+        """The names of weights that the engine still needs before it can run."""
+        missing = {name for name, blob in self._record.weights.items() if blob in self._engine.blobs.missing}
+        return sorted(missing - self._pending.keys())
+
+    @property
+    def excluded_weights(self) -> Mapping[str, str]:
+        """Weights that cannot be replaced, each with the reason."""
+        return dict(self._record.excluded)
+
+    def get_weights_prototype(self, name: str) -> Weights:
+        """Type and count that a weight must have."""
+        record = self._engine.manifest.blobs[self._blob(name)]
+        return Weights(np.empty(record.shape, np.dtype(record.dtype)))
+
+    def set_named_weights(self, name: str, weights: Weights | Any) -> bool:
+        """Give new values for a weight; they are copied when the engine is refitted."""
+        record = self._engine.manifest.blobs[self._blob(name)]
+        array = weights.numpy() if isinstance(weights, Weights) else np.asarray(weights)
+        expected = np.dtype(record.dtype)
+        if array.dtype != expected or array.size != int(np.prod(record.shape, dtype=np.int64)):
+            raise UsageError(
+                "the new weights do not fit",
+                where=f"weight '{name}'",
+                expected=f"{record.dtype} {tuple(record.shape)}",
+                got=f"{array.dtype.name} {array.shape}",
+            )
+        if self.weights_validation and array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise UsageError(
+                "the new weights hold NaN or infinity",
+                where=f"weight '{name}'",
+                fix="mend them, or set refitter.weights_validation = False",
+            )
+        self._pending[name] = array.reshape(record.shape)
+        return True
+
+    def unset_named_weights(self, name: str) -> bool:
+        """Forget values that were set and not applied yet."""
+        return self._pending.pop(name, None) is not None
+
+    def get_named_weights(self, name: str) -> Weights:
+        """The values that are set, or in use."""
+        pending = self._pending.get(name)
+        return Weights(self._engine.blobs.array(self._blob(name)) if pending is None else pending)
+
+    def refit_cuda_engine(self) -> bool:
+        """Put all new weights in; raises when the engine still misses some."""
+        missing = self.get_missing_weights()
+        if missing:
+            raise UsageError(f"{len(missing)} weight(s) are missing: {', '.join(missing[:5])}", fix="set them all")
+        for name, array in self._pending.items():
+            self._replace(self._blob(name), array.copy())
+        self._pending.clear()
+        return True
+
+    def _replace(self, blob: str, array: Array) -> None:
+        mode = get_provider(self._engine.manifest.devices[0].provider).refit_mode
+        if mode != RefitMode.IN_PLACE:
+            raise UsageError("the provider re-creates its partition on refit", fix="build the plan again")
+        self._engine.blobs.replace(blob, array)
+        self._engine.replace_constant(blob, array)
+
+    def _blob(self, name: str) -> str:
+        blob = self._record.weights.get(name)
+        if blob is None:
+            reason = self._record.excluded.get(name, "the engine has no such weight")
+            raise UsageError(f"it cannot be replaced: {reason}", where=f"weight '{name}'", expected=self.get_all_weights())
+        return blob

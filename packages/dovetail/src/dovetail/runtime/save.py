@@ -1,0 +1,74 @@
+"""Writing a loaded engine back to a plan, with the weights it has now."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from dovetail.formats import pack_nibbles
+from dovetail.plan.blob_types import FOUR_BIT_TYPES, STORED_TYPES
+from dovetail.plan.container import Blob, digest_blob, plan_bytes, write_plan
+from dovetail.plan.manifest import BlobRecord, Manifest, encode_manifest
+
+if TYPE_CHECKING:
+    from dovetail.runtime.engine import Engine
+
+__all__ = ["make_blob", "record_blob", "save_engine", "serialize_engine"]
+
+def make_blob(name: str, array: np.ndarray[Any, Any]) -> Blob:
+    """The container's form of an array, without a copy where its type allows."""
+    if array.dtype.name in FOUR_BIT_TYPES:
+        packed = pack_nibbles(array)
+        return Blob(name=name, dtype="U8", shape=packed.shape, data=memoryview(packed))
+    contiguous = np.ascontiguousarray(array).reshape(array.shape)
+    stored = STORED_TYPES.get(array.dtype.name)
+    flat = contiguous.reshape(-1).view(np.uint8)
+    if stored is None:
+        return Blob(name=name, dtype="U8", shape=flat.shape, data=memoryview(flat))
+    return Blob(name=name, dtype=stored, shape=contiguous.shape, data=memoryview(flat))
+
+
+def record_blob(blob: Blob, array: np.ndarray[Any, Any], *, kind: str = "weights") -> BlobRecord:
+    """What the manifest says of a blob: a fast digest for weights, sha256 for what can be executed."""
+    algorithm = "xxh3" if kind == "weights" else "sha256"
+    return BlobRecord(
+        kind=kind,
+        dtype=array.dtype.name,
+        shape=list(array.shape),
+        algorithm=algorithm,
+        digest=digest_blob(blob.data, algorithm),
+    )
+
+
+def _current(engine: Engine) -> tuple[Manifest, list[Blob]]:
+    blobs, records = [], {}
+    for name, record in engine.manifest.blobs.items():
+        if name in engine.blobs.missing:
+            records[name] = record
+            continue
+        array = _contents(engine, name, record)
+        blob = make_blob(name, array)
+        blobs.append(blob)
+        records[name] = record_blob(blob, array, kind=record.kind)
+    return msgspec.structs.replace(engine.manifest, blobs=records), blobs
+
+
+def _contents(engine: Engine, name: str, record: BlobRecord) -> np.ndarray[Any, Any]:
+    if record.kind == "weights":
+        return engine.blobs.array(name)
+    return np.frombuffer(engine.blobs.bytes_of(name), np.uint8)
+
+
+def save_engine(engine: Engine, path: str | os.PathLike[str]) -> None:
+    """Write the plan to a file, atomically."""
+    manifest, blobs = _current(engine)
+    write_plan(path, encode_manifest(manifest), blobs)
+
+
+def serialize_engine(engine: Engine) -> bytes:
+    """The plan as bytes."""
+    manifest, blobs = _current(engine)
+    return plan_bytes(encode_manifest(manifest), blobs)

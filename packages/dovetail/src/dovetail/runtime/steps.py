@@ -1,0 +1,100 @@
+"""Steps bound for one context: each takes the frame (values by number) and writes its outputs into it.
+
+The last slot of a frame is always None, so an absent input (-1) needs no special case. Planned outputs lie in the
+frame before the run and are written in place; other outputs are put there by their step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.errors import InternalError
+from dovetail.plan.manifest import StepRecord, ValueRecord
+
+__all__ = ["Array", "Frame", "KernelStep", "Step", "is_placed", "own", "store"]
+
+Array = npt.NDArray[Any]
+Frame = list[Any]
+Step = Callable[[Frame], None]
+
+IN_FRAME: Final = frozenset(("planned", "output"))
+
+
+class KernelStep:
+    """A kernel of a provider: a function of arrays.
+
+    Nearly all kernels have one output that lies in planned memory, so that case has a path of its own.
+    """
+
+    __slots__ = ("_args", "_function", "_outputs", "_target", "name")
+
+    def __init__(self, record: StepRecord, values: Sequence[ValueRecord], function: Callable[..., Any]) -> None:
+        self.name = record.name
+        self._function = function
+        self._args = argument_getter(record.inputs)
+        self._outputs = [(index, is_placed(values, index)) for index in record.outputs]
+        is_simple = len(self._outputs) == 1 and self._outputs[0][1]
+        self._target = self._outputs[0][0] if is_simple else -1
+
+    def __call__(self, frame: Frame) -> None:
+        args = self._args(frame)
+        result = self._function(*args)
+        if self._target >= 0 and type(result) is np.ndarray:
+            target = frame[self._target]
+            if result.shape != target.shape or result.dtype != target.dtype:
+                raise mismatch(self.name, target, result)
+            target[...] = result
+            return
+        parts = result if isinstance(result, tuple) else (result,)
+        for (index, placed), part in zip(self._outputs, parts, strict=False):
+            if index >= 0:
+                store(frame, index, placed, part, args, self.name)
+
+
+def argument_getter(inputs: Sequence[int]) -> Callable[[Frame], tuple[Any, ...]]:
+    """A function that fetches these slots of a frame as a tuple."""
+    if not inputs:
+        return lambda frame: ()
+    if len(inputs) == 1:
+        only = inputs[0]
+        return lambda frame: (frame[only],)
+    return itemgetter(*inputs)
+
+
+def is_placed(values: Sequence[ValueRecord], index: int) -> bool:
+    """Whether memory for the value exists before its step runs."""
+    return index >= 0 and values[index].kind in IN_FRAME and values[index].dims is not None
+
+
+def store(frame: Frame, index: int, placed: bool, result: Any, args: tuple[Any, ...], name: str) -> None:
+    """Put a result where it belongs: into its memory, or as a new value that shares memory with nothing."""
+    if not placed:
+        frame[index] = own(result, args)
+        return
+    target, array = frame[index], np.asarray(result)
+    if array.shape != target.shape or array.dtype != target.dtype:
+        raise mismatch(name, target, array)
+    target[...] = array
+
+
+def mismatch(name: str, target: Array, result: Array) -> InternalError:
+    """The error for a step whose result is not what the plan says."""
+    return InternalError(
+        f"step '{name}' gave another shape or type than the plan says",
+        expected=f"{target.dtype.name} {target.shape}",
+        got=f"{result.dtype.name} {result.shape}",
+    )
+
+
+def own(result: Any, args: tuple[Any, ...]) -> Any:
+    """A value that outlives its inputs: kernels may return views of them, whose memory the arena reuses."""
+    if not isinstance(result, np.ndarray):
+        return np.asarray(result) if isinstance(result, np.generic) else result
+    if result.base is not None or any(result is arg for arg in args):
+        return result.copy()
+    return result if result.flags.c_contiguous else np.ascontiguousarray(result)

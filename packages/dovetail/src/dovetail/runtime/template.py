@@ -1,0 +1,137 @@
+"""Programs made ready once per engine: kernels bound, plugins created, constants mapped; contexts copy from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dovetail.errors import InternalError, PluginError
+from dovetail.plan.attributes import decode_attributes
+from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord
+from dovetail.plugin.fields import decode_fields
+from dovetail.plugin.handle import PluginHandle, locate_error
+from dovetail.plugin.interfaces import IPluginResourceContext
+from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.loader import get_provider
+from dovetail.runtime.control import BodyRunner, make_control_step
+from dovetail.runtime.plugin_step import PluginStep, SymbolReader
+from dovetail.runtime.reformat_step import ReformatStep
+from dovetail.runtime.runner import ProgramRunner
+from dovetail.runtime.steps import Array, KernelStep, Step
+from dovetail.types import TensorRTPhase
+
+__all__ = ["ProgramTemplate", "create_runtime_plugin"]
+
+
+@dataclass
+class _StepTemplate:
+    record: StepRecord
+    function: Callable[..., Any] | None = None
+    handle: PluginHandle | None = None
+    bodies: list[ProgramTemplate] = field(default_factory=list)
+
+
+class ProgramTemplate:
+    """One program of a plan with everything that contexts share."""
+
+    def __init__(
+        self, program: ProgramRecord, load_blob: Callable[[str], Array], registry: PluginRegistry
+    ) -> None:
+        self.program = program
+        self.constants = {i: load_blob(v.blob) for i, v in enumerate(program.values) if v.blob is not None}
+        self._steps = [self._prepare(record, load_blob, registry) for record in program.steps]
+
+    def _prepare(
+        self, record: StepRecord, load_blob: Callable[[str], Array], registry: PluginRegistry
+    ) -> _StepTemplate:
+        if record.kind == "plugin" and record.plugin is not None:
+            handle = create_runtime_plugin(record.name, record.plugin, registry)
+            handle.set_tactic(record.tactic)
+            return _StepTemplate(record, handle=handle)
+        if record.kind == "reformat":
+            return _StepTemplate(record)
+        if record.kind == "control":
+            bodies = [ProgramTemplate(body, load_blob, registry) for body in record.bodies]
+            return _StepTemplate(record, bodies=bodies)
+        if record.kind != "kernel":
+            raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
+        attributes = decode_attributes(record.attributes, load_blob)
+        provider = get_provider(record.provider)
+        function = provider.compile(record.op, record.domain, record.opset, attributes, len(record.outputs))
+        return _StepTemplate(record, function=function)
+
+    def make_runner(self, context: IPluginResourceContext, *, is_open: bool) -> ProgramRunner:
+        """A runner for one context; every plugin is attached to it."""
+        return ProgramRunner(
+            self.program,
+            self.constants,
+            lambda runner: self._make_steps(context, runner.read_symbol),
+            is_open=is_open,
+        )
+
+    def _make_steps(self, context: IPluginResourceContext, read_symbol: SymbolReader) -> list[Step]:
+        return [self._make_step(template, context, read_symbol) for template in self._steps]
+
+    def _make_step(self, template: _StepTemplate, context: IPluginResourceContext, read_symbol: SymbolReader) -> Step:
+        values = self.program.values
+        if template.handle is not None:
+            attached = template.handle.attach_to_context(context)
+            if attached.plugin is template.handle.plugin:
+                raise PluginError(
+                    "attach_to_context returned the object itself",
+                    where=template.handle.where,
+                    fix="return self.clone(): every context needs an object of its own",
+                )
+            return PluginStep(template.record, values, attached, read_symbol)
+        if template.record.kind == "control":
+            return make_control_step(template.record, values, [body.make_body(context) for body in template.bodies])
+        if template.record.kind == "reformat":
+            return ReformatStep(template.record, values)
+        if template.function is None:
+            raise InternalError("a step without a function", where=f"step '{template.record.name}'")
+        return KernelStep(template.record, values, template.function)
+
+    def make_body(self, context: IPluginResourceContext) -> BodyRunner:
+        """The same for the body of a loop or branch, where every value is made by its step."""
+        symbols = {symbol.name: symbol for symbol in self.program.symbols}
+
+        def read_symbol(name: str, frame: list[Any]) -> int:
+            symbol = symbols[name]
+            array = frame[symbol.value]
+            return int(array.shape[symbol.index] if symbol.source == "dim" else array.reshape(-1)[symbol.index])
+
+        return BodyRunner(self.program, self.constants, self._make_steps(context, read_symbol))
+
+    def handles(self) -> Iterator[PluginHandle]:
+        """Every plugin the template created, bodies included."""
+        for template in self._steps:
+            if template.handle is not None:
+                yield template.handle
+            for body in template.bodies:
+                yield from body.handles()
+
+    def constant_slots(self, blob: str) -> Iterator[tuple[ProgramTemplate, int]]:
+        """Every place a blob is used as a constant, bodies included."""
+        for index, value in enumerate(self.program.values):
+            if value.blob == blob:
+                yield self, index
+        for template in self._steps:
+            for body in template.bodies:
+                yield from body.constant_slots(blob)
+
+
+def create_runtime_plugin(layer: str, record: PluginRecord, registry: PluginRegistry) -> PluginHandle:
+    """Look the creator up and have it make the plugin from its stored fields."""
+    creator = registry.get_creator(record.name, record.version, record.namespace)
+    fields = decode_fields([{"name": f.name, "type": f.type, "size": f.size, "data": f.data} for f in record.fields])
+    where = f"creator of plugin '{record.name}' version '{record.version}'"
+    try:
+        plugin = creator.create_plugin(layer, fields, TensorRTPhase.RUNTIME)
+    except Exception as error:
+        raise PluginError(
+            f"create_plugin (RUNTIME) raised {type(error).__name__}: {error}", where=f"{where}, {locate_error(error)}"
+        ) from error
+    if plugin is None:
+        raise PluginError("create_plugin (RUNTIME) returned None", where=where, got=f"fields {fields.names}")
+    return PluginHandle(plugin, phase=TensorRTPhase.RUNTIME, owned=True)

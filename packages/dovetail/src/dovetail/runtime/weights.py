@@ -1,0 +1,72 @@
+"""The blobs of a loaded plan as arrays: mapped, checked once, never copied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import PlanCorruptError
+from dovetail.formats import unpack_nibbles
+from dovetail.plan.blob_types import FOUR_BIT_TYPES
+from dovetail.plan.container import PlanFile, verify_blob
+from dovetail.plan.manifest import BlobRecord
+from dovetail.runtime.steps import Array
+
+__all__ = ["BlobStore"]
+
+class BlobStore:
+    """Blobs by name. A stripped blob has no array until a refit gives it one."""
+
+    def __init__(self, records: Mapping[str, BlobRecord], file: PlanFile) -> None:
+        self._records = records
+        self._file = file
+        self._arrays: dict[str, Array] = {}
+        for name, record in records.items():
+            if not record.stripped:
+                verify_blob(name, self._view(name), record.algorithm, record.digest)
+        self.missing = {name for name, record in records.items() if record.stripped}
+
+    def _view(self, name: str) -> memoryview:
+        if name not in self._file.blobs:
+            raise PlanCorruptError("a blob that the manifest names is not in the file", where=f"blob '{name}'")
+        return self._file.blob(name)
+
+    def bytes_of(self, name: str) -> memoryview:
+        """The raw bytes, for libraries and kernels."""
+        return self._view(name)
+
+    def array(self, name: str) -> Array:
+        """The array; an empty placeholder while a stripped blob has no weights."""
+        if name not in self._arrays:
+            self._arrays[name] = self._load(name)
+        return self._arrays[name]
+
+    def _load(self, name: str) -> Array:
+        if name not in self._records:
+            raise PlanCorruptError("a blob is used but not described", where=f"blob '{name}'")
+        record = self._records[name]
+        dtype = np.dtype(record.dtype)
+        if record.stripped:
+            return np.empty(record.shape, dtype)
+        return _as_array(name, self._view(name), dtype, record.shape)
+
+    def replace(self, name: str, array: Array) -> None:
+        """Give a blob new contents."""
+        self._arrays[name] = array
+        self.missing.discard(name)
+
+
+def _as_array(name: str, view: memoryview, dtype: np.dtype[Any], shape: list[int]) -> Array:
+    count = int(np.prod(shape, dtype=np.int64))
+    if dtype.name in FOUR_BIT_TYPES:
+        return unpack_nibbles(np.frombuffer(view, np.uint8), dtype, count).reshape(shape)
+    if count * dtype.itemsize != view.nbytes:
+        raise PlanCorruptError(
+            "a blob has another size than its shape says",
+            where=f"blob '{name}'",
+            expected=count * dtype.itemsize,
+            got=view.nbytes,
+        )
+    return np.frombuffer(view, dtype).reshape(shape)

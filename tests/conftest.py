@@ -1,0 +1,18 @@
+"""Settings that every suite shares."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+# The machines that run the tests are small and shared, so a slow example says nothing about the code. In CI the
+# examples are the same on every run, so that a red run is about the change and can be repeated.
+settings.register_profile(
+    "dovetail",
+    deadline=None,
+    max_examples=50,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile("dovetail")
