@@ -73,7 +73,8 @@ class PadPlugin(dt.IPluginV3, dt.IPluginV3OneCore, dt.IPluginV3OneBuild, dt.IPlu
         return self.clone()  # every execution context gets an object of its own
 
     def get_fields_to_serialize(self):
-        return dt.PluginFieldCollection([dt.PluginField("size", np.array([self.size], np.int32), dt.PluginFieldType.INT32)])
+        size = np.array([self.size], np.int32)
+        return dt.PluginFieldCollection([dt.PluginField("size", size, dt.PluginFieldType.INT32)])
 
 
 class PadCreator(dt.IPluginCreatorV3One):

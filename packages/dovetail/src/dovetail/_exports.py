@@ -9,8 +9,11 @@ __all__ = ["ALIASES", "EXPORTS"]
 _MODULES: Final[dict[str, str]] = {
     "dovetail.api": "compile profile_from_shapes",
     "dovetail.build.builder": "Builder HostMemory",
+    "dovetail.build.calibrators": """ArrayCalibrator CalibrationAlgoType IInt8Calibrator IInt8EntropyCalibrator
+        IInt8EntropyCalibrator2 IInt8MinMaxCalibrator""",
     "dovetail.build.config": "BuilderConfig BuilderFlag MemoryPoolType PreviewFeature ProfilingVerbosity",
     "dovetail.build.profile": "OptimizationProfile",
+    "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",
     "dovetail.runtime.engine": "Engine",
     "dovetail.runtime.context": "ExecutionContext",
     "dovetail.runtime.loading": "Runtime load",
@@ -24,6 +27,13 @@ _MODULES: Final[dict[str, str]] = {
     "dovetail.expr": "DimensionOperation DimsExprs IDimensionExpr IExprBuilder",
     "dovetail.loggers": "ErrorCode ErrorRecorder IErrorRecorder ILogger ILoggerFinder Logger",
     "dovetail.allocators": "AllocatorFlag HostAllocator IGpuAllocator IGpuAsyncAllocator IOutputAllocator",
+    "dovetail.network.definition": "INetworkDefinition Network",
+    "dovetail.network.enums": """ActivationType AttentionIOForm AttentionNormalizationOp BoundingBoxFormat CausalMaskKind
+        CollectiveOperation CumulativeOperation ElementWiseOperation FillOperation GatherMode
+        InterpolationMode KVCacheMode LayerType LoopOutput MatrixOperation MoEActType
+        NetworkDefinitionCreationFlag PaddingMode PoolingType ReduceOperation
+        ResizeCoordinateTransformation ResizeRoundMode ResizeSelector SampleMode ScaleMode
+        ScatterMode TopKOperation TripLimit UnaryOperation WeightsRole""",
     "dovetail.plugin.fields": "PluginField PluginFieldCollection PluginFieldType",
     "dovetail.plugin.interfaces": """APILanguage IPluginCapability IPluginCreatorInterface IPluginCreatorV3One
         IPluginResource IPluginResourceContext IPluginV3 IPluginV3OneBuild IPluginV3OneBuildV2 IPluginV3OneCore

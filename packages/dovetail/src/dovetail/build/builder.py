@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from dovetail.build.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
 from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
 from dovetail.build.profile import OptimizationProfile
@@ -91,6 +92,7 @@ class Builder:
         phases = Phases(config.progress_monitor)
         try:
             request = self._make_request(network, config, phases, is_open=is_open, name=name)
+            request.ranges = collect_ranges(request, phases)
             return build_plan(request, phases)
         except DovetailError as error:
             self.error_recorder.report_error(ErrorCode.FAILED_INITIALIZATION, str(error).splitlines()[0])

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import IProgressMonitor
 from dovetail.build.timing_cache import TimingCache
 from dovetail.errors import UsageError
 from dovetail.types import EngineCapability
+
+if TYPE_CHECKING:
+    from dovetail.build.calibrators import IInt8Calibrator
 
 __all__ = ["BuilderConfig", "BuilderFlag", "MemoryPoolType", "PreviewFeature", "ProfilingVerbosity"]
 
@@ -97,7 +100,9 @@ class BuilderConfig:
         self.avg_timing_iterations = 1
         self.builder_optimization_level = 3
         self.engine_capability = EngineCapability.STANDARD
-        self.int8_calibrator: Any = None
+        self.int8_calibrator: IInt8Calibrator | None = None
+        """Who gives sample batches to find INT8 ranges with; for weakly typed networks built with the flag INT8."""
+        self._calibration_profile: OptimizationProfile | None = None
         self.strict = False
         """Whether tactics that disagree with no reference end the build."""
         self.timing_cache_path: str | os.PathLike[str] | None = None
@@ -153,6 +158,17 @@ class BuilderConfig:
     def num_optimization_profiles(self) -> int:
         """How many profiles were added."""
         return len(self.profiles)
+
+    def set_calibration_profile(self, profile: OptimizationProfile) -> bool:
+        """The profile that calibration batches fit; the first one unless this is called."""
+        if not isinstance(profile, OptimizationProfile):
+            raise UsageError("not an optimization profile", got=type(profile).__name__)
+        self._calibration_profile = profile
+        return True
+
+    def get_calibration_profile(self) -> OptimizationProfile | None:
+        """The profile that calibration batches fit, when one was set."""
+        return self._calibration_profile
 
     # timing cache
 

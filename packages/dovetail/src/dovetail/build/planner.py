@@ -5,7 +5,8 @@ Effects on plugins happen in the contract's order; everything decided is written
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,9 +50,11 @@ from dovetail.plugin.fields import encode_fields
 from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.loader import get_factory, get_provider
+from dovetail.runtime.runner import ProgramRunner
+from dovetail.runtime.template import ProgramTemplate
 from dovetail.types import DataType
 
-__all__ = ["BuildRequest", "BuiltPlan", "build_plan"]
+__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_runner"]
 
 
 @dataclass(kw_only=True)
@@ -73,6 +76,8 @@ class BuildRequest:
     """Weights that can be replaced later, by name."""
     excluded_weights: Mapping[str, str] = field(default_factory=dict)
     """Weights that cannot, with the reason."""
+    is_reference: bool = False
+    """Whether plugins are offered only the network's own types, row by row."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +97,17 @@ def build_plan(request: BuildRequest, phases: Phases) -> BuiltPlan:
         planner.close()
 
 
+@contextmanager
+def reference_runner(request: BuildRequest) -> Iterator[tuple[Manifest, ProgramRunner]]:
+    """A program of the network that can run at once, with the plugins it was built with: no creator is asked."""
+    planner = _Planner(request, Phases())
+    try:
+        manifest = planner.build().manifest
+        yield manifest, planner.make_runner(manifest.programs[0])
+    finally:
+        planner.close()
+
+
 class _Planner:
     def __init__(self, request: BuildRequest, phases: Phases) -> None:
         self._request = request
@@ -102,6 +118,8 @@ class _Planner:
         self._provider: Provider = get_provider(request.provider)
         self._blobs = BlobTable()
         self._owned: list[PluginHandle] = []
+        self._finals: dict[int, PluginHandle] = {}
+        """The object that each plugin record of a program was made from, by identity of the record."""
         self._session = CacheSession(self._config, request.logger)
         self._tuner = PluginTuner(
             _tuner_options(self._config, strict=self._config.strict),
@@ -144,6 +162,16 @@ class _Planner:
             plan = self._assemble(programs)
             phase.step()
         return plan
+
+    def make_runner(self, program: ProgramRecord) -> ProgramRunner:
+        """The program over the plugin objects of this build; they live until the planner is closed."""
+        template = ProgramTemplate(
+            program, self._blobs.arrays.__getitem__, lambda _, record: self._finals[id(record)]
+        )
+        runner = template.make_runner(self._tuner.context, is_open=self._request.is_open)
+        for step in runner.all_plugin_steps():
+            self._own(step.handle)
+        return runner
 
     # checks
 
@@ -225,7 +253,7 @@ class _Planner:
         enabled = self._config.get_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03)
         aliases = find_aliases(graph_handle, len(node.outputs), entry.num_inputs, enabled=enabled)
         handle = self._own(graph_handle.clone())
-        rule = _type_rule(self._config, strongly_typed=self._request.strongly_typed)
+        rule = _type_rule(self._request)
         return make_plugin_layer(node, entry, handle, context, rule, aliases=aliases, in_body=in_body)
 
     def _finish(
@@ -240,13 +268,15 @@ class _Planner:
         workspace_bytes = final.get_workspace_size(*workspace_descs(layer, choice.combination))
         metadata = final.metadata_string
         self._tables.append(_layer_record(layer, tuned, choice, profile, metadata))
+        record = _plugin_record(final, metadata)
+        self._finals[id(record)] = final
         return ChosenPlugin(
             handle=self._graph_handles[node],
             combination=choice.combination,
             tactic=choice.tactic,
             workspace_bytes=workspace_bytes,
             asks_workspace=not layer.is_bounded,
-            record=_plugin_record(final, metadata),
+            record=record,
             aliases=layer.aliases,
         )
 
@@ -356,15 +386,19 @@ def _tuner_options(config: BuilderConfig, *, strict: bool) -> TunerOptions:
     )
 
 
-def _type_rule(config: BuilderConfig, *, strongly_typed: bool) -> TypeRule:
+def _type_rule(request: BuildRequest) -> TypeRule:
     flags = (
         (BuilderFlag.FP16, DataType.HALF),
         (BuilderFlag.BF16, DataType.BF16),
         (BuilderFlag.INT8, DataType.INT8),
         (BuilderFlag.FP8, DataType.FP8),
     )
-    extra = tuple(dtype for flag, dtype in flags if config.get_flag(flag))
-    return TypeRule(strongly_typed=strongly_typed, extra=() if strongly_typed else extra)
+    extra = tuple(dtype for flag, dtype in flags if request.config.get_flag(flag))
+    return TypeRule(
+        strongly_typed=request.strongly_typed,
+        extra=() if request.strongly_typed else extra,
+        linear_only=request.is_reference,
+    )
 
 
 def _profile_record(profile: OptimizationProfile) -> ProfileRecord:

@@ -27,6 +27,8 @@ class TypeRule:
 
     strongly_typed: bool = True
     extra: tuple[DataType, ...] = ()
+    linear_only: bool = False
+    """Whether no format but row by row is proposed."""
 
     def types(self, dtype: DataType, scale: float) -> list[Layout]:
         """The types to propose for a tensor, in order."""
@@ -106,7 +108,8 @@ def make_plugin_layer(
     values = [*node.inputs[: entry.num_inputs], *node.outputs]
     static = [not in_body and value is not None and context.is_static(context.dims(value)) for value in values]
     ports = tuple(
-        _make_port(value, context, rule, linear_only=not all(static)) for value in values if value is not None
+        _make_port(value, context, rule, linear_only=rule.linear_only or not all(static))
+        for value in values if value is not None
     )
     sizes = {size.name for size in size_symbols(node)}
     outputs = [context.dims(value) or [] for value in node.outputs]

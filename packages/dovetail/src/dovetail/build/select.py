@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -22,8 +22,11 @@ from dovetail.errors import BuildError, UsageError
 
 __all__ = ["Edge", "Layer", "Option", "ReformatCost", "choose_options", "total_cost_us"]
 
-ReformatCost: TypeAlias = Callable[[int, Hashable, Hashable], float]
-"""Microseconds to change the tensor of an edge from one layout to another; infinite when that cannot be done."""
+ReformatCost: TypeAlias = Callable[[int, Any, Any], float]
+"""Microseconds to change the tensor of an edge from one layout to another; infinite when that cannot be done.
+
+Layouts are of whatever type the options have.
+"""
 
 _MAX_TABLE: Final = 1 << 18
 _MAX_DELIVERIES: Final = 1 << 12
@@ -66,12 +69,10 @@ def choose_options(layers: Sequence[Layer], edges: Sequence[Edge], reformat_us: 
         UsageError: A layer has no option, a port does not exist, or a cost is negative or not a number.
         BuildError: Every choice needs a reformat that cannot be done.
 
-    >>> fast_ends = [
-    ...     Layer((Option(("NCHW",), 0.0),)),
-    ...     Layer((Option(("NHWC", "NHWC"), 1.0), Option(("NCHW",) * 2, 3.0))),
-    ... ]
-    >>> choose_options(fast_ends, [Edge((0, 0), (1, 0))], lambda edge, source, target: 5.0)
-    [1]
+    >>> fixed = Layer((Option(("NCHW",), 0.0),))
+    >>> layer = Layer((Option(("NHWC",), 1.0), Option(("NCHW",), 3.0)))
+    >>> choose_options([fixed, layer], [Edge((0, 0), (1, 0))], lambda edge, source, target: 5.0)
+    [0, 1]
     """
     problem = _Problem(layers, edges, reformat_us)
     choice = _choose_exactly(problem)

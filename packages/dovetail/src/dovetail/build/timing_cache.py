@@ -38,7 +38,7 @@ class TimingCache:
     """Timings by key.
 
     >>> cache = TimingCache()
-    ... cache.update("k", TimingValue(time_us=1.5))
+    >>> cache.update("k", TimingValue(time_us=1.5))
     >>> TimingCache(cache.serialize()).query("k").time_us
     1.5
 

@@ -31,9 +31,13 @@ from dovetail.provider.arena import aligned_empty
 from dovetail.provider.loader import get_provider
 from dovetail.types import DataType, Dims, PluginTensorDesc, TensorFormat
 
-__all__ = ["Choice", "PluginLayer", "PluginTuner", "TunedLayer", "TunerOptions", "cache_identity", "round_us", "workspace_descs"]
+__all__ = ["Choice", "NoFormatError", "PluginLayer", "PluginTuner", "TunedLayer", "TunerOptions", "cache_identity", "round_us", "workspace_descs"]
 
 _SEED: Final = 20240607
+
+
+class NoFormatError(BuildError):
+    """A plugin accepted none of the types and formats that were proposed."""
 
 
 def cache_identity(provider: str = "cpu") -> tuple[str, str]:
@@ -428,9 +432,9 @@ def _candidate_record(trial: _Trial, status: str, time_us: float | None, reason:
     )
 
 
-def _no_combination(layer: PluginLayer, enumeration: Enumeration) -> BuildError:
+def _no_combination(layer: PluginLayer, enumeration: Enumeration) -> NoFormatError:
     table = enumeration.table(layer.num_inputs)
-    return BuildError(
+    return NoFormatError(
         f"could not find any supported formats consistent with input/output data types\n{table}",
         where=f"layer '{layer.name}', {layer.handle.where}",
         fix="accept one of the refused rows in supports_format_combination, or cast the tensor before the plugin",

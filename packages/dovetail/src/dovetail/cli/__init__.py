@@ -1,7 +1,7 @@
 """The command line: ``dovetail build | run | bench | inspect | check | provider | plugin | plan | env``.
 
 Nothing but the standard library is imported before a command runs, so that ``-h`` is quick. Each command is a module
-that declares its arguments in ``add_parser`` and does its work in ``run``, which returns an ``Answer``; what it raises
+that declares its arguments in ``declare`` and does its work in ``run``, which returns an ``Answer``; what it raises
 becomes one message and an exit code (docs/cli.md) in ``dovetail.cli.failures``.
 """
 
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from dovetail.cli.answers import show_answer
 from dovetail.cli.failures import report_failure
-from dovetail.cli.parser import make_parser
+from dovetail.cli.parser import find_command, make_parser
 
 __all__ = ["main"]
 
@@ -27,7 +27,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     as_json = False
     try:
         try:
-            args = make_parser().parse_args(argv)
+            words = sys.argv[1:] if argv is None else list(argv)
+            args = make_parser(find_command(words) or "").parse_args(words)
         except SystemExit as end:  # -h and --version have printed what they had to
             sys.stdout.flush()
             return int(end.code or 0)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dovetail.cli.screen import Screen
 
@@ -17,8 +15,7 @@ Document = Mapping[str, Any]
 """Plain data, ready for JSON."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """The result of a command; ``show`` writes the document for people, where ``--json`` writes it whole."""
 
     document: Document
@@ -35,11 +32,13 @@ def show_answer(answer: Answer, *, as_json: bool) -> None:
 
 
 def dump_document(document: Document | list[Any]) -> str:
-    """The JSON text; numbers that JSON lacks are strings.
+    r"""The JSON text; numbers that JSON lacks are strings.
 
     >>> dump_document({"max": float("inf")})
-    '{\\n  "max": "inf"\\n}'
+    '{\n  "max": "inf"\n}'
     """
+    import json
+
     return json.dumps(_plain(document), indent=2, allow_nan=False)
 
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.answers import Answer, Document
-from dovetail.cli.options import SubParsers, add_command, add_plugins, add_shapes, non_negative_float, positive_float
+from dovetail.cli.options import add_plugins, add_shapes, finish_command, non_negative_float, positive_float
 from dovetail.cli.screen import Screen, format_bytes, format_time
 from dovetail.cli.shapes import ShapeBounds, parse_shapes
 from dovetail.cli.targets import StderrLogger, load_libraries, require_file
@@ -22,15 +22,18 @@ if TYPE_CHECKING:
     from dovetail.build.builder import Builder
     from dovetail.build.config import BuilderConfig
     from dovetail.build.planner import BuiltPlan
+    from dovetail.build.progress import IProgressMonitor
 
-__all__ = ["add_parser", "run"]
+__all__ = ["declare", "run"]
 
 
-def add_parser(commands: SubParsers) -> None:
-    """Declare the command."""
-    parser = add_command(commands, "build", run, "build a plan from an ONNX model, tuned by measuring")
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    finish_command(parser, run)
     parser.add_argument("model", metavar="MODEL", help="the ONNX model")
-    parser.add_argument("-o", "--output", metavar="PLAN", help="where to write the plan (default: the model's name, .plan)")
+    parser.add_argument(
+        "-o", "--output", metavar="PLAN", help="where to write the plan (default: the model's name, .plan)"
+    )
     _add_shape_arguments(parser)
     _add_plugin_arguments(parser)
     _add_tuning_arguments(parser)
@@ -122,16 +125,15 @@ def _build(builder: Builder, model: Path, config: BuilderConfig, args: argparse.
 
     registry = builder.get_plugin_registry()
     load_libraries([*args.plugins, *args.carry_plugins], registry)
-    with _progress(args) as monitor:
-        config.progress_monitor = monitor
-        imported = import_model(model, registry=registry, logger=builder.logger)
-        return builder.build_plan(imported, config, is_open=not config.profiles, name=model.stem)
+    imported = import_model(model, registry=registry, logger=builder.logger)
+    return builder.build_plan(imported, config, is_open=not config.profiles, name=model.stem)
 
 
-def _progress(args: argparse.Namespace) -> AbstractContextManager[Any]:
+def _make_monitor(args: argparse.Namespace) -> IProgressMonitor | None:
+    """Progress is for a person who waits: on a terminal, and in a log only when it was asked for."""
     from dovetail.build.progress import make_progress
 
-    return make_progress(quiet=args.quiet or args.json)
+    return make_progress(sys.stderr, quiet=args.quiet or not (args.verbose or sys.stderr.isatty()))
 
 
 # settings
@@ -181,6 +183,7 @@ def _make_config(
     if args.workspace is not None:
         config.set_memory_pool_limit(MemoryPoolType.WORKSPACE, int(args.workspace * 2**20))
     config.strict = args.strict
+    config.progress_monitor = _make_monitor(args)
     config.timing_cache_path = args.timing_cache
     config.plugins_to_serialize = args.carry_plugins
     return config
@@ -224,7 +227,9 @@ def _show(document: Document, screen: Screen) -> None:
         name = "any shape" if document["open"] else f"profile {index}"
         screen.line(f"{name}: {sum(kinds.values())} steps ({steps}), {memory}")
     if document["refittable"]:
-        screen.line(f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot")
+        screen.line(
+            f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot"
+        )
     _show_chosen(document, screen)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from typing import Any, Final
 
 from dovetail.cli.answers import dump_document
@@ -27,6 +26,8 @@ _EXTRAS: Final = {
 def report_failure(error: BaseException, *, as_json: bool) -> int:
     """Tell the user what went wrong; the exit code comes back."""
     if os.environ.get(TRACEBACK_VARIABLE):
+        import traceback
+
         traceback.print_exception(error)
     if isinstance(error, BrokenPipeError):
         return _leave_pipe()

@@ -10,12 +10,13 @@ if TYPE_CHECKING:
     from dovetail.cli.answers import Answer
 
 __all__ = [
-    "SubParsers",
-    "add_command",
     "add_model_options",
     "add_plugins",
     "add_shapes",
+    "add_subcommand",
     "add_target",
+    "describe",
+    "finish_command",
     "non_negative_float",
     "positive_float",
     "positive_int",
@@ -23,20 +24,26 @@ __all__ = [
 
 N = TypeVar("N", int, float)
 
-if TYPE_CHECKING:
-    SubParsers = argparse._SubParsersAction[argparse.ArgumentParser]
-else:
-    SubParsers = object
+
+def describe(summary: str) -> str:
+    """The sentence that the help of a command starts with."""
+    return f"{summary[0].upper()}{summary[1:]}."
 
 
-def add_command(
-    commands: SubParsers, name: str, run: Callable[[argparse.Namespace], Answer], summary: str
-) -> argparse.ArgumentParser:
-    """Declare a command; every one has ``--json``."""
-    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.", allow_abbrev=False)
+def finish_command(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], Answer]) -> None:
+    """Give a command its function, and ``--json``, which every command has."""
     parser.add_argument("--json", action="store_true", help="write one JSON document to the standard output")
     parser.set_defaults(run=run)
-    return parser
+
+
+def add_subcommand(
+    parser: argparse.ArgumentParser, name: str, summary: str, run: Callable[[argparse.Namespace], Answer]
+) -> argparse.ArgumentParser:
+    """Give a command that is a noun its verb."""
+    verbs = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    subparser = verbs.add_parser(name, help=summary, description=describe(summary), allow_abbrev=False)
+    finish_command(subparser, run)
+    return subparser
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

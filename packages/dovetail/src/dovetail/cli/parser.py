@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import argparse
-from typing import NoReturn
+import importlib
+from collections.abc import Sequence
+from typing import Final, NoReturn
 
 from dovetail._version import __version__
-from dovetail.cli import bench, build, check, env, inspect, plan, plugin, provider, run
+from dovetail.cli.options import describe
 from dovetail.errors import UsageError
 
-__all__ = ["make_parser"]
+__all__ = ["COMMANDS", "find_command", "make_parser"]
+
+COMMANDS: Final = {
+    "build": "build a plan from an ONNX model, tuned by measuring",
+    "run": "run a plan or a model once and show its outputs",
+    "bench": "time a plan or a model",
+    "inspect": "show what a plan holds, without running any code of it",
+    "check": "take a plugin through its whole life and judge it by every rule",
+    "plan": "judge plan files",
+    "provider": "look at back ends",
+    "plugin": "look at custom layers",
+    "env": "describe this installation, ready to paste into a report",
+}
+"""Each command and what it is for; the module of the same name declares its arguments and runs it."""
 
 _EPILOG = """\
 exit codes:
@@ -23,13 +38,22 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         fix = f"see '{self.prog} -h'"
-        if message.startswith("the following arguments are required"):
+        if message.startswith("the following arguments are required") and "COMMAND" not in message:
             fix += "; an option that takes several values takes all that follow it, so name the file first"
         raise UsageError(message, fix=fix)
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser; what it returns has ``run``, the command, and ``json``."""
+def find_command(words: Sequence[str]) -> str | None:
+    """The command that a command line names: its first word that is no option, as none before it takes a value."""
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def make_parser(command: str | None = None) -> argparse.ArgumentParser:
+    """The parser; what it returns has ``run``, the command, and ``json``.
+
+    Args:
+        command: The only one whose arguments will be needed, so that no other module is imported; None for all.
+    """
     parser = _Parser(
         prog="dovetail",
         description="An inference engine made of plug-ins: build a plan from a model, run it, look into it.",
@@ -39,6 +63,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for command in (build, run, bench, inspect, check, plan, provider, plugin, env):
-        command.add_parser(commands)
+    for name, summary in COMMANDS.items():
+        subparser = commands.add_parser(name, help=summary, description=describe(summary), allow_abbrev=False)
+        if command in (None, name):
+            importlib.import_module(f"dovetail.cli.{name}").declare(subparser)
     return parser

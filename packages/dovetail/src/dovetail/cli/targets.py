@@ -55,12 +55,12 @@ def _load_plan(path: Path, args: argparse.Namespace) -> Engine:
 
 
 def _compile_model(path: Path, args: argparse.Namespace, shapes: Mapping[str, ShapeBounds]) -> Engine:
-    from dovetail.api import compile
+    from dovetail import api
     from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 
     registry = PluginRegistry(parent=get_plugin_registry())
     load_libraries(args.plugins, registry)
-    return compile(path, shapes=shapes or None, registry=registry, logger=StderrLogger())
+    return api.compile(path, shapes=shapes or None, registry=registry, logger=StderrLogger())
 
 
 def load_libraries(paths: Sequence[str], registry: PluginRegistry) -> None:

@@ -226,6 +226,13 @@ class NetworkCore:
     def _weights_name(self, layer: ILayer, role: str) -> str:
         return self._weights_names.get((layer, role), f"{layer.name}.{role}")
 
+    # ranges
+
+    def dynamic_ranges(self) -> dict[str, tuple[float, float]]:
+        """The ranges that were set on tensors, by name."""
+        made = (tensor for layer in self._layers for tensor in layer._outputs)
+        return {t.name: t.dynamic_range for t in (*self._inputs, *made) if t.dynamic_range is not None}
+
     # debugging
 
     def mark_debug(self, tensor: ITensor) -> bool:

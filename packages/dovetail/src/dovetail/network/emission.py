@@ -244,6 +244,7 @@ class Emitter:
         """Weights of the layer being written, under the name the user gave them or ``<layer>.<role>``."""
         given = self.network._weights_name(self.layer, role)
         value = self._initializer(array, self.unique(given))
+        value.metadata_props["dovetail.weights"] = role
         if self.network.are_weights_marked_refittable(given):
             value.metadata_props["dovetail.refittable"] = "1"
         return value

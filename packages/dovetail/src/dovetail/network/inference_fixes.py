@@ -1,7 +1,7 @@
 """What shape inference lacks: element types of loop bodies, and operators whose parameters are known at run time only.
 
 onnx-shape-inference takes the default for a parameter it cannot see (equal parts for Split, all ones for Squeeze) and
-drops the axis of Unique; sizes planned from that would be wrong.
+drops the axis of Unique; sizes planned from that would be wrong. It lets shapes pass that cannot be broadcast.
 """
 
 from __future__ import annotations
@@ -86,6 +86,16 @@ def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     return True
 
 
+def _check_broadcast(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    """Raise when two inputs can never be broadcast to each other, of which the library takes no notice."""
+    sizes: dict[int, int] = {}
+    for value in node.inputs:
+        for place, dim in enumerate(reversed(list(value.shape or ()) if value is not None else [])):
+            if isinstance(dim, int) and dim != 1 and sizes.setdefault(place, dim) != dim:
+                raise ValueError(f"dimensions {sizes[place]} and {dim} cannot be broadcast to each other")
+    return False
+
+
 def _inputs(node: ir.Node, count: int) -> list[ir.Value | None]:
     return [*node.inputs, *[None] * count][:count]
 
@@ -98,9 +108,13 @@ def _axis(node: ir.Node, rank: int) -> int:
     return axis % rank
 
 
+_BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual
+    Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"""
+
 CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "Split"): _correct_split,
     ("", "Squeeze"): _correct_squeeze,
     ("", "Unique"): _correct_unique,
+    **{("", op): _check_broadcast for op in _BROADCASTING.split()},
 }
 """Tried before the library's own inference; False means that it does well on this node."""

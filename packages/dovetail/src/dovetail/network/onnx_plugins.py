@@ -41,8 +41,14 @@ class PluginRequest:
 
     node: ir.Node
     creator: Any
-    inputs: list[ir.Value]
-    shape_inputs: list[ir.Value]
+    shape_positions: frozenset[int]
+    """Which inputs are shape inputs."""
+
+    def split_inputs(self) -> tuple[list[ir.Value], list[ir.Value]]:
+        """Device inputs and shape inputs, each in the node's order."""
+        values = [value for value in self.node.inputs if value is not None]
+        device = [value for index, value in enumerate(values) if index not in self.shape_positions]
+        return device, [value for index, value in enumerate(values) if index in self.shape_positions]
 
 
 class PluginImport:
@@ -88,8 +94,8 @@ class PluginImport:
             creator = self._registry.get_creator(node.op_type, version, namespace)
         except PluginError as error:
             raise self._missing(node, error, where) from error
-        inputs, shape_inputs = _split_inputs(node)
-        return PluginRequest(node=node, creator=creator, inputs=inputs, shape_inputs=shape_inputs)
+        _check_inputs(node)
+        return PluginRequest(node=node, creator=creator, shape_positions=_shape_positions(node))
 
     def _missing(self, node: ir.Node, error: PluginError, where: str) -> UnsupportedOpError:
         attributes = ", ".join(describe_attribute(attribute) for attribute in node.attributes.values())
@@ -119,12 +125,11 @@ class PluginImport:
             raise ModelError(
                 "the node has more outputs than the plugin", expected=handle.num_outputs, got=len(node.outputs)
             )
-        entry = PluginEntry(
-            handle=handle, num_inputs=len(request.inputs), num_shape_inputs=len(request.shape_inputs)
-        )
+        inputs, shape_inputs = request.split_inputs()
+        entry = PluginEntry(handle=handle, num_inputs=len(inputs), num_shape_inputs=len(shape_inputs))
         # Copies of the model share the entry, so the plugin's life ends with the last of them.
         weakref.finalize(entry, handle.destroy).atexit = False
-        new = make_plugin_node(entry, index, [*request.inputs, *request.shape_inputs], name=node.name or "")
+        new = make_plugin_node(entry, index, [*inputs, *shape_inputs], name=node.name or "")
         _replace(node, new)
 
     def _create(self, request: PluginRequest, where: str) -> PluginHandle:
@@ -192,29 +197,24 @@ def _explain_unknown(node: ir.Node) -> str:
     return f"ONNX has the operator since version {min(versions)} of the operator set, which the model does not import"
 
 
-def _split_inputs(node: ir.Node) -> tuple[list[ir.Value], list[ir.Value]]:
-    """Device inputs and shape inputs, each in the node's order."""
+def _check_inputs(node: ir.Node) -> None:
     absent = [index for index, value in enumerate(node.inputs) if value is None]
     if absent:
         raise UnsupportedOpError(
             f"input {absent[0]} is left out, and plugins have no optional inputs",
             fix="pass an empty tensor, or write a plugin with fewer inputs",
         )
-    positions = _shape_positions(node)
-    values = [value for value in node.inputs if value is not None]
-    device = [value for index, value in enumerate(values) if index not in positions]
-    return device, [value for index, value in enumerate(values) if index in positions]
 
 
-def _shape_positions(node: ir.Node) -> set[int]:
+def _shape_positions(node: ir.Node) -> frozenset[int]:
     attribute = node.attributes.get(SHAPE_INPUTS)
     if attribute is None:
-        return set()
+        return frozenset()
     if attribute.is_ref() or attribute.type not in (ir.AttributeType.INTS, ir.AttributeType.INT):
         raise ModelError(f"attribute {quote(SHAPE_INPUTS)} must be integers", got=describe_attribute(attribute))
     count = len(node.inputs)
     given = [attribute.as_int()] if attribute.type == ir.AttributeType.INT else list(attribute.as_ints())
-    positions = {index + count if index < 0 else index for index in given}
+    positions = frozenset(index + count if index < 0 else index for index in given)
     if len(positions) != len(given) or not all(0 <= index < count for index in positions):
         raise ModelError(
             f"attribute {quote(SHAPE_INPUTS)} must name different inputs",

@@ -1,7 +1,7 @@
 """Folds a batch normalization into the convolution before it: the same numbers with one layer less.
 
-With s = gamma / sqrt(variance + epsilon), one factor for each output channel, the convolution's weights become w * s and
-its bias becomes (b - mean) * s + beta.
+With s = gamma / sqrt(variance + epsilon), one factor for each output channel, the weights become w * s and the bias
+becomes (b - mean) * s + beta.
 """
 
 from __future__ import annotations

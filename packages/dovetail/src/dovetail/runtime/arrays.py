@@ -39,14 +39,17 @@ def _convert(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return _from_dlpack(value, tensor)
     try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.dtype == np.object_:
         raise InputError(
-            f"not an array: {error}",
+            "not an array",
             where=f"input '{tensor.name}'",
             expected="a NumPy array, an object with __dlpack__, or a buffer",
             got=type(value).__name__,
-        ) from error
+        )
+    return array
 
 
 def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:

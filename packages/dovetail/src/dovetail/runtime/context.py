@@ -131,7 +131,9 @@ class ExecutionContext:
             return Dims(dim if isinstance(dim, int) else -1 for dim in tensor.dims)
         index = self._engine.value_index(self._profile, name)
         shape = self._runner.shapes[index]
-        return Dims(shape) if shape is not None else Dims(d if isinstance(d, int) else -1 for d in tensor.dims)
+        if shape is not None:
+            return Dims(shape)
+        return Dims(-1 if dim is None else self._runner.evaluate_dim(dim) for dim in tensor.dims)
 
     def infer_shapes(self) -> list[str]:
         """Work shapes out; the names of inputs whose shape, or contents if it is a shape input, is still missing."""

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from dovetail.runtime.arrays import as_input
 from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array
-from dovetail.runtime.template import ProgramTemplate
+from dovetail.runtime.template import ProgramTemplate, create_runtime_plugin
 from dovetail.runtime.weights import BlobStore
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
 
@@ -50,8 +50,9 @@ class Engine:
         self.blobs = BlobStore(manifest.blobs, file)
         self.allocator = allocator or get_provider(manifest.devices[0].provider).allocator
         self.templates: list[ProgramTemplate] = []
+        make_plugin = partial(create_runtime_plugin, registry=registry)
         for program in manifest.programs:
-            self.templates.append(ProgramTemplate(program, self.blobs.array, registry))
+            self.templates.append(ProgramTemplate(program, self.blobs.array, make_plugin))
         self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._idle: deque[ExecutionContext] = deque()
         self._attach_lock = threading.Lock()
@@ -305,8 +306,10 @@ def _find(name: str, tensors: list[TensorRecord], kind: str) -> TensorRecord:
     raise UsageError(f"there is no {kind} '{name}'", expected=", ".join(t.name for t in tensors) or f"no {kind}s")
 
 
-def _shape_text(tensor: TensorRecord) -> list[Any]:
-    return [dim if isinstance(dim, int | str) else "?" for dim in tensor.dims]
+def _shape_text(tensor: TensorRecord) -> str:
+    """The dims: numbers, names that the model's author gave, and ? for the rest."""
+    named = [isinstance(dim, int) or (isinstance(dim, str) and not dim.startswith("_")) for dim in tensor.dims]
+    return f"[{', '.join(str(dim) if known else '?' for dim, known in zip(tensor.dims, named, strict=True))}]"
 
 
 def _destroy(templates: list[ProgramTemplate]) -> None:

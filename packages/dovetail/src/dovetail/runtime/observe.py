@@ -18,12 +18,11 @@ Observer = Callable[[ValueRecord, Any], None]
 
 
 def run_observed(runner: ProgramRunner, observe: Observer) -> None:
-    """One run in which every value is shown: constants and inputs first, then what each step wrote, after it ran."""
+    """One run in which every value but constants is shown: inputs first, then what each step wrote, after it ran."""
     if runner.is_dirty:
         runner.announce_shapes()
     program, frame = runner.program, runner.frame
     with _watched_bodies(runner.steps, observe):
-        _show(program, _constants(program), frame, observe)
         _show(program, program.inputs, frame, observe)
         for record, step in zip(program.steps, runner.steps, strict=True):
             step(frame)
@@ -34,10 +33,6 @@ def _show(program: ProgramRecord, indices: Sequence[int], frame: Frame, observe:
     for index in indices:
         if index >= 0 and frame[index] is not None:
             observe(program.values[index], frame[index])
-
-
-def _constants(program: ProgramRecord) -> list[int]:
-    return [index for index, value in enumerate(program.values) if value.blob is not None]
 
 
 @contextmanager
@@ -62,7 +57,7 @@ def _bodies(steps: Sequence[Step]) -> list[BodyRunner]:
 
 
 def _watch(program: ProgramRecord, steps: Sequence[Step], observe: Observer) -> list[Step]:
-    watched: list[Step] = [lambda frame: _show(program, [*_constants(program), *program.inputs], frame, observe)]
+    watched: list[Step] = [lambda frame: _show(program, program.inputs, frame, observe)]
     for record, step in zip(program.steps, steps, strict=True):
         watched += [step, _shower(program, record, observe)]
     return watched

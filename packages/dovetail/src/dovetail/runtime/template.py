@@ -21,7 +21,10 @@ from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array, KernelStep, Step
 from dovetail.types import TensorRTPhase
 
-__all__ = ["ProgramTemplate", "create_runtime_plugin"]
+__all__ = ["PluginMaker", "ProgramTemplate", "create_runtime_plugin"]
+
+PluginMaker = Callable[[str, PluginRecord], PluginHandle]
+"""Makes the plugin of a layer, named first, from its record."""
 
 
 @dataclass
@@ -36,23 +39,23 @@ class ProgramTemplate:
     """One program of a plan with everything that contexts share."""
 
     def __init__(
-        self, program: ProgramRecord, load_blob: Callable[[str], Array], registry: PluginRegistry
+        self, program: ProgramRecord, load_blob: Callable[[str], Array], make_plugin: PluginMaker
     ) -> None:
         self.program = program
         self.constants = {i: load_blob(v.blob) for i, v in enumerate(program.values) if v.blob is not None}
-        self._steps = [self._prepare(record, load_blob, registry) for record in program.steps]
+        self._steps = [self._prepare(record, load_blob, make_plugin) for record in program.steps]
 
     def _prepare(
-        self, record: StepRecord, load_blob: Callable[[str], Array], registry: PluginRegistry
+        self, record: StepRecord, load_blob: Callable[[str], Array], make_plugin: PluginMaker
     ) -> _StepTemplate:
         if record.kind == "plugin" and record.plugin is not None:
-            handle = create_runtime_plugin(record.name, record.plugin, registry)
+            handle = make_plugin(record.name, record.plugin)
             handle.set_tactic(record.tactic)
             return _StepTemplate(record, handle=handle)
         if record.kind == "reformat":
             return _StepTemplate(record)
         if record.kind == "control":
-            bodies = [ProgramTemplate(body, load_blob, registry) for body in record.bodies]
+            bodies = [ProgramTemplate(body, load_blob, make_plugin) for body in record.bodies]
             return _StepTemplate(record, bodies=bodies)
         if record.kind != "kernel":
             raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.check.calls import CallbackRaised, call, read
@@ -23,7 +23,8 @@ from dovetail.types import TensorRTPhase
 
 __all__ = ["Cell", "Subject"]
 
-_LAYER_NAME = "checked"
+_LAYER_NAME: Final = "checked"
+_MOST_RESULT_BYTES: Final = 512 << 20
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Cell:
     case: Case
     first: Run
     second: Run
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the results take."""
+        return sum(output.nbytes for run in (self.first, self.second) for output in run.outputs)
 
     def describe(self) -> str:
         """Which run this is."""
@@ -169,16 +175,23 @@ class Subject:
     def matrix(self) -> tuple[Cell, ...]:
         """A run of every combination, tactic and case, twice with different garbage in outputs and workspace."""
         life = self.life
-        cells = []
-        for formats, tactics in life.tactics.items():
-            for tactic in tactics:
-                for case in life.problem.full_cases:
-                    try:
-                        runs = [self.run_new(case, formats=formats, tactic=tactic, fill=f) for f in (FILL_A, FILL_B)]
-                    except CallbackRaised as raised:
-                        self.log.raised.append(raised)
-                    else:
-                        cells.append(Cell(formats, tactic, case, *runs))
+        wanted = [
+            (formats, tactic, case)
+            for formats, tactics in life.tactics.items()
+            for tactic in tactics
+            for case in life.problem.full_cases
+        ]
+        cells: list[Cell] = []
+        for number, (formats, tactic, case) in enumerate(wanted):
+            if sum(cell.nbytes for cell in cells) > _MOST_RESULT_BYTES:
+                self.notes.append(f"{len(wanted) - number} of {len(wanted)} runs left out: the results fill the memory")
+                break
+            try:
+                runs = [self.run_new(case, formats=formats, tactic=tactic, fill=f) for f in (FILL_A, FILL_B)]
+            except CallbackRaised as raised:
+                self.log.raised.append(raised)
+            else:
+                cells.append(Cell(formats, tactic, case, *runs))
         if not cells:
             raise Blocked("no run succeeded, see R18 and R40")
         return tuple(cells)

@@ -98,7 +98,7 @@ def judge_agreement(subject: Subject) -> None:
         of_plugin = read_or(core, other, None)
         if not isinstance(of_plugin, str):
             raise Blocked(f"{other} is not set, see R03")
-        if of_creator != of_plugin:
+        if not isinstance(of_creator, str) or of_creator != of_plugin:
             raise Broken(f"creator.{attribute} is {of_creator!r}, plugin.{other} is {of_plugin!r}")
 
 

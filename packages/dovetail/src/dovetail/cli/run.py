@@ -1,0 +1,111 @@
+"""``dovetail run``: one run of a plan or model, and what came out."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.answers import Answer, Document
+from dovetail.cli.feeds import make_inputs
+from dovetail.cli.files import write_file
+from dovetail.cli.options import add_model_options, add_target, finish_command
+from dovetail.cli.screen import Screen
+from dovetail.cli.shapes import format_shape, parse_shapes
+from dovetail.cli.targets import open_engine
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    Array = npt.NDArray[Any]
+
+__all__ = ["declare", "run"]
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    finish_command(parser, run)
+    add_target(parser)
+    add_model_options(parser)
+    parser.add_argument("--save-outputs", metavar="DIR", help="write each output to a .npy file in this folder")
+
+
+def run(args: argparse.Namespace) -> Answer:
+    """Run once."""
+    shapes = parse_shapes(args.shapes)
+    engine = open_engine(args, shapes)
+    with engine:
+        inputs = make_inputs(engine, files=args.inputs, shapes=shapes, seed=args.seed)
+        result = engine(*inputs.values())
+    names = [tensor.name for tensor in engine.manifest.outputs]
+    outputs = result if len(names) > 1 else {names[0]: result}
+    files = _save(outputs, Path(args.save_outputs)) if args.save_outputs is not None else {}
+    document = {
+        "engine": engine.name,
+        "inputs": [_describe(name, array) for name, array in inputs.items()],
+        "outputs": [_describe(name, array) | _file_entry(files, name) for name, array in outputs.items()],
+    }
+    return Answer(document=document, show=_show)
+
+
+def _describe(name: str, array: Array) -> dict[str, Any]:
+    return {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), **_statistics(array)}
+
+
+def _statistics(array: Array) -> dict[str, float | None]:
+    """Smallest, largest and mean; nothing of an empty array or of one without numbers."""
+    import numpy as np
+
+    if not array.size or array.dtype.kind in "OSU":
+        return {"min": None, "max": None, "mean": None}
+    values = array.astype(np.float64)
+    with np.errstate(all="ignore"):  # infinities and NaN in an output are shown, not warned about
+        return {"min": float(values.min()), "max": float(values.max()), "mean": float(values.mean())}
+
+
+def _save(outputs: Mapping[str, Array], folder: Path) -> dict[str, str]:
+    import io
+
+    import numpy as np
+
+    files: dict[str, str] = {}
+    for name, array in outputs.items():
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        path = folder / f"{_file_name(name, files)}.npy"
+        write_file(path, buffer.getvalue(), option="--save-outputs")
+        files[name] = str(path)
+    return files
+
+
+def _file_name(name: str, taken: Mapping[str, str]) -> str:
+    """A name that stays in the folder: names of tensors come from the model and may be anything."""
+    stem = re.sub(r"[^A-Za-z0-9_.-]", "_", name).lstrip(".")[:100] or "output"
+    stems = {Path(path).stem for path in taken.values()}
+    return stem if stem not in stems else f"{stem}.{len(taken)}"
+
+
+def _file_entry(files: Mapping[str, str], name: str) -> dict[str, str]:
+    return {"file": files[name]} if name in files else {}
+
+
+def _show(document: Document, screen: Screen) -> None:
+    for side in ("inputs", "outputs"):
+        screen.title(side.capitalize())
+        screen.table(
+            ("name", "type", "shape", "min", "max", "mean"),
+            [
+                (t["name"], t["dtype"], format_shape(t["shape"]), *(_number(t[key]) for key in ("min", "max", "mean")))
+                for t in document[side]
+            ],
+            right=(3, 4, 5),
+        )
+    for tensor in document["outputs"]:
+        if "file" in tensor:
+            screen.line(f"wrote {tensor['file']}")
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.6g}"
