@@ -9,7 +9,7 @@ import pytest
 from dovetail.network.definition import Network
 from tests.support.layer_cases import CASES, Case, check
 
-FAMILIES = ("windows",)
+FAMILIES = ("windows", "elements", "shapes")
 for family in FAMILIES:
     importlib.import_module(f"tests.cpu.network.cases_{family}")
 

@@ -1,4 +1,18 @@
-"""Whether tactics that should compute the same thing do: pure comparison of their outputs."""
+"""Whether candidates that should compute the same thing do: pure comparison of their outputs.
+
+Candidates may differ in type, and then they differ in rounding, which must not be mistaken for a wrong result:
+
+* All start from the same numbers. The tuner draws inputs that every proposed type holds, so quantizing an input adds no
+  difference of its own. (FP8 and a scaled INT8 share no grid; their common tolerance is FP8's, which covers it.)
+* Two outputs may differ by the tolerance of the looser type, inputs counted too, because a kernel computes in the
+  precision of what it reads. It is relative to the largest magnitude in the output: rounding errors grow with the
+  terms of a sum, not with what is left after they cancel. An INT8 output may be off by one step of its scale: half for
+  rounding the result, half for rounding before it.
+* A narrow type saturates, so the wide result is cut to what the narrow one can hold first; INT8 cannot hold NaN, and
+  nothing is asked of it there.
+* The widest types settle among themselves what is right, and the others are held against that: FP32 is what the
+  network says, and a majority of narrow variants with one mistake must not overrule it.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +21,54 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from dovetail.types import DataType
 
-__all__ = ["Verdict", "judge", "tolerance"]
+__all__ = ["Output", "Result", "Verdict", "judge", "tolerance"]
 
-Output = tuple[DataType, Any, float]
-"""Type, values as float64, and scale."""
+_TOLERANCES: Final = {
+    DataType.FLOAT: 1e-4,
+    DataType.HALF: 2e-2,
+    DataType.BF16: 5e-2,
+    DataType.FP8: 2.5e-1,
+    DataType.INT8: 1 / 127,
+}
+_WIDTHS: Final = (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.FP8, DataType.INT8, DataType.INT4, DataType.FP4)
+"""From wide to narrow; types that are not here lose nothing."""
+_FP8_MAX: Final = 448.0
+_LEAST: Final = 1e-2
+"""Outputs smaller than this, from inputs around one, are what is left of larger numbers: their rounding counts."""
 
-_TOLERANCES: Final = {DataType.FLOAT: 1e-4, DataType.HALF: 2e-2, DataType.BF16: 5e-2, DataType.FP8: 2.5e-1}
+
+@dataclass(frozen=True)
+class Output:
+    """One output of one candidate: its type, its values as real numbers in float64, and its scale if it is INT8."""
+
+    dtype: DataType
+    values: npt.NDArray[Any]
+    scale: float = -1.0
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The smallest and the largest number the type can hold here."""
+        if self.dtype is DataType.INT8 and self.scale > 0:
+            return -128 * self.scale, 127 * self.scale
+        return (-_FP8_MAX, _FP8_MAX) if self.dtype is DataType.FP8 else (-np.inf, np.inf)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one candidate computed, and the types it read."""
+
+    outputs: tuple[Output, ...]
+    inputs: tuple[DataType, ...] = ()
+
+    @property
+    def width(self) -> int:
+        """How narrow the narrowest type is; 0 for FP32."""
+        types = (*self.inputs, *(output.dtype for output in self.outputs))
+        return max((_WIDTHS.index(dtype) for dtype in types if dtype in _WIDTHS), default=0)
 
 
 @dataclass
@@ -26,34 +79,55 @@ class Verdict:
     disagreement: str | None = None
 
 
-def tolerance(dtype: DataType, scale: float) -> tuple[float, float]:
-    """Relative and absolute tolerance of a type; INT8 may differ by one step."""
-    if dtype is DataType.INT8 and scale > 0:
-        return 0.0, scale * 1.001
-    loose = _TOLERANCES.get(dtype, 0.0)
-    return loose, loose
+def tolerance(output: Output, inputs: Sequence[DataType], largest: float) -> float:
+    """How far an output may be off, when its largest magnitude is given.
+
+    >>> tolerance(Output(DataType.INT8, np.zeros(1), scale=0.5), [DataType.INT8], 63.5)
+    0.5005
+    """
+    if output.dtype not in _TOLERANCES or (output.dtype is DataType.INT8 and output.scale <= 0):
+        return 0.0  # integers are counted, not measured
+    step = 1.001 * output.scale if output.dtype is DataType.INT8 else 0.0
+    types = [dtype for dtype in (output.dtype, *inputs) if dtype is not DataType.INT8 or not step]
+    relative = max((_TOLERANCES[dtype] for dtype in types if dtype in _TOLERANCES), default=0.0)
+    return max(step, relative * max(largest, _LEAST))
 
 
-def judge(results: Mapping[int, Sequence[Output]]) -> Verdict:
-    """Group candidates whose outputs agree; with three or more, the majority is right.
+def judge(results: Mapping[int, Result]) -> Verdict:
+    """Find the candidates that are wrong; the first candidate is the default.
 
-    >>> one = [(DataType.FLOAT, np.ones(2), -1.0)]; two = [(DataType.FLOAT, np.zeros(2), -1.0)]
+    >>> one, two = (Result((Output(DataType.FLOAT, np.full(2, x)),)) for x in (1.0, 0.0))
     >>> sorted(judge({0: one, 1: two, 2: one}).wrong)
     [1]
     """
+    if not results:
+        return Verdict()
+    widest = min(result.width for result in results.values())
+    peers = {number: result for number, result in results.items() if result.width == widest}
+    verdict = _settle(peers)
+    reference = results[next(number for number in peers if number not in verdict.wrong)]
+    others = [number for number in results if number not in peers]
+    differing = [number for number in others if not _agree(reference, results[number])]
+    for number in differing:
+        verdict.wrong[number] = f"differs from {_WIDTHS[widest].name}: {_difference(reference, results[number])}"
+    if len(peers) == 1 and len(differing) >= 2 and verdict.disagreement is None:
+        verdict.disagreement = f"{len(differing)} of {len(others)} narrower candidates differ from {_WIDTHS[widest].name}"
+    return verdict
+
+
+def _settle(results: Mapping[int, Result]) -> Verdict:
+    """Group candidates of one precision whose outputs agree; with three or more, the majority is right."""
     groups: list[list[int]] = []
-    for candidate, outputs in results.items():
-        home = next((g for g in groups if _agree(results[g[0]], outputs)), None)
+    for candidate, result in results.items():
+        home = next((g for g in groups if _agree(results[g[0]], result)), None)
         if home is None:
             groups.append([candidate])
         else:
             home.append(candidate)
-    if len(groups) < 2:
-        return Verdict()
-    return _verdict(groups, results)
+    return Verdict() if len(groups) < 2 else _verdict(groups, results)
 
 
-def _verdict(groups: list[list[int]], results: Mapping[int, Sequence[Output]]) -> Verdict:
+def _verdict(groups: list[list[int]], results: Mapping[int, Result]) -> Verdict:
     largest = max(groups, key=len)
     difference = _difference(results[groups[0][0]], results[groups[1][0]])
     if len(results) >= 3 and 2 * len(largest) > len(results):
@@ -65,19 +139,38 @@ def _verdict(groups: list[list[int]], results: Mapping[int, Sequence[Output]]) -
     return Verdict(wrong=dict.fromkeys(dropped, reason), disagreement=f"{difference}; kept {len(kept)} like the default")
 
 
-def _agree(one: Sequence[Output], other: Sequence[Output]) -> bool:
-    return all(_close(a, b) for a, b in zip(one, other, strict=True))
+def _agree(one: Result, other: Result) -> bool:
+    return all(gap <= allowed for gap, allowed in _gaps(one, other))
 
 
-def _close(one: Output, other: Output) -> bool:
-    relative = max(tolerance(one[0], one[2])[0], tolerance(other[0], other[2])[0])
-    absolute = max(tolerance(one[0], one[2])[1], tolerance(other[0], other[2])[1])
-    return one[1].shape == other[1].shape and np.allclose(one[1], other[1], rtol=relative, atol=absolute, equal_nan=True)
-
-
-def _difference(one: Sequence[Output], other: Sequence[Output]) -> str:
-    for index, (a, b) in enumerate(zip(one, other, strict=True)):
-        if not _close(a, b):
-            worst = float(np.nanmax(np.abs(a[1] - b[1]))) if a[1].size and a[1].shape == b[1].shape else float("nan")
-            return f"output {index} differs by up to {worst:.3g}"
+def _difference(one: Result, other: Result) -> str:
+    for index, (gap, allowed) in enumerate(_gaps(one, other)):
+        if gap > allowed:
+            return f"output {index} differs by up to {gap:.3g}, {allowed:.3g} is allowed"
     return "outputs differ"
+
+
+def _gaps(one: Result, other: Result) -> list[tuple[float, float]]:
+    """For each output the largest difference and what is allowed."""
+    gaps = []
+    for a, b in zip(one.outputs, other.outputs, strict=True):
+        if a.values.shape != b.values.shape:
+            gaps.append((np.inf, 0.0))
+            continue
+        left, right = np.clip(a.values, *b.limits), np.clip(b.values, *a.limits)
+        largest = max(_largest(left), _largest(right))
+        allowed = max(tolerance(a, one.inputs, largest), tolerance(b, other.inputs, largest))
+        gaps.append((_gap(left, right, ignores_nan=DataType.INT8 in (a.dtype, b.dtype)), allowed))
+    return gaps
+
+
+def _largest(values: npt.NDArray[Any]) -> float:
+    return float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+
+
+def _gap(left: npt.NDArray[Any], right: npt.NDArray[Any], *, ignores_nan: bool) -> float:
+    nan = np.isnan(left), np.isnan(right)
+    same = (left == right) | (nan[0] | nan[1] if ignores_nan else nan[0] & nan[1])
+    with np.errstate(invalid="ignore"):
+        distance = np.abs(left - right)
+    return float(np.where(same, 0.0, np.nan_to_num(distance, nan=np.inf)).max(initial=0.0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dovetail.build.config import BuilderConfig, BuilderFlag
 from dovetail.build.timing_cache import TimingCache, TimingCacheFile, TimingValue
 from dovetail.build.tuner import cache_identity
-from dovetail.errors import TimingCacheError
 from dovetail.loggers import ILogger, Severity
 
 __all__ = ["CacheSession"]
@@ -27,6 +26,8 @@ class CacheSession:
 
     def _take_file(self, file: TimingCacheFile, logger: ILogger) -> None:
         stored = file.load()
+        for problem in file.problems:
+            logger.log(Severity.WARNING, f"timing cache '{file.path}': {problem}")
         reason = stored.matches(*cache_identity())
         if reason is None:
             self.cache.combine(stored)
@@ -42,7 +43,5 @@ class CacheSession:
     def close(self) -> None:
         """Fold what was measured into the shared file."""
         if self._file is not None:
-            try:
-                self._file.merge_and_save(self.cache)
-            except OSError as error:
-                raise TimingCacheError(f"the timing cache cannot be written: {error}", where=str(self._file.path)) from error
+            # Keys name the device and version they belong to, so entries from elsewhere do no harm in the file.
+            self._file.merge_and_save(self.cache, ignore_mismatch=True)

@@ -26,11 +26,19 @@ class _Problem:
     edges: list[Edge] = field(default_factory=list)
     tensors: list[ir.Value] = field(default_factory=list)
     """The tensor of each edge."""
+    sources: dict[ir.Value, int] = field(default_factory=dict)
+    """Tensors that do not come from a plugin; one layer each, so that readers share its reformats."""
 
     def fix(self, layout: Layout) -> int:
         """A layer with one option: kernels, inputs and outputs take what the network says."""
         self.layers.append(Layer(options=(Option(layouts=(layout,), cost_us=0.0),)))
         return len(self.layers) - 1
+
+    def source(self, value: ir.Value, layout: Layout) -> int:
+        """The layer that stands for where a tensor comes from."""
+        if value not in self.sources:
+            self.sources[value] = self.fix(layout)
+        return self.sources[value]
 
     def join(self, value: ir.Value, producer: tuple[int, int], consumer: tuple[int, int]) -> None:
         self.edges.append(Edge(producer=producer, consumer=consumer))
@@ -94,7 +102,7 @@ def _join_inputs(
             source_port = layers[producer].num_inputs + (value.index() or 0)
             problem.join(value, (numbers[producer], source_port), (number, port))
         else:
-            problem.join(value, (problem.fix(_network_layout(context, value)), 0), (number, port))
+            problem.join(value, (problem.source(value, _network_layout(context, value)), 0), (number, port))
 
 
 def _join_outputs(

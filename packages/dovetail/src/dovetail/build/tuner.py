@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail._version import __version__
 from dovetail.allocators import HostAllocator, IGpuAllocator
-from dovetail.build.agree import judge
+from dovetail.build.agree import Output, Result, judge
 from dovetail.build.enumerate import Combination, Enumeration, Layout, Port, enumerate_combinations
 from dovetail.build.measure import Candidate, measure, pick_lowest
 from dovetail.build.timing_cache import TimingCache, TimingValue, make_key
@@ -25,7 +25,7 @@ from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpac
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Severity
 from dovetail.plan.manifest import CandidateRecord
 from dovetail.plugin.arrays import address_of
-from dovetail.plugin.handle import PluginHandle
+from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.provider.arena import aligned_empty
 from dovetail.provider.loader import get_provider
@@ -130,6 +130,7 @@ class PluginTuner:
         self.worker = TimingWorker()
         self.timeout_s = options.timeout_s
         self.context = _BuildContext()
+        self._hung: set[int] = set()
         self.num_timed = 0
 
     def close(self) -> None:
@@ -149,12 +150,15 @@ class PluginTuner:
                 f"{layer.handle.where}: supports_format_combination gave different answers to the same questions; "
                 "the second set is used (rule: it must be pure)",
             )
+        self._hung.clear()
         trials = self._make_trials(layer, again.accepted or enumeration.accepted)
         try:
             return self._time(layer, trials, cache_id, enumeration)
         finally:
-            for handle in {id(t.handle): t.handle for t in trials}.values():
-                handle.destroy()
+            for trial in trials:
+                # What a thread that could not be stopped may still use is never destroyed.
+                if trial.id not in self._hung:
+                    trial.handle.destroy()
 
     # trials
 
@@ -163,14 +167,14 @@ class PluginTuner:
         for combination in combinations:
             if not _respects_aliases(layer, combination):
                 continue
-            attached = layer.handle.attach_to_context(self.context)
-            attached.configure(*_dynamic_descs(layer, combination))
-            tactics = attached.get_valid_tactics()
+            attached = self._attach(layer, combination)
+            tactics = attached.get_valid_tactics() or [0]
             if self._options.max_tactics > 0:
                 tactics = tactics[: self._options.max_tactics]
-            trials += [
-                _Trial(len(trials) + i, layer, combination, tactic, attached) for i, tactic in enumerate(tactics or [0])
-            ]
+            # Each tactic runs on an object of its own: one that hangs may still be running when the next is timed.
+            handles = [attached, *(self._attach(layer, combination) for _ in tactics[1:])]
+            for tactic, handle in zip(tactics, handles, strict=True):
+                trials.append(_Trial(len(trials), layer, combination, tactic, handle))
         if not trials:
             raise BuildError(
                 "no combination gives aliased inputs and outputs the same layout",
@@ -178,6 +182,11 @@ class PluginTuner:
                 fix="accept equal type and format on both sides of an alias",
             )
         return trials
+
+    def _attach(self, layer: PluginLayer, combination: Combination) -> PluginHandle:
+        attached = layer.handle.attach_to_context(self.context)
+        attached.configure(*_dynamic_descs(layer, combination))
+        return attached
 
     def _time(
         self, layer: PluginLayer, trials: list[_Trial], cache_id: str | None, enumeration: Enumeration
@@ -250,9 +259,12 @@ class PluginTuner:
         candidates = [Candidate(id=t.id, prepare=t.prepare, run=t.run, label=t.label) for t in trials]
         self.num_timed += len(candidates)
         results = measure(candidates, timeout_s=self._options.timeout_s, worker=self.worker)
+        labels = {trial.id: trial.label for trial in trials}
         for result in results:
             if result.status != "timed":
-                self._logger.log(Severity.WARNING, f"skipping tactic: {trials[0].layer.name}: {result.reason}")
+                where = f"layer '{trials[0].layer.name}', {labels[result.id]}"
+                self._logger.log(Severity.WARNING, f"skipping tactic ({where}): {result.reason}")
+        self._hung |= {result.id for result in results if result.status == "timeout"}
         return {r.id: (r.status, round_us(r.median_us), r.reason) for r in results}
 
     def _compare(
@@ -268,8 +280,8 @@ class PluginTuner:
         for trial in trials:
             try:
                 results[trial.id] = self.worker.call(trial.compute, self._options.timeout_s)
-            except Exception as error:
-                outcomes[trial.id] = ("failed", None, f"{type(error).__name__}: {error}")
+            except (Exception, SystemExit) as error:
+                outcomes[trial.id] = ("failed", None, f"{type(error).__name__}: {error} ({locate_error(error)})")
         verdict = judge(results)
         for wrong, reason in verdict.wrong.items():
             outcomes[wrong] = ("wrong", outcomes[wrong][1], reason)
@@ -334,7 +346,7 @@ class _Trial:
         """One enqueue."""
         self.handle.runtime.enqueue(*self._arguments)
 
-    def compute(self) -> list[Any]:
+    def compute(self) -> Result:
         """One run from fresh inputs; the outputs as plain float64 arrays for comparison."""
         self._allocate()
         self.prepare()
@@ -368,10 +380,10 @@ class _Trial:
             descs.append(PluginTensorDesc(Dims(dims), layout.dtype, layout.format, layout.scale))
         return descs[:count], descs[count:]
 
-    def _outputs(self) -> list[Any]:
+    def _outputs(self) -> Result:
         assert self._arrays is not None  # noqa: S101 - allocated by compute
-        results = []
-        for index, (port, layout) in enumerate(self._pairs()[self.layer.num_inputs :]):
+        count, results = self.layer.num_inputs, []
+        for index, (port, layout) in enumerate(self._pairs()[count:]):
             if self.layer.data_dependent[index]:
                 continue  # how much of it is valid differs legitimately in order; its size tensor is compared
             memory = self._arrays[self.layer.num_inputs + index]

@@ -43,6 +43,7 @@ class Engine:
         registry: PluginRegistry,
         *,
         allocator: IGpuAllocator | None = None,
+        owns_registry: bool = False,
     ) -> None:
         self.manifest = manifest
         self.registry = registry
@@ -58,7 +59,7 @@ class Engine:
         self._attach_lock = threading.Lock()
         self._dtypes = [np.dtype(tensor.dtype) for tensor in manifest.inputs]
         self._input_names = [tensor.name for tensor in manifest.inputs]
-        self._finalizer = weakref.finalize(self, _destroy, self.templates)
+        self._finalizer = weakref.finalize(self, _destroy, self.templates, registry if owns_registry else None)
 
     # running
 
@@ -312,7 +313,9 @@ def _shape_text(tensor: TensorRecord) -> str:
     return f"[{', '.join(str(dim) if known else '?' for dim, known in zip(tensor.dims, named, strict=True))}]"
 
 
-def _destroy(templates: list[ProgramTemplate]) -> None:
+def _destroy(templates: list[ProgramTemplate], registry: PluginRegistry | None) -> None:
     for template in templates:
         for handle in template.handles():
             handle.destroy()
+    if registry is not None:
+        registry.close()

@@ -50,7 +50,7 @@ class Runtime:
             registry = PluginRegistry(parent=self._registry)
             for library in manifest.libraries:
                 self._load_library(library, manifest, file, registry)
-            return Engine(manifest, file, registry, allocator=self.gpu_allocator)
+            return Engine(manifest, file, registry, allocator=self.gpu_allocator, owns_registry=True)
         except BaseException:
             file.close()
             raise

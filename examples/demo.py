@@ -1,0 +1,208 @@
+# /// script
+# requires-python = ">=3.11"
+# dependencies = ["dovetail[all]"]
+# ///
+"""The demo: from an ONNX model with an operator that no engine knows to a tuned plan that runs in another process.
+
+It makes a small convolutional network with two ``SpectralGate`` nodes, builds it with the plugin of
+plugins/spectral_gate.py, shows what the tuner timed and chose, checks the results against the ONNX reference
+evaluator, saves the plan, and has a new process load it, check it again and time it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import dovetail as dt
+
+LIBRARY = Path(__file__).parent / "plugins" / "spectral_gate.py"
+BATCHES = (1, 4, 8)
+TACTICS = {1: "fft", 2: "matmul"}
+
+
+# the model
+
+
+def make_model():
+    """An ONNX model: convolutions, and gates in the frequency domain between them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    rng = np.random.default_rng(0)
+    shapes = {"w1": (16, 3, 3, 3), "b1": (16,), "w2": (32, 16, 3, 3), "b2": (32,), "w3": (32, 10), "b3": (10,)}
+    weights = {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [
+        helper.make_node("Conv", ["image", "w1", "b1"], ["c1"], pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c1"], ["r1"]),
+        helper.make_node("SpectralGate", ["r1"], ["g1"], "gate 32x32", domain="demo", strength=1.5),
+        helper.make_node("Conv", ["g1", "w2", "b2"], ["c2"], pads=[1, 1, 1, 1], strides=[2, 2]),
+        helper.make_node("Relu", ["c2"], ["r2"]),
+        helper.make_node("SpectralGate", ["r2"], ["g2"], "gate 16x16", domain="demo", strength=0.5),
+        helper.make_node("GlobalAveragePool", ["g2"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("Gemm", ["f", "w3", "b3"], ["scores"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "demo",
+        [helper.make_tensor_value_info("image", TensorProto.FLOAT, ["batch", 3, 32, 32])],
+        [helper.make_tensor_value_info("scores", TensorProto.FLOAT, ["batch", 10])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("demo", 1)])
+
+
+def run_reference(model, images: np.ndarray) -> np.ndarray:
+    """The model in ONNX's own evaluator, with the operator as its definition says it, in double precision."""
+    from onnx.reference import ReferenceEvaluator
+    from onnx.reference.op_run import OpRun
+
+    class SpectralGate(OpRun):
+        op_domain = "demo"
+
+        def _run(self, x, strength=None):
+            rows, columns = (np.exp(-((strength * 2 * np.fft.fftfreq(n)) ** 2)) for n in x.shape[2:])
+            damped = np.fft.fft2(x.astype(np.float64)) * rows[:, None] * columns
+            return (np.fft.ifft2(damped).real.astype(np.float32),)
+
+    return ReferenceEvaluator(model, new_ops=[SpectralGate]).run(None, {"image": images})[0]
+
+
+# the screen
+
+
+class Screen:
+    """What the demo prints: colours and lines in a terminal, plain text elsewhere."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+
+        self.console = Console(highlight=False)
+
+    def title(self, text: str) -> None:
+        self.console.print(f"\n[bold cyan]{text}[/]")
+
+    def say(self, text: str) -> None:
+        self.console.print(f"  {text}")
+
+    def table(self, columns: tuple[str, ...], rows: list[tuple[str, ...]], *, marked: int = -1, indent: int = 2) -> None:
+        """A table; the first column is text, the others are numbers, and one row may be marked."""
+        from rich.box import SIMPLE_HEAD
+        from rich.padding import Padding
+        from rich.table import Table
+
+        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        for index, column in enumerate(columns):
+            table.add_column(column, justify="right" if index else "left", no_wrap=True)
+        for index, row in enumerate(rows):
+            table.add_row(*row, style="green" if index == marked else None)
+        self.console.print(Padding(table, (0, 0, 0, indent)))
+
+
+def show_tuning(screen: Screen, engine: dt.Engine) -> None:
+    """The tuner's tables, with the slowest way as the full bar."""
+    for layer in engine.manifest.tuning:
+        slowest = max(way.time_us or 0.0 for way in layer.candidates)
+        rows = []
+        for way in layer.candidates:
+            bar = "#" * max(1, round(24 * way.time_us / slowest)) if way.time_us else way.status
+            layout = way.formats[0].rpartition(":")[2]
+            time_us = f"{way.time_us:.0f} us" if way.time_us else "-"
+            rows.append((f"{layout:8} {TACTICS[way.tactic]:8} {bar:24}", time_us, "chosen" if way.chosen else ""))
+        chosen = [way.chosen for way in layer.candidates].index(True)
+        screen.table((f"{layer.name}, {layer.metadata}", "median", ""), rows, marked=chosen)
+
+
+# the other process
+
+
+def reload(folder: Path) -> None:
+    """What the new process does: load, check, time; the answer is one line of JSON."""
+    start = time.perf_counter()
+    dt.get_plugin_registry().load_library(LIBRARY)
+    engine = dt.load(folder / "demo.plan")
+    load_ms = 1e3 * (time.perf_counter() - start)
+    samples = np.load(folder / "samples.npz")
+    rows = []
+    for batch in BATCHES:
+        images = samples["images"][:batch]
+        difference = float(np.abs(engine(images) - samples["scores"][:batch]).max())
+        times = [measure(engine, images) for _ in range(100)]
+        rows.append((batch, float(np.median(times)), float(np.quantile(times, 0.99)), difference))
+    print(json.dumps({"load_ms": load_ms, "rows": rows, "onnx": "onnx" in sys.modules}))
+
+
+def measure(engine: dt.Engine, images: np.ndarray) -> float:
+    """One run in milliseconds."""
+    start = time.perf_counter_ns()
+    engine(images)
+    return (time.perf_counter_ns() - start) / 1e6
+
+
+def run_elsewhere(folder: Path) -> dict:
+    """Start the new process on the same files and read its answer."""
+    command = [sys.executable, __file__, "--reload", str(folder)]
+    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+
+
+# the whole
+
+
+def build(model) -> dt.Engine:
+    """Compile the model for batches of 1 to 8, tuned at 4, showing progress."""
+    from dovetail.build.progress import make_progress
+
+    dt.get_plugin_registry().load_library(LIBRARY)
+    config = dt.BuilderConfig()
+    config.progress_monitor = make_progress(sys.stdout)
+    bounds = tuple((batch, 3, 32, 32) for batch in BATCHES)
+    return dt.compile(model, shapes={"image": bounds}, config=config)
+
+
+def main() -> None:
+    screen = Screen()
+    model = make_model()
+    screen.title(f"Dovetail {dt.__version__}: a model with an operator that no engine knows")
+    screen.say(" > ".join(f"[bold]{n.op_type}[/]" if n.domain else n.op_type for n in model.graph.node))
+    screen.say(f"SpectralGate comes from {LIBRARY.relative_to(Path(__file__).parents[1])}: two formats, two tactics")
+
+    screen.title("1. Build")
+    engine = build(model)
+    screen.title("2. What the tuner timed and chose")
+    show_tuning(screen, engine)
+
+    screen.title("3. Check against the ONNX reference evaluator")
+    images = np.random.default_rng(1).random((max(BATCHES), 3, 32, 32), np.float32)
+    scores = run_reference(model, images)
+    difference = float(np.abs(engine(images) - scores).max())
+    screen.say(f"largest difference of {scores.size} scores: {difference:.1e}")
+    assert difference < 1e-4
+
+    screen.title("4. Save the plan, and load it in a new process")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        engine.save(folder / "demo.plan")
+        np.savez(folder / "samples.npz", images=images, scores=scores)
+        size_kib = (folder / "demo.plan").stat().st_size / 1024
+        answer = run_elsewhere(folder)
+    assert not answer["onnx"]
+    screen.say(f"demo.plan: {size_kib:.0f} KiB, ready in {answer['load_ms']:.0f} ms, without ONNX in the process")
+    rows = [
+        (str(batch), f"{median:.2f} ms", f"{p99:.2f} ms", f"{1e3 * batch / median:.0f}", f"{difference:.1e}")
+        for batch, median, p99, difference in answer["rows"]
+    ]
+    screen.table(("batch", "median", "P99", "images/s", "difference"), rows)
+    assert all(row[3] < 1e-4 for row in answer["rows"])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--reload"]:
+        reload(Path(sys.argv[2]))
+    else:
+        main()

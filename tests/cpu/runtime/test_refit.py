@@ -1,0 +1,152 @@
+"""Replacing weights in a loaded engine, and plans without weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail as dt
+from tests.support.plugins import PlainCreator, ScalePlugin
+
+_RNG = np.random.default_rng(7)
+SHAPES = {
+    "conv.w": (4, 3, 3, 3),
+    "conv.b": (4,),
+    "bn.scale": (4,),
+    "bn.bias": (4,),
+    "bn.mean": (4,),
+    "bn.var": (4,),
+}
+
+
+def _weights(seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    weights = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in SHAPES.items()}
+    weights["bn.var"] = np.abs(weights["bn.var"]) + 0.5
+    return weights
+
+
+def _model(weights: dict[str, np.ndarray]) -> Any:
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    nodes = [
+        helper.make_node("Conv", ["x", "conv.w", "conv.b"], ["c"], pads=[1, 1, 1, 1], name="conv"),
+        helper.make_node("BatchNormalization", ["c", "bn.scale", "bn.bias", "bn.mean", "bn.var"], ["n"], name="bn"),
+        helper.make_node("TestScale", ["n"], ["p"], name="scale", factor=2.0),
+        helper.make_node("Relu", ["p"], ["y"], name="relu"),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "conv_bn",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 4, 8, 8])],
+        [numpy_helper.from_array(array, name) for name, array in weights.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=onnx.IR_VERSION)
+
+
+def _registry() -> Any:
+    registry = dt.PluginRegistry(parent=dt.get_plugin_registry())
+    registry.register_creator(PlainCreator("TestScale", ScalePlugin), "")
+    return registry
+
+
+def _build(weights: dict[str, np.ndarray], *flags: Any, shapes: Any = None) -> Any:
+    config = dt.BuilderConfig()
+    for flag in flags:
+        config.set_flag(flag)
+    return dt.compile(_model(weights), registry=_registry(), config=config, shapes=shapes)
+
+
+X = _RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
+
+
+def test_batch_normalization_is_folded_unless_weights_may_change() -> None:
+    plain = [step.op for step in _build(_weights(0)).manifest.programs[0].steps]
+    kept = [step.op for step in _build(_weights(0), dt.BuilderFlag.REFIT).manifest.programs[0].steps]
+    assert "BatchNormalization" not in plain
+    assert "BatchNormalization" in kept
+    np.testing.assert_allclose(
+        _build(_weights(0))(X), _build(_weights(0), dt.BuilderFlag.REFIT)(X), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("shapes", [None, {"x": ((1, 3, 8, 8), (2, 3, 8, 8), (4, 3, 8, 8))}])
+def test_refit_equals_a_fresh_build(shapes: Any) -> None:
+    engine = _build(_weights(0), dt.BuilderFlag.REFIT, shapes=shapes)
+    before = engine(X)
+    refitter = dt.Refitter(engine)
+    assert refitter.get_all_weights() == sorted(SHAPES)
+    assert refitter.get_missing_weights() == []
+    for name, array in _weights(1).items():
+        refitter.set_named_weights(name, array)
+    assert refitter.refit_cuda_engine()
+    fresh = _build(_weights(1), dt.BuilderFlag.REFIT, shapes=shapes)(X)
+    np.testing.assert_array_equal(engine(X), fresh)
+    assert not np.allclose(before, fresh)
+
+
+def test_a_stripped_plan_runs_after_refit_and_equals_a_fresh_build(tmp_path: Any) -> None:
+    engine = _build(_weights(0), dt.BuilderFlag.REFIT, dt.BuilderFlag.STRIP_PLAN)
+    with pytest.raises(dt.UsageError, match="weight\\(s\\) are not in the plan"):
+        engine(X)
+    path = tmp_path / "stripped.plan"
+    engine.save(path)
+    full = tmp_path / "full.plan"
+    _build(_weights(0), dt.BuilderFlag.REFIT).save(full)
+    assert path.stat().st_size < full.stat().st_size
+    runtime = dt.Runtime()
+    runtime.get_plugin_registry().register_creator(PlainCreator("TestScale", ScalePlugin), "")
+    loaded = runtime.load_engine(path)
+    refitter = dt.Refitter(loaded)
+    assert refitter.get_missing_weights() == sorted(SHAPES)
+    with pytest.raises(dt.UsageError, match="are missing"):
+        refitter.refit_cuda_engine()
+    for name, array in _weights(1).items():
+        refitter.set_named_weights(name, dt.Weights(array))
+    refitter.refit_cuda_engine()
+    fresh = _build(_weights(1), dt.BuilderFlag.REFIT)(X)
+    np.testing.assert_array_equal(loaded(X), fresh)
+    loaded.save(full)
+    np.testing.assert_array_equal(runtime.load_engine(full)(X), fresh)
+
+
+def test_weights_that_do_not_fit_are_refused() -> None:
+    engine = _build(_weights(0), dt.BuilderFlag.REFIT)
+    refitter = dt.Refitter(engine)
+    with pytest.raises(dt.UsageError, match="do not fit"):
+        refitter.set_named_weights("conv.b", np.zeros(5, np.float32))
+    with pytest.raises(dt.UsageError, match="do not fit"):
+        refitter.set_named_weights("conv.b", np.zeros(4, np.float64))
+    with pytest.raises(dt.UsageError, match="NaN"):
+        refitter.set_named_weights("conv.b", np.full(4, np.nan, np.float32))
+    with pytest.raises(dt.UsageError, match="no such weight"):
+        refitter.set_named_weights("nothing", np.zeros(4, np.float32))
+    with pytest.raises(dt.UsageError, match="not built for refit"):
+        dt.Refitter(_build(_weights(0)))
+
+
+def test_individual_refit_lists_the_others_with_the_reason() -> None:
+    builder = dt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", dt.float32, (2, 3))
+    one = network.add_constant((2, 3), np.ones((2, 3), np.float32))
+    two = network.add_constant((2, 3), np.ones((2, 3), np.float32))
+    network.set_weights_name(one.weights, "one")
+    network.set_weights_name(two.weights, "two")
+    total = network.add_elementwise(x, one.get_output(0), dt.ElementWiseOperation.SUM).get_output(0)
+    total = network.add_elementwise(total, two.get_output(0), dt.ElementWiseOperation.SUM).get_output(0)
+    network.mark_output(total)
+    network.mark_weights_refittable("one")
+    config = builder.create_builder_config()
+    config.set_flag(dt.BuilderFlag.REFIT_INDIVIDUAL)
+    engine = builder.build_engine_with_config(network, config)
+    refitter = dt.Refitter(engine)
+    assert refitter.get_all_weights() == ["one"]
+    assert refitter.excluded_weights == {"two": "not marked with mark_weights_refittable"}
+    refitter.set_named_weights("one", np.full((2, 3), 5.0, np.float32))
+    refitter.refit_cuda_engine()
+    np.testing.assert_allclose(engine(np.zeros((2, 3), np.float32)), 6.0)
