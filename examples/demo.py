@@ -17,10 +17,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 import dovetail as dt
+
+if TYPE_CHECKING:
+    import onnx
 
 LIBRARY = Path(__file__).parent / "plugins" / "spectral_gate.py"
 BATCHES = (1, 4, 8)
@@ -30,13 +34,14 @@ TACTICS = {1: "fft", 2: "matmul"}
 # the model
 
 
-def make_model():
+def make_model() -> onnx.ModelProto:
     """An ONNX model: convolutions, and gates in the frequency domain between them."""
     from onnx import TensorProto, helper, numpy_helper
 
     rng = np.random.default_rng(0)
     shapes = {"w1": (16, 3, 3, 3), "b1": (16,), "w2": (32, 16, 3, 3), "b2": (32,), "w3": (32, 10), "b3": (10,)}
     weights = {name: rng.normal(0, 0.2, shape).astype(np.float32) for name, shape in shapes.items()}
+    weights["axes"] = np.array([2, 3])
     nodes = [
         helper.make_node("Conv", ["image", "w1", "b1"], ["c1"], pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c1"], ["r1"]),
@@ -44,9 +49,8 @@ def make_model():
         helper.make_node("Conv", ["g1", "w2", "b2"], ["c2"], pads=[1, 1, 1, 1], strides=[2, 2]),
         helper.make_node("Relu", ["c2"], ["r2"]),
         helper.make_node("SpectralGate", ["r2"], ["g2"], "gate 16x16", domain="demo", strength=0.5),
-        helper.make_node("GlobalAveragePool", ["g2"], ["p"]),
-        helper.make_node("Flatten", ["p"], ["f"]),
-        helper.make_node("Gemm", ["f", "w3", "b3"], ["scores"]),
+        helper.make_node("ReduceMean", ["g2", "axes"], ["mean"], keepdims=0),
+        helper.make_node("Gemm", ["mean", "w3", "b3"], ["scores"]),
     ]
     graph = helper.make_graph(
         nodes,
@@ -58,7 +62,7 @@ def make_model():
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21), helper.make_opsetid("demo", 1)])
 
 
-def run_reference(model, images: np.ndarray) -> np.ndarray:
+def run_reference(model: onnx.ModelProto, images: np.ndarray) -> np.ndarray:
     """The model in ONNX's own evaluator, with the operator as its definition says it, in double precision."""
     from onnx.reference import ReferenceEvaluator
     from onnx.reference.op_run import OpRun
@@ -91,32 +95,40 @@ class Screen:
     def say(self, text: str) -> None:
         self.console.print(f"  {text}")
 
-    def table(self, columns: tuple[str, ...], rows: list[tuple[str, ...]], *, marked: int = -1, indent: int = 2) -> None:
-        """A table; the first column is text, the others are numbers, and one row may be marked."""
+    def table(self, columns: tuple[str, ...], blocks: list[list[tuple[str, ...]]]) -> None:
+        """A table in blocks; a column that starts with > holds numbers."""
         from rich.box import SIMPLE_HEAD
         from rich.padding import Padding
         from rich.table import Table
 
-        table = Table(box=SIMPLE_HEAD, header_style="bold", pad_edge=False)
-        for index, column in enumerate(columns):
-            table.add_column(column, justify="right" if index else "left", no_wrap=True)
-        for index, row in enumerate(rows):
-            table.add_row(*row, style="green" if index == marked else None)
-        self.console.print(Padding(table, (0, 0, 0, indent)))
+        table = Table(box=SIMPLE_HEAD, show_edge=False, header_style="bold", pad_edge=False)
+        for column in columns:
+            table.add_column(column.lstrip(">"), justify="right" if column[:1] == ">" else "left", no_wrap=True)
+        for block in blocks:
+            for row in block:
+                table.add_row(*row, style="green" if "chosen" in row else None)
+            table.add_section()
+        self.console.print(Padding(table, (1, 0, 0, 2), expand=False))
 
 
 def show_tuning(screen: Screen, engine: dt.Engine) -> None:
-    """The tuner's tables, with the slowest way as the full bar."""
+    """The tuner's tables; the slowest way to run a layer has the longest bar."""
+    blocks, notes = [], []
     for layer in engine.manifest.tuning:
-        slowest = max(way.time_us or 0.0 for way in layer.candidates)
-        rows = []
-        for way in layer.candidates:
-            bar = "#" * max(1, round(24 * way.time_us / slowest)) if way.time_us else way.status
-            layout = way.formats[0].rpartition(":")[2]
-            time_us = f"{way.time_us:.0f} us" if way.time_us else "-"
-            rows.append((f"{layout:8} {TACTICS[way.tactic]:8} {bar:24}", time_us, "chosen" if way.chosen else ""))
-        chosen = [way.chosen for way in layer.candidates].index(True)
-        screen.table((f"{layer.name}, {layer.metadata}", "median", ""), rows, marked=chosen)
+        timed = [way for way in layer.candidates if way.time_us]
+        slowest, fastest = max(way.time_us for way in timed), min(way.time_us for way in timed)
+        block = []
+        for way in timed:
+            bar, layout = "#" * max(1, round(20 * way.time_us / slowest)), way.formats[0].rpartition(":")[2]
+            name, note = layer.name if not block else "", "chosen" if way.chosen else ""
+            block.append((name, layout, TACTICS[way.tactic], bar, f"{way.time_us:.0f} us", note))
+        blocks.append(block)
+        chosen = next(way for way in timed if way.chosen)
+        if chosen.time_us > 1.05 * fastest:
+            notes.append(f"{layer.name}: faster alone is slower here, with the reformats around it")
+    screen.table(("layer", "layout", "tactic", "", ">median", ""), blocks)
+    for note in notes:
+        screen.say(note)
 
 
 # the other process
@@ -145,7 +157,7 @@ def measure(engine: dt.Engine, images: np.ndarray) -> float:
     return (time.perf_counter_ns() - start) / 1e6
 
 
-def run_elsewhere(folder: Path) -> dict:
+def run_elsewhere(folder: Path) -> dict[str, Any]:
     """Start the new process on the same files and read its answer."""
     command = [sys.executable, __file__, "--reload", str(folder)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
@@ -154,7 +166,7 @@ def run_elsewhere(folder: Path) -> dict:
 # the whole
 
 
-def build(model) -> dt.Engine:
+def build(model: onnx.ModelProto) -> dt.Engine:
     """Compile the model for batches of 1 to 8, tuned at 4, showing progress."""
     from dovetail.build.progress import make_progress
 
@@ -170,7 +182,7 @@ def main() -> None:
     model = make_model()
     screen.title(f"Dovetail {dt.__version__}: a model with an operator that no engine knows")
     screen.say(" > ".join(f"[bold]{n.op_type}[/]" if n.domain else n.op_type for n in model.graph.node))
-    screen.say(f"SpectralGate comes from {LIBRARY.relative_to(Path(__file__).parents[1])}: two formats, two tactics")
+    screen.say(f"SpectralGate is a plugin, {LIBRARY.parent.name}/{LIBRARY.name}: two layouts, two tactics")
 
     screen.title("1. Build")
     engine = build(model)
@@ -197,8 +209,10 @@ def main() -> None:
         (str(batch), f"{median:.2f} ms", f"{p99:.2f} ms", f"{1e3 * batch / median:.0f}", f"{difference:.1e}")
         for batch, median, p99, difference in answer["rows"]
     ]
-    screen.table(("batch", "median", "P99", "images/s", "difference"), rows)
+    screen.table((">batch", ">median", ">P99", ">images/s", ">difference"), [rows])
     assert all(row[3] < 1e-4 for row in answer["rows"])
+    screen.title("Next")
+    screen.say("examples/01_pad.py is the contract on one screen, 07_quick_layer.py its short form")
 
 
 if __name__ == "__main__":

@@ -69,12 +69,12 @@ CASES: list[Case] = []
 
 
 def case(
-    method: str, label: str = "", *, open_dims: bool = True, tolerance: float = 1e-5, **parameters: Any
+    method_name: str, label: str = "", *, open_dims: bool = True, tolerance: float = 1e-5, **parameters: Any
 ) -> Callable[[Callable[..., Expected]], Callable[..., Expected]]:
     """Collect a case; further keywords are passed to the function."""
 
     def collect(make: Callable[..., Expected]) -> Callable[..., Expected]:
-        CASES.append(Case(method, label, lambda sketch: make(sketch, **parameters), open_dims, tolerance))
+        CASES.append(Case(method_name, label, lambda sketch: make(sketch, **parameters), open_dims, tolerance))
         return make
 
     return collect

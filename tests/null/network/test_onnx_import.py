@@ -68,7 +68,7 @@ class ManyPlugin(ScalePlugin):
     def get_output_data_types(self, input_types: Any) -> Any:
         return [input_types[0]] * self.num_outputs
 
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:  # noqa: N803
         self.note("shape_inputs", [list(values) for values in shape_inputs])
         return [dt.DimsExprs(inputs[0])] * self.num_outputs
 
@@ -99,8 +99,8 @@ class TestSources:
     def test_every_kind_of_source_gives_the_same_model(self, tmp_path: Path) -> None:
         proto = make(CHAIN)
         onnx.save(proto, tmp_path / "m.onnx")
-        sources = [tmp_path / "m.onnx", str(tmp_path / "m.onnx"), proto.SerializeToString(), proto, ir.from_proto(proto)]
-        for source in sources:
+        path = tmp_path / "m.onnx"
+        for source in (path, str(path), proto.SerializeToString(), proto, ir.from_proto(proto)):
             model = import_model(source)
             assert ops(model.graph) == ["Mul", "Relu"]
             assert list(model.graph.initializers) == ["w"]
@@ -304,7 +304,8 @@ class TestFunctions:
             import_model(make(text))
 
     def test_another_opset_in_a_function(self) -> None:
-        text = "agraph (float[N] x) => (float[N] y) { y = acme.Twice(x) }" + self.FUNCTIONS.replace('"" : 21', '"" : 18')
+        text = "agraph (float[N] x) => (float[N] y) { y = acme.Twice(x) }"
+        text += self.FUNCTIONS.replace('"" : 21', '"" : 18')
         with pytest.raises(ModelError, match="version 18 of operator set '', the model version 21"):
             import_model(make(text))
 
@@ -327,7 +328,8 @@ class TestPlugins:
 
     def test_the_network_keeps_a_clone_and_lets_the_plugin_go(self) -> None:
         creator = Creator()
-        model = import_model(make("agraph (float[4] x) => (float[4] y) { y = Foo(x) }"), registry=registry_with(creator))
+        proto = make("agraph (float[4] x) => (float[4] y) { y = Foo(x) }")
+        model = import_model(proto, registry=registry_with(creator))
         assert [call[0] for call in creator.calls if call[0] in ("clone", "destroy")] == ["clone", "destroy"]
         copy = model.clone()
         del model
@@ -552,10 +554,10 @@ class TestWrongModels:
             ("agraph (float[4] x) => (float[4] y) { y = Relu(x, x) }", ["2 inputs; expected 1 to 1", "opset 21"]),
             ("agraph (float[4] x) => (float[4] y) { y = Add(x) }", ["1 inputs; expected 2 to 2"]),
             ('agraph (float[4] x) => (float[4] y) { y = Add("", x) }', ["'A' is required and absent"]),
-            ("agraph (float[4] x) => (float[4] y) { y = LeakyRelu<alfa = 0.1>(x) }", ["'alfa'", "did you mean 'alpha'"]),
+            ("agraph (float[4] x) => (float[4] y) { y = LeakyRelu<alfa = 0.1>(x) }", ["did you mean 'alpha'"]),
             ("agraph (float[4] x) => (float[4] y) { y = LeakyRelu<alpha = 1>(x) }", ["'alpha' is INT; expected FLOAT"]),
             ("agraph (float[4] x) => (float[4] y) { y = Cast(x) }", ["'to' is required and absent"]),
-            ("agraph (float[4] x, int64[4] z) => (float[4] y) { y = Add(x, z) }", ["must have one type", "FLOAT and INT64"]),
+            ("agraph (float[4] x, int64[4] z) => (float[4] y) { y = Add(x, z) }", ["one type; got FLOAT and INT64"]),
             ("agraph (bool[4] x) => (bool[4] y) { y = Relu(x) }", ["is BOOL, which the operator does not take"]),
             ("agraph (float[4] x) => (int64[4] y) { y = Relu(x) }", ["declared INT64 and computed as FLOAT"]),
             ("agraph (float[4] x, float[5] z) => (float[4] y) { y = Add(x, z) }", ["shapes do not fit"]),

@@ -11,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import BuildError
+from dovetail.types import DataType
 
 __all__ = ["convert_type"]
 
 Array = npt.NDArray[Any]
 _INT8: Final = np.dtype(np.int8)
+_FP8: Final = DataType.FP8.numpy
+_FP8_MAX: Final = 448.0
 
 
 def convert_type(array: Array, dtype: np.dtype[Any], *, source_scale: float = -1.0, target_scale: float = -1.0) -> Array:
@@ -30,6 +33,8 @@ def convert_type(array: Array, dtype: np.dtype[Any], *, source_scale: float = -1
     if dtype == _INT8:
         return _quantize(real, target_scale)
     with np.errstate(over="ignore", invalid="ignore"):
+        if dtype == _FP8:
+            real = np.clip(real, -_FP8_MAX, _FP8_MAX)  # it has no infinity: what is too large would become NaN
         return real.astype(dtype)
 
 
@@ -41,7 +46,7 @@ def _dequantize(array: Array, scale: float) -> Array:
 def _quantize(array: Array, scale: float) -> Array:
     _require_scale(scale)
     steps = np.rint(array.astype(np.float32) / np.float32(scale))
-    return np.clip(np.nan_to_num(steps, nan=0.0), -128, 127).astype(np.int8)
+    return np.asarray(np.clip(np.nan_to_num(steps, nan=0.0), -128, 127)).astype(np.int8)
 
 
 def _require_scale(scale: float) -> None:

@@ -213,13 +213,13 @@ class ForgetsToAnswer(Scale):
         return None
 
 
-@breaks("R14", "pos 0 FLOAT: LINEAR no, CHW32 no, HWC no", shapes=["2x3x8x8"], types=["FLOAT"])
+@breaks("R14", "pos 0 FLOAT: LINEAR no, CHW32 no, HWC no")
 class AcceptsNothing(Scale):
     def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
         return False
 
 
-@breaks("R14", "it is with inputs of type HALF", shapes=["2x3x8x8"], types=["FLOAT"])
+@breaks("R14", "it is with inputs of type HALF")
 class AcceptsHalfOnly(Scale):
     def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
         return in_out[pos].desc.type == DataType.HALF

@@ -23,7 +23,8 @@ class Fault:
     options: dict[str, Any] = field(default_factory=dict)
 
     def check(self) -> Report:
-        return check_creator(self.make_creator(), **{"fields": {"alpha": 0.5}} | self.options)
+        given: dict[str, Any] = {"fields": {"alpha": 0.5}, "shapes": ["2x3x8x8"], "types": ["FLOAT"]}
+        return check_creator(self.make_creator(), **given | self.options)
 
 
 FAULTS: list[Fault] = []

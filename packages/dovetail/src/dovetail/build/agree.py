@@ -34,7 +34,7 @@ _TOLERANCES: Final = {
     DataType.FP8: 2.5e-1,
     DataType.INT8: 1 / 127,
 }
-_WIDTHS: Final = (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.FP8, DataType.INT8, DataType.INT4, DataType.FP4)
+_WIDTHS: Final = tuple(DataType[name] for name in "FLOAT HALF BF16 FP8 INT8 INT4 FP4".split())
 """From wide to narrow; types that are not here lose nothing."""
 _FP8_MAX: Final = 448.0
 _LEAST: Final = 1e-2
@@ -111,7 +111,7 @@ def judge(results: Mapping[int, Result]) -> Verdict:
     for number in differing:
         verdict.wrong[number] = f"differs from {_WIDTHS[widest].name}: {_difference(reference, results[number])}"
     if len(peers) == 1 and len(differing) >= 2 and verdict.disagreement is None:
-        verdict.disagreement = f"{len(differing)} of {len(others)} narrower candidates differ from {_WIDTHS[widest].name}"
+        verdict.disagreement = f"{len(differing)} of {len(others)} narrower ones differ from {_WIDTHS[widest].name}"
     return verdict
 
 
@@ -132,11 +132,11 @@ def _verdict(groups: list[list[int]], results: Mapping[int, Result]) -> Verdict:
     difference = _difference(results[groups[0][0]], results[groups[1][0]])
     if len(results) >= 3 and 2 * len(largest) > len(results):
         others = [c for group in groups if group is not largest for c in group]
-        return Verdict(wrong={c: f"differs from the majority: {difference}" for c in others})
-    kept = groups[0]
+        return Verdict(wrong=dict.fromkeys(others, f"differs from the majority: {difference}"))
     dropped = [c for group in groups[1:] for c in group]
     reason = f"disagrees with the default and there is no reference: {difference}"
-    return Verdict(wrong=dict.fromkeys(dropped, reason), disagreement=f"{difference}; kept {len(kept)} like the default")
+    kept = f"{difference}; kept {len(groups[0])} like the default"
+    return Verdict(wrong=dict.fromkeys(dropped, reason), disagreement=kept)
 
 
 def _agree(one: Result, other: Result) -> bool:
@@ -173,4 +173,4 @@ def _gap(left: npt.NDArray[Any], right: npt.NDArray[Any], *, ignores_nan: bool) 
     same = (left == right) | (nan[0] | nan[1] if ignores_nan else nan[0] & nan[1])
     with np.errstate(invalid="ignore"):
         distance = np.abs(left - right)
-    return float(np.where(same, 0.0, np.nan_to_num(distance, nan=np.inf)).max(initial=0.0))
+    return float(np.where(same, 0.0, np.nan_to_num(distance, nan=np.inf, posinf=np.inf)).max(initial=0.0))

@@ -203,8 +203,9 @@ def _as_batch(entry: Any, tensor: TensorRecord, manifest: Manifest) -> Array:
     """A copy of one input of a batch, because a plugin may write to inputs it aliases."""
     dtype = np.dtype(tensor.dtype)
     is_address = isinstance(entry, int | np.integer) or (hasattr(entry, "__int__") and not hasattr(entry, "shape"))
-    array = array_at(int(entry), _batch_shape(tensor, manifest), dtype) if is_address else as_input(entry, tensor, dtype)
-    return np.array(array, order="C")
+    if is_address:
+        return np.array(array_at(int(entry), _batch_shape(tensor, manifest), dtype))
+    return np.array(as_input(entry, tensor, dtype))
 
 
 def _batch_shape(tensor: TensorRecord, manifest: Manifest) -> Sequence[int]:

@@ -1,4 +1,4 @@
-"""The calibration cache: the ranges of a network as JSON text that people can read, checked strictly when it is read."""
+"""The calibration cache: the ranges of a network as JSON that people can read, checked strictly when it is loaded."""
 
 from __future__ import annotations
 

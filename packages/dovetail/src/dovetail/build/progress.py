@@ -237,9 +237,12 @@ class RichProgress(IProgressMonitor):
         self._open: dict[str, tuple[int, Any]] = {}
 
     def _make_bars(self) -> rich.progress.Progress:
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+        from rich.table import Column
 
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        # A fixed width, because phases that follow each other are separate displays and are to look like one.
+        name = TextColumn("{task.description}", table_column=Column(min_width=20))
+        columns = (name, BarColumn(), MofNCompleteColumn(), TextColumn("{task.elapsed:6.2f} s", style="progress.elapsed"))
         return Progress(*columns, console=self._console, auto_refresh=False)
 
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:

@@ -29,9 +29,20 @@ from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.provider.arena import aligned_empty
 from dovetail.provider.loader import get_provider
+from dovetail.quantize import convert_type
 from dovetail.types import DataType, Dims, PluginTensorDesc, TensorFormat
 
-__all__ = ["Choice", "NoFormatError", "PluginLayer", "PluginTuner", "TunedLayer", "TunerOptions", "cache_identity", "round_us", "workspace_descs"]
+__all__ = [
+    "Choice",
+    "NoFormatError",
+    "PluginLayer",
+    "PluginTuner",
+    "TunedLayer",
+    "TunerOptions",
+    "cache_identity",
+    "round_us",
+    "workspace_descs",
+]
 
 _SEED: Final = 20240607
 
@@ -386,28 +397,38 @@ class _Trial:
         for index, (port, layout) in enumerate(self._pairs()[count:]):
             if self.layer.data_dependent[index]:
                 continue  # how much of it is valid differs legitimately in order; its size tensor is compared
-            memory = self._arrays[self.layer.num_inputs + index]
+            memory = self._arrays[count + index]
             if layout.dtype.bits < 8:
                 memory = unpack_nibbles(memory, layout.dtype.numpy, math.prod(port.opt)).reshape(port.opt)
-            array = unpack(memory, layout.format, port.opt)
-            results.append((layout.dtype, array.astype(np.float64) * (layout.scale if layout.scale > 0 else 1.0), layout.scale))
-        return results
+            array = unpack(memory, layout.format, port.opt).astype(np.float64)
+            results.append(Output(layout.dtype, array * layout.scale if layout.scale > 0 else array, layout.scale))
+        return Result(tuple(results), tuple(layout.dtype for layout in self.combination[:count]))
 
 
 def _random_input(index: int, port: Port, layout: Layout) -> Any:
     rng = np.random.default_rng(_SEED + index)
-    dtype = layout.dtype.numpy
-    if layout.dtype.is_float:
-        values = rng.uniform(-1.0, 1.0, port.opt).astype(np.float32).astype(dtype)
-    elif layout.dtype is DataType.INT8 and layout.scale > 0:
-        real = rng.uniform(-1.0, 1.0, port.opt).astype(np.float32)
-        values = np.clip(np.rint(real / layout.scale), -128, 127).astype(dtype)
+    if layout.dtype.is_float or layout.scale > 0:
+        values = convert_type(_shared_numbers(rng, port), layout.dtype.numpy, target_scale=layout.scale)
     else:
         # Integers may be indices: zero and one are in range of nearly everything.
-        values = rng.integers(0, 2, port.opt).astype(dtype)
+        values = rng.integers(0, 2, port.opt).astype(layout.dtype.numpy)
     if layout.dtype.bits < 8:
         return pack_nibbles(values)
     return pack(values, layout.format) if layout.format is not TensorFormat.LINEAR else np.ascontiguousarray(values)
+
+
+def _shared_numbers(rng: np.random.Generator, port: Port) -> Any:
+    """Numbers that every type proposed for the port holds, so that no candidate starts from others; see ``agree``."""
+    types = {layout.dtype for layout in port.layouts}
+    scale = max((layout.scale for layout in port.layouts if layout.dtype is DataType.INT8), default=-1.0)
+    if scale > 0:
+        steps = 127 if DataType.FP8 not in types else max(1, min(127, int(448 / scale)))
+        return rng.integers(-steps, steps + 1, port.opt).astype(np.float32) * np.float32(scale)
+    numbers = rng.uniform(-1.0, 1.0, port.opt).astype(np.float32)
+    for dtype in (DataType.FP8, DataType.BF16, DataType.HALF):
+        if dtype in types:
+            numbers = numbers.astype(dtype.numpy).astype(np.float32)
+    return numbers
 
 
 def _output_memory(port: Port, layout: Layout) -> Any:

@@ -8,9 +8,8 @@ import math
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dovetail.cli.answers import Answer, Document, dump_document
 from dovetail.cli.feeds import make_inputs
@@ -57,8 +56,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--export-profile", metavar="FILE", help="write the time of each layer as JSON")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Pace:
+class _Pace(NamedTuple):
     """When to stop."""
 
     warmup_s: float
@@ -127,7 +125,7 @@ def _profile(context: Any, inputs: list[Any], pace: _Pace) -> list[dict[str, Any
 
     times = LayerTimes()
     context.profiler = times
-    spans = _measure(lambda: context.run(inputs), replace(pace, warmup_s=0.0), on_warm=times.times_ms.clear)
+    spans = _measure(lambda: context.run(inputs), pace._replace(warmup_s=0.0), on_warm=times.times_ms.clear)
     context.profiler = None
     return [{"count": len(spans)}, *times.rows()]
 

@@ -102,31 +102,45 @@ def run(args: argparse.Namespace) -> Answer:
 
     from dovetail.build.builder import Builder
     from dovetail.loggers import Severity
-    from dovetail.plan.container import write_plan
-    from dovetail.plan.manifest import encode_manifest
 
     logger = StderrLogger(_severity(args, Severity))
-    builder = Builder(logger)
+    job = _Job(Builder(logger), _make_config(args, profiles))
     start = time.perf_counter()
-    plan = _build(builder, model, _make_config(args, profiles), args)
-    write_plan(target, encode_manifest(plan.manifest), plan.blobs)
-    document = _describe(plan, builder, target, logger, time.perf_counter() - start)
+    plan = job.build(model, target, [*args.plugins, *args.carry_plugins])
+    document = _describe(plan, job.phase_times, target, logger, time.perf_counter() - start)
     return Answer(document=document, show=_show_nothing if args.quiet else _show_verbose if args.verbose else _show)
+
+
+class _Job:
+    """A build from file to file, with the time of each phase."""
+
+    def __init__(self, builder: Builder, config: BuilderConfig) -> None:
+        self._builder = builder
+        self._config = config
+        self.phase_times: list[tuple[str, str | None, float]] = []
+
+    def build(self, model: Path, target: Path, libraries: list[str]) -> BuiltPlan:
+        from dovetail.build.progress import Phases
+        from dovetail.network.onnx_import import import_model
+        from dovetail.plan.container import write_plan
+        from dovetail.plan.manifest import encode_manifest
+
+        before, after = Phases(self._config.progress_monitor), Phases(self._config.progress_monitor)
+        registry = self._builder.get_plugin_registry()
+        with before.phase("Import model"):
+            load_libraries(libraries, registry)
+            imported = import_model(model, registry=registry, logger=self._builder.logger)
+        plan = self._builder.build_plan(imported, self._config, is_open=not self._config.profiles)
+        with after.phase("Save plan"):
+            write_plan(target, encode_manifest(plan.manifest), plan.blobs)
+        self.phase_times = [*before.times, *self._builder.phase_times, *after.times]
+        return plan
 
 
 def _severity(args: argparse.Namespace, severity: Any) -> Any:
     if args.verbose:
         return severity.VERBOSE
     return severity.ERROR if args.quiet else severity.WARNING
-
-
-def _build(builder: Builder, model: Path, config: BuilderConfig, args: argparse.Namespace) -> BuiltPlan:
-    from dovetail.network.onnx_import import import_model
-
-    registry = builder.get_plugin_registry()
-    load_libraries([*args.plugins, *args.carry_plugins], registry)
-    imported = import_model(model, registry=registry, logger=builder.logger)
-    return builder.build_plan(imported, config, is_open=not config.profiles, name=model.stem)
 
 
 def _make_monitor(args: argparse.Namespace) -> IProgressMonitor | None:
@@ -193,7 +207,11 @@ def _make_config(
 
 
 def _describe(
-    plan: BuiltPlan, builder: Builder, target: Path, logger: StderrLogger, elapsed_s: float
+    plan: BuiltPlan,
+    phase_times: Iterable[tuple[str, str | None, float]],
+    target: Path,
+    logger: StderrLogger,
+    elapsed_s: float,
 ) -> dict[str, Any]:
     manifest = plan.manifest
     return {
@@ -209,7 +227,7 @@ def _describe(
         "libraries": [library.name for library in manifest.libraries],
         "refittable": [] if manifest.refit is None else sorted(manifest.refit.weights),
         "not_refittable": {} if manifest.refit is None else dict(manifest.refit.excluded),
-        "phases": [{"name": n, "parent": parent, "seconds": s} for n, parent, s in builder.phase_times],
+        "phases": [{"name": n, "parent": parent, "seconds": s} for n, parent, s in phase_times],
         "warnings": logger.warnings,
     }
 

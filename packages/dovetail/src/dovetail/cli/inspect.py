@@ -107,7 +107,7 @@ def _show_tensors(document: Document, screen: Screen) -> None:
 
 
 def _dims_text(dims: Iterable[Any]) -> str:
-    return "x".join("?" if dim is None else str(dim) for dim in dims) or "scalar"
+    return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
 
 
 def _ranges_text(name: str, profiles: Iterable[Mapping[str, Any]]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
     from dovetail.cli.answers import Answer
@@ -23,6 +23,8 @@ __all__ = [
 ]
 
 N = TypeVar("N", int, float)
+
+_MAX_DIGITS: Final = 40
 
 
 def describe(summary: str) -> str:
@@ -111,9 +113,9 @@ def non_negative_float(text: str) -> float:
 
 def _read(kind: Callable[[str], N], text: str, is_valid: Callable[[N], bool], expected: str) -> N:
     try:
-        number = kind(text)
+        number = kind(text[:_MAX_DIGITS])
     except ValueError:
-        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}") from None
-    if not is_valid(number):
-        raise argparse.ArgumentTypeError(f"expected {expected}, got {text!r}")
+        number = None
+    if number is None or len(text) > _MAX_DIGITS or not is_valid(number):
+        raise argparse.ArgumentTypeError(f"expected {expected}, got {text[:_MAX_DIGITS]!r}")
     return number

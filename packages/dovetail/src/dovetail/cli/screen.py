@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TextIO
 
 __all__ = ["Screen", "clean", "format_bytes", "format_time"]
@@ -50,17 +50,20 @@ class Screen:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._console = _make_console(stream)
+        self._is_empty = True
 
     def line(self, text: object = "") -> None:
         """Write one line."""
-        print(clean(text), file=self._stream)
+        self._print(clean(text))
 
     def title(self, text: object) -> None:
-        """Write a heading, set off by an empty line."""
-        print(file=self._stream)
+        """Write a heading, set off from what is above it."""
+        if not self._is_empty:
+            self._print("")
         if self._console is None:
-            print(clean(text), file=self._stream)
+            self._print(clean(text))
         else:
+            self._is_empty = False
             self._console.print(clean(text), style="bold")
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
@@ -68,15 +71,21 @@ class Screen:
         rows = [(name, clean(value)) for name, value in pairs]
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
-            print(f"{name:<{width}}  {value}", file=self._stream)
+            self._print(f"{name:<{width}}  {value}")
+
+    def _print(self, text: str) -> None:
+        self._is_empty = False
+        print(text, file=self._stream)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> None:
         """Write a table; the columns numbered in ``right`` are numbers."""
         cells = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
         aligned = frozenset(right)
         if self._console is None:
-            _write_columns(self._stream, [list(headers), *cells], aligned)
+            for text in _columns([list(headers), *cells], aligned):
+                self._print(text)
         else:
+            self._is_empty = False
             self._console.print(_make_table(headers, cells, aligned))
 
 
@@ -103,11 +112,11 @@ def _make_table(headers: Sequence[str], rows: list[list[str]], right: frozenset[
     return table
 
 
-def _write_columns(stream: TextIO, rows: list[list[str]], right: frozenset[int]) -> None:
+def _columns(rows: list[list[str]], right: frozenset[int]) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         cells = [_pad(width, index in right)(cell) for index, (cell, width) in enumerate(zip(row, widths, strict=True))]
-        print("  ".join(cells).rstrip(), file=stream)
+        yield "  ".join(cells).rstrip()
 
 
 def _pad(width: int, is_number: bool) -> Callable[[str], str]:

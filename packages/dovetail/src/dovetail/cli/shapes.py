@@ -83,15 +83,16 @@ def _items(texts: Iterable[str], option: str) -> Iterator[tuple[str, str]]:
         position = 0
         while True:
             match = _ITEM.match(text, position)
-            if match is None or not match.group().strip():
-                raise UsageError("shapes cannot be read", where=where, expected=_FORM)
-            yield match.group().strip(), where
-            position = match.end()
-            if position == len(text):
-                break
-            if text[position] != ",":
+            end = position if match is None else match.end()
+            if end < len(text) and text[end] != ",":
                 raise UsageError("a quote is not closed", where=where, expected=_FORM)
-            position += 1
+            item = text[position:end].strip()
+            if not item:
+                raise UsageError("shapes cannot be read", where=where, expected=_FORM)
+            yield item, where
+            if end == len(text):
+                break
+            position = end + 1
 
 
 def _split_name(item: str, where: str) -> tuple[str, list[str]]:

@@ -44,8 +44,12 @@ def open_under(root: str | os.PathLike[str], relative: str) -> Iterator[BinaryIO
         number = _open_at(os.fspath(root), parts) if _HAS_DIR_FD else open_by_path(os.fspath(root), parts)
     except OSError as error:
         raise _describe(error, where) from error
-    with os.fdopen(number, "rb", buffering=0) as file:
+    try:
         check_regular(os.fstat(number), where)
+    except ModelError:
+        os.close(number)
+        raise
+    with os.fdopen(number, "rb", buffering=0) as file:
         yield file
 
 

@@ -88,6 +88,8 @@ def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
 
 def _check_broadcast(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     """Raise when two inputs can never be broadcast to each other, of which the library takes no notice."""
+    if "broadcast" in node.attributes:
+        return False  # before opset 7 the second input could be placed at any axis
     sizes: dict[int, int] = {}
     for value in node.inputs:
         for place, dim in enumerate(reversed(list(value.shape or ()) if value is not None else [])):
@@ -108,8 +110,8 @@ def _axis(node: ir.Node, rank: int) -> int:
     return axis % rank
 
 
-_BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less LessOrEqual
-    Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"""
+_BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less
+    LessOrEqual Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"""
 
 CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "Split"): _correct_split,

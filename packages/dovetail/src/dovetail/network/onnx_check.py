@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import onnx
 import onnx_ir as ir
@@ -37,9 +37,16 @@ _FIELDS: Final[Mapping[int, str]] = {
 
 def check_proto(model: onnx.ModelProto, problems: Problems) -> list[onnx.TensorProto]:
     """Note everything that is wrong with the form of a model; the tensors that lie in other files come back."""
+    if not _is_text(model):
+        problems.add("a name in it is not UTF-8", where="model", fix="check that the file is complete")
+        return []
     if not model.HasField("graph"):
         problems.add("there is no graph in it", where="model", fix="check that the file is a complete ONNX model")
         return []
+    if model.ir_version < 1:
+        problems.add("it does not say which version of the format it has", where="model")
+    if not model.graph.output:
+        problems.add("it has no outputs", where="model")
     _check_opsets(model.opset_import, model.ir_version, problems, "model")
     check = _GraphCheck(problems)
     check.check_graph(model.graph, "graph")
@@ -178,7 +185,7 @@ class _GraphCheck:
         elif attribute.type in _SPARSE:
             self._unsupported("sparse tensors are not supported", where, "save them as dense tensors")
         elif attribute.type == onnx.AttributeProto.STRINGS:
-            if not all(_is_text(item) for item in attribute.strings):
+            if not all(_is_utf8(item) for item in attribute.strings):
                 self._problems.add("a string in it is not UTF-8", where=where)
         elif attribute.type == onnx.AttributeProto.TENSOR:
             self._check_tensor(attribute.t, where)
@@ -255,9 +262,26 @@ def _find_external_problem(tensor: onnx.TensorProto) -> str | None:
     return None
 
 
-def _is_text(data: bytes) -> bool:
+def _is_utf8(data: bytes) -> bool:
     try:
         data.decode()
     except UnicodeDecodeError:
         return False
+    return True
+
+
+def _is_text(message: Any) -> bool:
+    """Whether every string of a message is one; the parser hands out bytes where a string is not UTF-8."""
+    stack = [message]
+    while stack:
+        current = stack.pop()
+        if isinstance(current, str | bytes):
+            if isinstance(current, bytes):
+                return False
+        elif isinstance(current, onnx.TensorProto):  # its other fields are data, which must not be copied to look at
+            stack += [current.name, current.doc_string, *current.external_data, *current.metadata_props]
+        else:
+            for field, value in current.ListFields():
+                if field.type == field.TYPE_STRING or field.type == field.TYPE_MESSAGE:
+                    stack += [value] if isinstance(value, str | bytes) or hasattr(value, "ListFields") else value
     return True

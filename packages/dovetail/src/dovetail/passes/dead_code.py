@@ -29,7 +29,8 @@ def _remove_nodes(graph: ir.Graph) -> list[str]:
     """From the last node to the first, bodies included: what only dead nodes read is dead when its turn comes."""
     changed = []
     for node in reversed(graph):
-        if any(value.uses() or value.is_graph_output() for value in node.outputs):
+        # A node without outputs is there for its effect: it checks something.
+        if not node.outputs or any(value.uses() or value.is_graph_output() for value in node.outputs):
             for body in subgraphs_of(node):
                 changed += _remove_nodes(body)
         else:

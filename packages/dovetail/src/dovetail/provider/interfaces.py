@@ -103,9 +103,18 @@ class Provider(Protocol):
         ...
 
     def compile(
-        self, op: str, domain: str, opset: int, attributes: Mapping[str, Any], num_outputs: int
+        self,
+        op: str,
+        domain: str,
+        opset: int,
+        attributes: Mapping[str, Any],
+        input_types: Sequence[str | None],
+        num_outputs: int,
     ) -> StepFunction:
-        """Something to call for one step; attributes are bound now, not in the run."""
+        """Something to call for one step; attributes are bound now, not in the run.
+
+        The caller silences floating-point warnings around runs of such steps.
+        """
         ...
 
 

@@ -39,8 +39,10 @@ class Kernel:
         """Whether a node of this opset version is served."""
         return self.since <= opset and (self.until is None or opset <= self.until)
 
-    def bind(self, attributes: Mapping[str, Any], num_outputs: int) -> KernelFunction:
-        """Fix the attributes once, so that a run passes only arrays."""
+    def bind(
+        self, attributes: Mapping[str, Any], num_outputs: int, *, function: KernelFunction | None = None
+    ) -> KernelFunction:
+        """Fix the attributes once, so that a run passes only arrays; ``function`` replaces the registered one."""
         unknown = attributes.keys() - self.attributes
         if unknown:
             raise ProviderError(
@@ -51,7 +53,7 @@ class Kernel:
         bound = dict(attributes)
         if "num_outputs" in self.attributes:
             bound["num_outputs"] = num_outputs
-        return _bind_keywords(self.function, bound)
+        return _bind_keywords(function or self.function, bound)
 
 
 def _bind_keywords(function: KernelFunction, keywords: dict[str, Any]) -> KernelFunction:

@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.errors import InputError, InternalError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
-from dovetail.runtime.steps import Array, Frame, Step, own
+from dovetail.runtime.steps import Array, Frame, Step, make_segments, own, run_segments
 
 __all__ = ["BodyRunner", "make_control_step"]
 
@@ -26,6 +26,16 @@ class BodyRunner:
         for index, array in constants.items():
             self._template[index] = array
 
+    @property
+    def steps(self) -> list[Step]:
+        """The steps of the body, in order."""
+        return self._steps
+
+    @steps.setter
+    def steps(self, steps: list[Step]) -> None:
+        self._steps = steps
+        self._segments = make_segments(steps)
+
     def replace_constant(self, blob: str, array: Array) -> None:
         """Use a new array for a constant."""
         for index, value in enumerate(self.program.values):
@@ -38,8 +48,7 @@ class BodyRunner:
             frame[index] = value
         for outside, inside in self.program.captures:
             frame[inside] = outer[outside]
-        for step in self.steps:
-            step(frame)
+        run_segments(self._segments, frame)
         return [frame[index] for index in self.program.outputs]
 
 

@@ -6,6 +6,7 @@ import time
 from statistics import median
 
 from dovetail.runtime.runner import ProgramRunner
+from dovetail.runtime.steps import make_segments, run_segments
 
 __all__ = ["IProfiler", "LayerTimes", "Profiler", "run_profiled"]
 
@@ -61,9 +62,10 @@ def run_profiled(runner: ProgramRunner, profiler: IProfiler) -> None:
     if runner.is_dirty:
         runner.announce_shapes()
     frame, clock, times = runner.frame, time.perf_counter_ns, []
-    for step in runner.steps:
-        start = clock()
-        step(frame)
-        times.append(clock() - start)
+    for segment in make_segments(runner.steps):
+        for step in segment[1]:
+            start = clock()
+            run_segments([(segment[0], [step])], frame)
+            times.append(clock() - start)
     for record, elapsed_ns in zip(runner.program.steps, times, strict=True):
         profiler.report_layer_time(record.name, elapsed_ns / 1e6)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from dovetail.provider.arena import Span, aligned_empty, plan_offsets
 from dovetail.runtime.control import BodyRunner
 from dovetail.runtime.plugin_step import PluginStep
 from dovetail.runtime.reformat_step import ReformatStep
-from dovetail.runtime.steps import Array, Frame, Step
+from dovetail.runtime.steps import Array, Frame, Step, make_segments, run_segments
 from dovetail.types import TensorFormat
 
 __all__ = ["ProgramRunner", "StepMaker"]
@@ -43,6 +44,7 @@ class ProgramRunner:
         self.is_dirty = True
         """Whether the plugins must be told shapes again before the next run."""
         self.steps = make_steps(self)
+        self._segments = make_segments(self.steps)
         self.plugin_steps = [step for step in self.steps if isinstance(step, PluginStep)]
         self._readers: dict[int, list[PluginStep]] = {}
         for step in self.plugin_steps:
@@ -112,16 +114,14 @@ class ProgramRunner:
         """Run all steps in order."""
         if self.is_dirty:
             self.announce_shapes()
-        frame, step = self.frame, None
         try:
-            for step in self.steps:
-                step(frame)
+            run_segments(self._segments, self.frame)
         except DovetailError:
             raise
         except MemoryError as error:
-            raise ResourceError("out of memory", where=_step_name(step)) from error
+            raise ResourceError("out of memory", where=_failed_step(error)) from error
         except Exception as error:
-            raise InputError(f"it failed: {type(error).__name__}: {error}", where=_step_name(step)) from error
+            raise InputError(f"it failed: {type(error).__name__}: {error}", where=_failed_step(error)) from error
 
     def physical_shape(self, index: int) -> Shape | None:
         """The shape of the array in memory for a value, when it is known before the run."""
@@ -150,8 +150,10 @@ class ProgramRunner:
                 step.workspace = address
 
 
-def _step_name(step: Step | None) -> str:
-    return f"step '{getattr(step, 'name', '?')}'"
+def _failed_step(error: BaseException) -> str:
+    """Which step was running, from the traceback: cheaper than keeping track in every run."""
+    names = [frame.f_locals.get("step") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return " in ".join(f"step '{step.name}'" for step in reversed(names) if hasattr(step, "name")) or "a step"
 
 
 def _bodies(steps: Sequence[Step]) -> Iterator[BodyRunner]:

@@ -16,13 +16,40 @@ import numpy.typing as npt
 from dovetail.errors import InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 
-__all__ = ["Array", "Frame", "KernelStep", "Step", "is_placed", "own", "store"]
+__all__ = ["Array", "Frame", "KernelStep", "Segments", "Step", "is_placed", "make_segments", "own", "run_segments", "store"]
 
 Array = npt.NDArray[Any]
 Frame = list[Any]
 Step = Callable[[Frame], None]
 
 IN_FRAME: Final = frozenset(("planned", "output"))
+
+
+Segments = list[tuple[bool, list[Step]]]
+"""Steps in order, in groups: whether floating-point warnings are silenced for a group, and its steps."""
+
+
+def make_segments(steps: Sequence[Step]) -> Segments:
+    """Group neighbours; kernels are silenced together, plugins see the caller's settings."""
+    segments: Segments = []
+    for step in steps:
+        quiet = isinstance(step, KernelStep)
+        if not segments or segments[-1][0] != quiet:
+            segments.append((quiet, []))
+        segments[-1][1].append(step)
+    return segments
+
+
+def run_segments(segments: Segments, frame: Frame) -> None:
+    """Run all steps in order."""
+    for quiet, steps in segments:
+        if quiet:
+            with np.errstate(all="ignore"):
+                for step in steps:
+                    step(frame)
+        else:
+            for step in steps:
+                step(frame)
 
 
 class KernelStep:

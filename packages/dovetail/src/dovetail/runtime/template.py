@@ -61,7 +61,8 @@ class ProgramTemplate:
             raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
         attributes = decode_attributes(record.attributes, load_blob)
         provider = get_provider(record.provider)
-        function = provider.compile(record.op, record.domain, record.opset, attributes, len(record.outputs))
+        types = [self.program.values[index].dtype if index >= 0 else None for index in record.inputs]
+        function = provider.compile(record.op, record.domain, record.opset, attributes, types, len(record.outputs))
         return _StepTemplate(record, function=function)
 
     def make_runner(self, context: IPluginResourceContext, *, is_open: bool) -> ProgramRunner:

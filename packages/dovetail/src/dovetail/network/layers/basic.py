@@ -10,7 +10,7 @@ import onnx_ir as ir
 from dovetail.network.core import NetworkCore
 from dovetail.network.enums import LayerType
 from dovetail.network.layers.base import ILayer
-from dovetail.network.properties import Property, data_type, dims, weights
+from dovetail.network.properties import Property, convert_weights, data_type, dims
 from dovetail.network.shapes import ir_type_from_data_type
 from dovetail.types import DataType, Weights, volume
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from dovetail.network.tensor import ITensor
 
 __all__ = ["BasicLayers", "ICastLayer", "IConstantLayer", "IIdentityLayer", "IShapeLayer"]
+
+
+def _contents(value: Any, where: str, name: str) -> Weights | None:
+    """Weights; no elements but a type make an empty tensor."""
+    given = convert_weights(value, where, name)
+    return Weights(value) if given is None and value is not None else given
 
 
 class IConstantLayer(ILayer):
@@ -30,14 +36,12 @@ class IConstantLayer(ILayer):
     _required_inputs = 0
 
     shape = Property(dims(minimum=0), "The dimensions.")
-    weights = Property(weights, "The contents.")
+    weights = Property(_contents, "The contents.")
 
     def __init__(self, network: NetworkCore, shape: Any, contents: Any) -> None:
         super().__init__(network, [])
         self.shape = shape
         self.weights = contents
-        if self.weights is None and contents is not None:
-            self._values["weights"] = Weights(contents)  # no elements, but a type: an empty tensor
 
     def _weights(self) -> dict[str, Weights]:
         return {} if self.weights is None else {"constant": self.weights}

@@ -124,7 +124,8 @@ class IFillLayer(ILayer):
         if given is None and len(self.shape):
             return e.op(op, dtype=dtype, shape=list(self.shape), **attributes)
         shape = e.int64(given) if given is not None else e.constant(np.empty(0, np.int64), "shape")
-        return e.op(f"{op}Like", e.op("ConstantOfShape", shape), dtype=dtype, **attributes)
+        model = e.op("Expand", e.scalar(0.0, "zero", ir.DataType.FLOAT), shape)
+        return e.op(f"{op}Like", model, dtype=dtype, **attributes)
 
 
 class FillLayers(NetworkCore):

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from dovetail.errors import DovetailError
 from dovetail.plugin.check.calls import CallbackRaised, call, read
+from dovetail.plugin.check.descriptors import Combination
 from dovetail.plugin.check.discovery import Wish, discover
 from dovetail.plugin.check.evidence import Evidence, Log
 from dovetail.plugin.check.field_values import copy_fields, declared_fields, guess_field, make_fields
 from dovetail.plugin.check.host import FILL_A, FILL_B, Fill
-from dovetail.plugin.check.life import Combination, Life, Prepared
+from dovetail.plugin.check.life import Life, Prepared
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.runs import Run, disagreement
 from dovetail.plugin.check.specimen import Specimen, examine
@@ -22,6 +23,8 @@ from dovetail.plugin.fields import PluginFieldCollection, decode_fields, encode_
 from dovetail.types import TensorRTPhase
 
 __all__ = ["Cell", "Subject"]
+
+T = TypeVar("T")
 
 _LAYER_NAME: Final = "checked"
 _MOST_RESULT_BYTES: Final = 512 << 20
@@ -240,6 +243,13 @@ class Subject:
         first = prepared.run(case)
         prepared.run(case, variant=1)
         return disagreement(prepared.run(case), first)
+
+    def remember(self, name: str, find: Callable[[], T]) -> T:
+        """A fact that two rules need and no other, found out once."""
+        if name not in self.known:
+            self.known[name] = find()
+        found: T = self.known[name]
+        return found
 
     def require_stateless(self) -> None:
         """Block a rule that runs one object several times when the runs influence each other anyway."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, SupportsIndex
 
 import numpy as np
@@ -82,6 +83,7 @@ class GuardedBuffer:
         return None
 
 
+@lru_cache(maxsize=64)
 def _guard_pattern(count: int) -> Bytes:
     # Not one repeated value: a plugin that runs over the end with a constant must not write the guard's own bytes.
     return ((np.arange(count) * 37 + 11) % 251 + 3).astype(np.uint8)
@@ -94,6 +96,7 @@ class ForbiddenDesc(DynamicPluginTensorDesc):
 
     def __init__(self, position: int, reads: list[str]) -> None:
         self._position, self._reads = position, reads
+        self._min = self._opt = self._max = Dims.invalid()
 
     def _note(self, attribute: str) -> None:
         self._reads.append(f"in_out[{self._position}].{attribute}")

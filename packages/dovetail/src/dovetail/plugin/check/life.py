@@ -13,9 +13,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.expr import Constant, evaluate
+from dovetail.expr import evaluate
 from dovetail.formats import formats_for
 from dovetail.plugin.check.calls import call, read
+from dovetail.plugin.check.descriptors import Combination, Descriptors
 from dovetail.plugin.check.evidence import Evidence, Log
 from dovetail.plugin.check.host import FILL_A, Fill, HostContext, HostExprBuilder
 from dovetail.plugin.check.layer import (
@@ -31,17 +32,13 @@ from dovetail.plugin.check.runs import Bench, Run
 from dovetail.plugin.check.specimen import Specimen, examine
 from dovetail.plugin.check.verdicts import Blocked, Broken
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
-from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, TensorRTPhase, volume
+from dovetail.types import DataType, TensorRTPhase, volume
 
-__all__ = ["Combination", "Life", "Prepared"]
-
-Combination = tuple[TensorFormat, ...]
-"""The format of each input, then of each output."""
+__all__ = ["Life", "Prepared"]
 
 _STATUS_METHODS: Final = frozenset({"configure_plugin", "set_tactic", "on_shape_change", "enqueue"})
 _MOST_COMBINATIONS: Final = 6
 _MOST_TACTICS: Final = 8
-_INT8_SCALE: Final = 0.1
 
 
 class Life:
@@ -117,7 +114,7 @@ class Life:
     def _can_alias(self, index: int, alias: Any) -> bool:
         if not isinstance(alias, int) or not 0 <= alias < len(self.problem.main):
             return False
-        shapes = [self.layer.largest_shapes(self.problem.symbol_values(case))[index] for case in self.problem.cases]
+        shapes = [self.descriptors.largest_shapes(case)[index] for case in self.problem.cases]
         fits = all(volume(s) <= volume(case[alias]) for s, case in zip(shapes, self.problem.cases, strict=True))
         return fits and self.layer.types[index] == self.problem.types[alias]
 
@@ -145,12 +142,12 @@ class Life:
         ]
         limit = read(specimen.build, "format_combination_limit")
         usable_limit = limit if isinstance(limit, int) and limit > 0 else 100
-        return search(specimen.build, options, self.describe, len(self.problem.main), limit=usable_limit)
+        return search(specimen.build, options, self.descriptors.describe, len(self.problem.main), limit=usable_limit)
 
     def ask_again(self, specimen: Specimen, answer: Answer) -> Answer:
         """Put a question of an enumeration once more."""
         positions = len(self.problem.main) + len(self.layer.shapes)
-        return ask(specimen.build, answer.choices, self.describe, len(self.problem.main), positions)
+        return ask(specimen.build, answer.choices, self.descriptors.describe, len(self.problem.main), positions)
 
     @Evidence
     def combinations(self) -> tuple[Combination, ...]:
@@ -174,41 +171,10 @@ class Life:
 
     # descriptors
 
-    def describe(self, position: int, choice: Choice) -> DynamicPluginTensorDesc:
-        """The descriptor of a position for the build callbacks."""
-        dtype, layout = choice
-        problem, index = self.problem, position - len(self.problem.main)
-        scale = _INT8_SCALE if dtype is DataType.INT8 else -1.0
-        if index < 0:
-            desc = PluginTensorDesc(problem.network_dims(position), dtype, layout, scale)
-            bounds = (problem.low[position], problem.main[position], problem.high[position])
-            return DynamicPluginTensorDesc(desc, *bounds)
-        low, main, high = (problem.symbol_values(case) for case in (problem.low, problem.main, problem.high))
-        exprs = self.layer.shapes[index]
-        dims = [expr.value if isinstance(expr, Constant) else -1 for expr in exprs]
-        return DynamicPluginTensorDesc(
-            PluginTensorDesc(dims, dtype, layout, scale),
-            [max(size, 0) for size in self.layer.known_shapes(low)[index]],
-            self.layer.tuned_shapes(main)[index],
-            self.layer.largest_shapes(high)[index],
-        )
-
-    def build_descs(self, formats: Combination) -> tuple[list[DynamicPluginTensorDesc], list[DynamicPluginTensorDesc]]:
-        """Inputs and outputs as the build callbacks see them."""
-        types = (*self.problem.types, *self.layer.types)
-        descs = [self.describe(i, choice) for i, choice in enumerate(zip(types, formats, strict=True))]
-        count = len(self.problem.main)
-        return descs[:count], descs[count:]
-
-    def run_descs(self, formats: Combination, case: Case) -> tuple[list[PluginTensorDesc], list[PluginTensorDesc]]:
-        """Inputs and outputs as the runtime callbacks see them."""
-        shapes = [*case, *self.layer.known_shapes(self.problem.symbol_values(case))]
-        types = (*self.problem.types, *self.layer.types)
-        descs = [
-            PluginTensorDesc(shape, dtype, layout, _INT8_SCALE if dtype is DataType.INT8 else -1.0)
-            for shape, dtype, layout in zip(shapes, types, formats, strict=True)
-        ]
-        return descs[: len(case)], descs[len(case) :]
+    @Evidence
+    def descriptors(self) -> Descriptors:
+        """What the callbacks are told about each tensor."""
+        return Descriptors(self.problem, self.layer)
 
     # tactics and runs
 
@@ -257,7 +223,7 @@ class Life:
 
     def configure(self, specimen: Specimen, formats: Combination) -> None:
         """Tell an object a combination."""
-        self.tell(specimen.build, "configure_plugin", *self.build_descs(formats))
+        self.tell(specimen.build, "configure_plugin", *self.descriptors.for_build(formats))
 
     def prepare(
         self,
@@ -273,7 +239,7 @@ class Life:
         attached = self.attach(source or self.make(), context)
         self.configure(attached, formats)
         self.tell(attached.runtime, "set_tactic", tactic)
-        size = self.tell(attached.build, "get_workspace_size", *self.build_descs(formats))
+        size = self.tell(attached.build, "get_workspace_size", *self.descriptors.for_build(formats))
         return Prepared(self, attached, formats, tactic, max(int(size), 0) if _is_number(size) else 0)
 
     def tell(self, target: Any, method: str, *args: Any) -> Any:
@@ -305,18 +271,18 @@ class Prepared:
 
     def reshape(self, case: Case) -> None:
         """Tell the object the shapes of the runs to come."""
-        self.life.tell(self.specimen.runtime, "on_shape_change", *self.life.run_descs(self.formats, case))
+        self.life.tell(self.specimen.runtime, "on_shape_change", *self.life.descriptors.for_run(self.formats, case))
 
     def bench(self, case: Case, *, variant: int = 0, fill: Fill = FILL_A, is_workspace_null: bool = False) -> Bench:
         """Lay out the memory of a run; another ``variant`` has other numbers in the inputs."""
         life = self.life
-        input_descs, output_descs = life.run_descs(self.formats, case)
+        input_descs, output_descs = life.descriptors.for_run(self.formats, case)
         arrays: Sequence[npt.NDArray[Any]] = make_inputs(life.problem, case, seed=life.seed + 1000 * variant)
         return Bench(
             input_descs=input_descs,
             output_descs=output_descs,
             arrays=arrays,
-            largest_shapes=life.layer.largest_shapes(life.problem.symbol_values(case)),
+            largest_shapes=life.descriptors.largest_shapes(case),
             aliases=life.aliases,
             workspace_bytes=self.workspace_bytes,
             fill=fill,

@@ -32,7 +32,7 @@ _BUILD_CALLBACKS: Final = frozenset(
 @rule(
     "R16",
     "build-attributes",
-    "format_combination_limit is positive; timing_cache_id and metadata_string are str or None",
+    "The attributes of the build capability have the types of the contract",
     why="The limit bounds the enumeration, the other two go into the timing cache key and the plan as text.",
     fix="leave the attributes out for the defaults (100, None, None), or set an int above 0 and str",
 )
@@ -51,7 +51,7 @@ def judge_attributes(subject: Subject) -> None:
 @rule(
     "R17",
     "aliased-input",
-    "get_aliased_input names an existing input for each output, each input at most once, of the same type and size",
+    "get_aliased_input gives an output an input of its own that it fits in",
     why="The output is given the memory of that input; two outputs in one memory overwrite each other.",
     fix="return -1, or the index of an input whose type and size the output has and that no other output uses",
 )
@@ -158,7 +158,7 @@ def _read_tactics(returned: Any) -> list[int]:
 @rule(
     "R21",
     "workspace-size",
-    "get_workspace_size gives a number of bytes that is not negative, the same when asked again",
+    "get_workspace_size gives a number of bytes, the same when asked again",
     why="The engine reserves that much once for all shapes of the profile.",
     fix="return an int computed from the max dims of the descriptors; 0 when no scratch memory is needed",
 )
@@ -169,7 +169,7 @@ def judge_workspace_size(subject: Subject) -> str:
     for formats in life.combinations:
         attached = life.attach(subject.make())
         life.configure(attached, formats)
-        sizes = [call(attached.build, "get_workspace_size", *life.build_descs(formats)) for _ in range(2)]
+        sizes = [call(attached.build, "get_workspace_size", *life.descriptors.for_build(formats)) for _ in range(2)]
         for size in sizes:
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
                 raise Broken(f"get_workspace_size returned {size!r}, expected an int of at least 0")

@@ -76,7 +76,7 @@ def _names(types: tuple[object, ...]) -> str:
 @rule(
     "R08",
     "output-shapes",
-    "get_output_shapes gives one list of expressions for each output, with sizes that are not negative",
+    "get_output_shapes gives expressions for each output, with sizes of at least 0",
     why="Memory is sized and the next layers are checked with these expressions.",
     fix="return num_outputs DimsExprs made of inputs[i][j], shape_inputs[i][j] and exprBuilder results",
 )

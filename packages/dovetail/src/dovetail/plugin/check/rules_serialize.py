@@ -78,7 +78,7 @@ def judge_stability(subject: Subject) -> None:
 @rule(
     "R36",
     "runtime-create",
-    "create_plugin(RUNTIME) makes an object with core and runtime capabilities from the stored fields",
+    "create_plugin(RUNTIME) makes an object from the stored fields",
     why="Otherwise the plan is built, saved, and cannot be loaded.",
     fix="read exactly the fields that get_fields_to_serialize writes, whatever the phase",
 )

@@ -33,7 +33,7 @@ _JOIN_S: Final = 60.0
 )
 def judge_interleaving(subject: Subject) -> None:
     """Tell two attached objects different shapes, then run both."""
-    found = _find_interleaving_fault(subject)
+    found = subject.remember("interleaving", lambda: _find_interleaving_fault(subject))
     if found:
         raise Broken(found)
 
@@ -80,7 +80,7 @@ def _run_alone(life: Life, case: Case, variant: int) -> Run:
 )
 def judge_threads(subject: Subject) -> str:
     """Run two attached objects a few times in two threads and compare with the same runs one after the other."""
-    if _find_interleaving_fault(subject):
+    if subject.remember("interleaving", lambda: _find_interleaving_fault(subject)):
         raise Blocked("the contexts disturb each other even in one thread, see R54")
     cases = _two_cases(subject)
     alone = _pair(subject)

@@ -40,7 +40,11 @@ _REQUIRED: Final[dict[PluginCapabilityType, tuple[str, ...]]] = {
         "get_fields_to_serialize",
     ),
 }
-_BASES: Final = (IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime)
+_BASES: Final = (IPluginV3, IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime)
+_DEFAULTS: Final[dict[str, tuple[Any, ...]]] = {
+    name: tuple(getattr(base, name) for base in _BASES if hasattr(base, name))
+    for name in ("clone", *(name for names in _REQUIRED.values() for name in names))
+}
 
 
 class NotAPlugin(Broken):
@@ -102,7 +106,7 @@ def _capability(plugin: Any, kind: PluginCapabilityType, phase: TensorRTPhase) -
 def _overrides(capability: Any, name: str) -> bool:
     method = getattr(capability, name, None)
     function = getattr(method, "__func__", method)
-    return callable(method) and all(function is not getattr(base, name, None) for base in _BASES)
+    return callable(method) and not any(function is default for default in _DEFAULTS[name])
 
 
 def _describe(value: Any) -> str:

@@ -10,7 +10,18 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ALL", "Array", "BOOL", "FLOATS", "INTEGERS", "NARROW_FLOATS", "NUMBERS", "in_float32"]
+__all__ = [
+    "ALL",
+    "BOOL",
+    "FLOATS",
+    "INTEGERS",
+    "NARROW_FLOATS",
+    "NUMBERS",
+    "Array",
+    "in_float32",
+    "mark_plain",
+    "plain_kernel",
+]
 
 Array = npt.NDArray[Any]
 
@@ -40,7 +51,19 @@ def in_float32(function: Callable[..., Any]) -> Callable[..., Any]:
         wide = [a.astype(np.float32) if isinstance(a, np.ndarray) and a.dtype == narrow else a for a in arrays]
         return _narrow(function(*wide, **attributes), narrow)
 
-    return widened
+    return mark_plain(widened, function)
+
+
+def mark_plain(wrapper: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Note that a wrapper only widens narrow floats or silences warnings: for other inputs the function serves."""
+    wrapper.plain = getattr(function, "plain", function)  # type: ignore[attr-defined]
+    return wrapper
+
+
+def plain_kernel(function: Callable[..., Any]) -> Callable[..., Any] | None:
+    """The function inside such wrappers, if the kernel has any."""
+    plain: Callable[..., Any] | None = getattr(function, "plain", None)
+    return plain
 
 
 def _narrow(result: Any, dtype: np.dtype[Any]) -> Any:

@@ -13,6 +13,7 @@ from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
 from dovetail.provider.interfaces import API_VERSION, Claim, Device, NodeView, RefitMode, StepFunction
 from dovetail.provider.kernels import Kernel, KernelRegistry
+from dovetail.providers.cpu._numeric import NARROW_FLOATS, plain_kernel
 from dovetail.providers.cpu.kernels import load_kernels
 from dovetail.providers.cpu.registry import registry
 
@@ -45,10 +46,18 @@ class CpuProvider:
         return Claim(taken=True)
 
     def compile(
-        self, op: str, domain: str, opset: int, attributes: Mapping[str, Any], num_outputs: int
+        self,
+        op: str,
+        domain: str,
+        opset: int,
+        attributes: Mapping[str, Any],
+        input_types: Sequence[str | None],
+        num_outputs: int,
     ) -> StepFunction:
-        """The kernel with its attributes bound."""
-        return self._find(op, domain, opset).bind(attributes, num_outputs)
+        """The kernel with its attributes bound; without narrow floats its widening is left out."""
+        kernel = self._find(op, domain, opset)
+        plain = None if any(name in NARROW_FLOATS for name in input_types) else plain_kernel(kernel.function)
+        return kernel.bind(attributes, num_outputs, function=plain)
 
     def _find(self, op: str, domain: str, opset: int) -> Kernel:
         kernel = self.kernels.find(op, domain, opset)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dovetail.providers.cpu._numeric import Array, in_float32
+from dovetail.providers.cpu._numeric import Array, in_float32, mark_plain
 
 __all__ = ["COMPLEX", "FLOAT4", "FLOAT6", "FLOAT8", "INT2", "INT4", "STRING", "float_reference", "reference", "widen"]
 
@@ -30,7 +30,7 @@ def reference(function: Callable[..., Any]) -> Callable[..., Any]:
         with np.errstate(all="ignore"):
             return _without_scalars(function(*arrays, **attributes))
 
-    return quiet
+    return mark_plain(quiet, function)
 
 
 def float_reference(function: Callable[..., Any]) -> Callable[..., Any]:

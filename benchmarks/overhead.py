@@ -1,0 +1,162 @@
+"""What the engine costs around a plugin: microseconds per run and per further step.
+
+Each side runs in a process of its own, the sides alternate, and the figure is the median of their medians. The plugin
+does next to nothing, so what is left is the engine.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import dovetail as dt
+
+__all__ = ["main", "measure_sides"]
+
+SHAPE = (2, 3, 4, 4)
+SIDES = ("direct", "engine", "context", "plugins_1", "plugins_11", "kernels_0", "kernels_10")
+
+
+class Nothing(dt.IPluginV3, dt.IPluginV3OneCore, dt.IPluginV3OneBuild, dt.IPluginV3OneRuntime):
+    """A plugin whose enqueue only counts, so that every microsecond is the engine's."""
+
+    def __init__(self) -> None:
+        self.plugin_name, self.plugin_version, self.plugin_namespace = "BenchNothing", "1", ""
+        self.num_outputs = 1
+        self.count = 0
+
+    def get_capability_interface(self, type: Any) -> Any:
+        return self
+
+    def clone(self) -> Any:
+        return Nothing()
+
+    def get_output_data_types(self, input_types: Any) -> Any:
+        return [input_types[0]]
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
+        return [dt.DimsExprs(inputs[0])]
+
+    def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+        return bool(in_out[pos].desc.format == dt.TensorFormat.LINEAR)
+
+    def configure_plugin(self, inputs: Any, outputs: Any) -> None:
+        """Nothing to configure."""
+
+    def on_shape_change(self, inputs: Any, outputs: Any) -> None:
+        """Nothing to prepare."""
+
+    def set_tactic(self, tactic: int) -> None:
+        """There is one way only."""
+
+    def attach_to_context(self, context: Any) -> Any:
+        return self.clone()
+
+    def get_fields_to_serialize(self) -> Any:
+        return dt.PluginFieldCollection([])
+
+    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> None:
+        self.count += 1
+
+
+class NothingCreator(dt.IPluginCreatorV3One):
+    """Makes the plugin above."""
+
+    def __init__(self) -> None:
+        self.name, self.plugin_version, self.plugin_namespace = "BenchNothing", "1", ""
+        self.field_names = dt.PluginFieldCollection([])
+
+    def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
+        return Nothing()
+
+
+def _engine(plugins: int, kernels: int) -> Any:
+    builder = dt.Builder()
+    network = builder.create_network()
+    tensor = network.add_input("x", dt.float32, SHAPE)
+    for _ in range(plugins):
+        tensor = network.add_plugin_v3([tensor], [], Nothing()).get_output(0)
+    for _ in range(kernels):
+        tensor = network.add_activation(tensor, dt.ActivationType.RELU).get_output(0)
+    tensor.name = "y"
+    network.mark_output(tensor)
+    runtime = dt.Runtime()
+    runtime.get_plugin_registry().register_creator(NothingCreator(), "")
+    return runtime.deserialize_cuda_engine(
+        builder.build_serialized_network(network, builder.create_builder_config())
+    )
+
+
+def _low_level(engine: Any, x: Any, y: Any) -> Callable[[], Any]:
+    context = engine.create_execution_context()
+    context.set_tensor_address("x", x.ctypes.data)
+    context.set_tensor_address("y", y.ctypes.data)
+    return lambda: context.execute_async_v3(0)
+
+
+def _side(name: str) -> Callable[[], Any]:
+    x, y = np.ones(SHAPE, np.float32), np.empty(SHAPE, np.float32)
+    if name == "direct":
+        plugin = Nothing()
+        desc = dt.PluginTensorDesc(SHAPE)
+        arguments = ([desc], [desc], [x.ctypes.data], [y.ctypes.data], 0, 0)
+        return lambda: plugin.enqueue(*arguments)
+    if name == "engine":
+        engine = _engine(1, 0)
+        return lambda: engine(x)
+    kind, _, count = name.partition("_")
+    plugins = int(count) if kind == "plugins" else 1
+    run = _low_level(_engine(plugins, int(count) if kind == "kernels" else 0), x, y)
+    return lambda keep=(x, y): run()  # the addresses are only good while the arrays live
+
+
+def _median_us(run: Callable[[], Any], rounds: int = 30, number: int = 300) -> float:
+    run()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter_ns()
+        for _ in range(number):
+            run()
+        times.append((time.perf_counter_ns() - start) / number / 1000)
+    return statistics.median(times)
+
+
+def measure_sides(repeats: int = 3) -> dict[str, float]:
+    """Median microseconds of each side, each time in a fresh process, sides alternating."""
+    samples: dict[str, list[float]] = {name: [] for name in SIDES}
+    for _ in range(repeats):
+        for name in SIDES:
+            done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True)
+            samples[name].append(json.loads(done.stdout))
+    return {name: statistics.median(values) for name, values in samples.items()}
+
+
+def derive(sides: dict[str, float]) -> dict[str, float]:
+    """The figures that matter, from the medians."""
+    return {
+        "engine(x) over enqueue": sides["engine"] - sides["direct"],
+        "context over enqueue": sides["context"] - sides["direct"],
+        "each further plugin": (sides["plugins_11"] - sides["plugins_1"]) / 10,
+        "each further kernel, kernel included": (sides["kernels_10"] - sides["kernels_0"]) / 10,
+    }
+
+
+def main() -> None:
+    """Print the table."""
+    if len(sys.argv) > 1:
+        print(json.dumps(_median_us(_side(sys.argv[1]))))
+        return
+    sides = measure_sides()
+    for name, value in {**sides, **derive(sides)}.items():
+        print(f"{name:<40} {value:8.2f} us")
+
+
+if __name__ == "__main__":
+    main()

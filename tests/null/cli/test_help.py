@@ -1,0 +1,80 @@
+"""Help is quick, complete, and the same for every command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from dovetail import __version__
+from dovetail.cli import main
+from dovetail.cli.parser import COMMANDS, find_command, make_parser
+
+ROOT = Path(__file__).resolve().parents[3]
+VERBS = {"plan": "check", "provider": "list", "plugin": "list"}
+LINES = [[], *([name] for name in COMMANDS), *([name, verb] for name, verb in VERBS.items())]
+LIMIT_S = 0.2
+
+
+def _seconds_of_help(words: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "dovetail", *words, "-h"], check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_help_is_quick(words: list[str]) -> None:
+    best_s = LIMIT_S
+    for _ in range(8):  # the machine may be busy; the code is quick enough when one of a few is
+        best_s = min(best_s, _seconds_of_help(words))
+        if best_s < LIMIT_S:
+            break
+    assert best_s < LIMIT_S
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_help_imports_nothing_heavy(words: list[str]) -> None:
+    code = (
+        "import sys; from dovetail.cli import main; code = main(sys.argv[1:]); "
+        "heavy = {'numpy', 'rich', 'onnx', 'onnx_ir', 'msgspec', 'importlib.metadata', 'dataclasses', 'asyncio'}; "
+        "print('HEAVY', sorted(heavy & sys.modules.keys())); sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *words, "-h"], check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "HEAVY []"
+
+
+@pytest.mark.parametrize("words", LINES, ids=" ".join)
+def test_help_says_what_the_command_does(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*words, "-h"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: {' '.join(['dovetail', *words])}")
+    if words and (len(words) == 2 or words[0] not in VERBS):
+        assert "--json" in shown
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dovetail {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [(["run", "x"], "run"), (["-h", "run"], "run"), (["--version"], None), ([], None), (["x", "run"], "x")],
+)
+def test_find_command(words: list[str], command: str | None) -> None:
+    assert find_command(words) == command
+
+
+def test_every_option_is_documented() -> None:
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    parser = make_parser()
+    commands = next(action for action in parser._actions if hasattr(action, "choices") and action.choices)
+    assert isinstance(commands.choices, dict)
+    for name, command in commands.choices.items():
+        assert f"dovetail {name}" in page
+        options = {option for action in command._actions for option in action.option_strings if option.startswith("--")}
+        missing = {option for option in options - {"--help"} if f"`{option}" not in page}
+        assert not missing, name
