@@ -10,6 +10,7 @@ import numpy as np
 
 from dovetail.network.definition import Network
 from dovetail.network.tensor import ITensor
+from dovetail.plugin.registry import PluginRegistry
 from dovetail.types import DataType, data_type_from_numpy
 from tests.support.run_network import run_network
 
@@ -30,6 +31,7 @@ class Sketch:
     open_dims: bool = False
     network: Network = field(default_factory=Network)
     feeds: dict[str, np.ndarray] = field(default_factory=dict)
+    registry: PluginRegistry = field(default_factory=PluginRegistry)
 
     def input(self, array: Any, *, fixed: bool = False) -> ITensor:
         """An input that will be fed this array; with ``fixed`` its dims are constants in every run."""
@@ -87,7 +89,7 @@ def check(found: Case, *, open_dims: bool) -> None:
     for tensor, _ in outputs:
         sketch.network.mark_output(tensor)
     shapes = [(tensor.dtype, tuple(tensor.shape)) for tensor, _ in outputs]
-    results = run_network(sketch.network, sketch.feeds)
+    results = run_network(sketch.network, sketch.feeds, sketch.registry)
     for (tensor, wanted), (dtype, shape) in zip(outputs, shapes, strict=True):
         _compare(results[tensor.name], np.asarray(wanted), dtype, shape, found.tolerance)
 

@@ -16,7 +16,6 @@ from dovetail.network.enums import (
     ElementWiseOperation,
     KVCacheMode,
 )
-from dovetail.plugin.registry import get_plugin_registry
 from dovetail.types import DataType
 from tests.support.layer_cases import Expected, Sketch, case, rand
 from tests.support.plugins import PlainCreator, ScalePlugin
@@ -154,7 +153,8 @@ def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, allowed: Any, added: Any
     scores = q.astype(np.float64) @ k.swapaxes(-1, -2) + added
     weights = np.where(allowed, scores, 0)
     if softmax:
-        weights = np.where(allowed, np.exp(scores - np.where(allowed, scores, -1e30).max(-1, keepdims=True)), 0)
+        hidden = np.where(allowed, scores, -1e30)
+        weights = np.where(allowed, np.exp(hidden - hidden.max(-1, keepdims=True)), 0)
         total = weights.sum(-1, keepdims=True)
         weights = weights / np.where(total == 0, 1, total)
     if step:
@@ -313,15 +313,9 @@ def assertion(sketch: Sketch, value: float) -> Expected:
     return [(sketch.network.add_identity(tensor).get_output(0), x)]
 
 
-def _register() -> None:
-    registry = get_plugin_registry()
-    if registry.get_creator("TestScale", "1", "") is None:
-        registry.register_creator(PlainCreator("TestScale", ScalePlugin), "")
-
-
 @case("add_plugin_v3", "with another input later")
 def plugin_v3(sketch: Sketch) -> Expected:
-    _register()
+    sketch.registry.register_creator(PlainCreator("TestScale", ScalePlugin), "")
     x, other = rand(2, 3), rand(2, 3, seed=1)
     layer = sketch.network.add_plugin_v3([sketch.input(x)], [], ScalePlugin(2.5))
     layer.set_input(0, sketch.input(other))
@@ -331,7 +325,7 @@ def plugin_v3(sketch: Sketch) -> Expected:
 @case("add_plugin", "a tuple", as_function=False)
 @case("add_plugin", "a function", as_function=True)
 def plugin(sketch: Sketch, as_function: bool) -> Expected:
-    _register()
+    sketch.registry.register_creator(PlainCreator("TestScale", ScalePlugin), "")
     x = rand(2, 3)
     given = ([sketch.input(x)], [], ScalePlugin(-1.5))
     layer = sketch.network.add_plugin((lambda: given) if as_function else given)

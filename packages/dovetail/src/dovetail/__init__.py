@@ -2,12 +2,12 @@
 
 Importing this package imports nothing else, not even NumPy: each public name is loaded when it is first used. So
 ``import dovetail as trt`` serves plugin code written for the contract's names, and ``import dovetail`` stays fast.
+Type checkers and editors read the names from ``__init__.pyi``.
 """
 
 from __future__ import annotations
 
 import importlib
-from typing import Any
 
 from dovetail._exports import ALIASES, EXPORTS
 from dovetail._version import __version__
@@ -15,7 +15,7 @@ from dovetail._version import __version__
 __all__ = ["__version__", *sorted(EXPORTS), *sorted(ALIASES)]  # noqa: PLE0604
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in EXPORTS:
         value = getattr(importlib.import_module(EXPORTS[name]), name)
     elif name in ALIASES:

@@ -1,12 +1,13 @@
-"""Which module each public name of the package lives in; data for the lazy import in ``dovetail``."""
+"""Which module each public name of the package lives in; data for the lazy import in ``dovetail``.
+
+``typing`` is not imported, because ``import dovetail`` reads this module and has to be fast.
+"""
 
 from __future__ import annotations
 
-from typing import Final
-
 __all__ = ["ALIASES", "EXPORTS"]
 
-_MODULES: Final[dict[str, str]] = {
+_MODULES: dict[str, str] = {
     "dovetail.api": "compile profile_from_shapes",
     "dovetail.build.builder": "Builder HostMemory",
     "dovetail.build.calibrators": """ArrayCalibrator CalibrationAlgoType IInt8Calibrator IInt8EntropyCalibrator
@@ -47,10 +48,10 @@ _MODULES: Final[dict[str, str]] = {
     "dovetail.build.timing_cache": "ITimingCache TimingCache",
 }
 
-EXPORTS: Final[dict[str, str]] = {name: module for module, names in _MODULES.items() for name in names.split()}
+EXPORTS: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}
 """Public name -> module."""
 
-ALIASES: Final[dict[str, tuple[str, str]]] = {
+ALIASES: dict[str, tuple[str, str]] = {
     alias: ("dovetail.types", f"DataType.{member}")
     for alias, member in (
         ("float32", "FLOAT"),

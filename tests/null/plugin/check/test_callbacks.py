@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import threading
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.null.plugin.check.good import Scale, ScaleCreator, creator_of
 
-from dovetail.plugin.check import check_creator, check_plugin
+from dovetail.plugin.check import check_creator, check_plugin, rules_threads
 from dovetail.plugin.check.calls import OWNERS
 
 CALLBACKS = [
@@ -110,6 +112,43 @@ def test_leaving_the_interpreter_is_a_raise_too() -> None:
         raise SystemExit(3)
 
     assert check_creator(creator_of(_plugin("enqueue", leave))).failed_ids == {"R40"}
+
+
+def test_contexts_that_wait_for_each_other_forever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rules_threads, "_PATIENCE_S", 0.2)
+    busy, freed = threading.Lock(), threading.Event()
+
+    class Blocks(Scale):
+        def enqueue(self, *arguments: Any) -> Any:
+            if not busy.acquire(blocking=False):
+                freed.wait()
+                return
+            time.sleep(0.01)
+            super().enqueue(*arguments)
+            busy.release()
+
+    report = check_creator(creator_of(Blocks), **INPUTS)
+    freed.set()
+    assert report.failed_ids == {"R55"}, report.render()
+    assert "enqueue did not return within 0.2 s" in report.outcome("R55").message
+
+
+def test_a_raise_that_only_threads_see() -> None:
+    busy = threading.Lock()
+
+    class Raises(Scale):
+        def enqueue(self, *arguments: Any) -> Any:
+            if not busy.acquire(blocking=False):
+                raise Trouble("busy")
+            try:
+                time.sleep(0.01)
+                super().enqueue(*arguments)
+            finally:
+                busy.release()
+
+    report = check_creator(creator_of(Raises), **INPUTS)
+    assert report.failed_ids == {"R55"}, report.render()
+    assert "while another runs: enqueue raised Trouble: busy" in report.outcome("R55").message
 
 
 def test_a_wrong_signature_names_the_definition() -> None:

@@ -19,7 +19,7 @@ QUICK = """
 import numpy as np
 from dovetail.plugin.quick import layer
 
-@layer
+@layer("double_it")
 def double_it(x):
     return x + x
 """

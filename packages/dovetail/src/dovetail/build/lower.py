@@ -13,6 +13,7 @@ import onnx_ir as ir
 from dovetail.build.attributes import attribute_records
 from dovetail.build.blobs import BlobTable, array_from_tensor
 from dovetail.build.enumerate import Combination, Layout
+from dovetail.build.io_formats import io_format
 from dovetail.build.layers import NodeLayer, layers_of
 from dovetail.build.shapes import Ranges, StaticSymbol, dims_of
 from dovetail.errors import InternalError
@@ -94,6 +95,11 @@ class ProgramContext:
         """The network's own place of a value."""
         return network_place(value, self.scales.get(value, -1.0))
 
+    def io_place(self, value: ir.Value) -> Place:
+        """Where a caller binds an input or output."""
+        place = self.place(value)
+        return Place(place.dtype, io_format(value), place.scale)
+
 
 @dataclass
 class _Draft:
@@ -171,7 +177,7 @@ class Lowering:
         return len(self._drafts) - 1
 
     def _add_input(self, value: ir.Value) -> int:
-        place = self._context.place(value)
+        place = self._context.io_place(value) if self._parent is None else self._context.place(value)
         dims = self._context.dims(value)
         stored = _encode_dims(dims) if self._context.is_static(dims) and self._parent is None else None
         return self._add(value, place, _Draft(value.name or "", place, "input", stored))
@@ -251,10 +257,10 @@ class Lowering:
         )
 
     def _add_output(self, value: ir.Value) -> int:
-        place = self._context.place(value)
-        index = self._need(value, place)
         if self._parent is not None:
-            return index
+            return self._need(value)
+        place = self._context.io_place(value)
+        index = self._need(value, place)
         draft = self._drafts[index]
         if draft.kind == "planned" and draft.alias is None and not self._is_alias_source(index):
             draft.kind = "output"

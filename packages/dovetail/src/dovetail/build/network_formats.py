@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from dovetail.build.cache_session import CacheSession
 from dovetail.build.enumerate import Layout
+from dovetail.build.io_formats import io_format
 from dovetail.build.lower import ProgramContext, place_of
 from dovetail.build.reformats import ReformatTimer
 from dovetail.build.select import Edge, Layer, Option, choose_options
@@ -102,7 +103,8 @@ def _join_inputs(
             source_port = layers[producer].num_inputs + (value.index() or 0)
             problem.join(value, (numbers[producer], source_port), (number, port))
         else:
-            problem.join(value, (problem.source(value, _network_layout(context, value)), 0), (number, port))
+            layout = _io_layout(context, value) if value.is_graph_input() else _network_layout(context, value)
+            problem.join(value, (problem.source(value, layout), 0), (number, port))
 
 
 def _join_outputs(
@@ -115,16 +117,22 @@ def _join_outputs(
 ) -> None:
     """An output that anything but a plugin's device port reads is also needed in the network's layout."""
     for index, value in enumerate(node.outputs):
-        outside = value.is_graph_output() or any(not _is_device_use(node, i, numbers, layers) for node, i in value.uses())
-        if outside:
-            fixed = problem.fix(_network_layout(context, value))
-            problem.join(value, (number, layers[node].num_inputs + index), (fixed, 0))
+        producer = (number, layers[node].num_inputs + index)
+        if value.is_graph_output():
+            problem.join(value, producer, (problem.fix(_io_layout(context, value)), 0))
+        if any(not _is_device_use(user, i, numbers, layers) for user, i in value.uses()):
+            problem.join(value, producer, (problem.fix(_network_layout(context, value)), 0))
 
 
 def _is_device_use(
     node: ir.Node, index: int, numbers: Mapping[ir.Node, int], layers: Mapping[ir.Node, PluginLayer]
 ) -> bool:
     return node in numbers and index < layers[node].num_inputs
+
+
+def _io_layout(context: ProgramContext, value: ir.Value) -> Layout:
+    layout = _network_layout(context, value)
+    return Layout(layout.dtype, io_format(value), layout.scale)
 
 
 def _network_layout(context: ProgramContext, value: ir.Value) -> Layout:

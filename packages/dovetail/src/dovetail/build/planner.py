@@ -18,6 +18,7 @@ from dovetail._version import __version__
 from dovetail.build.blobs import BlobTable
 from dovetail.build.cache_session import CacheSession
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
+from dovetail.build.io_formats import io_format
 from dovetail.build.layers import layers_of
 from dovetail.build.lower import ChosenPlugin, Lowering, ProgramContext
 from dovetail.build.network_formats import choose_formats
@@ -327,7 +328,12 @@ class _Planner:
             if name in self._used_symbols
         )
         return TensorRecord(
-            name=value.name or "", dtype=_dtype(value), dims=_encode(dims), is_shape=uses_contents
+            name=value.name or "",
+            dtype=_dtype(value),
+            dims=_encode(dims),
+            format=io_format(value).name,
+            location=_location(value),
+            is_shape=uses_contents,
         )
 
     @property
@@ -350,6 +356,8 @@ class _Planner:
             name=value.name or "",
             dtype=_dtype(value),
             dims=_encode(known),
+            format=io_format(value).name,
+            location=_location(value),
             max_dims=_encode(upper) if has_bound else None,
             alias=self._aliases.get(value.name or ""),
         )
@@ -364,6 +372,10 @@ class _Planner:
 
 def _encode(dims: Sequence[Expr | None]) -> list[Any]:
     return [None if dim is None or isinstance(dim, SizeTensor) else encode_expr(dim) for dim in dims]
+
+
+def _location(value: ir.Value) -> str:
+    return "HOST" if value.metadata_props.get("dovetail.location") == "host" else "DEVICE"
 
 
 def _dtype(value: ir.Value) -> str:

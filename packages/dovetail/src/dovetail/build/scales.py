@@ -55,8 +55,9 @@ def _constant(node: ir.Node, index: int) -> Any:
 
 
 def graph_values(graph: ir.Graph) -> Iterator[ir.Value]:
-    """Every tensor that a graph is given or computes, those of bodies included."""
+    """Every tensor that a graph is given, holds or computes, those of bodies included."""
     yield from graph.inputs
+    yield from graph.initializers.values()
     for node in graph:
         yield from node.outputs
         for attribute in node.attributes.values():

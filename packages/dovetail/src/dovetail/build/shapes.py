@@ -101,6 +101,8 @@ class Ranges:
 def ranges_from_profile(inputs: Sequence[ir.Value], profile: OptimizationProfile | None) -> Ranges:
     """The ranges of input symbols: from a profile, or open when there is none."""
     ranges = Ranges()
+    if profile is not None:
+        _check_names(profile, [value.name or "" for value in inputs])
     for value in inputs:
         name = value.name or ""
         bounds = None if profile is None else profile.shapes.get(name)
@@ -118,6 +120,13 @@ def ranges_from_profile(inputs: Sequence[ir.Value], profile: OptimizationProfile
                 _merge(ranges, name, dim.name, _axis_bounds(bounds, axis))
         _add_elements(ranges, value, None if profile is None else profile.values)
     return ranges
+
+
+def _check_names(profile: OptimizationProfile, names: Sequence[str]) -> None:
+    for name in (*profile.shapes, *profile.values):
+        if name not in names:
+            expected = ", ".join(names) or "no inputs"
+            raise UsageError(f"there is no input '{name}'", where="profile", expected=expected)
 
 
 def _axis_bounds(bounds: tuple[tuple[int, ...], ...] | None, axis: int) -> tuple[int, int, int]:
@@ -156,7 +165,15 @@ def _add_elements(
 ) -> None:
     name = value.name or ""
     bounds = None if values is None else values.get(name)
-    for index in range(_element_count(value)):
+    count = _element_count(value)
+    if bounds is not None and len(bounds[0]) != count:
+        raise UsageError(
+            "the profile gives an input another number of values than it has, or it is no shape input",
+            where=f"input '{name}'",
+            expected=count,
+            got=len(bounds[0]),
+        )
+    for index in range(count):
         ranges.symbols[value_symbol(name, index)] = _axis_bounds(bounds, index)
 
 

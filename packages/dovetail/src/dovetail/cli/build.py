@@ -97,8 +97,7 @@ def run(args: argparse.Namespace) -> Answer:
     profiles = _profiles(args)
     model = require_file(args.model)
     target = Path(args.output) if args.output is not None else model.with_suffix(".plan")
-    if target.resolve() == model.resolve():
-        raise UsageError("the plan would overwrite the model", where=str(target), fix="give another name with -o")
+    _check_target(target, model)
 
     from dovetail.build.builder import Builder
     from dovetail.loggers import Severity
@@ -109,6 +108,18 @@ def run(args: argparse.Namespace) -> Answer:
     plan = job.build(model, target, [*args.plugins, *args.carry_plugins])
     document = _describe(plan, job.phase_times, target, logger, time.perf_counter() - start)
     return Answer(document=document, show=_show_nothing if args.quiet else _show_verbose if args.verbose else _show)
+
+
+def _check_target(target: Path, model: Path) -> None:
+    """Nobody waits for a build to hear that its plan has no place."""
+    if "\0" in str(target):
+        raise UsageError("the path has a NUL character", where=ascii(str(target)), fix="give another name with -o")
+    if target.resolve() == model.resolve():
+        raise UsageError("the plan would overwrite the model", where=str(target), fix="give another name with -o")
+    if target.is_dir() or not target.parent.is_dir():
+        what = "this is a folder" if target.is_dir() else "there is no such folder"
+        where = str(target if target.is_dir() else target.parent)
+        raise UsageError(what, where=where, fix="give the path of a file with -o")
 
 
 class _Job:

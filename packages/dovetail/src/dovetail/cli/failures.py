@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from typing import Any, Final
 
@@ -23,6 +24,14 @@ _EXTRAS: Final = {
 }
 
 
+_ADVICE: Final = (
+    (re.compile(r"register the creator first: .*load_library\(path\)"), "name the file that registers it with --plugins"),
+    (re.compile(r"load it with host_code=True \(.*\)"), "add --host-code"),
+    (re.compile(r"call profile\.set_shape\('(.*)', min, opt, max\)"), r"add \1:min:opt:max to the shapes of the profile"),
+)
+"""What a fix says to a programmer, and what it is on the command line."""
+
+
 def report_failure(error: BaseException, *, as_json: bool) -> int:
     """Tell the user what went wrong; the exit code comes back."""
     if os.environ.get(TRACEBACK_VARIABLE):
@@ -38,7 +47,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
     try:
         if as_json:
             print(dump_document(_describe(failure)), flush=True)
-        print(f"error: {clean(failure)}", file=sys.stderr)
+        print(f"error: {clean(_advise(str(failure)))}", file=sys.stderr)
     except BrokenPipeError:
         return _leave_pipe()
     return failure.exit_code
@@ -67,6 +76,12 @@ def _as_dovetail_error(error: BaseException) -> DovetailError:
     )
 
 
+def _advise(text: str) -> str:
+    for pattern, replacement in _ADVICE:
+        text = pattern.sub(replacement, text)
+    return text
+
+
 def _extra_with(module: str | None) -> str | None:
     top = (module or "").partition(".")[0]
     return next((extra for extra, modules in _EXTRAS.items() if top in modules), None)
@@ -77,8 +92,8 @@ def _describe(error: DovetailError) -> dict[str, Any]:
     return {
         "error": {
             "kind": type(error).__name__,
-            "message": str(error),
-            **{name: None if fact is None else str(fact) for name, fact in facts.items()},
+            "message": _advise(str(error)),
+            **{name: None if fact is None else _advise(str(fact)) for name, fact in facts.items()},
         },
         "exit_code": error.exit_code,
     }

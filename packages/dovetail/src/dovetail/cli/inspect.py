@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from dovetail.cli.answers import Answer, Document
@@ -12,7 +13,8 @@ from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.shapes import format_shape
 from dovetail.cli.tuning import show_tuning
-from dovetail.errors import PlanError
+from dovetail.cli.targets import is_plan
+from dovetail.errors import PlanCorruptError, PlanError
 
 __all__ = ["declare", "run"]
 
@@ -29,7 +31,11 @@ def run(args: argparse.Namespace) -> Answer:
     """Read the file."""
     from dovetail.plan.inspect import inspect_plan
 
-    document = inspect_plan(args.plan)
+    path = Path(args.plan)
+    if path.is_file() and not is_plan(path):
+        fix = "give a plan; 'dovetail build' makes one from a model"
+        raise PlanCorruptError("this is not a plan", where=f"'{path}'", fix=fix)
+    document = inspect_plan(path)
 
     def show(document: Document, screen: Screen) -> None:
         _show_summary(document, screen)
@@ -110,9 +116,12 @@ def _dims_text(dims: Iterable[Any]) -> str:
     return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
 
 
-def _ranges_text(name: str, profiles: Iterable[Mapping[str, Any]]) -> str:
-    ranges = [profile["shapes"].get(name) for profile in profiles]
-    return "; ".join(":".join(format_shape(r[key]) for key in ("min", "opt", "max")) for r in ranges if r is not None)
+def _ranges_text(name: str, profiles: Sequence[Mapping[str, Any]]) -> str:
+    texts = []
+    for kind, prefix in (("shapes", ""), ("values", "values ")):
+        ranges = [profile[kind][name] for profile in profiles if name in profile[kind]]
+        texts += [prefix + ":".join(format_shape(r[key]) for key in ("min", "opt", "max")) for r in ranges]
+    return "; ".join(texts)
 
 
 def _show_layers(document: Document, screen: Screen) -> None:

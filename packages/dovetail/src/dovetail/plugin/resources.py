@@ -34,7 +34,9 @@ class ResourceTable:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: the garbage collector may destroy a plugin, which releases its resource, in the very thread that is
+        # inside one of these short sections.
+        self._lock = threading.RLock()
         self._entries: dict[str, _Entry] = {}
 
     def acquire(self, key: str, resource: IPluginResource) -> IPluginResource:

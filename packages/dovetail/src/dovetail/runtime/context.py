@@ -311,15 +311,17 @@ class ExecutionContext:
         arrays: Sequence[Array] = inputs
         if self._engine.has_formatted_io:
             arrays = [_pack_input(array, tensor) for array, tensor in zip(inputs, manifest.inputs, strict=True)]
+        is_new = shapes != self._last_shapes
+        if is_new:
+            for tensor, shape in zip(manifest.inputs, shapes, strict=True):
+                check_profile(manifest, self._profile, tensor, shape)
+            self._is_stale = True
+            self._last_shapes = None
         for index, array in zip(runner.program.inputs, arrays, strict=True):
             runner.bind(index, array)
-        if shapes != self._last_shapes or runner.has_element_symbols:
-            if shapes != self._last_shapes:
-                for tensor, shape in zip(manifest.inputs, shapes, strict=True):
-                    check_profile(manifest, self._profile, tensor, shape)
+        if is_new or runner.has_element_symbols:
             runner.resolve(shapes)
             self._last_shapes = shapes
-            self._is_stale = True
         self._bind_fresh_outputs(arrays)
         self._run()
         return self._collect()

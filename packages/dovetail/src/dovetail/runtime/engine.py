@@ -24,6 +24,7 @@ from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.arrays import as_input
 from dovetail.runtime.context import ExecutionContext
+from dovetail.runtime.profiles import find_profile
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array
 from dovetail.runtime.template import ProgramTemplate, create_runtime_plugin
@@ -64,10 +65,15 @@ class Engine:
     # running
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
-        """Run: arrays in the order of inputs, or by name; one array back, or a dict by name when there are several."""
+        """Run: arrays in the order of inputs, or by name; one array back, or a dict by name when there are several.
+
+        Of several profiles the first that allows the shapes is used.
+        """
         inputs = self._gather(arrays, named)
         context = self._take_context()
         try:
+            if len(self.templates) > 1:
+                context.set_optimization_profile_async(find_profile(self.manifest, [a.shape for a in inputs]))
             results = context.run(inputs)
         finally:
             self._idle.append(context)
@@ -102,8 +108,13 @@ class Engine:
     def create_execution_context(self, strategy: Any = None) -> ExecutionContext:
         """A context of its own for one thread; every plugin is attached to it."""
         context = ExecutionContext(self)
-        self.contexts.add(context)
+        with self._attach_lock:
+            self.contexts.add(context)
         return context
+
+    def _live_contexts(self) -> list[ExecutionContext]:
+        with self._attach_lock:
+            return list(self.contexts)
 
     def make_runner(self, profile: int, resources: IPluginResourceContext) -> ProgramRunner:
         """Instantiate the program of a profile; attaching is serialised because plugins need not be thread-safe."""
@@ -124,12 +135,12 @@ class Engine:
         for profile, template in enumerate(self.templates):
             for owner, index in template.constant_slots(blob):
                 owner.constants[index] = array
-            for context in list(self.contexts):
+            for context in self._live_contexts():
                 context.replace_constant(profile, blob, array)
 
     def close(self) -> None:
         """Destroy contexts and plugins now."""
-        for context in list(self.contexts):
+        for context in self._live_contexts():
             context.close()
         self._idle.clear()
         self._finalizer()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dovetail.errors import InputError
 from dovetail.plan.manifest import Manifest, TensorRecord
 
-__all__ = ["check_profile"]
+__all__ = ["check_profile", "find_profile"]
 
 
 def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape: Sequence[int]) -> None:
@@ -30,3 +30,17 @@ def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape:
             where=f"input '{tensor.name}'",
             fix=f"build with a profile that covers it (--shapes {tensor.name}:...:{ranges}), or use another profile",
         )
+
+
+def find_profile(manifest: Manifest, shapes: Sequence[Sequence[int]]) -> int:
+    """The first profile that allows the shapes of all inputs; 0 when none does, whose limits the error then shows."""
+    for index, profile in enumerate(manifest.profiles):
+        bounds = [profile.shapes.get(tensor.name) for tensor in manifest.inputs]
+        if all(bound is None or _allows(bound, shape) for bound, shape in zip(bounds, shapes, strict=True)):
+            return index
+    return 0
+
+
+def _allows(bounds: tuple[list[int], list[int], list[int]], shape: Sequence[int]) -> bool:
+    low, _, high = bounds
+    return len(shape) == len(low) and all(a <= n <= b for a, n, b in zip(low, shape, high, strict=True))

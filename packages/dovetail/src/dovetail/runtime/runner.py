@@ -86,6 +86,7 @@ class ProgramRunner:
         key = self._plan.symbol_values(self.shapes, self.frame)
         if key == self._key:
             return False
+        self._key = None  # until all is in place: after an error the next shapes are resolved from the start
         self._plan.evaluate(key, self.shapes)
         self._arena.place(self.frame, self.shapes, self._dtypes, key)
         self._key = key

@@ -22,13 +22,13 @@ def make_blob(name: str, array: np.ndarray[Any, Any]) -> Blob:
     """The container's form of an array, without a copy where its type allows."""
     if array.dtype.name in FOUR_BIT_TYPES:
         packed = pack_nibbles(array)
-        return Blob(name=name, dtype="U8", shape=packed.shape, data=memoryview(packed))
+        return Blob(name=name, dtype="U8", shape=packed.shape, data=packed.data)
     contiguous = np.ascontiguousarray(array).reshape(array.shape)
     stored = STORED_TYPES.get(array.dtype.name)
     flat = contiguous.reshape(-1).view(np.uint8)
     if stored is None:
-        return Blob(name=name, dtype="U8", shape=flat.shape, data=memoryview(flat))
-    return Blob(name=name, dtype=stored, shape=contiguous.shape, data=memoryview(flat))
+        return Blob(name=name, dtype="U8", shape=flat.shape, data=flat.data)
+    return Blob(name=name, dtype=stored, shape=contiguous.shape, data=flat.data)
 
 
 def record_blob(blob: Blob, array: np.ndarray[Any, Any], *, kind: str = "weights") -> BlobRecord:

@@ -101,8 +101,8 @@ class Subject:
 
     def make(self) -> Specimen:
         """A new build-phase object, whose field memory stays as it is."""
-        if isinstance(self.origin, Specimen):
-            self._memory.append(copy_fields(self.fields))
+        _ = self.origin  # decides which fields are given
+        self._memory.append(copy_fields(self.fields))
         try:
             return self.create(TensorRTPhase.BUILD, self._memory[-1])
         except Broken as broken:

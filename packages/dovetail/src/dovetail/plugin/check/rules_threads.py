@@ -21,7 +21,10 @@ __all__: list[str] = []
 
 _ROUNDS: Final = 6
 _THREAD_SWITCH_S: Final = 1e-5
-_JOIN_S: Final = 60.0
+_PATIENCE_S = 20.0
+
+_Result = list[Run] | CallbackRaised | None
+"""What a thread has to show: its runs, what a callback raised, or nothing when it did not come back."""
 
 
 @rule(
@@ -86,13 +89,20 @@ def judge_threads(subject: Subject) -> str:
     alone = _pair(subject)
     expected = [_rounds(alone, cases, number, None) for number in range(2)]
     for number, result in enumerate(_run_in_threads(_pair(subject), cases)):
-        if isinstance(result, CallbackRaised):
-            raise Broken(f"context {number + 1}, while another runs: {result}")
-        for turn, (got, wanted) in enumerate(zip(result, expected[number], strict=True)):
-            found = disagreement(got, wanted)
-            if found:
-                raise Broken(f"context {number + 1}, run {turn + 1}, while another runs: {found} alone")
+        _require_same_runs(f"context {number + 1}", result, expected[number])
     return f"2 threads, {_ROUNDS} runs each"
+
+
+def _require_same_runs(name: str, result: _Result, expected: list[Run]) -> None:
+    if isinstance(result, CallbackRaised):
+        raise Broken(f"{name}, while another runs: {result}")
+    if result is None:
+        raise Broken(f"{name}, while another runs: enqueue did not return within {_PATIENCE_S:g} s")
+    # A thread that was stopped because the other one raised has fewer runs.
+    for turn, (got, wanted) in enumerate(zip(result, expected, strict=False)):
+        found = disagreement(got, wanted)
+        if found:
+            raise Broken(f"{name}, run {turn + 1}, while another runs: {found} alone")
 
 
 def _pair(subject: Subject) -> list[Prepared]:
@@ -116,9 +126,9 @@ def _rounds(
     return runs
 
 
-def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[list[Run] | CallbackRaised]:
-    results: list[list[Run] | CallbackRaised] = [[], []]
-    barrier = threading.Barrier(len(pair), timeout=_JOIN_S)
+def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[_Result]:
+    results: list[_Result] = [None, None]
+    barrier = threading.Barrier(len(pair), timeout=_PATIENCE_S)
 
     def work(number: int) -> None:
         try:
@@ -134,9 +144,8 @@ def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[lis
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(_JOIN_S)
-    # The raise is reported first; the other thread, stopped at the barrier, has nothing to compare.
-    return sorted(results, key=lambda result: not isinstance(result, CallbackRaised)) if barrier.broken else results
+            thread.join(_PATIENCE_S)
+    return results
 
 
 @contextmanager

@@ -1,0 +1,205 @@
+"""The public names, for type checkers and editors; written by tools/make_stub."""
+
+from dovetail.allocators import (
+    AllocatorFlag as AllocatorFlag,
+    HostAllocator as HostAllocator,
+    IGpuAllocator as IGpuAllocator,
+    IGpuAsyncAllocator as IGpuAsyncAllocator,
+    IOutputAllocator as IOutputAllocator,
+)
+from dovetail.api import (
+    compile as compile,
+    profile_from_shapes as profile_from_shapes,
+)
+from dovetail.build.builder import (
+    Builder as Builder,
+    HostMemory as HostMemory,
+)
+from dovetail.build.calibrators import (
+    ArrayCalibrator as ArrayCalibrator,
+    CalibrationAlgoType as CalibrationAlgoType,
+    IInt8Calibrator as IInt8Calibrator,
+    IInt8EntropyCalibrator as IInt8EntropyCalibrator,
+    IInt8EntropyCalibrator2 as IInt8EntropyCalibrator2,
+    IInt8MinMaxCalibrator as IInt8MinMaxCalibrator,
+)
+from dovetail.build.config import (
+    BuilderConfig as BuilderConfig,
+    BuilderFlag as BuilderFlag,
+    MemoryPoolType as MemoryPoolType,
+    PreviewFeature as PreviewFeature,
+    ProfilingVerbosity as ProfilingVerbosity,
+)
+from dovetail.build.profile import (
+    OptimizationProfile as OptimizationProfile,
+)
+from dovetail.build.progress import (
+    IProgressMonitor as IProgressMonitor,
+)
+from dovetail.build.timing_cache import (
+    ITimingCache as ITimingCache,
+    TimingCache as TimingCache,
+)
+from dovetail.errors import (
+    BuildCancelledError as BuildCancelledError,
+    BuildError as BuildError,
+    DovetailError as DovetailError,
+    InputError as InputError,
+    InternalError as InternalError,
+    ModelError as ModelError,
+    PlanCorruptError as PlanCorruptError,
+    PlanDeviceMismatchError as PlanDeviceMismatchError,
+    PlanError as PlanError,
+    PlanTrustError as PlanTrustError,
+    PlanVersionError as PlanVersionError,
+    PluginError as PluginError,
+    ProviderError as ProviderError,
+    ResourceError as ResourceError,
+    TimingCacheError as TimingCacheError,
+    UnsupportedOpError as UnsupportedOpError,
+    UsageError as UsageError,
+)
+from dovetail.expr import (
+    DimensionOperation as DimensionOperation,
+    DimsExprs as DimsExprs,
+    IDimensionExpr as IDimensionExpr,
+    IExprBuilder as IExprBuilder,
+)
+from dovetail.loggers import (
+    ErrorCode as ErrorCode,
+    ErrorRecorder as ErrorRecorder,
+    IErrorRecorder as IErrorRecorder,
+    ILogger as ILogger,
+    ILoggerFinder as ILoggerFinder,
+    Logger as Logger,
+)
+from dovetail.network.definition import (
+    INetworkDefinition as INetworkDefinition,
+    Network as Network,
+)
+from dovetail.network.enums import (
+    ActivationType as ActivationType,
+    AttentionIOForm as AttentionIOForm,
+    AttentionNormalizationOp as AttentionNormalizationOp,
+    BoundingBoxFormat as BoundingBoxFormat,
+    CausalMaskKind as CausalMaskKind,
+    CollectiveOperation as CollectiveOperation,
+    CumulativeOperation as CumulativeOperation,
+    ElementWiseOperation as ElementWiseOperation,
+    FillOperation as FillOperation,
+    GatherMode as GatherMode,
+    InterpolationMode as InterpolationMode,
+    KVCacheMode as KVCacheMode,
+    LayerType as LayerType,
+    LoopOutput as LoopOutput,
+    MatrixOperation as MatrixOperation,
+    MoEActType as MoEActType,
+    NetworkDefinitionCreationFlag as NetworkDefinitionCreationFlag,
+    PaddingMode as PaddingMode,
+    PoolingType as PoolingType,
+    ReduceOperation as ReduceOperation,
+    ResizeCoordinateTransformation as ResizeCoordinateTransformation,
+    ResizeRoundMode as ResizeRoundMode,
+    ResizeSelector as ResizeSelector,
+    SampleMode as SampleMode,
+    ScaleMode as ScaleMode,
+    ScatterMode as ScatterMode,
+    TopKOperation as TopKOperation,
+    TripLimit as TripLimit,
+    UnaryOperation as UnaryOperation,
+    WeightsRole as WeightsRole,
+)
+from dovetail.plan.inspect import (
+    EngineInspector as EngineInspector,
+    LayerInformationFormat as LayerInformationFormat,
+)
+from dovetail.plugin.fields import (
+    PluginField as PluginField,
+    PluginFieldCollection as PluginFieldCollection,
+    PluginFieldType as PluginFieldType,
+)
+from dovetail.plugin.interfaces import (
+    APILanguage as APILanguage,
+    IPluginCapability as IPluginCapability,
+    IPluginCreatorInterface as IPluginCreatorInterface,
+    IPluginCreatorV3One as IPluginCreatorV3One,
+    IPluginResource as IPluginResource,
+    IPluginResourceContext as IPluginResourceContext,
+    IPluginV3 as IPluginV3,
+    IPluginV3OneBuild as IPluginV3OneBuild,
+    IPluginV3OneBuildV2 as IPluginV3OneBuildV2,
+    IPluginV3OneCore as IPluginV3OneCore,
+    IPluginV3OneRuntime as IPluginV3OneRuntime,
+    IVersionedInterface as IVersionedInterface,
+    InterfaceInfo as InterfaceInfo,
+    PluginCapabilityType as PluginCapabilityType,
+)
+from dovetail.plugin.libraries import (
+    PluginLibrary as PluginLibrary,
+)
+from dovetail.plugin.quick import (
+    layer as layer,
+)
+from dovetail.plugin.registry import (
+    IPluginRegistry as IPluginRegistry,
+    PluginRegistry as PluginRegistry,
+    get_builder_plugin_registry as get_builder_plugin_registry,
+    get_plugin_registry as get_plugin_registry,
+    register_plugin as register_plugin,
+)
+from dovetail.plugin.safe import (
+    SafePluginRegistry as SafePluginRegistry,
+    get_safe_plugin_registry as get_safe_plugin_registry,
+    register_safe_plugin as register_safe_plugin,
+)
+from dovetail.runtime.context import (
+    ExecutionContext as ExecutionContext,
+)
+from dovetail.runtime.engine import (
+    Engine as Engine,
+)
+from dovetail.runtime.loading import (
+    Runtime as Runtime,
+    load as load,
+)
+from dovetail.runtime.profiler import (
+    IProfiler as IProfiler,
+    LayerTimes as LayerTimes,
+    Profiler as Profiler,
+)
+from dovetail.runtime.refit import (
+    Refitter as Refitter,
+)
+from dovetail.types import (
+    DataType as DataType,
+    Dims as Dims,
+    Dims2 as Dims2,
+    Dims3 as Dims3,
+    Dims4 as Dims4,
+    DimsHW as DimsHW,
+    DynamicPluginTensorDesc as DynamicPluginTensorDesc,
+    EngineCapability as EngineCapability,
+    Permutation as Permutation,
+    PluginTensorDesc as PluginTensorDesc,
+    TensorFormat as TensorFormat,
+    TensorIOMode as TensorIOMode,
+    TensorLocation as TensorLocation,
+    TensorRTPhase as TensorRTPhase,
+    Weights as Weights,
+    nptype as nptype,
+    volume as volume,
+)
+
+__version__: str
+bfloat16: DataType
+bool: DataType
+e8m0: DataType
+float16: DataType
+float32: DataType
+fp4: DataType
+fp8: DataType
+int32: DataType
+int4: DataType
+int64: DataType
+int8: DataType
+uint8: DataType
