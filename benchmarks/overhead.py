@@ -62,7 +62,9 @@ class Nothing(dt.IPluginV3, dt.IPluginV3OneCore, dt.IPluginV3OneBuild, dt.IPlugi
     def get_fields_to_serialize(self) -> Any:
         return dt.PluginFieldCollection([])
 
-    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> None:
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int
+    ) -> None:
         self.count += 1
 
 
@@ -89,9 +91,7 @@ def _engine(plugins: int, kernels: int) -> Any:
     network.mark_output(tensor)
     runtime = dt.Runtime()
     runtime.get_plugin_registry().register_creator(NothingCreator(), "")
-    return runtime.deserialize_cuda_engine(
-        builder.build_serialized_network(network, builder.create_builder_config())
-    )
+    return runtime.deserialize_cuda_engine(builder.build_serialized_network(network, builder.create_builder_config()))
 
 
 def _low_level(engine: Any, x: Any, y: Any) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""The engine's cost around a plugin stays within what docs promise; the machine is noisy, so the best of three counts."""
+"""The engine's cost around a plugin stays within its limits; machines are noisy, so the best of three counts."""
 
 from __future__ import annotations
 

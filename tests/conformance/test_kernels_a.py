@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 
 import pytest
-from tests.conformance.node_runner import NodeCase, check_case, load_cases
 
 from dovetail.providers.cpu.kernels import load_kernels
 from dovetail.providers.cpu.registry import registry
+from tests.conformance.node_runner import NodeCase, check_case, load_cases
 
 OPS = (
     # elementwise

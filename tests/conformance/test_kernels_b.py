@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import onnx.defs
 import pytest
-from tests.conformance.node_runner import NodeCase, attributes_of, check_case, load_cases, run_case
 
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels import load_kernels
 from dovetail.providers.cpu.registry import registry
+from tests.conformance.node_runner import NodeCase, attributes_of, check_case, load_cases, run_case
 
 OPS = (
     # convolution

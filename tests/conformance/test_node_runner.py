@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.conformance.node_runner import NodeCase, check_case, load_cases
 
 from dovetail.provider.kernels import KernelRegistry
+from tests.conformance.node_runner import NodeCase, check_case, load_cases
 
 
 @pytest.fixture(scope="module")

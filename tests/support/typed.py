@@ -109,7 +109,9 @@ class Built:
         """The kinds of steps, reformats with their types."""
         program = self.manifest.programs[0]
         return [
-            f"{program.values[s.inputs[0]].dtype}->{program.values[s.outputs[0]].dtype}" if s.kind == "reformat" else s.kind
+            f"{program.values[s.inputs[0]].dtype}->{program.values[s.outputs[0]].dtype}"
+            if s.kind == "reformat"
+            else s.kind
             for s in program.steps
         ]
 

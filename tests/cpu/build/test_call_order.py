@@ -39,7 +39,9 @@ def test_two_tactics_are_timed_in_order() -> None:
     assert names[first_enqueue - 2 : first_enqueue] == ["set_tactic", "on_shape_change"]
     assert {tactic for name, tactic in calls if name == "set_tactic"} == {1, 2}
     assert names.count("get_fields_to_serialize") >= 1
-    tail = [n for n in names if n in ("configure_plugin", "set_tactic", "get_workspace_size", "get_fields_to_serialize")]
+    tail = [
+        n for n in names if n in ("configure_plugin", "set_tactic", "get_workspace_size", "get_fields_to_serialize")
+    ]
     assert tail[-4:] == ["configure_plugin", "set_tactic", "get_workspace_size", "get_fields_to_serialize"]
     assert len(plan) > 0
 

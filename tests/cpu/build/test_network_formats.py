@@ -43,7 +43,8 @@ def test_the_best_choice_of_each_layer_alone_loses() -> None:
     middle = plan.manifest.tuning[1].candidates
     packed = next(c for c in middle if "CHW32" in c.formats[0])
     linear = next(c for c in middle if "LINEAR" in c.formats[0])
-    assert packed.time_us is not None and linear.time_us is not None
+    assert packed.time_us is not None
+    assert linear.time_us is not None
     assert packed.time_us < linear.time_us
     assert linear.chosen
     assert [step.kind for step in plan.manifest.programs[0].steps] == ["plugin"] * 3
@@ -58,7 +59,13 @@ def test_a_chain_stays_packed_when_that_pays() -> None:
     x.name = "y"
     network.mark_output(x)
     plan = builder.build_plan(network, builder.create_builder_config())
-    assert [step.kind for step in plan.manifest.programs[0].steps] == ["reformat", "plugin", "plugin", "plugin", "reformat"]
+    assert [step.kind for step in plan.manifest.programs[0].steps] == [
+        "reformat",
+        "plugin",
+        "plugin",
+        "plugin",
+        "reformat",
+    ]
     runtime = dt.Runtime()
     runtime.get_plugin_registry().register_creator(PlainCreator("TestScale", Timed), "")
     from dovetail.build.builder import engine_from_plan

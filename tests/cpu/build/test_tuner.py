@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import dovetail as dt
-from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.container import PlanFile
+from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plugin import as_array
 from tests.support.plugins import PlainCreator, ScalePlugin, build_engine
 

@@ -279,7 +279,7 @@ def test_a_plugin_without_fp32_cannot_be_calibrated() -> None:
 
 def test_batches_may_be_addresses() -> None:
     class ByAddress(dt.IInt8MinMaxCalibrator):
-        arrays = [batch["x"] for batch in _batches()]
+        arrays = tuple(batch["x"] for batch in _batches())
         given = 0
 
         def get_batch_size(self) -> int:
@@ -299,7 +299,9 @@ PROFILE = ((1, 8), (4, 8), (6, 8))
 def test_dynamic_shapes_are_calibrated_at_the_shapes_of_the_arrays_or_at_the_tuned_one() -> None:
     arrays = [batch["x"] for rows in (1, 6) for batch in _batches(1, (rows, 8))]
     arrays[0][0, 0] = 12.7
-    built = Built(TypedPlugin(), flags=INT8, shape=(-1, 8), profile=PROFILE, calibrator=_min_max([{"x": a} for a in arrays]))
+    built = Built(
+        TypedPlugin(), flags=INT8, shape=(-1, 8), profile=PROFILE, calibrator=_min_max([{"x": a} for a in arrays])
+    )
     assert built.ports()[0] == ("int8", pytest.approx(0.1))
 
     class ByAddress(dt.IInt8MinMaxCalibrator):

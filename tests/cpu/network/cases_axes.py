@@ -8,10 +8,12 @@ import numpy as np
 
 from dovetail.network.enums import (
     CumulativeOperation,
+    ElementWiseOperation,
     FillOperation,
     MatrixOperation,
     ReduceOperation,
     TopKOperation,
+    UnaryOperation,
 )
 from dovetail.types import DataType
 from tests.support.layer_cases import Expected, Sketch, case, rand
@@ -65,7 +67,7 @@ def cumulative(sketch: Sketch, exclusive: bool, reverse: bool) -> Expected:
     x = rand(3, 4)
     axis = sketch.scalar(1, np.int32)
     layer = sketch.network.add_cumulative(sketch.input(x), axis, CumulativeOperation.SUM, not exclusive, not reverse)
-    layer.exclusive, layer.reverse = exclusive, reverse
+    layer.op, layer.exclusive, layer.reverse = CumulativeOperation.SUM, exclusive, reverse
     line = x[:, ::-1] if reverse else x
     wanted = np.cumsum(line, 1) - (line if exclusive else 0)
     return [(layer.get_output(0), wanted[:, ::-1] if reverse else wanted)]
@@ -199,8 +201,6 @@ def random(sketch: Sketch, op: FillOperation, dynamic: str = "") -> Expected:
 
 
 def _is_near(sketch: Sketch, tensor: Any, wanted: float, within: float) -> tuple[Any, Any]:
-    from dovetail.network.enums import ElementWiseOperation, UnaryOperation
-
     network = sketch.network
     centre = sketch.constant(np.float32(wanted))
     distance = network.add_elementwise(tensor, centre, ElementWiseOperation.SUB).get_output(0)

@@ -28,9 +28,7 @@ ACTIVATIONS: dict[ActivationType, Any] = {
     ActivationType.SCALED_TANH: lambda x, a, b: a * np.tanh(b * x),
     ActivationType.THRESHOLDED_RELU: lambda x, a, b: np.where(x > a, x, 0),
     ActivationType.GELU_ERF: lambda x, a, b: 0.5 * x * (1 + _erf(x * math.sqrt(0.5))),
-    ActivationType.GELU_TANH: lambda x, a, b: (
-        0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    ),
+    ActivationType.GELU_TANH: lambda x, a, b: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
 }
 DEFAULTS = {
     ActivationType.LEAKY_RELU: (0.01, 0.0),

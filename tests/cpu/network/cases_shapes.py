@@ -174,7 +174,6 @@ case("add_slice", "fill with a value", which="fill", fill=7.5)(slice_layer)
 case("add_slice", "some axes from a tensor", which="some axes", dynamic="axes")(slice_layer)
 
 
-
 @case("add_gather", "slices", shape=(3, 4, 5), indices=[[0, 2], [3, 1]], axis=1, later=1)
 @case("add_gather", "from the end", shape=(3, 4), indices=[-1, 0], axis=0, later=-1)
 def gather(sketch: Sketch, shape: Any, indices: Any, axis: int, later: int) -> Expected:
@@ -225,9 +224,7 @@ def gather_nd(sketch: Sketch, together: int) -> Expected:
 @case("add_scatter", "element of the last axis", axis=-1)
 def scatter_elements(sketch: Sketch, axis: int) -> Expected:
     x, index, updates = rand(2, 4), np.array([[3, 0], [1, 2]], np.int32), rand(2, 2)
-    layer = sketch.network.add_scatter(
-        sketch.input(x), sketch.input(index), sketch.input(updates), ScatterMode.ELEMENT
-    )
+    layer = sketch.network.add_scatter(sketch.input(x), sketch.input(index), sketch.input(updates), ScatterMode.ELEMENT)
     layer.axis = axis
     wanted = x.copy()
     np.put_along_axis(wanted, index.astype(np.int64), updates, 1)
@@ -249,9 +246,7 @@ def scatter_nd(sketch: Sketch) -> Expected:
 @case("add_one_hot", "first axis", axis=0)
 def one_hot(sketch: Sketch, axis: int) -> Expected:
     index, values = np.array([[0, 3], [2, 1]], np.int32), np.array([-1.0, 2.0], np.float32)
-    layer = sketch.network.add_one_hot(
-        sketch.input(index), sketch.input(values), sketch.scalar(4, np.int32), 1
-    )
+    layer = sketch.network.add_one_hot(sketch.input(index), sketch.input(values), sketch.scalar(4, np.int32), 1)
     layer.axis = axis
     rows = np.where(np.arange(4) == index[..., None], values[1], values[0])
     return [(layer.get_output(0), np.moveaxis(rows, -1, axis))]

@@ -38,9 +38,7 @@ def convolve(
     result = np.zeros((x.shape[0], w.shape[0], *(count for _, _, count in plan)), np.float64)
     per_group, maps = w.shape[1], w.shape[0] // groups
     for position in itertools.product(*(range(count) for _, _, count in plan)):
-        window = tuple(
-            slice(p * s, p * s + r, d) for p, s, r, d in zip(position, stride, reach, dilation, strict=True)
-        )
+        window = tuple(slice(p * s, p * s + r, d) for p, s, r, d in zip(position, stride, reach, dilation, strict=True))
         for group in range(groups):
             part = padded[(slice(None), slice(group * per_group, (group + 1) * per_group), *window)]
             kernel = w[group * maps : (group + 1) * maps]
@@ -164,6 +162,15 @@ def deconvolution_inputs(sketch: Sketch) -> Expected:
     return [(layer.get_output(0), deconvolve(x, w, b, (1, 1), (0, 0), (0, 0), (1, 1), 1, EXPLICIT))]
 
 
+@case("add_deconvolution_nd", "other numbers later")
+def deconvolution_changed(sketch: Sketch) -> Expected:
+    x, w, b = rand(1, 3, 4, 4), rand(3, 2, 2, 2), rand(2)
+    layer = sketch.network.add_deconvolution_nd(sketch.input(x), 9, (1, 1), rand(27), rand(9))
+    layer.num_output_maps, layer.kernel_size_nd, layer.kernel, layer.bias = 2, (2, 2), w, b
+    layer.padding_nd = (1, 0)
+    return [(layer.get_output(0), deconvolve(x, w, b, (1, 1), (1, 0), (1, 0), (1, 1), 1, EXPLICIT))]
+
+
 def pool(x: Any, kind: PoolingType, window: Any, stride: Any, pre: Any, post: Any, mode: Any, excludes: bool) -> Any:
     plan = [find_pads(*numbers, mode) for numbers in zip(x.shape[2:], window, stride, pre, post, strict=True)]
     result = np.zeros((*x.shape[:2], *(count for _, _, count in plan)), np.float32)
@@ -220,6 +227,14 @@ def pooling(
         return [(layer.get_output(0), pool(x, kind, *rest))]
     largest, mean = pool(x, PoolingType.MAX, *rest), pool(x, PoolingType.AVERAGE, *rest)
     return [(layer.get_output(0), (1 - blend) * largest + blend * mean)]
+
+
+@case("add_pooling_nd", "the same padding on both sides")
+def pooling_padding(sketch: Sketch) -> Expected:
+    x = rand(1, 2, 5, 5)
+    layer = sketch.network.add_pooling_nd(sketch.input(x), PoolingType.AVERAGE, (3, 3))
+    layer.padding_nd = (1, 2)
+    return [(layer.get_output(0), pool(x, PoolingType.AVERAGE, (3, 3), (1, 1), (1, 2), (1, 2), EXPLICIT, True))]
 
 
 @case("add_lrn", "other numbers later")

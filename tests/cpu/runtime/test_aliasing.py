@@ -64,7 +64,7 @@ def test_an_input_is_updated_in_place() -> None:
     assert y.ctypes.data == x.ctypes.data
     engine(x)
     np.testing.assert_allclose(x, 10.0)
-    address = [detail for name, detail in calls if name == "enqueue"][0]
+    address = next(detail for name, detail in calls if name == "enqueue")
     assert address == (x.ctypes.data, x.ctypes.data)
 
 

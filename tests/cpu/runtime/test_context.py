@@ -160,7 +160,9 @@ def test_a_raising_plugin_is_named_with_its_place() -> None:
 
     plan, runtime = build_engine(ScalePlugin(2.0), PlainCreator("TestScale", Raising), shape=(2, 3))
     engine = runtime.deserialize_cuda_engine(plan)
-    with pytest.raises(dt.PluginError, match=r"'TestScale'.*test_context\.py:\d+: enqueue raised ValueError: kernel launch"):
+    with pytest.raises(
+        dt.PluginError, match=r"'TestScale'.*test_context\.py:\d+: enqueue raised ValueError: kernel launch"
+    ):
         engine(np.ones((2, 3), np.float32))
 
 

@@ -56,10 +56,10 @@ def test_data_dependent_dims_are_wildcards_in_descriptors() -> None:
     calls: list = []
     engine = _positive_engine(calls)
     engine(np.ones(4, np.float32))
-    told = [detail for name, detail in calls if name == "on_shape_change"][0]
+    told = next(detail for name, detail in calls if name == "on_shape_change")
     assert tuple(told[0].dims) == (4,)
     assert tuple(told[1].dims) == (-1,)
-    assert [detail for name, detail in calls if name == "enqueue"][0] == [(-1,), ()]
+    assert next(detail for name, detail in calls if name == "enqueue") == [(-1,), ()]
 
 
 class _Allocator(dt.IOutputAllocator):

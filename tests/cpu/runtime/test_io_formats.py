@@ -27,9 +27,7 @@ def _engine(*, packed: bool) -> Any:
         y.allowed_formats = 1 << int(dt.TensorFormat.HWC)
     runtime = dt.Runtime()
     runtime.get_plugin_registry().register_creator(PlainCreator("TestScale", ScalePlugin), "")
-    return runtime.deserialize_cuda_engine(
-        builder.build_serialized_network(network, builder.create_builder_config())
-    )
+    return runtime.deserialize_cuda_engine(builder.build_serialized_network(network, builder.create_builder_config()))
 
 
 X = np.random.default_rng(0).standard_normal((2, 5, 4, 3)).astype(np.float32)

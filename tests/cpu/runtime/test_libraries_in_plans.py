@@ -12,7 +12,7 @@ import pytest
 
 import dovetail as dt
 
-LIBRARY = '''
+LIBRARY = """
 import numpy as np
 import dovetail as dt
 from dovetail.plugin import as_array
@@ -68,7 +68,7 @@ class Creator(dt.IPluginCreatorV3One):
 
 def get_creators():
     return [Creator()]
-'''
+"""
 
 
 def _plan(tmp_path: Path) -> bytes:

@@ -187,7 +187,8 @@ def test_a_cache_of_another_network_or_algorithm_does_not_fit() -> None:
     assert cache_mismatch("MINMAX_CALIBRATION", ["y", "x"], text)[0] is None
     other = cache_mismatch("ENTROPY_CALIBRATION_2", ["x", "y"], text)[0]
     assert other == "it was made by MINMAX_CALIBRATION, and the calibrator asks for ENTROPY_CALIBRATION_2"
-    assert cache_mismatch("MINMAX_CALIBRATION", ["x", "y", *"abcd"], text)[0] == "it has no range of 'a', 'b', 'c' and 1 more"
+    missing = cache_mismatch("MINMAX_CALIBRATION", ["x", "y", *"abcd"], text)[0]
+    assert missing == "it has no range of 'a', 'b', 'c' and 1 more"
     assert cache_mismatch("MINMAX_CALIBRATION", ["x"], text)[0] == "it is of another network: 'y'"
 
 

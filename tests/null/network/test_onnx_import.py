@@ -68,7 +68,7 @@ class ManyPlugin(ScalePlugin):
     def get_output_data_types(self, input_types: Any) -> Any:
         return [input_types[0]] * self.num_outputs
 
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:  # noqa: N803
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
         self.note("shape_inputs", [list(values) for values in shape_inputs])
         return [dt.DimsExprs(inputs[0])] * self.num_outputs
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.handmade_plans import make_manifest, replace, write_handmade
 
 from dovetail.errors import PlanError
 from dovetail.plan.compatibility import check_plan
 from dovetail.plan.manifest import FORMAT_VERSION, BlobRecord, LibraryRecord
+from tests.support.handmade_plans import make_manifest, replace, write_handmade
 
 
 def _device(**changes: Any) -> dict[str, Any]:

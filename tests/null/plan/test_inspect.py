@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.support.handmade_plans import make_manifest, replace, write_handmade
 
 import dovetail
 from dovetail.errors import PlanCorruptError, PlanError, UsageError
 from dovetail.plan.inspect import EngineInspector, LayerInformationFormat, inspect_plan
 from dovetail.plan.manifest import DeviceRecord, ProgramRecord
+from tests.support.handmade_plans import make_manifest, replace, write_handmade
 
 ONELINE, JSON = LayerInformationFormat.ONELINE, LayerInformationFormat.JSON
 

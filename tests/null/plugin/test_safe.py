@@ -33,7 +33,7 @@ class SafeRelu(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRunti
         self.plugin_name, self.plugin_version, self.plugin_namespace = "SafeRelu", "1", ""
         self.num_outputs = 1
 
-    def get_capability_interface(self, type: Any) -> Any:  # noqa: A002
+    def get_capability_interface(self, type: Any) -> Any:
         return self
 
     def clone(self) -> SafeRelu:
@@ -44,7 +44,7 @@ class SafeRelu(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRunti
     def get_output_data_types(self, input_types: Any) -> Any:
         return [input_types[0]]
 
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:  # noqa: N803
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
         return [dovetail.DimsExprs(inputs[0])]
 
     def configure_plugin(self, in_: Any, out: Any) -> None:

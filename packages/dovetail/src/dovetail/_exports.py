@@ -29,7 +29,8 @@ _MODULES: dict[str, str] = {
     "dovetail.loggers": "ErrorCode ErrorRecorder IErrorRecorder ILogger ILoggerFinder Logger",
     "dovetail.allocators": "AllocatorFlag HostAllocator IGpuAllocator IGpuAsyncAllocator IOutputAllocator",
     "dovetail.network.definition": "INetworkDefinition Network",
-    "dovetail.network.enums": """ActivationType AttentionIOForm AttentionNormalizationOp BoundingBoxFormat CausalMaskKind
+    "dovetail.network.enums": """
+        ActivationType AttentionIOForm AttentionNormalizationOp BoundingBoxFormat CausalMaskKind
         CollectiveOperation CumulativeOperation ElementWiseOperation FillOperation GatherMode
         InterpolationMode KVCacheMode LayerType LoopOutput MatrixOperation MoEActType
         NetworkDefinitionCreationFlag PaddingMode PoolingType ReduceOperation

@@ -28,10 +28,10 @@ __all__ = [
 
 
 class DovetailError(Exception):
-    """The root of all errors raised on purpose.
+    r"""The root of all errors raised on purpose.
 
     >>> str(InputError("shape does not fit", where="input 'x'", expected="(1..8, 3)", got="(9, 3)", fix="split it"))
-    "input 'x': shape does not fit; expected (1..8, 3), got (9, 3)\\n  fix: split it"
+    "input 'x': shape does not fit; expected (1..8, 3), got (9, 3)\n  fix: split it"
     """
 
     exit_code = 2

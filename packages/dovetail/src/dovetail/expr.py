@@ -154,6 +154,7 @@ class SizeTensor(IDimensionExpr):
         self.output_index, self.opt, self.upper = output_index, opt, upper
 
     def is_size_tensor(self) -> bool:
+        """Always."""
         return True
 
     def __repr__(self) -> str:
@@ -218,7 +219,9 @@ def _simplify(operation: DimensionOperation, first: Expr, second: Expr) -> Expr:
     if first == Constant(0) and operation is DimensionOperation.SUM:
         return second
     is_product = operation is DimensionOperation.PROD
-    if second == Constant(1) and (is_product or operation in (DimensionOperation.FLOOR_DIV, DimensionOperation.CEIL_DIV)):
+    if second == Constant(1) and (
+        is_product or operation in (DimensionOperation.FLOOR_DIV, DimensionOperation.CEIL_DIV)
+    ):
         return first
     if first == Constant(1) and is_product:
         return second

@@ -37,17 +37,21 @@ class ErrorCode(IntEnum):
     UNSUPPORTED_STATE = 10
 
 
+_Level = Severity
+"""The same under a name that the attribute ``ILogger.Severity`` does not hide."""
+
+
 class ILogger:
     """Subclass it and override ``log`` to send messages elsewhere."""
 
-    Severity: ClassVar[type[Severity]] = Severity
-    INTERNAL_ERROR: ClassVar[Severity] = Severity.INTERNAL_ERROR
-    ERROR: ClassVar[Severity] = Severity.ERROR
-    WARNING: ClassVar[Severity] = Severity.WARNING
-    INFO: ClassVar[Severity] = Severity.INFO
-    VERBOSE: ClassVar[Severity] = Severity.VERBOSE
+    Severity: ClassVar[type[_Level]] = _Level
+    INTERNAL_ERROR: ClassVar[_Level] = _Level.INTERNAL_ERROR
+    ERROR: ClassVar[_Level] = _Level.ERROR
+    WARNING: ClassVar[_Level] = _Level.WARNING
+    INFO: ClassVar[_Level] = _Level.INFO
+    VERBOSE: ClassVar[_Level] = _Level.VERBOSE
 
-    def log(self, severity: Severity, msg: str) -> None:
+    def log(self, severity: _Level, msg: str) -> None:
         """Take one message."""
         raise NotImplementedError(f"{type(self).__name__} must implement log(severity, msg)")
 
@@ -55,15 +59,15 @@ class ILogger:
 class Logger(ILogger):
     """Prints messages of at least ``min_severity`` to the standard error stream."""
 
-    def __init__(self, min_severity: Severity = Severity.WARNING) -> None:
+    def __init__(self, min_severity: _Level = Severity.WARNING) -> None:
         super().__init__()
         self.min_severity = min_severity
 
-    def log(self, severity: Severity, msg: str) -> None:
+    def log(self, severity: _Level, msg: str) -> None:
         """Print one line with the time and the first letter of the severity."""
         if severity <= self.min_severity:
             stamp = time.strftime("%m/%d/%Y-%H:%M:%S")
-            print(f"[{stamp}] [dovetail] [{Severity(severity).name[0]}] {msg}", file=sys.stderr)
+            print(f"[{stamp}] [dovetail] [{_Level(severity).name[0]}] {msg}", file=sys.stderr)
 
 
 class ILoggerFinder:

@@ -21,7 +21,9 @@ _FP8: Final = DataType.FP8.numpy
 _FP8_MAX: Final = 448.0
 
 
-def convert_type(array: Array, dtype: np.dtype[Any], *, source_scale: float = -1.0, target_scale: float = -1.0) -> Array:
+def convert_type(
+    array: Array, dtype: np.dtype[Any], *, source_scale: float = -1.0, target_scale: float = -1.0
+) -> Array:
     """The same numbers in another type, rounded once, saturated where the type is narrow.
 
     >>> convert_type(np.array([0.26, -9.0], np.float32), np.dtype(np.int8), target_scale=0.05).tolist()

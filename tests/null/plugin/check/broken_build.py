@@ -1,20 +1,19 @@
 """Plugins that break one rule about creation, declaration, formats or configuration."""
 
-# ruff: noqa: A002, N803 - the contract's names
+
 
 from __future__ import annotations
 
 import itertools
 from typing import Any
 
-from tests.null.plugin.check.faults import breaks
-from tests.null.plugin.check.good import InPlace, Parts, Positive, Scale, ScaleCreator, _Runtime
-
 from dovetail.expr import DimensionOperation, DimsExprs
 from dovetail.plugin.arrays import as_array
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType
 from dovetail.plugin.interfaces import PluginCapabilityType
 from dovetail.types import DataType
+from tests.null.plugin.check.faults import breaks
+from tests.null.plugin.check.good import InPlace, Parts, Positive, Scale, ScaleCreator, _Runtime
 
 
 @breaks("R01", "create_plugin returned None")

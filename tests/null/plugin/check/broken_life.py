@@ -6,11 +6,11 @@ import itertools
 from typing import Any
 
 import numpy as np
-from tests.null.plugin.check.faults import breaks
-from tests.null.plugin.check.good import Scale, ScaleCreator
 
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType
 from dovetail.types import TensorRTPhase
+from tests.null.plugin.check.faults import breaks
+from tests.null.plugin.check.good import Scale, ScaleCreator
 
 
 @breaks("R24", "clone returned the object itself")

@@ -6,11 +6,11 @@ import time
 from typing import Any
 
 import numpy as np
-from tests.null.plugin.check.faults import breaks
-from tests.null.plugin.check.good import Centred, Positive, Scale
 
 from dovetail.plugin.arrays import as_array, write_scalar
 from dovetail.types import PluginTensorDesc
+from tests.null.plugin.check.faults import breaks
+from tests.null.plugin.check.good import Centred, Positive, Scale
 
 
 @breaks("R40", "enqueue raised RuntimeError: no kernel")

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from tests.null.plugin.check.good import creator_of
-
 from dovetail.plugin.check import Report, check_creator
 from dovetail.plugin.interfaces import IPluginCreatorV3One
+from tests.null.plugin.check.good import creator_of
 
 T = TypeVar("T", bound=type)
 

@@ -1,6 +1,6 @@
 """Plugins that keep every rule: what the broken ones are derived from."""
 
-# ruff: noqa: A002, N803 - the contract's names
+
 
 from __future__ import annotations
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.null.plugin.check.good import Scale, ScaleCreator, creator_of
 
 from dovetail.plugin.check import check_creator, check_plugin, rules_threads
 from dovetail.plugin.check.calls import OWNERS
+from tests.null.plugin.check.good import Scale, ScaleCreator, creator_of
 
 CALLBACKS = [
     "get_capability_interface",

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.null.plugin.check.good import Centred, Positive, Scale, ScaleCreator, creator_of
 
 from dovetail.errors import UsageError
 from dovetail.expr import DimsExprs
@@ -15,6 +14,7 @@ from dovetail.plugin.arrays import as_array, write_scalar
 from dovetail.plugin.check import check_creator
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType
 from dovetail.types import DataType, TensorRTPhase
+from tests.null.plugin.check.good import Centred, Positive, Scale, ScaleCreator, creator_of
 
 
 class Copy(Scale):
@@ -57,7 +57,7 @@ class Gather(Scale):
         wanted = DataType.INT64 if pos == 1 else DataType.FLOAT
         return num_inputs == 2 and (in_out[pos].desc.type, in_out[pos].desc.format) == (wanted, 0)
 
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:  # noqa: N803
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
         return [DimsExprs([*inputs[1], *inputs[0][1:]])]
 
     def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> Any:
@@ -76,7 +76,7 @@ class Constant(Scale):
         assert not input_types
         return [DataType.FLOAT]
 
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:  # noqa: N803
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
         return [DimsExprs([exprBuilder.constant(5)])]
 
     def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
@@ -95,7 +95,7 @@ def test_a_plugin_without_inputs() -> None:
 class Repeat(Positive):
     """The positive elements, as many times as the shape input says."""
 
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:  # noqa: N803
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
         shape, size = super().get_output_shapes(inputs, shape_inputs, exprBuilder)
         return [DimsExprs([shape_inputs[0][0], *shape]), size]
 
@@ -116,7 +116,7 @@ def test_shape_inputs_are_found_or_given() -> None:
 
 
 class Static(Centred):
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:  # noqa: N803
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
         if not all(dim.is_constant() for dim in inputs[0]):
             raise ValueError("every dimension must be known when the plan is built")
         return super().get_output_shapes(inputs, shape_inputs, exprBuilder)
@@ -130,7 +130,7 @@ def test_a_plugin_for_static_shapes() -> None:
 
 
 class Picky(Scale):
-    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:  # noqa: N803
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
         if len(inputs[0]) != 6:
             raise ValueError(f"rank 6 is needed, not {len(inputs[0])}")
         return super().get_output_shapes(inputs, shape_inputs, exprBuilder)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.null.plugin.check.broken_run import RaisesInEnqueue
-from tests.null.plugin.check.good import Scale, creator_of
 
 from dovetail.errors import PluginError, UsageError
 from dovetail.plugin.check import Report, Status, check_creator, check_path, check_plugin, parse_case
 from dovetail.plugin.registry import get_plugin_registry
+from tests.null.plugin.check.broken_run import RaisesInEnqueue
+from tests.null.plugin.check.good import Scale, creator_of
 
 GOOD = Path(__file__).with_name("good.py")
 QUICK = """

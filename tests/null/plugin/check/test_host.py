@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.null.plugin.check.good import Parts, Scale
 
 from dovetail.expr import Constant, DimensionOperation, Symbol
 from dovetail.plugin.check.host import ForbiddenDesc, GuardedBuffer, HostContext, HostExprBuilder
@@ -17,6 +16,7 @@ from dovetail.plugin.check.state import buffers_of, changes, state_of
 from dovetail.plugin.check.tensors import decode, difference, encode
 from dovetail.plugin.fields import PluginField
 from dovetail.types import DataType, PluginTensorDesc, TensorFormat, TensorRTPhase
+from tests.null.plugin.check.good import Parts, Scale
 
 
 def _whole(buffer: GuardedBuffer) -> np.ndarray[Any, Any]:

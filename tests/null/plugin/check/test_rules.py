@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from dovetail.plugin.check import Report, Rule, Status, check_creator, check_plugin, registered_rules
 from tests.null.plugin.check import broken_build, broken_life, broken_run
 from tests.null.plugin.check.faults import FAULTS, Fault
 from tests.null.plugin.check.good import Centred, InPlace, Parts, PartsCreator, Positive, Scale, creator_of
-
-from dovetail.plugin.check import Report, Rule, Status, check_creator, check_plugin, registered_rules
 
 RULES = registered_rules()
 PAGES = Path(__file__).resolve().parents[4] / "docs/rules"

@@ -34,7 +34,7 @@ _TOLERANCES: Final = {
     DataType.FP8: 2.5e-1,
     DataType.INT8: 1 / 127,
 }
-_WIDTHS: Final = tuple(DataType[name] for name in "FLOAT HALF BF16 FP8 INT8 INT4 FP4".split())
+_WIDTHS: Final = tuple(DataType[name] for name in ["FLOAT", "HALF", "BF16", "FP8", "INT8", "INT4", "FP4"])
 """From wide to narrow; types that are not here lose nothing."""
 _FP8_MAX: Final = 448.0
 _LEAST: Final = 1e-2

@@ -132,5 +132,3 @@ def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry) -> Engine:
 
 def _pack_libraries(paths: Sequence[str | os.PathLike[str]]) -> list[tuple[str, bytes]]:
     return [(Path(path).stem, pack_library(Path(path))) for path in paths]
-
-

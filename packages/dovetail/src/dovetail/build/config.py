@@ -125,7 +125,7 @@ class BuilderConfig:
         """Whether a flag is on."""
         return bool(self.flags & (1 << BuilderFlag(flag)))
 
-    def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:  # noqa: FBT001 - the contract's form
+    def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
         """Switch a preview feature on or off."""
         (self._preview.add if enable else self._preview.discard)(PreviewFeature(feature))
 
@@ -176,7 +176,7 @@ class BuilderConfig:
         """A cache from bytes that ``serialize`` gave, or an empty one from ``b""``."""
         return TimingCache(bytes(serialized_timing_cache))
 
-    def set_timing_cache(self, cache: TimingCache, ignore_mismatch: bool = False) -> bool:  # noqa: FBT001, FBT002
+    def set_timing_cache(self, cache: TimingCache, ignore_mismatch: bool = False) -> bool:
         """Use a cache; False when it was made on another device or version and that is not to be ignored."""
         if not ignore_mismatch and not self.accepts_cache(cache):
             return False

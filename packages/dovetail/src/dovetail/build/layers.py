@@ -84,9 +84,7 @@ def opset_of(model: ir.Model, node: ir.Node) -> int:
 
 def layers_of(model: ir.Model, graph: ir.Graph, provider: Provider) -> list[NodeLayer]:
     """The layers of a graph; one error names every node that nobody takes."""
-    layers = [
-        NodeLayer(node, opset_of(model, node), provider.name) for node in graph if not _is_constant(node)
-    ]
+    layers = [NodeLayer(node, opset_of(model, node), provider.name) for node in graph if not _is_constant(node)]
     plain = [layer for layer in layers if layer.entry is None and not layer.is_control]
     claims = provider.get_capability(plain)
     refused = [(layer, claim) for layer, claim in zip(plain, claims, strict=True) if not claim.taken]

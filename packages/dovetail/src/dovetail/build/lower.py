@@ -153,7 +153,9 @@ class Lowering:
         inputs = [self._add_input(value) for value in self._graph.inputs]
         if self._parent is None:
             self._add_static_symbols(inputs)
-        for self._position, layer in enumerate(layers_of(self._context.model, self._graph, self._context.provider)):
+        layers = layers_of(self._context.model, self._graph, self._context.provider)
+        for position, layer in enumerate(layers):
+            self._position = position
             self._emit(layer)
         self._position = len(self._steps) + len(self._consumers)
         outputs = [self._add_output(value) for value in self._graph.outputs]
@@ -248,9 +250,7 @@ class Lowering:
             self._append(f"Copy {value.name}", "reformat", "Reformat", [source], [target])
         return target
 
-    def _append(
-        self, name: str, kind: str, op: str, inputs: list[int], outputs: list[int], *, opset: int = 1
-    ) -> None:
+    def _append(self, name: str, kind: str, op: str, inputs: list[int], outputs: list[int], *, opset: int = 1) -> None:
         provider = self._context.provider.name
         self._steps.append(
             StepRecord(name=name, kind=kind, provider=provider, op=op, opset=opset, inputs=inputs, outputs=outputs)

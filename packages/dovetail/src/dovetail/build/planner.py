@@ -166,9 +166,7 @@ class _Planner:
 
     def make_runner(self, program: ProgramRecord) -> ProgramRunner:
         """The program over the plugin objects of this build; they live until the planner is closed."""
-        template = ProgramTemplate(
-            program, self._blobs.arrays.__getitem__, lambda _, record: self._finals[id(record)]
-        )
+        template = ProgramTemplate(program, self._blobs.arrays.__getitem__, lambda _, record: self._finals[id(record)])
         runner = template.make_runner(self._tuner.context, is_open=self._request.is_open)
         for step in runner.all_plugin_steps():
             self._own(step.handle)
@@ -188,9 +186,7 @@ class _Planner:
             )
 
     def _check_dynamic(self) -> None:
-        dynamic = [
-            value.name for value in self._graph.inputs if value.shape is None or not value.shape.is_static()
-        ]
+        dynamic = [value.name for value in self._graph.inputs if value.shape is None or not value.shape.is_static()]
         if dynamic and not self._request.is_open and not self._config.profiles:
             raise UsageError(
                 f"input(s) {', '.join(map(str, dynamic))} have dynamic dimensions and there is no optimization profile",
@@ -290,7 +286,11 @@ class _Planner:
             blob = self._blobs.add_array(f"library:{name}", _bytes_array(payload), kind="library")
             libraries.append(LibraryRecord(name=name, blob=blob))
         refit = self._refit_record()
-        strip = frozenset(refit.weights.values()) if refit and self._config.get_flag(BuilderFlag.STRIP_PLAN) else frozenset()
+        strip = (
+            frozenset(refit.weights.values())
+            if refit and self._config.get_flag(BuilderFlag.STRIP_PLAN)
+            else frozenset()
+        )
         blobs, records = self._blobs.finish(strip=strip)
         manifest = Manifest(
             format_version=FORMAT_VERSION,

@@ -109,7 +109,8 @@ def make_plugin_layer(
     static = [not in_body and value is not None and context.is_static(context.dims(value)) for value in values]
     ports = tuple(
         _make_port(value, context, rule, linear_only=rule.linear_only or not all(static))
-        for value in values if value is not None
+        for value in values
+        if value is not None
     )
     sizes = {size.name for size in size_symbols(node)}
     outputs = [context.dims(value) or [] for value in node.outputs]

@@ -242,7 +242,12 @@ class RichProgress(IProgressMonitor):
 
         # A fixed width, because phases that follow each other are separate displays and are to look like one.
         name = TextColumn("{task.description}", table_column=Column(min_width=20))
-        columns = (name, BarColumn(), MofNCompleteColumn(), TextColumn("{task.elapsed:6.2f} s", style="progress.elapsed"))
+        columns = (
+            name,
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.elapsed:6.2f} s", style="progress.elapsed"),
+        )
         return Progress(*columns, console=self._console, auto_refresh=False)
 
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:

@@ -138,7 +138,9 @@ def _axis_bounds(bounds: tuple[tuple[int, ...], ...] | None, axis: int) -> tuple
 def _check_rank(name: str, dims: Dims, bounds: tuple[tuple[int, ...], ...] | None) -> None:
     if bounds is None:
         return
-    fixed = [(axis, expr.get_constant_value()) for axis, expr in enumerate(dims) if expr is not None and expr.is_constant()]
+    fixed = [
+        (axis, expr.get_constant_value()) for axis, expr in enumerate(dims) if expr is not None and expr.is_constant()
+    ]
     if len(bounds[0]) != len(dims) or any(part[axis] != n for part in bounds for axis, n in fixed):
         raise UsageError(
             "the profile does not fit the input's shape",
@@ -160,9 +162,7 @@ def _merge(ranges: Ranges, input_name: str, symbol: str, bounds: tuple[int, int,
     ranges.symbols[symbol] = bounds
 
 
-def _add_elements(
-    ranges: Ranges, value: ir.Value, values: Mapping[str, tuple[tuple[int, ...], ...]] | None
-) -> None:
+def _add_elements(ranges: Ranges, value: ir.Value, values: Mapping[str, tuple[tuple[int, ...], ...]] | None) -> None:
     name = value.name or ""
     bounds = None if values is None else values.get(name)
     count = _element_count(value)

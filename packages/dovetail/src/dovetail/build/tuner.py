@@ -291,7 +291,7 @@ class PluginTuner:
         for trial in trials:
             try:
                 results[trial.id] = self.worker.call(trial.compute, self._options.timeout_s)
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a tactic raises, it is skipped
                 outcomes[trial.id] = ("failed", None, f"{type(error).__name__}: {error} ({locate_error(error)})")
         verdict = judge(results)
         for wrong, reason in verdict.wrong.items():
@@ -330,8 +330,10 @@ class PluginTuner:
 class _Trial:
     """One combination with one tactic, with memory to run it at the shapes the profile is tuned for."""
 
-    def __init__(self, id: int, layer: PluginLayer, combination: Combination, tactic: int, handle: PluginHandle) -> None:  # noqa: A002
-        self.id, self.layer, self.combination, self.tactic, self.handle = id, layer, combination, tactic, handle
+    def __init__(
+        self, number: int, layer: PluginLayer, combination: Combination, tactic: int, handle: PluginHandle
+    ) -> None:
+        self.id, self.layer, self.combination, self.tactic, self.handle = number, layer, combination, tactic, handle
         self.label = f"{', '.join(map(str, combination))} tactic {tactic}"
         self._arrays: list[Any] | None = None
         self._workspace_bytes = 0

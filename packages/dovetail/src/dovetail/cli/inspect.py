@@ -12,8 +12,8 @@ from dovetail.cli.answers import Answer, Document
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.shapes import format_shape
-from dovetail.cli.tuning import show_tuning
 from dovetail.cli.targets import is_plan
+from dovetail.cli.tuning import show_tuning
 from dovetail.errors import PlanCorruptError, PlanError
 
 __all__ = ["declare", "run"]

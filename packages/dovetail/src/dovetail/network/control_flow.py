@@ -109,12 +109,14 @@ class _LoopWriter:
                     value = self._arrange(layer, stacked[layer])
                 else:
                     source = _required(e, layer.get_input(0))._layer
-                    value = results[[recurrence for recurrence in loop._recurrences].index(source)]  # type: ignore[arg-type]
+                    value = results[loop._recurrences.index(source)]  # type: ignore[arg-type]
                 e.bind(layer._outputs[0], value)
 
     def _write_body(self, scans: Sequence[ILoopOutputLayer]) -> ir.Graph:
         e, loop = self.e, self.loop
-        last = None if self.count is None else e.op("Sub", self.count, e.scalar(1, "one"))
+        last: ir.Value | None = None
+        if self.count is not None and any(layer.reverse for layer in loop._iterators):
+            last = e.op("Sub", self.count, e.scalar(1, "one"))
         saved = e.push_block()
         iteration = ir.Value(
             name=e.unique(f"{loop.name}/iteration"), shape=ir.Shape([]), type=ir.TensorType(ir.DataType.INT64)
@@ -223,7 +225,7 @@ class _LoopWriter:
 def _fit(e: Emitter, stacked: ir.Value, length: ir.Value) -> ir.Value:
     """Cut the first dimension to a length, or fill it up with zeros."""
     zero, axes = e.ints([0], "zero"), e.ints([0], "axis")
-    cut = e.op("Slice", stacked, zero, length, axes)
+    cut = e.op("Slice", stacked, zero, e.op("Min", length, e.shape_of(stacked, 0, 1)), axes)
     missing = e.op("Sub", length, e.shape_of(cut, 0, 1))
     filled = e.op("Pad", cut, e.op("Concat", zero, missing, axis=0), None, axes)
     return e.reshape(filled, e.op("Concat", length, e.shape_of(stacked, 1), axis=0))
@@ -257,5 +259,5 @@ def _graph(
     saved: tuple[list[ir.Node], _Values],
     name: str,
 ) -> ir.Graph:
-    e._name_nodes(e.layer, [node for node in e.block if node.name is None])
+    e.name_nodes(e.layer, [node for node in e.block if node.name is None], in_body=True)
     return ir.Graph(inputs, outputs, nodes=e.pop_block(saved), name=name)

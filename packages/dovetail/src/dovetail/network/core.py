@@ -11,7 +11,7 @@ import difflib
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dovetail.errors import ModelError, UsageError
 from dovetail.network.emission import Emitter

@@ -77,7 +77,7 @@ class Emitter:
         outer, self._layer = self._layer, layer
         try:
             outputs = list(layer._emit(self))
-            self._name_nodes(layer, self.block[first:])
+            self.name_nodes(layer, self.block[first:])
             if len(outputs) != layer.num_outputs:
                 raise InternalError(f"{layer._where} wrote {len(outputs)} outputs of {layer.num_outputs}")
             for tensor, value in zip(layer._outputs, outputs, strict=True):
@@ -132,11 +132,12 @@ class Emitter:
 
     @contextmanager
     def writing(self, layer: ILayer) -> Iterator[None]:
-        """Let what is written belong to a layer, and name the nodes after it that have no name at the end."""
+        """Let what is written belong to a layer, and name the nodes after it that got no name by the end."""
         outer, self._layer = self._layer, layer
+        first = len(self.block)
         try:
             yield
-            self._name_nodes(layer, [node for node in self.block if node.name is None])
+            self.name_nodes(layer, [node for node in self.block[first:] if node.name is None])
         finally:
             self._layer = outer
 
@@ -185,10 +186,11 @@ class Emitter:
         self._node_names.add(candidate)
         return candidate
 
-    def _name_nodes(self, layer: ILayer, nodes: Sequence[ir.Node]) -> None:
+    def name_nodes(self, layer: ILayer, nodes: Sequence[ir.Node], *, in_body: bool = False) -> None:
         """Name the nodes of a layer after it, and the values that stand for no tensor after the nodes."""
         for node in nodes:
-            node.name = self._unique_node(layer.name if len(nodes) == 1 else f"{layer.name}/{node.op_type}")
+            is_main = node.op_type == layer._kind or (len(nodes) == 1 and not in_body)
+            node.name = self._unique_node(layer.name if is_main else f"{layer.name}/{node.op_type}")
             for value in node.outputs:
                 if value.name is None:
                     value.name = self.unique(f"{node.name}:{value.index()}")

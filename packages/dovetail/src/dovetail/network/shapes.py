@@ -167,7 +167,7 @@ def expr_from_dim(dim: int | ir.SymbolicDim) -> Expr | None:
         return None
     if dim.value.isidentifier():
         return Symbol(dim.value)
-    expression = dim._expr  # noqa: SLF001 - parsed once and cached there; there is no public accessor
+    expression = dim._expr
     return None if expression is None else _expr_from_sympy(expression)
 
 
@@ -284,9 +284,7 @@ def _input_types(node: ir.Node, entry: PluginEntry) -> list[DataType]:
     return types
 
 
-def _plugin_shapes(
-    context: osi.ShapeInferenceContext, node: ir.Node, entry: PluginEntry
-) -> list[list[Expr]] | None:
+def _plugin_shapes(context: osi.ShapeInferenceContext, node: ir.Node, entry: PluginEntry) -> list[list[Expr]] | None:
     inputs: list[tuple[Expr, ...]] = []
     for value in node.inputs[: entry.num_inputs]:
         if value is None or value.shape is None:
@@ -358,5 +356,3 @@ def _size_symbol(node: ir.Node, entry: PluginEntry, expr: SizeTensor, sizes: lis
     size = SizeSymbol(name=name, output_index=expr.output_index, opt=expr.opt, upper=expr.upper)
     sizes.append(size)
     return size
-
-

@@ -124,7 +124,9 @@ def _verify_profiles(manifest: Manifest) -> None:
         for name, bounds in profile.shapes.items():
             _require(name in ranks, where, f"names the unknown input '{name}'")
             _require(all(len(b) == ranks[name] for b in bounds), where, f"has the wrong rank for '{name}'")
-            _require(all(lo <= hi for lo, hi in zip(bounds[0], bounds[2], strict=True)), where, f"min > max of '{name}'")
+            _require(
+                all(lo <= hi for lo, hi in zip(bounds[0], bounds[2], strict=True)), where, f"min > max of '{name}'"
+            )
 
 
 def _verify_devices(manifest: Manifest) -> None:
@@ -145,7 +147,9 @@ def _verify_program(program: ProgramRecord, manifest: Manifest, where: str, dept
     known = {symbol.name for symbol in program.symbols}
     for symbol in program.symbols:
         _verify_indices((symbol.value,), count, where)
-        _require(symbol.source in ("dim", "element") and 0 <= symbol.index < 2**31, where, "malformed symbol", symbol.name)
+        _require(
+            symbol.source in ("dim", "element") and 0 <= symbol.index < 2**31, where, "malformed symbol", symbol.name
+        )
     for index, value in enumerate(program.values):
         _verify_value(value, program, manifest, f"{where}, value {index}", known)
     for step in program.steps:
@@ -158,9 +162,7 @@ def _verify_indices(indices: Iterable[int], count: int, where: str, *, absent: b
         _require(lowest <= index < count, where, "refers to a value that does not exist", index)
 
 
-def _verify_value(
-    value: ValueRecord, program: ProgramRecord, manifest: Manifest, where: str, known: set[str]
-) -> None:
+def _verify_value(value: ValueRecord, program: ProgramRecord, manifest: Manifest, where: str, known: set[str]) -> None:
     _require(value.kind in _VALUE_KINDS, where, "unknown kind", value.kind)
     _require(value.format in TensorFormat.__members__, where, "unknown format", value.format)
     if value.kind != "object":

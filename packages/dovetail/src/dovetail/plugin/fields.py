@@ -188,7 +188,9 @@ def encode_fields(fields: Iterable[PluginField], *, where: str) -> list[dict[str
     encoded = []
     for field in fields:
         if not isinstance(field, PluginField):
-            raise PluginError("get_fields_to_serialize returned something else than fields", where=where, got=repr(field))
+            raise PluginError(
+                "get_fields_to_serialize returned something else than fields", where=where, got=repr(field)
+            )
         _check_name(field.name, where)
         buffer = field.buffer
         raw = b"" if buffer is None else np.ascontiguousarray(buffer).tobytes()
@@ -201,7 +203,10 @@ def encode_fields(fields: Iterable[PluginField], *, where: str) -> list[dict[str
 def _check_name(name: str, where: str) -> None:
     if not name or len(name.encode()) > MAX_NAME_BYTES:
         raise PluginError(
-            "a field name is empty or too long", where=where, expected=f"1 to {MAX_NAME_BYTES} bytes", got=repr(name[:40])
+            "a field name is empty or too long",
+            where=where,
+            expected=f"1 to {MAX_NAME_BYTES} bytes",
+            got=repr(name[:40]),
         )
 
 

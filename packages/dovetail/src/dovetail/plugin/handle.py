@@ -130,9 +130,7 @@ class PluginHandle:
     ) -> list[list[Expr]]:
         """The shape of each output as expressions, checked for count and kind."""
         ins, shapes = [DimsExprs(dims) for dims in inputs], [DimsExprs(dims) for dims in shape_inputs]
-        result = self._call(
-            "get_output_shapes", lambda: self.build.get_output_shapes(ins, shapes, IExprBuilder())
-        )
+        result = self._call("get_output_shapes", lambda: self.build.get_output_shapes(ins, shapes, IExprBuilder()))
         self._check_count("get_output_shapes", result)
         return [self._checked_dims(index, dims) for index, dims in enumerate(result)]
 
@@ -159,18 +157,14 @@ class PluginHandle:
 
     # what the builder asks
 
-    def supports(
-        self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int
-    ) -> tuple[bool, str | None]:
+    def supports(self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int) -> tuple[bool, str | None]:
         """Whether a proposal is accepted; an exception counts as refused, and its text comes back too."""
         try:
             return bool(self.build.supports_format_combination(pos, in_out, num_inputs)), None
-        except Exception as error:  # the contract: an exception is a refusal
+        except Exception as error:  # noqa: BLE001 - the contract: an exception is a refusal
             return False, f"raised {type(error).__name__}: {error} ({locate_error(error)})"
 
-    def configure(
-        self, inputs: Sequence[DynamicPluginTensorDesc], outputs: Sequence[DynamicPluginTensorDesc]
-    ) -> None:
+    def configure(self, inputs: Sequence[DynamicPluginTensorDesc], outputs: Sequence[DynamicPluginTensorDesc]) -> None:
         """Tell the plugin one combination of formats."""
         self._call_status("configure_plugin", lambda: self.build.configure_plugin(list(inputs), list(outputs)))
 
@@ -187,9 +181,7 @@ class PluginHandle:
         self, inputs: Sequence[DynamicPluginTensorDesc], outputs: Sequence[DynamicPluginTensorDesc]
     ) -> int:
         """Bytes of scratch memory; never negative."""
-        size = self._call(
-            "get_workspace_size", lambda: self.build.get_workspace_size(list(inputs), list(outputs))
-        )
+        size = self._call("get_workspace_size", lambda: self.build.get_workspace_size(list(inputs), list(outputs)))
         if isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 0:
             raise PluginError("get_workspace_size must give a number of bytes", where=self.where, got=repr(size))
         return int(size)
@@ -214,7 +206,9 @@ class PluginHandle:
     def format_combination_limit(self) -> int:
         """How many combinations the plugin wants tried at most."""
         default = IPluginV3OneBuild.DEFAULT_FORMAT_COMBINATION_LIMIT
-        return int(self._call("format_combination_limit", lambda: getattr(self.build, "format_combination_limit", default)))
+        return int(
+            self._call("format_combination_limit", lambda: getattr(self.build, "format_combination_limit", default))
+        )
 
     # life and runs
 

@@ -169,26 +169,23 @@ class IPluginV3OneBuild(IPluginCapability):
         _refuse(self, "get_output_data_types(input_types)")
 
     def get_output_shapes(
-        self, inputs: Sequence[DimsExprs], shape_inputs: Sequence[DimsExprs], exprBuilder: IExprBuilder  # noqa: N803
+        self,
+        inputs: Sequence[DimsExprs],
+        shape_inputs: Sequence[DimsExprs],
+        exprBuilder: IExprBuilder,  # noqa: N803
     ) -> Sequence[DimsExprs]:
         """The shape of each output, as expressions of input dimensions and shape-input values."""
         _refuse(self, "get_output_shapes(inputs, shape_inputs, exprBuilder)")
 
-    def configure_plugin(
-        self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]
-    ) -> Any:
+    def configure_plugin(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> Any:
         """Told once per combination of formats, before tactics are asked for."""
         _refuse(self, "configure_plugin(inputs, outputs)")
 
-    def supports_format_combination(
-        self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int
-    ) -> bool:
+    def supports_format_combination(self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int) -> bool:
         """Whether ``in_out[pos]`` fits what positions below it hold; never read above ``pos``."""
         _refuse(self, "supports_format_combination(pos, in_out, num_inputs)")
 
-    def get_workspace_size(
-        self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]
-    ) -> int:
+    def get_workspace_size(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> int:
         """Bytes of scratch memory that every shape up to max needs."""
         return 0
 

@@ -71,4 +71,3 @@ def aligned_empty(size_bytes: int, alignment: int = ALIGNMENT_BYTES) -> npt.NDAr
     block = np.empty(size_bytes + alignment, np.uint8)
     start = -block.__array_interface__["data"][0] % alignment
     return block[start : start + size_bytes]
-

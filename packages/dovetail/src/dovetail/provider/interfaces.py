@@ -39,19 +39,40 @@ class NodeView(Protocol):
     """What a provider may see of a node when it says what it takes."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The layer it belongs to."""
+        ...
+
     @property
-    def op(self) -> str: ...
+    def op(self) -> str:
+        """The operator."""
+        ...
+
     @property
-    def domain(self) -> str: ...
+    def domain(self) -> str:
+        """Its domain; empty for ONNX."""
+        ...
+
     @property
-    def opset(self) -> int: ...
+    def opset(self) -> int:
+        """The opset version it is of."""
+        ...
+
     @property
-    def attributes(self) -> Mapping[str, Any]: ...
+    def attributes(self) -> Mapping[str, Any]:
+        """Attributes by name."""
+        ...
+
     @property
-    def input_types(self) -> Sequence[str | None]: ...
+    def input_types(self) -> Sequence[str | None]:
+        """NumPy names of input types; None for an absent input."""
+        ...
+
     @property
-    def output_types(self) -> Sequence[str | None]: ...
+    def output_types(self) -> Sequence[str | None]:
+        """NumPy names of output types."""
+        ...
+
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.runtime.arrays import array_at
-from dovetail.runtime.profiles import check_profile
 from dovetail.runtime.profiler import IProfiler, run_profiled
+from dovetail.runtime.profiles import check_profile
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array
 from dovetail.types import Dims, TensorFormat
@@ -210,7 +210,9 @@ class ExecutionContext:
         """Run with one address for each tensor, in the engine's order."""
         names = self._engine.tensor_names
         if len(bindings) != len(names):
-            raise InputError("wrong number of bindings", expected=f"{len(names)} ({', '.join(names)})", got=len(bindings))
+            raise InputError(
+                "wrong number of bindings", expected=f"{len(names)} ({', '.join(names)})", got=len(bindings)
+            )
         for name, address in zip(names, bindings, strict=True):
             self.set_tensor_address(name, int(address))
         return self.execute_async_v3(0)

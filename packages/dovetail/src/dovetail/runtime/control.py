@@ -43,6 +43,7 @@ class BodyRunner:
                 self._template[index] = array
 
     def __call__(self, outer: Frame, inputs: Sequence[Any]) -> list[Any]:
+        """Run the body once over a fresh frame."""
         frame = self._template.copy()
         for index, value in zip(self.program.inputs, inputs, strict=True):
             frame[index] = value

@@ -97,9 +97,7 @@ class Engine:
                 )
             arrays = (*arrays, *(named[name] for name in names[len(arrays) :] if name in named))
         if len(arrays) != len(names):
-            raise InputError(
-                "wrong number of inputs", expected=f"{len(names)} ({', '.join(names)})", got=len(arrays)
-            )
+            raise InputError("wrong number of inputs", expected=f"{len(names)} ({', '.join(names)})", got=len(arrays))
         return [
             as_input(value, tensor, dtype)
             for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)

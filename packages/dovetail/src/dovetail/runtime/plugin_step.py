@@ -30,7 +30,9 @@ class _Port:
 
     def __init__(self, index: int, value: ValueRecord, sizes: dict[str, Expr]) -> None:
         self.index = index
-        self.dtype = np.dtype(DataType[value.dtype].numpy) if value.dtype in DataType.__members__ else np.dtype(value.dtype)
+        self.dtype = (
+            np.dtype(DataType[value.dtype].numpy) if value.dtype in DataType.__members__ else np.dtype(value.dtype)
+        )
         self.type = data_type_from_numpy(self.dtype)
         self.format = TensorFormat[value.format]
         self.scale = value.scale
@@ -120,6 +122,7 @@ class PluginStep:
         return address_of(packed)
 
     def __call__(self, frame: Frame) -> None:
+        """Run the plugin once."""
         if not self.is_static:
             self._prepare_dynamic(frame)
         elif self.is_stale or self._nibbles:

@@ -12,7 +12,9 @@ __all__ = ["check_profile", "find_profile"]
 
 def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape: Sequence[int]) -> None:
     """Raise an error that shows what the engine allows, unless the shape is allowed."""
-    if len(shape) != len(tensor.dims) or any(isinstance(d, int) and d != n for d, n in zip(tensor.dims, shape, strict=False)):
+    if len(shape) != len(tensor.dims) or any(
+        isinstance(d, int) and d != n for d, n in zip(tensor.dims, shape, strict=False)
+    ):
         raise InputError(
             "wrong shape",
             where=f"input '{tensor.name}'",
@@ -22,7 +24,9 @@ def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape:
     if min(shape, default=0) < 0:
         raise InputError("a dimension is negative", where=f"input '{tensor.name}'", got=tuple(shape))
     bounds = manifest.profiles[profile].shapes.get(tensor.name) if manifest.profiles else None
-    if bounds is not None and any(not low <= n <= high for low, n, high in zip(bounds[0], shape, bounds[2], strict=True)):
+    if bounds is not None and any(
+        not low <= n <= high for low, n, high in zip(bounds[0], shape, bounds[2], strict=True)
+    ):
         allowed = ", ".join(str(lo) if lo == hi else f"{lo}..{hi}" for lo, hi in zip(bounds[0], bounds[2], strict=True))
         ranges = "x".join(str(n) for n in shape)
         raise InputError(

@@ -106,5 +106,7 @@ class Refitter:
         blob = self._record.weights.get(name)
         if blob is None:
             reason = self._record.excluded.get(name, "the engine has no such weight")
-            raise UsageError(f"it cannot be replaced: {reason}", where=f"weight '{name}'", expected=self.get_all_weights())
+            raise UsageError(
+                f"it cannot be replaced: {reason}", where=f"weight '{name}'", expected=self.get_all_weights()
+            )
         return blob

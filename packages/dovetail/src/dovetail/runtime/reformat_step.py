@@ -43,6 +43,7 @@ class ReformatStep:
         self._dims = shapes[self._source_index]
 
     def __call__(self, frame: Frame) -> None:
+        """Read one slot, write the other."""
         array = frame[self._source_index]
         dims = array.shape if self._dims is None else self._dims
         result = apply_reformat(array, self._source, self._target, dims)

@@ -258,7 +258,9 @@ class _Arena:
 
     def place(self, frame: Frame, shapes: list[Shape | None], dtypes: Sequence[Any], key: tuple[int, ...]) -> None:
         physical = [self._physical(i, shapes) for i in self._planned]
-        sizes = [int(np.prod(s, dtype=np.int64)) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)]
+        sizes = [
+            int(np.prod(s, dtype=np.int64)) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)
+        ]
         offsets = self._offsets(sizes, key)
         for index, shape, offset in zip(self._planned, physical, offsets, strict=True):
             alias = self._program.values[index].alias

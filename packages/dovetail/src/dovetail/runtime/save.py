@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["make_blob", "record_blob", "save_engine", "serialize_engine"]
 
+
 def make_blob(name: str, array: np.ndarray[Any, Any]) -> Blob:
     """The container's form of an array, without a copy where its type allows."""
     if array.dtype.name in FOUR_BIT_TYPES:

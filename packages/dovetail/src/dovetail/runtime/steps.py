@@ -16,7 +16,18 @@ import numpy.typing as npt
 from dovetail.errors import InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 
-__all__ = ["Array", "Frame", "KernelStep", "Segments", "Step", "is_placed", "make_segments", "own", "run_segments", "store"]
+__all__ = [
+    "Array",
+    "Frame",
+    "KernelStep",
+    "Segments",
+    "Step",
+    "is_placed",
+    "make_segments",
+    "own",
+    "run_segments",
+    "store",
+]
 
 Array = npt.NDArray[Any]
 Frame = list[Any]
@@ -69,6 +80,7 @@ class KernelStep:
         self._target = self._outputs[0][0] if is_simple else -1
 
     def __call__(self, frame: Frame) -> None:
+        """Run the kernel once."""
         args = self._args(frame)
         result = self._function(*args)
         if self._target >= 0 and type(result) is np.ndarray:

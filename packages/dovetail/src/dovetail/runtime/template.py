@@ -38,9 +38,7 @@ class _StepTemplate:
 class ProgramTemplate:
     """One program of a plan with everything that contexts share."""
 
-    def __init__(
-        self, program: ProgramRecord, load_blob: Callable[[str], Array], make_plugin: PluginMaker
-    ) -> None:
+    def __init__(self, program: ProgramRecord, load_blob: Callable[[str], Array], make_plugin: PluginMaker) -> None:
         self.program = program
         self.constants = {i: load_blob(v.blob) for i, v in enumerate(program.values) if v.blob is not None}
         self._steps = [self._prepare(record, load_blob, make_plugin) for record in program.steps]

@@ -16,6 +16,7 @@ from dovetail.runtime.steps import Array
 
 __all__ = ["BlobStore"]
 
+
 class BlobStore:
     """Blobs by name. A stripped blob has no array until a refit gives it one."""
 

@@ -6,6 +6,7 @@ import hashlib
 import platform
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from dovetail._version import __version__
@@ -39,7 +40,9 @@ class CpuProvider:
     def _claim(self, node: NodeView) -> Claim:
         kernel = self.kernels.find(node.op, node.domain, node.opset)
         if kernel is None:
-            return Claim(taken=False, reason=f"no kernel for {node.domain or 'ai.onnx'}::{node.op} at opset {node.opset}")
+            return Claim(
+                taken=False, reason=f"no kernel for {node.domain or 'ai.onnx'}::{node.op} at opset {node.opset}"
+            )
         unknown = node.attributes.keys() - kernel.attributes
         if unknown:
             return Claim(taken=False, reason=f"the kernel does not take attribute(s) {', '.join(sorted(unknown))}")
@@ -98,7 +101,7 @@ def _cpu_device() -> Device:
 
 def _cpu_model() -> str:
     try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
             names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
             return next(names, platform.machine())
     except OSError:
