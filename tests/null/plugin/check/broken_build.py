@@ -1,7 +1,5 @@
 """Plugins that break one rule about creation, declaration, formats or configuration."""
 
-
-
 from __future__ import annotations
 
 import itertools

@@ -1,7 +1,5 @@
 """Plugins that keep every rule: what the broken ones are derived from."""
 
-
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -141,6 +141,7 @@ def test_what_is_said_when_nothing_is_accepted() -> None:
     assert report.failed_ids == {"R18"}
     outcome = report.outcome("R18")
     assert "get_output_shapes raised ValueError: rank 6 is needed" in outcome.message
+    assert outcome.message.endswith("which the checker guessed")
     assert "--shapes" in outcome.fix
     assert any(note.startswith("no candidate ran to the end") for note in report.notes)
     given = check_creator(creator_of(Picky), shapes=["1x2x1x2x1x2"])
@@ -158,8 +159,34 @@ class NeedsAlpha(ScaleCreator):
 def test_fields_that_are_needed_are_guessed() -> None:
     report = check_creator(NeedsAlpha())
     assert report.ok, report.render()
-    assert "guessed 1 or '' for alpha" in report.notes[0]
+    assert report.notes[0] == "create_plugin needs fields that were not given; used alpha=[1.0]"
     assert report.outcome("R34").message == "alpha=[1.0]"
+
+
+class NeedsLargePair(ScaleCreator):
+    def create_plugin(self, name: str, field_collection: Any, phase: TensorRTPhase) -> Any:
+        rows, columns = field_collection.find("alpha").data
+        plugin = _LargePair(float(rows))
+        plugin.columns = float(columns)
+        return plugin
+
+
+class _LargePair(Scale):
+    columns = 0.0
+
+    def on_shape_change(self, in_: Any, out: Any) -> Any:
+        if self.alpha < 8 or self.columns < 8:
+            raise ValueError("smaller than the input")
+
+    def get_fields_to_serialize(self) -> Any:
+        pair = np.array([self.alpha, self.columns], np.float32)
+        return PluginFieldCollection([PluginField("alpha", pair, PluginFieldType.FLOAT32)])
+
+
+def test_guessed_fields_are_changed_until_the_plugin_runs() -> None:
+    report = check_creator(NeedsLargePair())
+    assert report.ok, report.render()
+    assert report.notes[0].endswith("used alpha=[32.0, 32.0]")
 
 
 @pytest.mark.parametrize("value", [0.25, "0.25", [0.25], np.float64(0.25)])

@@ -16,7 +16,7 @@ from dovetail.plugin.check.specimen import Specimen
 from dovetail.plugin.check.verdicts import Blocked
 from dovetail.types import DataType
 
-__all__ = ["Wish", "discover"]
+__all__ = ["Discovery", "Wish", "discover"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,16 @@ class Wish:
 
 
 _INPUT_COUNTS: Final = (1, 2, 3, 4, 0)
-_SHAPES: Final = ((2, 3, 8, 8), (4, 8), (16,), (2, 4, 8), (2, 3, 4, 4, 4))
+_SHAPES: Final = (
+    (2, 3, 8, 8),
+    (4, 8),
+    (16,),
+    (2, 4, 8),
+    (2, 3, 4, 4, 4),
+    (1, 3, 32, 32),
+    (4, 64),
+    (2, 8, 64),
+)
 _TYPES: Final = (
     DataType.FLOAT,
     DataType.HALF,
@@ -48,14 +57,26 @@ _WITH_SHAPES: Final = 2 * _STEPS.index("combinations")
 _WITH_FORMATS: Final = 2 * _STEPS.index("tactics")
 
 
-def discover(
-    make: Callable[[], Specimen], wish: Wish, *, seed: int, keep: Callable[[Specimen], None]
-) -> tuple[Life, list[str]]:
-    """The life that got furthest, and what to tell the user about how it was chosen."""
+@dataclass(frozen=True)
+class Discovery:
+    """The life that got furthest, how far that is, and what to tell the user about how it was chosen."""
+
+    life: Life
+    points: int
+    notes: list[str]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it ran to the end."""
+        return self.points == _COMPLETE
+
+
+def discover(make: Callable[[], Specimen], wish: Wish, *, seed: int, keep: Callable[[Specimen], None]) -> Discovery:
+    """Try candidates until one runs to the end."""
     exploration = _Exploration(make, seed, keep)
     _explore(exploration, wish)
     life = _with_second_case(exploration)
-    return life, _notes(life, wish, exploration)
+    return Discovery(life, exploration.points, _notes(life, wish, exploration))
 
 
 class _Exploration:

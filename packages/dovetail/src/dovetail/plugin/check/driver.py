@@ -10,14 +10,15 @@ from typing import Any, Final, TypeVar
 from dovetail.errors import DovetailError
 from dovetail.plugin.check.calls import CallbackRaised, call, read
 from dovetail.plugin.check.descriptors import Combination
-from dovetail.plugin.check.discovery import Wish, discover
+from dovetail.plugin.check.discovery import Discovery, Wish, discover
 from dovetail.plugin.check.evidence import Evidence, Log
-from dovetail.plugin.check.field_values import copy_fields, declared_fields, guess_field, make_fields
+from dovetail.plugin.check.field_values import copy_fields, declared_fields, guess_fields, make_fields
 from dovetail.plugin.check.host import FILL_A, FILL_B, Fill
 from dovetail.plugin.check.life import Life, Prepared
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.runs import Run, disagreement
 from dovetail.plugin.check.specimen import Specimen, examine
+from dovetail.plugin.check.traits import show_fields
 from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
 from dovetail.plugin.fields import PluginFieldCollection, decode_fields, encode_fields, iterate_fields
 from dovetail.types import TensorRTPhase
@@ -80,6 +81,7 @@ class Subject:
         self.notes: list[str] = []
         self._made: list[Specimen] = []
         self._memory: list[PluginFieldCollection] = []
+        self._guesses: list[PluginFieldCollection] = []
         self.fields = make_fields(declared_fields(creator) if creator is not None else {}, fields or {})
 
     # objects
@@ -122,17 +124,20 @@ class Subject:
     def _create_with_guesses(self, raised: CallbackRaised) -> Specimen:
         declared = {} if self.creator is None else declared_fields(self.creator)
         missing = {name: kind for name, kind in declared.items() if self.fields.find(name) is None}
-        if not missing or raised.method != "create_plugin":
+        if missing and raised.method == "create_plugin":
+            guesses = [PluginFieldCollection([*self.fields, *guess]) for guess in guess_fields(missing)]
+            self._guesses = [guess for guess in guesses if self._can_create(guess)]
+        if not self._guesses:
             raise raised
-        guessed = PluginFieldCollection([*self.fields, *(guess_field(*item) for item in missing.items())])
+        self.fields = self._guesses[0]
+        return self.create(TensorRTPhase.BUILD, self.fields)
+
+    def _can_create(self, fields: PluginFieldCollection) -> bool:
         try:
-            specimen = self.create(TensorRTPhase.BUILD, copy_fields(guessed))
+            self.create(TensorRTPhase.BUILD, fields)
         except (Broken, CallbackRaised):
-            raise raised from None
-        self.fields = guessed
-        self._memory.append(guessed)
-        self.notes.append(f"create_plugin needs fields that were not given; guessed 1 or '' for {', '.join(missing)}")
-        return specimen
+            return False
+        return True
 
     def keep(self, specimen: Specimen) -> None:
         """Remember an object so that it is destroyed in the end."""
@@ -168,11 +173,30 @@ class Subject:
     def life(self) -> Life:
         """The plugin with inputs that it accepts."""
         self.make()
-        life, notes = discover(self.make, self.wish, seed=self.seed, keep=self.keep)
-        self.notes.extend(notes)
+        best, best_fields = self._discover(), self.fields
+        for guess in self._guesses[1:]:
+            if best.is_complete:
+                break
+            self.fields = guess
+            other = self._discover()
+            if other.points > best.points:
+                best, best_fields = other, guess
+        life, self.fields = best.life, best_fields
+        if self._guesses:
+            shown = show_fields(encode_fields(self.fields, where="the guessed fields"))
+            self.notes.append(f"create_plugin needs fields that were not given; used {shown}")
+        self.notes.extend(best.notes)
         life.log.raised[:0] = self.log.raised
         self.log = life.log
         return life
+
+    def _discover(self) -> Discovery:
+        return discover(self.make, self.wish, seed=self.seed, keep=self.keep)
+
+    def describe_inputs(self) -> str:
+        """The inputs of the checks, and whether the user chose them."""
+        text = self.life.problem.describe()
+        return text if self.wish.cases is not None else f"{text}, which the checker guessed"
 
     @Evidence
     def matrix(self) -> tuple[Cell, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -13,8 +13,10 @@ from dovetail.errors import UsageError
 from dovetail.plugin.check.calls import read_or
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, field_from_value
 
-__all__ = ["copy_fields", "declared_fields", "guess_field", "make_fields", "overwrite_fields"]
+__all__ = ["copy_fields", "declared_fields", "guess_fields", "make_fields", "overwrite_fields"]
 
+_GUESSED_COUNTS: Final = (1, 2, 4)
+_GUESSED_VALUES: Final = (1, 2, 32)
 _TEXT_TYPES: Final = (PluginFieldType.CHAR, PluginFieldType.UNKNOWN, PluginFieldType.DIMS)
 
 
@@ -85,11 +87,17 @@ def _read_text(value: Any) -> Any:
     return value
 
 
-def guess_field(name: str, field_type: PluginFieldType) -> PluginField:
-    """A harmless value for a field that the creator cannot do without: 1, or an empty text."""
+def guess_fields(missing: Mapping[str, PluginFieldType]) -> Iterator[PluginFieldCollection]:
+    """Values for fields that the creator cannot do without: small numbers, one or a few of them, and empty texts."""
+    for count in _GUESSED_COUNTS:
+        for value in _GUESSED_VALUES:
+            yield PluginFieldCollection(_guess_field(name, kind, count, value) for name, kind in missing.items())
+
+
+def _guess_field(name: str, field_type: PluginFieldType, count: int, value: int) -> PluginField:
     if field_type in _TEXT_TYPES:
         return PluginField(name, bytearray(1), field_type)
-    return PluginField(name, np.ones(1, _numpy_type(field_type)), field_type)
+    return PluginField(name, np.full(count, value).astype(_numpy_type(field_type)), field_type)
 
 
 def _numpy_type(field_type: PluginFieldType) -> np.dtype[Any]:

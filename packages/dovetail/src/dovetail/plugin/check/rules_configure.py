@@ -60,7 +60,7 @@ def judge_aliases(subject: Subject) -> str:
     life, build = subject.life, subject.make().build
     if not isinstance(build, IPluginV3OneBuildV2):
         raise NotApplicable("the build capability is not IPluginV3OneBuildV2")
-    _ = life.aliases
+    _ = life.layer, life.aliases
     found = [call(build, "get_aliased_input", index) for index in range(life.num_outputs)]
     if [call(build, "get_aliased_input", index) for index in range(life.num_outputs)] != found:
         raise Broken(f"get_aliased_input gave {found} first and something else later")
@@ -104,7 +104,7 @@ def judge_build_raises(subject: Subject) -> None:
     _ = subject.life
     raised = subject.log.first_raise(_BUILD_CALLBACKS)
     if raised is not None:
-        raise Broken(f"{raised}, with inputs {subject.life.problem.describe()}")
+        raise Broken(f"{raised}, with inputs {subject.describe_inputs()}")
 
 
 @rule(

@@ -35,7 +35,7 @@ def judge_raises(subject: Subject) -> str:
     _ = life.tactics
     raised = subject.log.first_raise(_RUN_CALLBACKS)
     if raised is not None:
-        raise Broken(f"{raised}, with inputs {life.problem.describe()}")
+        raise Broken(f"{raised}, with inputs {subject.describe_inputs()}")
     return f"{len(subject.matrix)} combinations of formats, tactic and shape"
 
 
