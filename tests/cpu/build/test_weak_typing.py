@@ -10,7 +10,7 @@ import pytest
 
 import dovetail as dt
 from dovetail.plugin.arrays import address_of
-from tests.support.plugins import Calls
+from tests.support.plugins import Calls, PlainCreator
 from tests.support.typed import Built, Log, TypedPlugin
 
 FLAGS = {
@@ -157,6 +157,33 @@ def test_two_int8_plugins_share_a_tensor_without_a_reformat_between_them() -> No
     built = Built(TypedPlugin(), TypedPlugin(), flags=INT8, ranges=ranges)
     assert built.steps == ["float32->int8", "plugin", "plugin", "int8->float32"]
     assert built.ports(0)[1] == built.ports(1)[0]
+
+
+def test_one_step_quantizes_and_packs() -> None:
+    class Packed(TypedPlugin):
+        types = (dt.int8,)
+        formats = (dt.TensorFormat.CHW32,)
+
+    built = Built(Packed(), flags=INT8, ranges=RANGES, shape=(2, 5, 3, 3))
+    assert built.steps == ["float32->int8", "plugin", "int8->float32"]
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 5, 3, 3)).astype(np.float32)
+    assert np.abs(built.load()(x) - 2 * x).max() <= 0.02
+
+
+def test_an_open_engine_is_calibrated_with_arrays_of_any_shape() -> None:
+    network = dt.Network(strongly_typed=False)
+    x = network.add_input("x", dt.float32, (-1, 8))
+    y = network.add_plugin_v3([x], [], TypedPlugin()).get_output(0)
+    network.mark_output(y)
+    config = dt.BuilderConfig()
+    config.set_flag(dt.BuilderFlag.INT8)
+    config.int8_calibrator = _min_max([batch for rows in (1, 5) for batch in _batches(1, (rows, 8))])
+    registry = dt.PluginRegistry()
+    registry.register_creator(PlainCreator("TestScale", TypedPlugin), "")
+    engine = dt.compile(network, config=config, registry=registry)
+    inputs = _batches(1, (7, 8))[0]
+    assert np.abs(engine(**inputs) - 2 * inputs["x"]).max() <= 0.02
+    assert [step.kind for step in engine.manifest.programs[0].steps] == ["reformat", "plugin", "reformat"]
 
 
 def test_a_tensor_without_a_scale_stays_in_floating_point() -> None:
