@@ -318,8 +318,8 @@ def test_running_changes_no_module_state(plan: bytes) -> None:
 def _run_script(source: str, tmp_path: Path, *arguments: str) -> str:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(source), encoding="utf-8")
-    root = Path(__file__).parents[2]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), *filter(None, sys.path)])}
+    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     command = [sys.executable, str(script), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, env=environment)
     assert done.returncode == 0, done.stderr

@@ -520,10 +520,10 @@ def test_branches_of_different_type_or_rank() -> None:
     x = conditional.add_input(net.input([1.0])).get_output(0)
     whole = net.network.add_cast(x, DataType.INT32).get_output(0)
     with pytest.raises(ModelError, match="the inputs have different types"):
-        conditional.add_output(x, whole).get_output(0).dtype
+        _ = conditional.add_output(x, whole).get_output(0).dtype
     total = net.network.add_reduce(x, ReduceOperation.SUM, 1, False).get_output(0)
     with pytest.raises(ModelError, match="the branches give tensors of different rank"):
-        conditional.add_output(x, total).get_output(0).shape
+        _ = conditional.add_output(x, total).get_output(0).shape
 
 
 def test_an_assertion_of_no_branch() -> None:

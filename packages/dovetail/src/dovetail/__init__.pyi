@@ -73,6 +73,13 @@ from dovetail.loggers import (
     ILoggerFinder as ILoggerFinder,
     Logger as Logger,
 )
+from dovetail.network.conditionals import (
+    IConditionLayer as IConditionLayer,
+    IIfConditional as IIfConditional,
+    IIfConditionalBoundaryLayer as IIfConditionalBoundaryLayer,
+    IIfConditionalInputLayer as IIfConditionalInputLayer,
+    IIfConditionalOutputLayer as IIfConditionalOutputLayer,
+)
 from dovetail.network.definition import (
     INetworkDefinition as INetworkDefinition,
     Network as Network,
@@ -108,6 +115,102 @@ from dovetail.network.enums import (
     TripLimit as TripLimit,
     UnaryOperation as UnaryOperation,
     WeightsRole as WeightsRole,
+)
+from dovetail.network.layers.activation import (
+    IActivationLayer as IActivationLayer,
+    IParametricReLULayer as IParametricReLULayer,
+    IRaggedSoftMaxLayer as IRaggedSoftMaxLayer,
+    ISoftMaxLayer as ISoftMaxLayer,
+)
+from dovetail.network.layers.attention import (
+    IAttention as IAttention,
+    IAttentionBoundaryLayer as IAttentionBoundaryLayer,
+    IKVCacheUpdateLayer as IKVCacheUpdateLayer,
+    IRotaryEmbeddingLayer as IRotaryEmbeddingLayer,
+)
+from dovetail.network.layers.base import (
+    ILayer as ILayer,
+)
+from dovetail.network.layers.basic import (
+    ICastLayer as ICastLayer,
+    IConstantLayer as IConstantLayer,
+    IIdentityLayer as IIdentityLayer,
+    IShapeLayer as IShapeLayer,
+)
+from dovetail.network.layers.convolution import (
+    IConvolutionLayer as IConvolutionLayer,
+    IDeconvolutionLayer as IDeconvolutionLayer,
+)
+from dovetail.network.layers.elementwise import (
+    IElementWiseLayer as IElementWiseLayer,
+    IScaleLayer as IScaleLayer,
+    ISelectLayer as ISelectLayer,
+    IUnaryLayer as IUnaryLayer,
+)
+from dovetail.network.layers.fill import (
+    IFillLayer as IFillLayer,
+)
+from dovetail.network.layers.gather import (
+    IGatherLayer as IGatherLayer,
+    IOneHotLayer as IOneHotLayer,
+    IReverseSequenceLayer as IReverseSequenceLayer,
+    IScatterLayer as IScatterLayer,
+)
+from dovetail.network.layers.matrix import (
+    IEinsumLayer as IEinsumLayer,
+    IMatrixMultiplyLayer as IMatrixMultiplyLayer,
+)
+from dovetail.network.layers.nms import (
+    INMSLayer as INMSLayer,
+)
+from dovetail.network.layers.normalization import (
+    ILRNLayer as ILRNLayer,
+    INormalizationLayer as INormalizationLayer,
+)
+from dovetail.network.layers.plugin import (
+    IPluginV3Layer as IPluginV3Layer,
+)
+from dovetail.network.layers.pooling import (
+    IPoolingLayer as IPoolingLayer,
+)
+from dovetail.network.layers.quantize import (
+    IDequantizeLayer as IDequantizeLayer,
+    IDynamicQuantizeLayer as IDynamicQuantizeLayer,
+    IQuantizeLayer as IQuantizeLayer,
+)
+from dovetail.network.layers.reduce import (
+    ICumulativeLayer as ICumulativeLayer,
+    INonZeroLayer as INonZeroLayer,
+    IReduceLayer as IReduceLayer,
+    ITopKLayer as ITopKLayer,
+)
+from dovetail.network.layers.resize import (
+    IGridSampleLayer as IGridSampleLayer,
+    IResizeLayer as IResizeLayer,
+)
+from dovetail.network.layers.shuffle import (
+    IConcatenationLayer as IConcatenationLayer,
+    IPaddingLayer as IPaddingLayer,
+    IShuffleLayer as IShuffleLayer,
+    ISqueezeLayer as ISqueezeLayer,
+    IUnsqueezeLayer as IUnsqueezeLayer,
+)
+from dovetail.network.layers.slice import (
+    ISliceLayer as ISliceLayer,
+)
+from dovetail.network.layers.special import (
+    IAssertionLayer as IAssertionLayer,
+)
+from dovetail.network.loops import (
+    IIteratorLayer as IIteratorLayer,
+    ILoop as ILoop,
+    ILoopBoundaryLayer as ILoopBoundaryLayer,
+    ILoopOutputLayer as ILoopOutputLayer,
+    IRecurrenceLayer as IRecurrenceLayer,
+    ITripLimitLayer as ITripLimitLayer,
+)
+from dovetail.network.tensor import (
+    ITensor as ITensor,
 )
 from dovetail.plan.inspect import (
     EngineInspector as EngineInspector,

@@ -36,6 +36,33 @@ _MODULES: dict[str, str] = {
         NetworkDefinitionCreationFlag PaddingMode PoolingType ReduceOperation
         ResizeCoordinateTransformation ResizeRoundMode ResizeSelector SampleMode ScaleMode
         ScatterMode TopKOperation TripLimit UnaryOperation WeightsRole""",
+    "dovetail.network.tensor": "ITensor",
+    "dovetail.network.layers.base": "ILayer",
+    "dovetail.network.layers.activation": """IActivationLayer IParametricReLULayer IRaggedSoftMaxLayer
+        ISoftMaxLayer""",
+    "dovetail.network.layers.attention": """IAttention IAttentionBoundaryLayer IKVCacheUpdateLayer
+        IRotaryEmbeddingLayer""",
+    "dovetail.network.layers.basic": "ICastLayer IConstantLayer IIdentityLayer IShapeLayer",
+    "dovetail.network.layers.convolution": "IConvolutionLayer IDeconvolutionLayer",
+    "dovetail.network.layers.elementwise": "IElementWiseLayer IScaleLayer ISelectLayer IUnaryLayer",
+    "dovetail.network.layers.fill": "IFillLayer",
+    "dovetail.network.layers.gather": "IGatherLayer IOneHotLayer IReverseSequenceLayer IScatterLayer",
+    "dovetail.network.layers.matrix": "IEinsumLayer IMatrixMultiplyLayer",
+    "dovetail.network.layers.nms": "INMSLayer",
+    "dovetail.network.layers.normalization": "ILRNLayer INormalizationLayer",
+    "dovetail.network.layers.plugin": "IPluginV3Layer",
+    "dovetail.network.layers.pooling": "IPoolingLayer",
+    "dovetail.network.layers.quantize": "IDequantizeLayer IDynamicQuantizeLayer IQuantizeLayer",
+    "dovetail.network.layers.reduce": "ICumulativeLayer INonZeroLayer IReduceLayer ITopKLayer",
+    "dovetail.network.layers.resize": "IGridSampleLayer IResizeLayer",
+    "dovetail.network.layers.shuffle": """IConcatenationLayer IPaddingLayer IShuffleLayer ISqueezeLayer
+        IUnsqueezeLayer""",
+    "dovetail.network.layers.slice": "ISliceLayer",
+    "dovetail.network.layers.special": "IAssertionLayer",
+    "dovetail.network.loops": """IIteratorLayer ILoop ILoopBoundaryLayer ILoopOutputLayer IRecurrenceLayer
+        ITripLimitLayer""",
+    "dovetail.network.conditionals": """IConditionLayer IIfConditional IIfConditionalBoundaryLayer
+        IIfConditionalInputLayer IIfConditionalOutputLayer""",
     "dovetail.plugin.fields": "PluginField PluginFieldCollection PluginFieldType",
     "dovetail.plugin.interfaces": """APILanguage IPluginCapability IPluginCreatorInterface IPluginCreatorV3One
         IPluginResource IPluginResourceContext IPluginV3 IPluginV3OneBuild IPluginV3OneBuildV2 IPluginV3OneCore

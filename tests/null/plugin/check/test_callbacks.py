@@ -115,7 +115,7 @@ def test_leaving_the_interpreter_is_a_raise_too() -> None:
 
 
 def test_contexts_that_wait_for_each_other_forever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules_threads, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(rules_threads, "_PATIENCE_S", 0.5)
     busy, freed = threading.Lock(), threading.Event()
 
     class Blocks(Scale):
@@ -130,7 +130,7 @@ def test_contexts_that_wait_for_each_other_forever(monkeypatch: pytest.MonkeyPat
     report = check_creator(creator_of(Blocks), **INPUTS)
     freed.set()
     assert report.failed_ids == {"R55"}, report.render()
-    assert "enqueue did not return within 0.2 s" in report.outcome("R55").message
+    assert "enqueue did not return within 0.5 s" in report.outcome("R55").message
 
 
 def test_a_raise_that_only_threads_see() -> None:

@@ -66,10 +66,14 @@ class Enumeration:
 
     accepted: list[Combination] = field(default_factory=list)
     answers: dict[tuple[int, Layout], tuple[bool, str | None]] = field(default_factory=dict)
+    raised: dict[tuple[int, Layout], str] = field(default_factory=dict)
+    """Questions that were answered with an exception, which counts as a refusal."""
     is_limited: bool = False
 
     def note(self, pos: int, layout: Layout, answer: bool, reason: str | None) -> None:
         """Keep an answer; a layout accepted once counts as accepted."""
+        if reason is not None:
+            self.raised.setdefault((pos, layout), reason)
         known = self.answers.get((pos, layout))
         if known is None or (answer and not known[0]):
             self.answers[pos, layout] = (answer, reason)

@@ -151,6 +151,7 @@ class PluginTuner:
     def tune(self, layer: PluginLayer) -> TunedLayer:
         """Find every way to run the layer and how long each takes."""
         enumeration = enumerate_combinations(layer.handle, layer.ports, layer.num_inputs)
+        self._report_exceptions(layer, enumeration)
         if not enumeration.accepted:
             raise _no_combination(layer, enumeration)
         cache_id = layer.handle.timing_cache_id
@@ -170,6 +171,15 @@ class PluginTuner:
                 # What a thread that could not be stopped may still use is never destroyed.
                 if trial.id not in self._hung:
                     trial.handle.destroy()
+
+    def _report_exceptions(self, layer: PluginLayer, enumeration: Enumeration) -> None:
+        """An exception is a refusal by the contract, but one that its author should hear of."""
+        for (pos, layout), reason in enumeration.raised.items():
+            self._logger.log(
+                Severity.ERROR,
+                f"layer '{layer.name}', {layer.handle.where}: supports_format_combination(pos={pos}) {reason}; "
+                f"{layout} counts as refused",
+            )
 
     # trials
 

@@ -73,13 +73,14 @@ def require_file(text: str) -> Path:
     """The path of a file that is there and can be opened."""
     path = Path(text)
     try:
-        is_there, is_folder = path.exists(), path.is_dir()
+        is_there, is_folder, is_regular = path.exists(), path.is_dir(), path.is_file()
     except (OSError, ValueError) as error:
         raise InputError(f"the path cannot be used: {error}", where=ascii(text)) from None
     if not is_there:
         raise InputError("there is no such file", where=f"'{text}'", fix="check the path")
-    if is_folder:
-        raise InputError("this is a folder", where=f"'{text}'", expected="a plan or an ONNX model")
+    if not is_regular:  # a pipe would keep us waiting, and plans are mapped
+        kind = "a folder" if is_folder else "not a regular file"
+        raise InputError(f"this is {kind}", where=f"'{text}'", expected="a plan or an ONNX model")
     return path
 
 

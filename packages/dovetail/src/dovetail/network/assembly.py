@@ -39,15 +39,16 @@ def assemble(network: NetworkCore) -> ir.Model:
     assembler.write(assembler.units(None), None)
     outputs = [_output_value(assembler, tensor) for tensor in network._outputs]
     _mark_debug(network, emitter)
-    domains = {node.domain for node in ir.traversal.RecursiveGraphIterator(emitter.block)} | {""}
     graph = ir.Graph(
         inputs,
         outputs,
         nodes=emitter.block,
         initializers=[value for value in emitter.initializers if value.uses()],
-        opset_imports={domain: version for domain, version in OPSETS.items() if domain in domains},
+        opset_imports={"": OPSETS[""]},
         name=network.name or "network",
     )
+    for node in ir.traversal.RecursiveGraphIterator(graph):
+        graph.opset_imports.setdefault(node.domain, OPSETS[node.domain])
     version = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", OPSETS[""])])
     return ir.Model(graph, ir_version=version, producer_name="dovetail")
 

@@ -4,6 +4,8 @@ Which branch follows from the outputs: what the true output needs is the true br
 false branch. The conditional becomes one ONNX If; ``dovetail.network.control_flow`` writes it.
 """
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -133,16 +135,14 @@ class IIfConditional:
         self._condition = self._network._add_layer(IConditionLayer(self, [checked], num_outputs=0))
         return self._condition
 
-    def add_input(self, input: ITensor) -> IIfConditionalInputLayer:  # noqa: A002 - the contract's name
+    def add_input(self, input: ITensor) -> IIfConditionalInputLayer:
         """Let a tensor enter the branches; layers that use the result run only in their branch."""
         checked = self._network._check_tensor(input, where=self._where("add_input"), argument="input")
         layer = self._network._add_layer(IIfConditionalInputLayer(self, [checked]))
         self._conditional_inputs.append(layer)
         return layer
 
-    def add_output(
-        self, true_subgraph_output: ITensor, false_subgraph_output: ITensor
-    ) -> IIfConditionalOutputLayer:
+    def add_output(self, true_subgraph_output: ITensor, false_subgraph_output: ITensor) -> IIfConditionalOutputLayer:
         """Let a tensor leave: the first when the condition is true, else the second."""
         tensors = self._network._check_named(
             self._where("add_output"),

@@ -99,9 +99,7 @@ class _LoopWriter:
         body = self._write_body(scans)
         # With a condition the count is part of it, because the length of what is stacked is then not the count.
         limit = self.count if self.condition is None else None
-        results = e.ops(
-            "Loop", limit, start, *self.first, count=len(self.first) + len(scans), body=body
-        )
+        results = e.ops("Loop", limit, start, *self.first, count=len(self.first) + len(scans), body=body)
         stacked = dict(zip(scans, results[len(self.first) :], strict=True))
         for layer in loop._loop_outputs:
             with e.writing(layer):
@@ -121,17 +119,15 @@ class _LoopWriter:
         iteration = ir.Value(
             name=e.unique(f"{loop.name}/iteration"), shape=ir.Shape([]), type=ir.TensorType(ir.DataType.INT64)
         )
-        going = ir.Value(
-            name=e.unique(f"{loop.name}/going"), shape=ir.Shape([]), type=ir.TensorType(ir.DataType.BOOL)
-        )
+        going = ir.Value(name=e.unique(f"{loop.name}/going"), shape=ir.Shape([]), type=ir.TensorType(ir.DataType.BOOL))
         carried = []
         for layer, first in zip(loop._recurrences, self.first, strict=True):
             value = e.placeholder(layer._outputs[0], e.dtype(first), list(first.shape or ()))
             e.alias(layer._outputs[0], value)
             carried.append(value)
-        for layer in loop._iterators:
-            with e.writing(layer):
-                e.bind(layer._outputs[0], self._slice(layer, iteration, last))
+        for iterator in loop._iterators:
+            with e.writing(iterator):
+                e.bind(iterator._outputs[0], self._slice(iterator, iteration, last))
         self.assembler.write(self.assembler.units(loop), loop)
         following = self._following()
         ending = e.op("Identity", going) if self.condition is None else self._goes_on(following, iteration)

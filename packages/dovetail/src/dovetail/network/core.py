@@ -14,13 +14,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dovetail.errors import ModelError, UsageError
-from dovetail.network.emission import Emitter
 from dovetail.network.enums import NetworkDefinitionCreationFlag
 from dovetail.network.layers.base import ILayer
 from dovetail.network.plugins import PluginEntry
-from dovetail.network.properties import choice, data_type, dims
+from dovetail.network.properties import check_name, choice, data_type, dims
 from dovetail.network.shapes import data_type_from_ir
-from dovetail.network.tensor import ITensor
+from dovetail.network.tensor import MAX_TENSOR_NAME_BYTES, ITensor
+from dovetail.network.trace import Trace, find_shape_tensors
 from dovetail.types import DataType, Dims, TensorLocation, Weights
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["NetworkCore"]
 
 L = TypeVar("L", bound=ILayer)
+T = TypeVar("T")
 
 
 class NetworkCore:
@@ -55,8 +56,7 @@ class NetworkCore:
         self._refittable: set[str] = set()
         self._debug: set[ITensor] = set()
         self._debug_unfused = False
-        self._trace: Emitter | None = None
-        self._traced: set[ILayer] = set()
+        self._trace: Trace | None = None
         self._model: ir.Model | None = None
         self._shape_tensors: frozenset[ITensor] | None = None
         weakref.finalize(self, _destroy_plugins, self.plugins).atexit = False
@@ -66,8 +66,7 @@ class NetworkCore:
     def add_input(self, name: str, dtype: DataType, shape: Iterable[int]) -> ITensor:
         """Add an input; -1 marks a dimension that is known at run time."""
         where = "add_input"
-        if not isinstance(name, str) or not name:
-            raise UsageError("an input needs a name", where=where, expected="a string that is not empty", got=repr(name))
+        check_name(name, where, "the name of an input", MAX_TENSOR_NAME_BYTES)
         if any(tensor.name == name for tensor in self._inputs):
             raise UsageError(f"there is an input '{name}' already", where=where, fix="use another name")
         kind = data_type()(dtype, f"{where} '{name}'", "dtype")
@@ -93,7 +92,9 @@ class NetworkCore:
         self._check_tensor(tensor, where="mark_output", argument="tensor")
         if tensor.is_network_input:
             raise UsageError(
-                f"tensor '{tensor.name}' is an input", where="mark_output", fix="mark the output of add_identity(tensor)"
+                f"tensor '{tensor.name}' is an input",
+                where="mark_output",
+                fix="mark the output of add_identity(tensor)",
             )
         if tensor in self._outputs:
             raise UsageError(f"tensor '{tensor.name}' is an output already", where="mark_output")
@@ -119,7 +120,9 @@ class NetworkCore:
     def unmark_output_for_shapes(self, tensor: ITensor) -> bool:
         """Undo ``mark_output_for_shapes``."""
         if tensor not in self._shape_outputs:
-            raise UsageError("the tensor is not a shape output", where="unmark_output_for_shapes", got=_describe(tensor))
+            raise UsageError(
+                "the tensor is not a shape output", where="unmark_output_for_shapes", got=_describe(tensor)
+            )
         tensor.location = TensorLocation.DEVICE
         self.unmark_output(tensor)
         return True
@@ -226,13 +229,6 @@ class NetworkCore:
     def _weights_name(self, layer: ILayer, role: str) -> str:
         return self._weights_names.get((layer, role), f"{layer.name}.{role}")
 
-    # ranges
-
-    def dynamic_ranges(self) -> dict[str, tuple[float, float]]:
-        """The ranges that were set on tensors, by name."""
-        made = (tensor for layer in self._layers for tensor in layer._outputs)
-        return {t.name: t.dynamic_range for t in (*self._inputs, *made) if t.dynamic_range is not None}
-
     # debugging
 
     def mark_debug(self, tensor: ITensor) -> bool:
@@ -301,7 +297,7 @@ class NetworkCore:
     def dynamic_ranges(self) -> dict[str, tuple[float, float]]:
         """The explicit ranges of tensors, by name, for networks that are not strongly typed."""
         tensors = [*self._inputs, *(layer.get_output(i) for layer in self._layers for i in range(layer.num_outputs))]
-        return {t.name: t.dynamic_range for t in tensors if t is not None and t.dynamic_range is not None}
+        return {t.name: t.dynamic_range for t in tensors if t.dynamic_range is not None}
 
     # what layers and tensors ask
 
@@ -337,7 +333,9 @@ class NetworkCore:
             for index, tensor in enumerate(tensors)
         ]
         if len(checked) < minimum:
-            raise UsageError(f"'{argument}' is too short", where=where, expected=f"at least {minimum}", got=len(checked))
+            raise UsageError(
+                f"'{argument}' is too short", where=where, expected=f"at least {minimum}", got=len(checked)
+            )
         return checked
 
     def _next_name(self, kind: str) -> str:
@@ -355,13 +353,12 @@ class NetworkCore:
 
     def _touch_layer(self, layer: ILayer) -> None:
         self._touch_model()
-        if layer in self._traced:
+        if self._trace is not None and layer in self._trace:
             self._forget_trace()
 
     def _forget_trace(self) -> None:
         self._touch_model()
         self._trace = None
-        self._traced = set()
 
     def _is_output(self, tensor: ITensor) -> bool:
         return tensor in self._outputs
@@ -388,7 +385,8 @@ class NetworkCore:
             raise UsageError("only dimensions of inputs can be named", where=where)
         if not 0 <= index < len(tensor.shape):
             raise UsageError("no such dimension", where=where, expected=f"below {len(tensor.shape)}", got=index)
-        if not isinstance(name, str) or not name.isidentifier():
+        check_name(name, where, "the name of a dimension", 64)
+        if not name.isidentifier():
             raise UsageError(
                 "a dimension's name is wrong", where=where, expected="letters, digits and _", got=repr(name)[:60]
             )
@@ -400,37 +398,8 @@ class NetworkCore:
     def _value_of(self, tensor: ITensor) -> ir.Value:
         """The value of a tensor in the trace, written now if need be."""
         if self._trace is None:
-            self._trace = Emitter(self)
-        for known in self._inputs:
-            if known not in self._trace.values:
-                self._trace.add_input(known)
-        if tensor._layer is not None:
-            self._trace_layer(self._trace, tensor._layer)
-        return self._trace[tensor]
-
-    def _trace_layer(self, trace: Emitter, target: ILayer) -> None:
-        stack, waiting = [target], set[ILayer]()
-        while stack:
-            layer = stack[-1]
-            missing = [
-                tensor._layer
-                for tensor in layer._dependencies()
-                if tensor._layer is not None and tensor._layer not in self._traced
-            ]
-            if layer in self._traced or not missing:
-                if layer not in self._traced:
-                    trace.emit_layer(layer)
-                    self._traced.add(layer)
-                waiting.discard(stack.pop())
-                continue
-            waiting.add(layer)
-            if waiting & set(missing):
-                raise ModelError(
-                    "the layer depends on itself",
-                    where=layer._where,
-                    fix="use add_loop and a recurrence for a value that feeds back",
-                )
-            stack.extend(reversed(missing))
+            self._trace = Trace(self)
+        return self._trace.value_of(tensor, self._inputs)
 
     def _dtype_of(self, tensor: ITensor) -> DataType:
         value = self._value_of(tensor)
@@ -447,46 +416,21 @@ class NetworkCore:
 
     def _is_shape_tensor(self, tensor: ITensor) -> bool:
         if self._shape_tensors is None:
-            self._shape_tensors = _find_shape_tensors(self._layers, self._shape_outputs)
+            self._shape_tensors = find_shape_tensors(self._layers, self._shape_outputs)
         return tensor in self._shape_tensors
 
     def _is_execution_tensor(self, tensor: ITensor) -> bool:
-        if not self._is_shape_tensor(tensor):
-            return True
-        if tensor in self._outputs:
+        if not self._is_shape_tensor(tensor) or tensor in self._outputs:
             return True
         return any(
             used is tensor and index not in layer._shape_inputs
             for layer in self._layers
             for index, used in enumerate(layer._inputs)
-            if not self._feeds_shapes_only(layer)
+            if not layer._outputs or not all(self._is_shape_tensor(output) for output in layer._outputs)
         )
 
-    def _feeds_shapes_only(self, layer: ILayer) -> bool:
-        return bool(layer._outputs) and all(self._is_shape_tensor(tensor) for tensor in layer._outputs)
 
-
-def _find_shape_tensors(layers: Sequence[ILayer], marked: Iterable[ITensor]) -> frozenset[ITensor]:
-    """The tensors whose values decide a shape: what layers take as shapes, and all those are computed from."""
-    found: set[ITensor] = set()
-    work = list(marked)
-    work += [
-        tensor
-        for layer in layers
-        for index, tensor in enumerate(layer._inputs)
-        if tensor is not None and index in layer._shape_inputs
-    ]
-    while work:
-        tensor = work.pop()
-        if tensor in found:
-            continue
-        found.add(tensor)
-        if tensor._layer is not None and not tensor._layer._reads_only_shapes:
-            work += tensor._layer._dependencies()
-    return frozenset(found)
-
-
-def _at(items: Sequence[Any], index: int, what: str) -> Any:
+def _at(items: Sequence[T], index: int, what: str) -> T:
     if not hasattr(index, "__index__") or not 0 <= index < len(items):
         raise UsageError(f"{what} {index!r} does not exist", expected=f"an index below {len(items)}")
     return items[index]

@@ -57,10 +57,7 @@ class Emitter:
 
     def add_input(self, tensor: ITensor) -> ir.Value:
         """The value of a network input."""
-        dims = [
-            tensor._dimension_names.get(axis) if size < 0 else size
-            for axis, size in enumerate(tensor.shape)
-        ]
+        dims = [tensor._dimension_names.get(axis) if size < 0 else size for axis, size in enumerate(tensor.shape)]
         value = ir.Value(
             name=self._claim(tensor),
             shape=ir.Shape(dims),
@@ -253,9 +250,7 @@ class Emitter:
 
     def _initializer(self, array: npt.NDArray[Any], name: str) -> ir.Value:
         tensor = ir.Tensor(array, name=name)
-        value = ir.Value(
-            name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
-        )
+        value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
         self.initializers.append(value)
         return value
 

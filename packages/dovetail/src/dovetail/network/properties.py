@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Property",
+    "check_name",
     "choice",
     "convert_weights",
     "data_type",
@@ -79,6 +80,14 @@ class Property(Generic[T]):
 
 def _refuse(value: Any, where: str, name: str, expected: object, fix: str | None = None) -> UsageError:
     return UsageError(f"'{name}' is wrong", where=where, expected=expected, got=repr(value)[:80], fix=fix)
+
+
+def check_name(value: Any, where: str, what: str, max_bytes: int) -> None:
+    """Refuse what is no name: something else than a string, nothing, or too much."""
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= max_bytes:
+        raise UsageError(
+            f"{what} is wrong", where=where, expected=f"a string of 1 to {max_bytes} bytes", got=repr(value)[:60]
+        )
 
 
 def integer(*, minimum: int | None = None, maximum: int | None = None) -> Converter[int]:

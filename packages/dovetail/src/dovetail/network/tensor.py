@@ -1,17 +1,18 @@
-"""Tensors of a network: what one layer hands to the next, with a name, a type and a shape that follow from the layers."""
+"""Tensors of a network: what one layer hands to the next; type and shape follow from the layers."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.errors import UsageError
+from dovetail.network.properties import check_name
 from dovetail.types import DataType, Dims, TensorFormat, TensorLocation
 
 if TYPE_CHECKING:
     from dovetail.network.core import NetworkCore
     from dovetail.network.layers.base import ILayer
 
-__all__ = ["ALL_FORMATS", "ITensor"]
+__all__ = ["ALL_FORMATS", "MAX_TENSOR_NAME_BYTES", "ITensor"]
 
 ALL_FORMATS: Final = (1 << len(TensorFormat)) - 1
 MAX_TENSOR_NAME_BYTES: Final = 4096
@@ -66,13 +67,7 @@ class ITensor:
 
     @name.setter
     def name(self, value: str) -> None:
-        if not isinstance(value, str) or not value or len(value.encode()) > MAX_TENSOR_NAME_BYTES:
-            raise UsageError(
-                "a tensor's name is wrong",
-                where=f"tensor '{self._name}'",
-                expected=f"a string of 1 to {MAX_TENSOR_NAME_BYTES} bytes",
-                got=repr(value)[:60],
-            )
+        check_name(value, f"tensor '{self._name}'", "the name of a tensor", MAX_TENSOR_NAME_BYTES)
         self._network._rename_tensor(self, value)
 
     @property

@@ -35,6 +35,7 @@ class ProgramRunner:
         for index, array in constants.items():
             self.frame[index] = array
         self.shapes: list[Shape | None] = [None] * len(program.values)
+        self._is_linear = [value.format == "LINEAR" for value in program.values]
         self._dtypes = [np.dtype(value.dtype) for value in program.values]
         self._symbols = {symbol.name: symbol for symbol in program.symbols}
         self._plan = _ShapePlan(program)
@@ -127,8 +128,8 @@ class ProgramRunner:
     def physical_shape(self, index: int) -> Shape | None:
         """The shape of the array in memory for a value, when it is known before the run."""
         shape = self.shapes[index]
-        if shape is None:
-            return None
+        if shape is None or self._is_linear[index]:
+            return shape
         return tuple(packed_shape(shape, TensorFormat[self.program.values[index].format]))
 
     def all_plugin_steps(self) -> Iterator[PluginStep]:

@@ -1,5 +1,7 @@
 """Activations, softmax and their relatives."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -81,11 +83,11 @@ class IActivationLayer(ILayer):
     _layer_type = LayerType.ACTIVATION
     _kind = "Activation"
 
-    type = Property(choice(ActivationType), "The function.")  # type: ignore[assignment]
+    type = Property(choice(ActivationType), "The function.")
     alpha = Property(real, "The first parameter of the functions that have one.")
     beta = Property(real, "The second parameter of the functions that have one.")
 
-    def __init__(self, network: NetworkCore, tensor: ITensor, type: Any) -> None:  # noqa: A002
+    def __init__(self, network: NetworkCore, tensor: ITensor, type: Any) -> None:
         super().__init__(network, [tensor])
         self.type = type
         self.alpha, self.beta = _DEFAULTS.get(self.type, (0.0, 0.0))
@@ -166,21 +168,21 @@ class IRaggedSoftMaxLayer(ILayer):
 class ActivationLayers(NetworkCore):
     """The methods that add activations."""
 
-    def add_activation(self, input: ITensor, type: ActivationType) -> IActivationLayer:  # noqa: A002
+    def add_activation(self, input: ITensor, type: ActivationType) -> IActivationLayer:
         """Add a function of each element."""
         tensor = self._check_tensor(input, where="add_activation", argument="input")
         return self._add_layer(IActivationLayer(self, tensor, type))
 
-    def add_parametric_relu(self, input: ITensor, slopes: ITensor) -> IParametricReLULayer:  # noqa: A002
+    def add_parametric_relu(self, input: ITensor, slopes: ITensor) -> IParametricReLULayer:
         """Add a ReLU with slopes that broadcast to the input."""
         tensors = self._check_named("add_parametric_relu", input=input, slopes=slopes)
         return self._add_layer(IParametricReLULayer(self, tensors))
 
-    def add_softmax(self, input: ITensor) -> ISoftMaxLayer:  # noqa: A002
+    def add_softmax(self, input: ITensor) -> ISoftMaxLayer:
         """Add a softmax; set ``axes`` for another axis than the default."""
         return self._add_layer(ISoftMaxLayer(self, self._check_tensor(input, where="add_softmax", argument="input")))
 
-    def add_ragged_softmax(self, input: ITensor, bounds: ITensor) -> IRaggedSoftMaxLayer:  # noqa: A002
+    def add_ragged_softmax(self, input: ITensor, bounds: ITensor) -> IRaggedSoftMaxLayer:
         """Add a softmax over the first ``bounds`` elements of the last axis; bounds is (..., 1)."""
         tensors = self._check_named("add_ragged_softmax", input=input, bounds=bounds)
         return self._add_layer(IRaggedSoftMaxLayer(self, tensors))

@@ -1,5 +1,7 @@
 """Attention and what goes with it: rotary embeddings and updates of a key-value cache."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -44,7 +46,15 @@ class IAttention(IAttentionBoundaryLayer):
 
     _layer_type = LayerType.ATTENTION_OUTPUT
     _kind = "Attention"
-    _input_names = ("query", "key", "value", "mask", "normalization_quantize_scale", "query_lengths", "key_value_lengths")
+    _input_names = (
+        "query",
+        "key",
+        "value",
+        "mask",
+        "normalization_quantize_scale",
+        "query_lengths",
+        "key_value_lengths",
+    )
     _required_inputs = 3
 
     norm_op = Property(choice(AttentionNormalizationOp), "What is done to the scores.")
@@ -116,9 +126,9 @@ class IAttention(IAttentionBoundaryLayer):
         queries = self._tokens(e, query, self.query_form, 5, "query_lengths")
         keys = self._tokens(e, key, self.key_value_form, 6, "key_value_lengths")
         allowed = allow(e, queries, keys, self.causal_kind)
-        flat = [flatten(e, query, self.query_form)]
-        flat += [flatten(e, part, self.key_value_form) for part in (key, value)]
-        return restore(e, self._attend(e, *flat, allowed), query, value, self.query_form)
+        rows = flatten(e, query, self.query_form)
+        columns, contents = (flatten(e, part, self.key_value_form) for part in (key, value))
+        return restore(e, self._attend(e, rows, columns, contents, allowed), query, value, self.query_form)
 
     def _tokens(self, e: Emitter, value: ir.Value, form: AttentionIOForm, index: int, name: str) -> Tokens:
         lengths = e.optional_input(index)
@@ -273,9 +283,7 @@ class IKVCacheUpdateLayer(ILayer):
         tokens = Tokens.packed(e, update, lengths)
         rows = e.op("Add", e.op("Gather", indices, tokens.sequence, axis=0), tokens.position)
         last = e.ints([-1], "last")
-        where = e.op(
-            "Concat", *(e.op("Unsqueeze", part, last) for part in (tokens.sequence, rows)), axis=1
-        )
+        where = e.op("Concat", *(e.op("Unsqueeze", part, last) for part in (tokens.sequence, rows)), axis=1)
         by_token = e.transpose(cache, [0, 2, 1, 3])
         return e.transpose(e.op("ScatterND", by_token, where, update), [0, 2, 1, 3])
 
@@ -306,7 +314,7 @@ class AttentionLayers(NetworkCore):
 
     def add_rotary_embedding(
         self,
-        input: ITensor,  # noqa: A002
+        input: ITensor,
         cos_cache: ITensor,
         sin_cache: ITensor,
         interleaved: bool,
@@ -324,7 +332,5 @@ class AttentionLayers(NetworkCore):
         cache_mode: KVCacheMode = KVCacheMode.LINEAR,
     ) -> IKVCacheUpdateLayer:
         """Add an update of a cache (batch, heads, longest, size) from ``write_indices`` (batch,) on."""
-        tensors = self._check_named(
-            "add_kv_cache_update", cache=cache, update=update, write_indices=write_indices
-        )
+        tensors = self._check_named("add_kv_cache_update", cache=cache, update=update, write_indices=write_indices)
         return self._add_layer(IKVCacheUpdateLayer(self, tensors, cache_mode))

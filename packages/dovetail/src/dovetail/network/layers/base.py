@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dovetail.errors import UsageError
 from dovetail.network.enums import LayerType
-from dovetail.network.properties import data_type
+from dovetail.network.properties import check_name, data_type
 from dovetail.network.tensor import ITensor
 from dovetail.types import DataType, Weights
 
@@ -67,8 +67,7 @@ class ILayer(ABC):
 
     @name.setter
     def name(self, value: str) -> None:
-        if not isinstance(value, str) or not value:
-            raise UsageError("a layer's name is a string that is not empty", where=self._where, got=repr(value)[:60])
+        check_name(value, self._where, "the name of a layer", 4096)
         self._name = value
         self._network._touch_model()
 
@@ -136,8 +135,8 @@ class ILayer(ABC):
             )
         return self._outputs[index]
 
-    def set_input(self, index: int, tensor: ITensor) -> None:
-        """Replace an input, or set an optional one."""
+    def set_input(self, index: int, tensor: ITensor | None) -> None:
+        """Replace an input, or set an optional one; None takes an optional one away."""
         limit = self._max_inputs
         if not hasattr(index, "__index__") or not 0 <= index < limit:
             raise UsageError(
@@ -150,8 +149,7 @@ class ILayer(ABC):
         if tensor is None and index >= self._required_inputs:
             self._drop_input(index)
         else:
-            self._network._check_tensor(tensor, where=self._where, argument=f"input {index}")
-            self._put_input(index, tensor)
+            self._put_input(index, self._network._check_tensor(tensor, where=self._where, argument=f"input {index}"))
         self._changed()
 
     @property

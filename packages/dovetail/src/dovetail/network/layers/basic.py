@@ -1,5 +1,7 @@
 """The plainest layers: constants, identity, casts and shapes."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -99,15 +101,15 @@ class BasicLayers(NetworkCore):
         """Add a tensor that is known now; the array is not copied."""
         return self._add_layer(IConstantLayer(self, shape, weights))
 
-    def add_identity(self, input: ITensor) -> IIdentityLayer:  # noqa: A002
+    def add_identity(self, input: ITensor) -> IIdentityLayer:
         """Add a layer that passes its input on."""
         return self._add_layer(IIdentityLayer(self, self._check_named("add_identity", input=input)))
 
-    def add_cast(self, input: ITensor, to_type: DataType) -> ICastLayer:  # noqa: A002
+    def add_cast(self, input: ITensor, to_type: DataType) -> ICastLayer:
         """Add a change of type."""
         tensor = self._check_tensor(input, where="add_cast", argument="input")
         return self._add_layer(ICastLayer(self, tensor, to_type))
 
-    def add_shape(self, input: ITensor) -> IShapeLayer:  # noqa: A002
+    def add_shape(self, input: ITensor) -> IShapeLayer:
         """Add a layer that gives the dimensions of its input."""
         return self._add_layer(IShapeLayer(self, self._check_named("add_shape", input=input)))

@@ -1,5 +1,7 @@
 """Convolution and deconvolution layers."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 import math
@@ -88,7 +90,7 @@ class _Convolution(WindowLayer):
 
     def _check_input(self, e: Emitter) -> ir.Value:
         x = e.input(0)
-        self._check_window(e, x, len(self.kernel_size_nd), dilation_nd=self.dilation_nd)
+        self._check_window(e, x, len(self.kernel_size_nd), dilation_nd=list(self.dilation_nd))
         return x
 
     def _check_groups(self, e: Emitter, channels: int | None) -> None:
@@ -156,7 +158,12 @@ class ConvolutionLayers(NetworkCore):
     """The methods that add convolutions."""
 
     def add_convolution_nd(
-        self, input: ITensor, num_output_maps: int, kernel_shape: Iterable[int], kernel: Any = None, bias: Any = None  # noqa: A002
+        self,
+        input: ITensor,
+        num_output_maps: int,
+        kernel_shape: Iterable[int],
+        kernel: Any = None,
+        bias: Any = None,
     ) -> IConvolutionLayer:
         """Add a convolution.
 
@@ -171,7 +178,12 @@ class ConvolutionLayers(NetworkCore):
         return self._add_layer(IConvolutionLayer(self, tensor, num_output_maps, kernel_shape, kernel, bias))
 
     def add_deconvolution_nd(
-        self, input: ITensor, num_output_maps: int, kernel_shape: Iterable[int], kernel: Any = None, bias: Any = None  # noqa: A002
+        self,
+        input: ITensor,
+        num_output_maps: int,
+        kernel_shape: Iterable[int],
+        kernel: Any = None,
+        bias: Any = None,
     ) -> IDeconvolutionLayer:
         """Add a deconvolution; the arguments are those of ``add_convolution_nd``."""
         tensor = self._check_tensor(input, where="add_deconvolution_nd", argument="input")

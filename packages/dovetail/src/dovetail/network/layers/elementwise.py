@@ -1,5 +1,7 @@
 """Layers that work element by element: one tensor, two tensors, a choice between two, and scaling by weights."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 import math
@@ -238,19 +240,22 @@ class ElementWiseLayers(NetworkCore):
             IElementWiseLayer(self, self._check_named("add_elementwise", input1=input1, input2=input2), op)
         )
 
-    def add_unary(self, input: ITensor, op: UnaryOperation) -> IUnaryLayer:  # noqa: A002
+    def add_unary(self, input: ITensor, op: UnaryOperation) -> IUnaryLayer:
         """Add an operation of one tensor."""
         return self._add_layer(IUnaryLayer(self, self._check_tensor(input, where="add_unary", argument="input"), op))
 
     def add_select(self, condition: ITensor, then_input: ITensor, else_input: ITensor) -> ISelectLayer:
         """Add a choice, element by element."""
-        tensors = self._check_named(
-            "add_select", condition=condition, then_input=then_input, else_input=else_input
-        )
+        tensors = self._check_named("add_select", condition=condition, then_input=then_input, else_input=else_input)
         return self._add_layer(ISelectLayer(self, tensors))
 
     def add_scale(
-        self, input: ITensor, mode: ScaleMode, shift: Any = None, scale: Any = None, power: Any = None  # noqa: A002
+        self,
+        input: ITensor,
+        mode: ScaleMode,
+        shift: Any = None,
+        scale: Any = None,
+        power: Any = None,
     ) -> IScaleLayer:
         """Add a scale layer with the channels at axis 1."""
         tensor = self._check_tensor(input, where="add_scale", argument="input")
@@ -258,7 +263,7 @@ class ElementWiseLayers(NetworkCore):
 
     def add_scale_nd(
         self,
-        input: ITensor,  # noqa: A002
+        input: ITensor,
         mode: ScaleMode,
         shift: npt.ArrayLike | Weights | None = None,
         scale: npt.ArrayLike | Weights | None = None,

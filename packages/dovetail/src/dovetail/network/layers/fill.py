@@ -117,7 +117,7 @@ class IFillLayer(ILayer):
         factor = e.op("Sub", beta, alpha) if is_uniform else beta
         return e.op("Add", e.op("Mul", unit, factor), alpha)
 
-    def _random(self, e: Emitter, attributes: dict[str, float]) -> ir.Value:
+    def _random(self, e: Emitter, attributes: dict[str, Any]) -> ir.Value:
         op = "RandomUniform" if self.operation == FillOperation.RANDOM_UNIFORM else "RandomNormal"
         dtype = ir_type_from_data_type(self.to_type).value
         given = e.optional_input(0)
@@ -131,8 +131,6 @@ class IFillLayer(ILayer):
 class FillLayers(NetworkCore):
     """The method that adds a fill."""
 
-    def add_fill(
-        self, shape: Iterable[int], op: FillOperation, output_type: DataType = DataType.FLOAT
-    ) -> IFillLayer:
+    def add_fill(self, shape: Iterable[int], op: FillOperation, output_type: DataType = DataType.FLOAT) -> IFillLayer:
         """Add a tensor of evenly spaced or random numbers."""
         return self._add_layer(IFillLayer(self, shape, op, output_type))

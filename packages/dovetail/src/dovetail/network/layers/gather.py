@@ -1,5 +1,7 @@
 """Layers that read or write by index: gather, scatter, one-hot and reversed sequences."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -166,12 +168,12 @@ class IReverseSequenceLayer(ILayer):
 class GatherLayers(NetworkCore):
     """The methods that add layers which read or write by index."""
 
-    def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:  # noqa: A002
+    def add_gather(self, input: ITensor, indices: ITensor, axis: int) -> IGatherLayer:
         """Add a layer that takes slices along an axis."""
         tensors = self._check_named("add_gather", input=input, indices=indices)
         return self._add_layer(IGatherLayer(self, tensors, axis, GatherMode.DEFAULT))
 
-    def add_gather_v2(self, input: ITensor, indices: ITensor, mode: GatherMode) -> IGatherLayer:  # noqa: A002
+    def add_gather_v2(self, input: ITensor, indices: ITensor, mode: GatherMode) -> IGatherLayer:
         """Add a layer that reads by index as ``mode`` says; the axis is 0 until it is set."""
         tensors = self._check_named("add_gather_v2", input=input, indices=indices)
         return self._add_layer(IGatherLayer(self, tensors, 0, mode))
@@ -186,7 +188,7 @@ class GatherLayers(NetworkCore):
         tensors = self._check_named("add_one_hot", indices=indices, values=values, depth=depth)
         return self._add_layer(IOneHotLayer(self, tensors, axis))
 
-    def add_reverse_sequence(self, input: ITensor, sequence_lens: ITensor) -> IReverseSequenceLayer:  # noqa: A002
+    def add_reverse_sequence(self, input: ITensor, sequence_lens: ITensor) -> IReverseSequenceLayer:
         """Add a layer that reverses the start of each sequence."""
         tensors = self._check_named("add_reverse_sequence", input=input, sequence_lens=sequence_lens)
         return self._add_layer(IReverseSequenceLayer(self, tensors))

@@ -97,7 +97,8 @@ class IEinsumLayer(ILayer):
         terms = self.equation.replace(" ", "").split("->")[0].split(",")
         if len(terms) != len(values):
             raise e.error(
-                "the equation and the inputs do not fit", expected=f"{len(terms)} inputs for '{self.equation}'",
+                "the equation and the inputs do not fit",
+                expected=f"{len(terms)} inputs for '{self.equation}'",
                 got=len(values),
             )
         for index, (term, value) in enumerate(zip(terms, values, strict=True)):

@@ -1,5 +1,7 @@
 """Normalization: layer, instance and group normalization by axes, and local response normalization."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -85,9 +87,7 @@ class INormalizationLayer(ILayer):
     def _groups(self, e: Emitter, x: ir.Value, scale: ir.Value, bias: ir.Value, axes: list[int]) -> ir.Value:
         rank, channels = e.rank(x), e.dims(x)[1] if e.rank(x) > 1 else None
         if rank < 3 or axes != list(range(2, rank)):
-            raise e.error(
-                "with groups the axes must be all spatial ones", expected=f"{list(range(2, rank))}", got=axes
-            )
+            raise e.error("with groups the axes must be all spatial ones", expected=f"{list(range(2, rank))}", got=axes)
         if channels is None or channels % self.num_groups:
             raise e.error("num_groups does not divide the channels", got=f"{channels} / {self.num_groups}")
         if self._is_per_channel(e, axes, channels):
@@ -95,11 +95,14 @@ class INormalizationLayer(ILayer):
             return e.op("GroupNormalization", x, *flat, num_groups=self.num_groups, epsilon=self.epsilon)
         if self.is_v2 or any(e.dims(v) != (1, self.num_groups, *([1] * (rank - 2))) for v in (scale, bias)):
             count = channels if self.is_v2 else f"{channels} or {self.num_groups}"
-            raise e.error("'scale' and 'bias' have the wrong shape", expected=f"(1, {count}, 1, ...)",
-                          got=f"{e.describe(scale)}, {e.describe(bias)}")
+            raise e.error(
+                "'scale' and 'bias' have the wrong shape",
+                expected=f"(1, {count}, 1, ...)",
+                got=f"{e.describe(scale)}, {e.describe(bias)}",
+            )
         split = e.op("Concat", e.shape_of(x, 0, 1), e.ints([self.num_groups, -1], "groups"), e.shape_of(x, 2), axis=0)
-        wide = [e.op("Unsqueeze", v, e.ints([2], "group_axis")) for v in (scale, bias)]
-        y = self._compose(e, e.reshape(x, split), *wide, list(range(2, rank + 1)))
+        scale, bias = (e.op("Unsqueeze", v, e.ints([2], "group_axis")) for v in (scale, bias))
+        y = self._compose(e, e.reshape(x, split), scale, bias, list(range(2, rank + 1)))
         return e.reshape(y, e.shape_of(x))
 
     def _compose(self, e: Emitter, x: ir.Value, scale: ir.Value, bias: ir.Value, axes: list[int]) -> ir.Value:
@@ -136,20 +139,28 @@ class NormalizationLayers(NetworkCore):
     """The methods that add normalization."""
 
     def add_normalization(
-        self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int  # noqa: A002, N803 - the contract's names
+        self,
+        input: ITensor,
+        scale: ITensor,
+        bias: ITensor,
+        axesMask: int,  # noqa: N803 - the contract's name
     ) -> INormalizationLayer:
         """Add a normalization over the axes of a bit mask."""
         tensors = self._check_named("add_normalization", input=input, scale=scale, bias=bias)
         return self._add_layer(INormalizationLayer(self, tensors, axesMask, is_v2=False))
 
     def add_normalization_v2(
-        self, input: ITensor, scale: ITensor, bias: ITensor, axesMask: int  # noqa: A002, N803 - the contract's names
+        self,
+        input: ITensor,
+        scale: ITensor,
+        bias: ITensor,
+        axesMask: int,  # noqa: N803 - the contract's name
     ) -> INormalizationLayer:
         """Add a normalization whose groups have scale and bias for each channel."""
         tensors = self._check_named("add_normalization_v2", input=input, scale=scale, bias=bias)
         return self._add_layer(INormalizationLayer(self, tensors, axesMask, is_v2=True))
 
-    def add_lrn(self, input: ITensor, window: int, alpha: float, beta: float, k: float) -> ILRNLayer:  # noqa: A002
+    def add_lrn(self, input: ITensor, window: int, alpha: float, beta: float, k: float) -> ILRNLayer:
         """Add a local response normalization."""
         tensor = self._check_tensor(input, where="add_lrn", argument="input")
         return self._add_layer(ILRNLayer(self, tensor, window, alpha, beta, k))

@@ -95,15 +95,13 @@ class PluginLayers(NetworkCore):
             raise PluginError("plugin_name is empty", where=ours.where, fix="set self.plugin_name")
         return PluginEntry(handle=ours, num_inputs=len(tensors), num_shape_inputs=len(shapes))
 
-    def add_plugin(
-        self, func: tuple[Any, Any, Any] | Callable[[], tuple[Any, Any, Any]], aot: bool | None = None
-    ) -> IPluginV3Layer:
+    def add_plugin(self, func: tuple[Any, ...] | Callable[[], Any], aot: bool | None = None) -> IPluginV3Layer:
         """Add a custom layer given as (inputs, shape inputs, plugin), or as a function that returns that."""
         if aot:
             raise UnsupportedOpError(
                 "plugins compiled ahead of time are not supported", where="add_plugin", fix="leave aot out"
             )
-        given = func() if callable(func) else func
+        given: Any = func() if callable(func) else func
         if not isinstance(given, tuple | list) or len(given) != 3:
             raise UsageError(
                 "'func' does not give a plugin",

@@ -1,5 +1,7 @@
 """Pooling layers: the largest, the mean, or a blend of both in a sliding window."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -25,12 +27,12 @@ class IPoolingLayer(WindowLayer):
     _layer_type = LayerType.POOLING
     _kind = "Pooling"
 
-    type = Property(choice(PoolingType), "How the window becomes one number.")  # type: ignore[assignment]
+    type = Property(choice(PoolingType), "How the window becomes one number.")
     window_size_nd = Property(dims(minimum=1), "The size of the window in each spatial dimension.")
     blend_factor = Property(real, "The share of the mean in MAX_AVERAGE_BLEND; the rest is the maximum.")
     average_count_excludes_padding = Property(flag, "Whether the mean leaves padding out of its count.")
 
-    def __init__(self, network: NetworkCore, tensor: ITensor, type: Any, window_size: Any) -> None:  # noqa: A002
+    def __init__(self, network: NetworkCore, tensor: ITensor, type: Any, window_size: Any) -> None:
         super().__init__(network, [tensor])
         self.type = type
         self.window_size_nd = window_size
@@ -70,7 +72,7 @@ class IPoolingLayer(WindowLayer):
 class PoolingLayers(NetworkCore):
     """The method that adds pooling."""
 
-    def add_pooling_nd(self, input: ITensor, type: PoolingType, window_size: Iterable[int]) -> IPoolingLayer:  # noqa: A002
+    def add_pooling_nd(self, input: ITensor, type: PoolingType, window_size: Iterable[int]) -> IPoolingLayer:
         """Add a pooling layer; the stride is one until it is set."""
         tensor = self._check_tensor(input, where="add_pooling_nd", argument="input")
         return self._add_layer(IPoolingLayer(self, tensor, type, window_size))

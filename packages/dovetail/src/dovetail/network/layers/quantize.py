@@ -1,5 +1,7 @@
 """Quantize and dequantize with a scale for the tensor, for each slice of an axis or for each block, and dynamically."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -39,7 +41,7 @@ class _ScaledLayer(ILayer):
         self.axis = -1
         self.block_shape = None
 
-    def _arrange(self, e: Emitter, x: ir.Value, scale: ir.Value) -> tuple[ir.Value, dict[str, int]]:
+    def _arrange(self, e: Emitter, x: ir.Value, scale: ir.Value) -> tuple[ir.Value, dict[str, Any]]:
         """The scale as ONNX takes it, and the attributes that go with it."""
         if all(size == 1 for size in e.dims(scale)):
             return e.to_scalar(scale, "scale"), {}
@@ -94,9 +96,7 @@ def _blocks(e: Emitter, x: ir.Value, scale: ir.Value, shape: Dims | None) -> lis
     return blocks
 
 
-def spread_scale(
-    e: Emitter, x: ir.Value, scale: ir.Value, blocks: Sequence[int]
-) -> tuple[ir.Value, dict[str, int]]:
+def spread_scale(e: Emitter, x: ir.Value, scale: ir.Value, blocks: Sequence[int]) -> tuple[ir.Value, dict[str, Any]]:
     """Repeat the scale along all blocked axes but the last, because ONNX has blocks along one axis only."""
     blocked = [axis for axis, block in enumerate(blocks) if block > 1] or [e.rank(x) - 1]
     for axis in blocked[:-1]:
@@ -198,8 +198,8 @@ class IDynamicQuantizeLayer(ILayer):
             axis = e.axis(self.axis, rank)
             shape = [self.block_size if index == axis else 1 for index in range(rank)]
         else:
-            e.require_length(self.block_shape, rank, "block_shape")
             shape = list(self.block_shape)
+            e.require_length(shape, rank, "block_shape")
         for axis, block in enumerate(shape):
             size = sizes[axis]
             if block == -1 and size is not None:
@@ -250,14 +250,20 @@ class QuantizeLayers(NetworkCore):
     """The methods that add quantization."""
 
     def add_quantize(
-        self, input: ITensor, scale: ITensor, output_type: DataType = DataType.INT8  # noqa: A002
+        self,
+        input: ITensor,
+        scale: ITensor,
+        output_type: DataType = DataType.INT8,
     ) -> IQuantizeLayer:
         """Add a rounding to a narrow type."""
         tensors = self._check_named("add_quantize", input=input, scale=scale)
         return self._add_layer(IQuantizeLayer(self, tensors, output_type))
 
     def add_dequantize(
-        self, input: ITensor, scale: ITensor, output_type: DataType = DataType.FLOAT  # noqa: A002
+        self,
+        input: ITensor,
+        scale: ITensor,
+        output_type: DataType = DataType.FLOAT,
     ) -> IDequantizeLayer:
         """Add the way back from a narrow type."""
         tensors = self._check_named("add_dequantize", input=input, scale=scale)
@@ -265,7 +271,7 @@ class QuantizeLayers(NetworkCore):
 
     def add_dynamic_quantize(
         self,
-        input: ITensor,  # noqa: A002
+        input: ITensor,
         axis: int,
         block_size: int,
         output_type: DataType,
@@ -279,7 +285,7 @@ class QuantizeLayers(NetworkCore):
 
     def add_dynamic_quantize_v2(
         self,
-        input: ITensor,  # noqa: A002
+        input: ITensor,
         block_shape: Iterable[int],
         output_type: DataType,
         scale_type: DataType,

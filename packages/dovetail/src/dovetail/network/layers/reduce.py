@@ -1,5 +1,7 @@
 """Layers that look along axes: reduce, top-k, cumulative sums and the positions of what is not zero."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -93,9 +95,7 @@ class ICumulativeLayer(ILayer):
     exclusive = Property(flag, "Whether an element leaves itself out.")
     reverse = Property(flag, "Whether it starts from the end.")
 
-    def __init__(
-        self, network: NetworkCore, tensors: Sequence[ITensor], op: Any, exclusive: Any, reverse: Any
-    ) -> None:
+    def __init__(self, network: NetworkCore, tensors: Sequence[ITensor], op: Any, exclusive: Any, reverse: Any) -> None:
         super().__init__(network, tensors)
         self.op, self.exclusive, self.reverse = op, exclusive, reverse
 
@@ -127,14 +127,14 @@ class INonZeroLayer(ILayer):
 class ReduceLayers(NetworkCore):
     """The methods that add layers which look along axes."""
 
-    def add_reduce(self, input: ITensor, op: ReduceOperation, axes: int, keep_dims: bool) -> IReduceLayer:  # noqa: A002
+    def add_reduce(self, input: ITensor, op: ReduceOperation, axes: int, keep_dims: bool) -> IReduceLayer:
         """Add a reduction over the axes of a bit mask."""
         tensor = self._check_tensor(input, where="add_reduce", argument="input")
         return self._add_layer(IReduceLayer(self, tensor, op, axes, keep_dims))
 
     def add_topk(
         self,
-        input: ITensor,  # noqa: A002
+        input: ITensor,
         op: TopKOperation,
         k: int,
         axes: int,
@@ -145,13 +145,18 @@ class ReduceLayers(NetworkCore):
         return self._add_layer(ITopKLayer(self, tensor, op, k, axes, indices_type))
 
     def add_cumulative(
-        self, input: ITensor, axis: ITensor, op: CumulativeOperation, exclusive: bool, reverse: bool  # noqa: A002
+        self,
+        input: ITensor,
+        axis: ITensor,
+        op: CumulativeOperation,
+        exclusive: bool,
+        reverse: bool,
     ) -> ICumulativeLayer:
         """Add a running sum along the axis that a 0-D tensor names."""
         tensors = self._check_named("add_cumulative", input=input, axis=axis)
         return self._add_layer(ICumulativeLayer(self, tensors, op, exclusive, reverse))
 
-    def add_non_zero(self, input: ITensor, indices_type: DataType = DataType.INT32) -> INonZeroLayer:  # noqa: A002
+    def add_non_zero(self, input: ITensor, indices_type: DataType = DataType.INT32) -> INonZeroLayer:
         """Add a search for what is not zero."""
         tensor = self._check_tensor(input, where="add_non_zero", argument="input")
         return self._add_layer(INonZeroLayer(self, tensor, indices_type))

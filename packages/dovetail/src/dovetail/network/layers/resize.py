@@ -1,5 +1,7 @@
 """Layers that sample an image: resize and grid sample."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -175,10 +177,10 @@ class IGridSampleLayer(ILayer):
 class ResizeLayers(NetworkCore):
     """The methods that add layers which sample."""
 
-    def add_resize(self, input: ITensor) -> IResizeLayer:  # noqa: A002
+    def add_resize(self, input: ITensor) -> IResizeLayer:
         """Add a resize; set ``shape``, ``scales`` or input 1."""
         return self._add_layer(IResizeLayer(self, self._check_tensor(input, where="add_resize", argument="input")))
 
-    def add_grid_sample(self, input: ITensor, grid: ITensor) -> IGridSampleLayer:  # noqa: A002
+    def add_grid_sample(self, input: ITensor, grid: ITensor) -> IGridSampleLayer:
         """Add a layer that samples (N, C, H, W) at the (N, H', W', 2) coordinates of a grid."""
         return self._add_layer(IGridSampleLayer(self, self._check_named("add_grid_sample", input=input, grid=grid)))

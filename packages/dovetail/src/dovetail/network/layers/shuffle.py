@@ -1,5 +1,7 @@
 """Layers that rearrange: shuffle, concatenation, padding, squeeze and unsqueeze."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 import math
@@ -130,9 +132,7 @@ class IShuffleLayer(ILayer):
         self._check_volume(e, x, sizes, wanted)
         return e.op("Reshape", x, e.ints(shape, "reshape_dims"), allowzero=None if self.zero_is_placeholder else 1)
 
-    def _check_volume(
-        self, e: Emitter, x: ir.Value, sizes: Sequence[int | None], wanted: Sequence[int | None]
-    ) -> None:
+    def _check_volume(self, e: Emitter, x: ir.Value, sizes: Sequence[int | None], wanted: Sequence[int | None]) -> None:
         if None in sizes or None in wanted:
             return
         have = math.prod(size or 0 for size in sizes)
@@ -282,7 +282,7 @@ class IUnsqueezeLayer(_AxesLayer):
 class ShuffleLayers(NetworkCore):
     """The methods that add layers which rearrange."""
 
-    def add_shuffle(self, input: ITensor) -> IShuffleLayer:  # noqa: A002
+    def add_shuffle(self, input: ITensor) -> IShuffleLayer:
         """Add a layer that transposes and reshapes as its properties say."""
         return self._add_layer(IShuffleLayer(self, self._check_tensor(input, where="add_shuffle", argument="input")))
 
@@ -292,17 +292,20 @@ class ShuffleLayers(NetworkCore):
         return self._add_layer(IConcatenationLayer(self, tensors))
 
     def add_padding_nd(
-        self, input: ITensor, pre_padding: Iterable[int], post_padding: Iterable[int]  # noqa: A002
+        self,
+        input: ITensor,
+        pre_padding: Iterable[int],
+        post_padding: Iterable[int],
     ) -> IPaddingLayer:
         """Add zeros around the last dimensions, or cut them with negative numbers."""
         tensor = self._check_tensor(input, where="add_padding_nd", argument="input")
         return self._add_layer(IPaddingLayer(self, tensor, pre_padding, post_padding))
 
-    def add_squeeze(self, input: ITensor, axes: ITensor | Sequence[int]) -> ISqueezeLayer:  # noqa: A002
+    def add_squeeze(self, input: ITensor, axes: ITensor | Sequence[int]) -> ISqueezeLayer:
         """Add a layer that removes dimensions of one; axes are a tensor or numbers."""
         return self._add_layer(ISqueezeLayer(self, *self._axes_arguments("add_squeeze", input, axes)))
 
-    def add_unsqueeze(self, input: ITensor, axes: ITensor | Sequence[int]) -> IUnsqueezeLayer:  # noqa: A002
+    def add_unsqueeze(self, input: ITensor, axes: ITensor | Sequence[int]) -> IUnsqueezeLayer:
         """Add a layer that inserts dimensions of one; axes are a tensor or numbers."""
         return self._add_layer(IUnsqueezeLayer(self, *self._axes_arguments("add_unsqueeze", input, axes)))
 

@@ -1,5 +1,7 @@
 """The slice layer: a start, a size and a stride for each axis, and what lies outside the input."""
 
+# ruff: noqa: A002 - the contract names arguments after builtins
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -126,9 +128,7 @@ class ISliceLayer(ILayer):
             return e.scalar(0, "fill", e.dtype(x))
         return e.cast(e.to_scalar(given, "fill"), e.dtype(x))
 
-    def _map(
-        self, e: Emitter, indices: list[int] | ir.Value, size: int | ir.Value
-    ) -> tuple[ir.Value, ir.Value | None]:
+    def _map(self, e: Emitter, indices: list[int] | ir.Value, size: int | ir.Value) -> tuple[ir.Value, ir.Value | None]:
         """Indices inside the input for indices that may lie outside, and for FILL which of them lay inside."""
         if isinstance(indices, list) and isinstance(size, int):
             return self._map_now(e, np.asarray(indices, np.int64), size)
@@ -160,9 +160,7 @@ class ISliceLayer(ILayer):
         return clamped, e.constant(inside, "inside") if needs_fill else None
 
 
-def _check_bounds(
-    e: Emitter, x: ir.Value, axes: list[int], start: _Numbers, size: _Numbers, stride: _Numbers
-) -> None:
+def _check_bounds(e: Emitter, x: ir.Value, axes: list[int], start: _Numbers, size: _Numbers, stride: _Numbers) -> None:
     if not (isinstance(start, list) and isinstance(size, list) and isinstance(stride, list)):
         return
     for axis, first, count, step in zip(axes, start, size, stride, strict=True):
@@ -204,9 +202,7 @@ def _pick(e: Emitter, numbers: _Numbers, position: int) -> int | ir.Value:
     return e.op("Gather", numbers, e.scalar(position, "position"), axis=0)
 
 
-def _indices(
-    e: Emitter, first: int | ir.Value, count: int | ir.Value, step: int | ir.Value
-) -> list[int] | ir.Value:
+def _indices(e: Emitter, first: int | ir.Value, count: int | ir.Value, step: int | ir.Value) -> list[int] | ir.Value:
     if isinstance(first, int) and isinstance(count, int) and isinstance(step, int):
         return [first + number * step for number in range(count)]
     first, count, step = (
@@ -232,7 +228,11 @@ class SliceLayers(NetworkCore):
     """The method that adds a slice."""
 
     def add_slice(
-        self, input: ITensor, start: Iterable[int], shape: Iterable[int], stride: Iterable[int]  # noqa: A002
+        self,
+        input: ITensor,
+        start: Iterable[int],
+        shape: Iterable[int],
+        stride: Iterable[int],
     ) -> ISliceLayer:
         """Add a slice; with ``set_input`` any of the numbers can come from a tensor."""
         tensor = self._check_tensor(input, where="add_slice", argument="input")

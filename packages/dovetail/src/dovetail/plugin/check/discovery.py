@@ -172,7 +172,8 @@ def _type_candidates(wish: Wish, count: int) -> Iterator[tuple[DataType, ...]]:
 def _notes(life: Life, wish: Wish, exploration: _Exploration) -> list[str]:
     notes, tried = [], exploration.tried
     if wish.cases is None or wish.types is None:
-        notes.append(f"inputs chosen by the checker: {life.problem.describe()} ({tried} candidates tried)")
+        what = "inputs" if wish.cases is None else "types of the inputs"
+        notes.append(f"{what} chosen by the checker: {life.problem.describe()} ({tried} candidates tried)")
     if exploration.points < _COMPLETE:
         notes.append(f"no candidate ran to the end; the checks use the one that got furthest (of {tried})")
     if life.problem.has_derived_case:

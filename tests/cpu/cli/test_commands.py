@@ -1,0 +1,303 @@
+"""The command line from end to end: a model and a plugin library become a plan, which is run, timed and shown."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.cli import main
+from tests.support.cli_models import LIBRARY, reference, write_library, write_model
+
+Run = Callable[..., str]
+Ask = Callable[..., dict[str, Any]]
+PROFILE = "x:1x4:2x4:8x4"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Model, library and plan."""
+    place = tmp_path_factory.mktemp("cli")
+    library, model = write_library(place), write_model(place / "small.onnx")
+    words = ["build", str(model), "--plugins", str(library), "--shapes", PROFILE, "--refit", "--detailed", "--quiet"]
+    assert main(words) == 0
+    return place
+
+
+@pytest.fixture
+def run(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command that succeeds; its output comes back."""
+    monkeypatch.chdir(folder)
+
+    def call(*words: str) -> str:
+        code = main(list(words))
+        shown = capsys.readouterr()
+        assert code == 0, shown.err
+        return shown.out
+
+    return call
+
+
+@pytest.fixture
+def ask(run: Run) -> Ask:
+    """Run a command with ``--json``; the document comes back."""
+    return lambda *words: json.loads(run(*words, "--json"))
+
+
+# build
+
+
+def test_build_says_what_it_did(run: Run, folder: Path, tmp_path: Path) -> None:
+    shown = run("build", "small.onnx", "--plugins", "layers.py", "-o", str(tmp_path / "a.plan"), "--shapes", PROFILE)
+    assert f"{tmp_path / 'a.plan'}: " in shown
+    assert "profile 0: 3 steps (2 kernel, 1 plugin)" in shown
+    row = next(line for line in shown.splitlines() if line.startswith("custom"))
+    assert "FLOAT:LINEAR, FLOAT:LINEAR" in row
+    assert "timed" in row
+
+
+def test_build_json(ask: Ask, tmp_path: Path) -> None:
+    plan = tmp_path / "a.plan"
+    document = ask("build", "small.onnx", "--plugins", "layers.py", "-o", str(plan), "--shapes", PROFILE)
+    assert document["size_bytes"] == plan.stat().st_size
+    assert document["steps"] == [{"kernel": 2, "plugin": 1}]
+    assert document["open"] is False
+    (layer,) = document["layers"]
+    assert layer["layer"] == "custom"
+    assert sum(candidate["chosen"] for candidate in layer["candidates"]) == 1
+    assert document["phases"][0]["name"] == "Import model"
+    assert all(phase["seconds"] >= 0 for phase in document["phases"])
+
+
+def test_build_verbose_has_phases_and_the_whole_table(run: Run, tmp_path: Path) -> None:
+    shown = run("build", "small.onnx", "--plugins", "layers.py", "-o", str(tmp_path / "a.plan"), "--verbose")
+    assert "\nPhases\n" in shown
+    for phase in ("Import model", "Save plan"):
+        assert f"\n{phase} " in shown
+    table = shown.partition("Tuning of 'custom', profile 0\n")[2].splitlines()
+    assert [line.split()[-2] for line in table[1:3]] == ["us", "us"]
+    assert sum(line.startswith("*") for line in table[1:3]) == 1
+
+
+def test_build_without_shapes_is_open(ask: Ask, tmp_path: Path) -> None:
+    plan = str(tmp_path / "a.plan")
+    assert ask("build", "small.onnx", "--plugins", "layers.py", "-o", plan)["open"] is True
+    document = ask("run", plan, "--plugins", "layers.py", "--shapes", "x:7x4")
+    assert document["outputs"][0]["shape"] == [7, 3]
+
+
+def test_build_with_several_profiles(ask: Ask, tmp_path: Path) -> None:
+    plan = str(tmp_path / "a.plan")
+    words = ["--profile", "x:1x4:1x4:2x4", "--profile", "x:3x4:4x4:9x4"]
+    document = ask("build", "small.onnx", "--plugins", "layers.py", "-o", plan, *words)
+    assert document["num_profiles"] == 2
+    assert [profile["shapes"]["x"]["max"] for profile in ask("inspect", plan)["profiles"]] == [[2, 4], [9, 4]]
+
+
+def test_a_carried_library_needs_leave(run: Run, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = str(tmp_path / "a.plan")
+    assert ask("build", "small.onnx", "--carry-plugins", "layers.py", "-o", plan)["libraries"] == ["layers"]
+    assert main(["run", plan]) == 5
+    assert "fix: if you trust whoever made the plan, add --host-code" in capsys.readouterr().err
+    assert ask("run", plan, "--host-code")["outputs"][0]["name"] == "y"
+    assert "'layers' is carried in the plan (host code)" in run("inspect", plan)
+
+
+def test_a_timing_cache_is_enough_for_the_second_build(ask: Ask, tmp_path: Path) -> None:
+    words = ["--plugins", "layers.py", "--timing-cache", str(tmp_path / "times"), "-o", str(tmp_path / "a.plan")]
+    ask("build", "small.onnx", *words)
+    first = (tmp_path / "a.plan").read_bytes()
+    ask("build", "small.onnx", *words, "--error-on-timing-cache-miss")
+    assert (tmp_path / "a.plan").read_bytes() == first
+
+
+def test_stripped_weights(ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = str(tmp_path / "a.plan")
+    document = ask("build", "small.onnx", "--plugins", "layers.py", "-o", plan, "--strip-weights")
+    assert document["refittable"] == ["w"]
+    assert [blob["stripped"] for blob in ask("inspect", plan)["blobs"] if blob["name"] == "w"] == [True]
+    assert main(["run", plan, "--plugins", "layers.py"]) != 0
+    assert "not in the plan: w" in capsys.readouterr().err
+
+
+def test_options_reach_the_configuration() -> None:
+    from dovetail.build.config import BuilderFlag, MemoryPoolType, PreviewFeature, ProfilingVerbosity
+    from dovetail.cli.build import _make_config
+    from dovetail.cli.parser import make_parser
+
+    words = ["build", "m.onnx", "--workspace", "2", "--tactic-timeout", "5", "--alias-io", "--strict", "--detailed"]
+    words += ["--strip-weights", "--error-on-timing-cache-miss", "--timing-cache", "t", "--carry-plugins", "a", "b"]
+    config = _make_config(make_parser().parse_args(words), [])
+    flags = (BuilderFlag.REFIT, BuilderFlag.STRIP_PLAN, BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
+    assert all(config.get_flag(flag) for flag in flags)
+    assert config.get_memory_pool_limit(MemoryPoolType.WORKSPACE) == 2 * 2**20
+    assert config.get_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03)
+    assert (config.tactic_timeout_s, config.strict, config.timing_cache_path) == (5.0, True, "t")
+    assert config.profiling_verbosity is ProfilingVerbosity.DETAILED
+    assert config.plugins_to_serialize == ["a", "b"]
+
+
+# run
+
+
+def test_run_computes_and_saves(ask: Ask, tmp_path: Path) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.save(tmp_path / "x.npy", x)
+    words = ["--plugins", "layers.py", "--inputs", f"x:{tmp_path / 'x.npy'}", "--save-outputs", str(tmp_path / "out")]
+    document = ask("run", "small.plan", *words)
+    y = reference(x)
+    shown = {output["name"]: output for output in document["outputs"]}
+    assert shown["y"]["shape"] == [3, 3]
+    assert shown["y"]["max"] == pytest.approx(y.max())
+    assert shown["z"]["shape"] == []
+    np.testing.assert_allclose(np.load(shown["y"]["file"]), y, rtol=1e-5)
+
+
+def test_run_is_the_same_for_plan_and_model_and_seed(ask: Ask) -> None:
+    words = ["--plugins", "layers.py", "--shapes", "x:5x4", "--seed", "3"]
+    plan, model, again = (ask("run", name, *words)["outputs"] for name in ("small.plan", "small.onnx", "small.plan"))
+    assert plan == again
+    assert plan[0]["mean"] == pytest.approx(model[0]["mean"])
+    assert ask("run", "small.plan", *words[:-1], "4")["outputs"] != plan
+
+
+def test_run_takes_the_tuned_shape(ask: Ask) -> None:
+    assert ask("run", "small.plan", "--plugins", "layers.py")["inputs"][0]["shape"] == [2, 4]
+
+
+def test_a_single_input_needs_no_name(run: Run, tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((1, 4), np.float32))
+    shown = run("run", "small.plan", "--plugins", "layers.py", "--inputs", str(tmp_path / "x.npy"))
+    assert [line.split() for line in shown.splitlines() if line.startswith("y ")] == [
+        ["y", "float32", "1x3", "0", "0", "0"]
+    ]
+
+
+# bench
+
+
+def test_bench(ask: Ask, tmp_path: Path) -> None:
+    times, profile = tmp_path / "times.json", tmp_path / "profile.json"
+    exports = ["--export-times", str(times), "--export-profile", str(profile)]
+    words = ["--plugins", "layers.py", "--iterations", "25", "--warmup-ms", "1", "--profile-layers"]
+    document = ask("bench", "small.plan", *words, *exports)
+    latency = document["latency_ms"]
+    assert document["iterations"] == 25
+    assert latency["min"] <= latency["median"] <= latency["p90"] <= latency["p95"] <= latency["p99"] <= latency["max"]
+    assert latency["min"] <= latency["mean"] <= latency["max"]
+    rows = json.loads(times.read_text())
+    assert len(rows) == 25
+    assert set(rows[0]) >= {"startEnqMs", "endEnqMs", "startComputeMs", "computeMs", "h2dMs", "d2hMs", "latencyMs"}
+    assert rows[0]["latencyMs"] > 0
+    head, *layers = json.loads(profile.read_text())
+    assert head == {"count": 25}
+    assert [layer["name"] for layer in layers] == ["project", "custom", "sum"]
+    assert set(layers[0]) == {"name", "timeMs", "averageMs", "medianMs", "percentage"}
+    assert sum(layer["percentage"] for layer in layers) == pytest.approx(100)
+    assert layers[0]["timeMs"] == pytest.approx(25 * layers[0]["averageMs"])
+    assert document["profile"] == [head, *layers]
+
+
+def test_bench_by_duration(run: Run) -> None:
+    shown = run("bench", "small.plan", "--plugins", "layers.py", "--duration", "0.05", "--warmup-ms", "0")
+    assert "throughput" in shown
+    assert all(f"\n{name} " in shown for name in ("min", "median", "mean", "p90", "p95", "p99"))
+    assert "Profile" not in shown
+
+
+# inspect, check, plan check
+
+
+def test_inspect_needs_no_plugin(run: Run) -> None:
+    shown = run("inspect", "small.plan", "--layers", "--tuning")
+    assert "plugin    'ScaledRelu' version '1', namespace 'acme'" in shown
+    assert "digests   ok, 1 blob(s)" in shown
+    assert "refit     1 weight(s) can be replaced, 0 cannot" in shown
+    assert "1x4:2x4:8x4" in shown
+    assert "ScaledRelu (plugin)" in shown
+    assert "Tuning of 'custom', profile 0" in shown
+    assert "Steps of profile 0" in shown
+
+
+def test_inspect_runs_no_code_of_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    marker = tmp_path / "ran"
+    library = write_library(tmp_path, f"{LIBRARY}\nfrom pathlib import Path\nPath({str(marker)!r}).touch()\n")
+    model, plan = write_model(tmp_path / "m.onnx"), tmp_path / "m.plan"
+    assert main(["build", str(model), "--carry-plugins", str(library), "--quiet"]) == 0
+    marker.unlink()
+    for words in (["inspect", str(plan)], ["inspect", str(plan), "--json"], ["plan", "check", str(plan)]):
+        assert main(words) == 0
+    assert main(["run", str(plan)]) == 5
+    assert not marker.exists()
+    capsys.readouterr()
+
+
+def test_inspect_json_names_steps_and_blobs(ask: Ask) -> None:
+    document = ask("inspect", "small.plan")
+    assert [layer["LayerType"] for layer in document["programs"][0]["layers"]] == ["MatMul", "PluginV3", "ReduceSum"]
+    assert document["blobs"][0]["algorithm"] == "xxh3"
+    assert document["refit"]["weights"] == {"w": "w"}
+
+
+def test_the_engine_inspector_agrees(folder: Path) -> None:
+    from dovetail import LayerInformationFormat, Runtime
+
+    runtime = Runtime()
+    runtime.get_plugin_registry().load_library(folder / "layers.py")
+    with runtime.load_engine(folder / "small.plan") as engine:
+        inspector = engine.create_engine_inspector()
+        context = engine.create_execution_context()
+        context.set_input_shape("x", (5, 4))
+        inspector.execution_context = context
+        layers = json.loads(inspector.get_engine_information(LayerInformationFormat.JSON))["Layers"]
+    assert [layer["Name"] for layer in layers] == ["project", "custom", "sum"]
+    assert layers[1]["Outputs"][0]["Dimensions"] == [5, 3]
+    assert len(layers[1]["Tuning"]) == 2
+
+
+def test_check(run: Run, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "0 failed" in run("check", "layers.py", "--shapes", "1x3:2x3:4x3", "--fields", "alpha=2")
+    document = ask("check", "layers.py:ScaledRelu", "--shapes", "2x3")
+    assert document["ok"]
+    assert document["counts"]["failed"] == 0
+    broken = tmp_path / "broken.py"
+    text = Path("layers.py").read_text().replace("np.maximum(x, 0) * scale", "np.maximum(x, 0) * scale + 1")
+    broken.write_text(text)
+    assert main(["check", str(broken), "--shapes", "2x3"]) == 2
+    shown = capsys.readouterr().out
+    assert "FAIL  R50" in shown
+    assert "  fix: " in shown
+    assert "  see: docs/rules/R50" in shown
+
+
+def test_plan_check(run: Run, ask: Ask) -> None:
+    assert run("plan", "check", "small.plan").splitlines()[0] == "optimal"
+    assert ask("plan", "check", "small.plan")["verdict"] == "optimal"
+
+
+def test_lists(run: Run, ask: Ask) -> None:
+    assert "cpu" in run("provider", "list")
+    assert ask("provider", "list")["providers"][0]["available"]
+    assert "ScaledRelu" in run("plugin", "list", "--plugins", "layers.py")
+    (plugin,) = [p for p in ask("plugin", "list", "--plugins", "layers.py")["plugins"] if p["namespace"] == "acme"]
+    assert plugin["fields"] == [{"name": "alpha", "type": "FLOAT64"}]
+
+
+def test_env(run: Run, ask: Ask) -> None:
+    assert run("env").startswith("dovetail ")
+    document = ask("env")
+    assert document["packages"]["numpy"] == np.__version__
+    assert document["providers"][0]["name"] == "cpu"
+
+
+def test_another_process_runs_the_plan(folder: Path) -> None:
+    words = [sys.executable, "-m", "dovetail", "run", "small.plan", "--plugins", "layers.py", "--json"]
+    done = subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout)["engine"] == "small"
+    assert done.stderr == ""
