@@ -114,6 +114,7 @@ def main() -> None:
     context.set_tensor_address("S", address_of(repeats))
     context.set_output_allocator("Y", output)
     print("before the run:", tuple(context.get_tensor_shape("Y")), "at most", context.get_max_output_size("Y"), "bytes")
+    assert tuple(context.get_tensor_shape("Y")) == (3, 3, 2, -1)
     assert context.execute_async_v3(0)
     print("after the run: ", output.shape, "in", output.bytes.nbytes, "bytes")
 

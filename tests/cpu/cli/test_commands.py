@@ -98,6 +98,9 @@ def test_build_with_several_profiles(ask: Ask, tmp_path: Path) -> None:
     document = ask("build", "small.onnx", "--plugins", "layers.py", "-o", plan, *words)
     assert document["num_profiles"] == 2
     assert [profile["shapes"]["x"]["max"] for profile in ask("inspect", plan)["profiles"]] == [[2, 4], [9, 4]]
+    for size in (2, 7):
+        document = ask("run", plan, "--plugins", "layers.py", "--shapes", f"x:{size}x4")
+        assert document["outputs"][0]["shape"] == [size, 3]
 
 
 def test_a_carried_library_needs_leave(run: Run, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -301,3 +304,19 @@ def test_another_process_runs_the_plan(folder: Path) -> None:
     done = subprocess.run(words, cwd=folder, check=True, capture_output=True, text=True)
     assert json.loads(done.stdout)["engine"] == "small"
     assert done.stderr == ""
+
+
+def test_running_a_plan_imports_nothing_that_builds(folder: Path) -> None:
+    code = (
+        "import sys; from dovetail.cli import main; code = main(sys.argv[1:]); "
+        "heavy = {'onnx', 'onnx_ir', 'onnxscript', 'sympy', 'torch', 'dovetail.build', 'dovetail.network'}; "
+        "print(sorted(heavy & sys.modules.keys()), file=sys.stderr); sys.exit(code)"
+    )
+    for words in (
+        ["run", "--plugins", "layers.py"],
+        ["bench", "--iterations", "2", "--plugins", "layers.py"],
+        ["inspect"],
+    ):
+        command = [sys.executable, "-c", code, words[0], "small.plan", *words[1:]]
+        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+        assert done.stderr == "[]\n"

@@ -60,7 +60,7 @@ def test_bound_memory_is_used_again_after_arrays_that_failed(engine: Any, bad: t
             context.run([_sample(*bad)])
 
 
-def test_shape_that_data_decides_is_known_but_for_that(engine: Any) -> None:
+def test_output_shape_follows_the_input_shapes_set_so_far(engine: Any) -> None:
     context = engine.create_execution_context()
     assert tuple(context.get_tensor_shape("y")) == (-1, -1)
     context.set_input_shape("x", (2, 9))

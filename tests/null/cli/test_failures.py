@@ -101,6 +101,7 @@ def test_json_has_the_error_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (MemoryError(), 6, "error: memory ran out"),
         (FileNotFoundError(2, "No such file or directory", "a.txt"), 2, "error: a.txt: No such file or directory"),
         (ModuleNotFoundError("no", name="onnx_ir.passes"), 6, "fix: pip install 'dovetail[build]'"),
+        (ModuleNotFoundError("no", name="numpy"), 6, "fix: pip install dovetail\n"),
         (ZeroDivisionError("division by zero\nsecond line"), 70, "error: internal error: ZeroDivisionError"),
         (
             ModuleNotFoundError("no", name="dovetail.nothing"),
@@ -153,8 +154,16 @@ def test_every_extra_is_known() -> None:
     del declared["all"]
     names = {extra: tuple(re.split(r"[<>=\[]", line)[0] for line in lines) for extra, lines in declared.items()}
     assert names == PACKAGES
-    modules = {extra: tuple(name.replace("-", "_") for name in group) for extra, group in PACKAGES.items() if extra}
+    modules = {extra: tuple(name.replace("-", "_") for name in group) for extra, group in PACKAGES.items()}
     assert modules == failures._EXTRAS
+
+
+def test_a_broken_installation_can_still_be_described() -> None:
+    code = "import sys; sys.modules['numpy'] = None; from dovetail.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run([sys.executable, "-c", code, "env"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    done = subprocess.run([sys.executable, "-c", code, "provider", "list"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr.splitlines()[1]) == (6, "  fix: pip install dovetail")
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -20,19 +21,18 @@ LIMIT_S = 0.2
 
 
 def _seconds_of_help(words: list[str]) -> float:
+    """What the help costs: the processor time of the process, since the machine may be busy with other tests."""
+    before = os.times()
     start = time.perf_counter()
     subprocess.run([sys.executable, "-m", "dovetail", *words, "-h"], check=True, capture_output=True)
-    return time.perf_counter() - start
+    wall_s, after = time.perf_counter() - start, os.times()
+    used_s = after.children_user + after.children_system - before.children_user - before.children_system
+    return min(wall_s, used_s or wall_s)  # some systems do not count children
 
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_help_is_quick(words: list[str]) -> None:
-    best_s = LIMIT_S
-    for _ in range(8):  # the machine may be busy; the code is quick enough when one of a few is
-        best_s = min(best_s, _seconds_of_help(words))
-        if best_s < LIMIT_S:
-            break
-    assert best_s < LIMIT_S
+    assert min(_seconds_of_help(words) for _ in range(3)) < LIMIT_S
 
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)

@@ -319,6 +319,7 @@ def test_two_engines_can_carry_the_same_library(tmp_path: Path) -> None:
 
 def test_modules_leave_with_their_registry(tmp_path: Path) -> None:
     path = write(tmp_path / "pads.py", creators("LibPad"))
+    gc.collect()  # what earlier tests left must not go in the middle of the counting
     before, finalizers = library_modules(), len(weakref.finalize._registry)  # type: ignore[attr-defined]
     registry = PluginRegistry()
     registry.load_library(path)

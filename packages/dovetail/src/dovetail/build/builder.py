@@ -57,7 +57,9 @@ class Builder:
 
     def create_network(self, flags: int = 0, *, strongly_typed: bool = True) -> Network:
         """An empty network. ``strongly_typed=False`` is the older rule, where flags of the configuration add types."""
-        return Network(strongly_typed=strongly_typed, registry=self._registry)
+        network = Network(strongly_typed=strongly_typed, registry=self._registry)
+        network.builder, network.error_recorder = self, self.error_recorder
+        return network
 
     def create_builder_config(self) -> BuilderConfig:
         """A configuration with the defaults."""

@@ -20,6 +20,7 @@ from dovetail.errors import InternalError
 from dovetail.expr import Expr, SizeTensor, Symbol, encode_expr, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.network.plugins import PluginEntry
+from dovetail.network.shapes import size_symbols
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord, SymbolRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
@@ -164,11 +165,22 @@ class Lowering:
             outputs=outputs,
             values=[draft.record() for draft in self._drafts],
             steps=self._steps,
-            symbols=list(self._symbols.values()),
+            symbols=self._kept_symbols(),
             captures=self._captures,
             workspace_bytes=_max_workspace(self._steps),
         )
         return program if self._parent is not None or self._context.is_open else _plan_memory(program)
+
+    def _kept_symbols(self) -> list[SymbolRecord]:
+        """All but elements of inputs that no shape depends on: a run that changes only those changes no shape."""
+        dims = [dim for value, _ in self._index for dim in self._context.dims(value) or ()]
+        dims += [size.upper for node in self._graph.all_nodes() for size in size_symbols(node)]
+        used = frozenset[str]().union(*(symbols_of(dim) for dim in dims if dim is not None))
+        return [
+            symbol
+            for name, symbol in self._symbols.items()
+            if symbol.source != "element" or name not in self._context.static or name in used
+        ]
 
     # values
 
@@ -414,9 +426,14 @@ class Lowering:
             if value is None:
                 continue
             is_needed = self._consumers.get(value, -1) > self._position or value.is_graph_output()
-            if is_needed or draft.kind == "constant":
+            if is_needed or draft.kind == "constant" or self._is_from_outside(inputs[source]):
                 protected[source] = self._copy(value, places[source], inputs[source])
         return protected
+
+    def _is_from_outside(self, index: int) -> bool:
+        """Whether a body was handed the value: whoever holds it outside may read it again."""
+        captured = any(index == inside for _, inside in self._captures)
+        return self._parent is not None and (self._drafts[index].kind == "input" or captured)
 
     def _share_aliased(
         self,

@@ -27,7 +27,7 @@ from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.scales import find_scales
 from dovetail.build.shapes import ranges_from_profile, static_symbols
-from dovetail.build.tuner import Choice, PluginLayer, PluginTuner, TunedLayer, TunerOptions, workspace_descs
+from dovetail.build.tuner import Choice, PluginLayer, PluginTuner, TunedLayer, TunerOptions
 from dovetail.errors import ModelError, UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, encode_expr, substitute, symbols_of
 from dovetail.loggers import ILogger
@@ -135,7 +135,7 @@ class _Planner:
         self._tuner.close()
         self._session.close()
         for handle in reversed(self._owned):
-            handle.destroy()
+            handle.destroy(self._request.logger)
 
     def _own(self, handle: PluginHandle) -> PluginHandle:
         self._owned.append(handle)
@@ -262,7 +262,7 @@ class _Planner:
         inputs, outputs = descs[: layer.num_inputs], descs[layer.num_inputs :]
         final.configure(inputs, outputs)
         final.set_tactic(choice.tactic)
-        workspace_bytes = final.get_workspace_size(*workspace_descs(layer, choice.combination))
+        workspace_bytes = self._tuner.ask_workspace(layer, final, choice.combination)
         metadata = final.metadata_string
         self._tables.append(_layer_record(layer, tuned, choice, profile, metadata))
         record = _plugin_record(final, metadata)

@@ -14,7 +14,7 @@ import onnx_ir as ir
 from dovetail.build.profile import OptimizationProfile
 from dovetail.errors import UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, symbols_of
-from dovetail.network.shapes import expr_from_dim, size_symbols, value_symbol
+from dovetail.network.shapes import MAX_VALUE_SYMBOLS, expr_from_dim, size_symbols, static_count, value_symbol
 
 __all__ = ["Ranges", "StaticSymbol", "dims_of", "ranges_from_profile", "static_symbols"]
 
@@ -49,10 +49,8 @@ def static_symbols(inputs: Sequence[ir.Value]) -> dict[str, StaticSymbol]:
 
 
 def _element_count(value: ir.Value) -> int:
-    if value.dtype not in (ir.DataType.INT32, ir.DataType.INT64) or value.shape is None or len(value.shape) > 1:
-        return 0
-    count = value.shape[0] if len(value.shape) else 1
-    return count if isinstance(count, int) and count <= 64 else 0
+    count = static_count(value)
+    return 0 if count is None or count > MAX_VALUE_SYMBOLS else count
 
 
 @dataclass

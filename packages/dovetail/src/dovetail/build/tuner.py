@@ -41,7 +41,6 @@ __all__ = [
     "TunerOptions",
     "cache_identity",
     "round_us",
-    "workspace_descs",
 ]
 
 _SEED: Final = 20240607
@@ -170,7 +169,17 @@ class PluginTuner:
             for trial in trials:
                 # What a thread that could not be stopped may still use is never destroyed.
                 if trial.id not in self._hung:
-                    trial.handle.destroy()
+                    trial.handle.destroy(self._logger)
+
+    def ask_workspace(self, layer: PluginLayer, handle: PluginHandle, combination: Combination) -> int:
+        """Bytes of scratch memory; an answer that is none counts as 0 by the contract, but is logged as an error."""
+        try:
+            return handle.get_workspace_size(*_workspace_descs(layer, combination))
+        except PluginError as error:
+            if self._options.strict:
+                raise
+            self._logger.log(Severity.ERROR, f"layer '{layer.name}': {error}\n  the plugin gets no workspace")
+            return 0
 
     def _report_exceptions(self, layer: PluginLayer, enumeration: Enumeration) -> None:
         """An exception is a refusal by the contract, but one that its author should hear of."""
@@ -228,7 +237,7 @@ class PluginTuner:
         return self._conclude(layer, trials, outcomes, enumeration, was_timed=bool(missing))
 
     def _accept_untimed(self, trial: _Trial) -> tuple[str, float | None, str | None]:
-        reason = trial.check_workspace(self._options.workspace_bytes)
+        reason = trial.check_workspace(self.ask_workspace, self._options.workspace_bytes)
         return ("refused", None, reason) if reason else ("untimed", None, "the only way to run it")
 
     def _check_miss_allowed(self, layer: PluginLayer, missing: list[_Trial], keys: dict[int, str]) -> None:
@@ -263,7 +272,7 @@ class PluginTuner:
         outcomes: dict[int, tuple[str, float | None, str | None]] = {}
         runnable = []
         for trial in trials:
-            reason = trial.check_workspace(self._options.workspace_bytes)
+            reason = trial.check_workspace(self.ask_workspace, self._options.workspace_bytes)
             if reason:
                 outcomes[trial.id] = ("refused", None, reason)
             else:
@@ -350,10 +359,12 @@ class _Trial:
         self._workspace = np.empty(0, np.uint8)
         self._arguments: tuple[Any, ...] = ()
 
-    def check_workspace(self, limit_bytes: int) -> str | None:
+    def check_workspace(
+        self, ask: Callable[[PluginLayer, PluginHandle, Combination], int], limit_bytes: int
+    ) -> str | None:
         """Ask for the workspace with the tactic set; a reason when it is over the limit."""
         self.handle.set_tactic(self.tactic)
-        self._workspace_bytes = self.handle.get_workspace_size(*workspace_descs(self.layer, self.combination))
+        self._workspace_bytes = ask(self.layer, self.handle, self.combination)
         if self._workspace_bytes > limit_bytes:
             return f"needs {self._workspace_bytes} bytes of workspace, the limit is {limit_bytes}"
         return None
@@ -454,7 +465,7 @@ def _dynamic_descs(layer: PluginLayer, combination: Combination) -> tuple[list[A
     return descs[: layer.num_inputs], descs[layer.num_inputs :]
 
 
-def workspace_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:
+def _workspace_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:
     """What the workspace is asked for: the whole profile, or the tuned shape alone where there is no bound."""
     if layer.is_bounded:
         return _dynamic_descs(layer, combination)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dovetail.cli.answers import Answer, Document, dump_document
-from dovetail.cli.feeds import make_inputs
+from dovetail.cli.feeds import make_context, make_inputs
 from dovetail.cli.files import write_file
 from dovetail.cli.options import (
     add_model_options,
@@ -69,12 +69,15 @@ def run(args: argparse.Namespace) -> Answer:
     shapes = parse_shapes(args.shapes)
     pace = _Pace(warmup_s=args.warmup_ms / 1e3, duration_s=args.duration, iterations=args.iterations)
     with open_engine(args, shapes) as engine:
-        inputs = list(make_inputs(engine, files=args.inputs, shapes=shapes, seed=args.seed).values())
-        context = engine.create_execution_context()
+        named = make_inputs(engine, files=args.inputs, shapes=shapes, seed=args.seed)
+        context, inputs = make_context(engine, named), list(named.values())
         spans = _measure(lambda: context.run(inputs), pace)
         profile = _profile(context, inputs, pace) if args.profile_layers or args.export_profile else None
-        sizes = {tensor.name: list(array.shape) for tensor, array in zip(engine.manifest.inputs, inputs, strict=True)}
-    document = {"engine": engine.name, "inputs": sizes, **summarize(spans)}
+    document = {
+        "engine": engine.name,
+        "inputs": {name: list(array.shape) for name, array in named.items()},
+        **summarize(spans),
+    }
     if profile is not None:
         document["profile"] = profile
     if args.export_times is not None:

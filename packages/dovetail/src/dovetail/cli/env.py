@@ -46,10 +46,18 @@ def run(args: argparse.Namespace) -> Answer:
             for extra, group in packages.items()
             if None in group.values()
         },
-        "providers": describe_providers(),
+        "providers": _providers(),
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_VARIABLES)},
     }
     return Answer(document=document, show=_show)
+
+
+def _providers() -> list[dict[str, Any]]:
+    """The providers; where a package that they need is missing, that is said elsewhere in the answer."""
+    try:
+        return describe_providers()
+    except ModuleNotFoundError:
+        return []
 
 
 def _version(package: str) -> str | None:

@@ -18,6 +18,7 @@ EXIT_PIPE: Final = 141
 TRACEBACK_VARIABLE: Final = "DOVETAIL_TRACEBACK"
 
 _EXTRAS: Final = {
+    "": ("ml_dtypes", "msgspec", "numpy", "xxhash"),
     "build": ("filelock", "onnx", "onnx_ir", "onnx_shape_inference", "onnxscript", "platformdirs"),
     "cli": ("rich",),
     "onnxruntime": ("onnxruntime",),
@@ -63,9 +64,10 @@ def _leave_pipe() -> int:
 def _as_dovetail_error(error: BaseException) -> DovetailError:
     if isinstance(error, DovetailError):
         return error
-    if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name)):
-        package = f"pip install 'dovetail[{extra}]'"
-        return ResourceError(f"this needs the package '{error.name}', which is not installed", fix=package)
+    if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name)) is not None:
+        package = f"'dovetail[{extra}]'" if extra else "dovetail"
+        what = f"this needs the package '{error.name}', which is not installed"
+        return ResourceError(what, fix=f"pip install {package}")
     if isinstance(error, MemoryError):
         return ResourceError("memory ran out", fix="use smaller shapes, or a machine with more memory")
     if isinstance(error, OSError) and error.filename is not None:

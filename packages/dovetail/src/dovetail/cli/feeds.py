@@ -14,11 +14,27 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from dovetail.plan.manifest import Manifest, TensorRecord
+    from dovetail.runtime.context import ExecutionContext
     from dovetail.runtime.engine import Engine
 
     Array = npt.NDArray[Any]
 
-__all__ = ["make_inputs"]
+__all__ = ["make_context", "make_inputs"]
+
+
+def make_context(engine: Engine, inputs: Mapping[str, Array]) -> ExecutionContext:
+    """A context on the first profile that the shapes of the inputs fit, so that nobody has to count profiles."""
+    context = engine.create_execution_context()
+    for index, profile in enumerate(engine.manifest.profiles):
+        bounds = ((inputs[name].shape, shapes) for name, shapes in profile.shapes.items())
+        if all(_is_within(shape, low, high) for shape, (low, _, high) in bounds):
+            context.set_optimization_profile_async(index)
+            break
+    return context
+
+
+def _is_within(shape: Sequence[int], low: Sequence[int], high: Sequence[int]) -> bool:
+    return len(shape) == len(low) and all(a <= n <= b for a, n, b in zip(low, shape, high, strict=True))
 
 
 def make_inputs(
@@ -90,6 +106,8 @@ def _load(path: Path, tensor: TensorRecord) -> Array:
     """An array from a file; what it claims is checked against the size of the file before memory is taken."""
     import numpy as np
 
+    from dovetail.runtime.arrays import as_input
+
     where = f"'{path}', for input '{tensor.name}'"
     try:
         loaded = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -101,8 +119,9 @@ def _load(path: Path, tensor: TensorRecord) -> Array:
         loaded.close()
         raise InputError("this holds several arrays", where=where, expected=".npy, one array a file", got=".npz")
     array, wanted = np.array(loaded), np.dtype(tensor.dtype)
-    # NumPy stores the types it does not know, such as bfloat16, as bytes without a name.
-    return array.view(wanted) if array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize else array
+    if array.dtype.kind == "V" and array.dtype.itemsize == wanted.itemsize:
+        array = array.view(wanted)  # NumPy stores the types it does not know, such as bfloat16, as bytes without a name
+    return as_input(array, tensor, wanted)
 
 
 # random numbers

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.answers import Answer, Document
-from dovetail.cli.feeds import make_inputs
+from dovetail.cli.feeds import make_context, make_inputs
 from dovetail.cli.files import write_file
 from dovetail.cli.options import add_model_options, add_target, finish_command
 from dovetail.cli.screen import Screen
@@ -38,9 +38,8 @@ def run(args: argparse.Namespace) -> Answer:
     engine = open_engine(args, shapes)
     with engine:
         inputs = make_inputs(engine, files=args.inputs, shapes=shapes, seed=args.seed)
-        result = engine(*inputs.values())
-    names = [tensor.name for tensor in engine.manifest.outputs]
-    outputs = result if len(names) > 1 else {names[0]: result}
+        results = make_context(engine, inputs).run(list(inputs.values()))
+    outputs = {tensor.name: array for tensor, array in zip(engine.manifest.outputs, results, strict=True)}
     files = _save(outputs, Path(args.save_outputs)) if args.save_outputs is not None else {}
     document = {
         "engine": engine.name,

@@ -210,9 +210,8 @@ class Emitter:
         used = list(inputs)
         while used and used[-1] is None:
             used.pop()
-        given = {name: value for name, value in attributes.items() if value is not None}
-        node = ir.node(op_type, used, attributes=given, domain=domain, num_outputs=count)
-        return self.add_node(node)
+        given = [_attribute(name, value) for name, value in attributes.items() if value is not None]
+        return self.add_node(ir.Node(domain, op_type, used, given, num_outputs=count))
 
     def op(self, op_type: str, *inputs: ir.Value | None, domain: str = "", **attributes: Any) -> ir.Value:
         """Write a node with one output."""
@@ -428,6 +427,21 @@ class Emitter:
     def to_vector(self, value: ir.Value) -> ir.Value:
         """A 0-D tensor as 1-D of length one; a 1-D tensor as it is."""
         return value if self.rank(value) == 1 else self.reshape(value, [-1])
+
+
+def _attribute(name: str, value: Any) -> ir.Attr:
+    """An attribute by the kind of its value; onnx-ir's own conversion takes several times as long as the node."""
+    if isinstance(value, int):
+        return ir.AttrInt64(name, value)
+    if isinstance(value, float):
+        return ir.AttrFloat32(name, value)
+    if isinstance(value, str):
+        return ir.AttrString(name, value)
+    if isinstance(value, ir.Graph):
+        return ir.AttrGraph(name, value)
+    if isinstance(value, list) and all(isinstance(item, int) for item in value):
+        return ir.AttrInt64s(name, value)
+    raise InternalError(f"attribute '{name}' has a value of type {type(value).__name__}")
 
 
 def _settle_dims(value: ir.Value) -> None:

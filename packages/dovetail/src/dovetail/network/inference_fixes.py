@@ -1,20 +1,43 @@
-"""What shape inference lacks: element types of loop bodies, and operators whose parameters are known at run time only.
+"""What shape inference lacks: limits, types of loop bodies, and operators whose parameters only the run knows.
 
-onnx-shape-inference takes the default for a parameter it cannot see (equal parts for Split, all ones for Squeeze) and
-drops the axis of Unique; sizes planned from that would be wrong. It lets shapes pass that cannot be broadcast.
+onnx-shape-inference follows the contents of integer tensors of any length, takes the default for a parameter it cannot
+see (equal parts for Split, all ones for Squeeze), drops the axis of Unique, and lets shapes pass that cannot be
+broadcast. Sizes planned from that would be wrong, and a long vector would take minutes.
 """
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-__all__ = ["CORRECTIONS", "type_body_inputs"]
+__all__ = ["CORRECTIONS", "BoundedContext", "type_body_inputs"]
+
+_MAX_CONTENTS: Final = 256
+"""Tensors with more elements than this are data and no shapes, so their contents are not followed."""
 
 Correction = Callable[[osi.ShapeInferenceContext, ir.Node], bool]
+
+
+class BoundedContext(osi.ShapeInferenceContext):
+    """The library's context, which follows the contents of short tensors only."""
+
+    def get_symbolic_value(self, value: ir.Value) -> list[int | ir.SymbolicDim] | None:
+        """What is known of the contents of a tensor."""
+        tensor = ir.convenience.get_const_tensor(value)
+        if tensor is not None and tensor.size > _MAX_CONTENTS:
+            return None
+        contents: list[int | ir.SymbolicDim] | None = super().get_symbolic_value(value)
+        return contents
+
+    def set_symbolic_value(self, value: ir.Value, data: list[int | ir.SymbolicDim]) -> None:
+        """Note what the contents of a tensor are."""
+        if len(data) <= _MAX_CONTENTS:
+            super().set_symbolic_value(value, data)
 
 
 def type_body_inputs(node: ir.Node) -> None:
@@ -53,6 +76,26 @@ def _correct_split(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
             dims[axis] = parts[index] if index < len(parts) else context.new_symbolic_dim()
             context.set_shape(value, context.name_anonymous_dims_in_shape(ir.Shape(dims)))
     return True
+
+
+def _correct_concat(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    """A long vector: its length, without a name for each of its elements."""
+    lengths = [value.shape[0] for value in node.inputs if value is not None and value.shape and len(value.shape) == 1]
+    if len(lengths) != len(node.inputs) or not any(isinstance(n, int) and n > _MAX_CONTENTS for n in lengths):
+        return False
+    if node.inputs[0] is not None and node.inputs[0].dtype is not None:
+        context.set_dtype(node.outputs[0], node.inputs[0].dtype)
+    total = functools.reduce(operator.add, lengths)
+    context.set_shape(node.outputs[0], context.name_anonymous_dims_in_shape(ir.Shape([total])))
+    return True
+
+
+def _check_reshape(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    _, sizes = _inputs(node, 2)
+    count = sizes.shape[0] if sizes is not None and sizes.shape and len(sizes.shape) == 1 else 0
+    if isinstance(count, int) and count > _MAX_CONTENTS:
+        raise ValueError(f"a shape of {count} dimensions")
+    return False
 
 
 def _correct_squeeze(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
@@ -114,6 +157,8 @@ _BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div E
     LessOrEqual Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"""
 
 CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
+    ("", "Concat"): _correct_concat,
+    ("", "Reshape"): _check_reshape,
     ("", "Split"): _correct_split,
     ("", "Squeeze"): _correct_squeeze,
     ("", "Unique"): _correct_unique,

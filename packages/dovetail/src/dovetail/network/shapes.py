@@ -16,17 +16,20 @@ import sympy
 
 from dovetail.errors import DovetailError, ModelError, PluginError
 from dovetail.expr import Constant, DimensionOperation, Expr, IExprBuilder, Operation, SizeTensor, Symbol
-from dovetail.network.inference_fixes import CORRECTIONS, type_body_inputs
+from dovetail.network.inference_fixes import CORRECTIONS, BoundedContext, type_body_inputs
 from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, PluginEntry, entry_of
 from dovetail.types import DataType
 
 __all__ = [
+    "MAX_VALUE_SYMBOLS",
     "ShapeInference",
     "SizeSymbol",
     "data_type_from_ir",
     "expr_from_dim",
     "ir_type_from_data_type",
     "size_symbols",
+    "static_count",
+    "value_symbol",
 ]
 
 _SIZES_KEY: Final = "dovetail.sizes"
@@ -44,7 +47,8 @@ _IR_TYPES: Final = {
     DataType.FP4: ir.DataType.FLOAT4E2M1,
     DataType.E8M0: ir.DataType.FLOAT8E8M0,
 }
-_MAX_VALUE_SYMBOLS: Final = 64
+MAX_VALUE_SYMBOLS: Final = 64
+"""An integer input with more elements than this is no shape."""
 
 
 def ir_type_from_data_type(dtype: DataType) -> ir.DataType:
@@ -82,7 +86,7 @@ class ShapeInference:
     def __post_init__(self) -> None:
         osi.registry.collect()
         _register_plugin_inference()
-        self._context = osi.ShapeInferenceContext(dict(self.opsets))
+        self._context = BoundedContext(dict(self.opsets))
 
     def add_input(self, value: ir.Value) -> None:
         """Give every unknown dimension of an input a name, and its contents too when it may be a shape tensor."""
@@ -142,7 +146,7 @@ def _value_symbols(value: ir.Value) -> list[int | ir.SymbolicDim]:
     if value.dtype not in (ir.DataType.INT32, ir.DataType.INT64) or value.shape is None or len(value.shape) > 1:
         return []
     count = value.shape[0] if len(value.shape) else 1
-    if not isinstance(count, int) or count > _MAX_VALUE_SYMBOLS:
+    if not isinstance(count, int) or count > MAX_VALUE_SYMBOLS:
         return []
     return [ir.SymbolicDim(value_symbol(value.name or "", index)) for index in range(count)]
 
@@ -304,7 +308,7 @@ def _shape_input(context: osi.ShapeInferenceContext, value: ir.Value | None, ent
     contents = None if value is None else _contents(context, value)
     if contents is not None and all(expr is not None for expr in contents):
         return tuple(expr for expr in contents if expr is not None)
-    count = _static_count(value)
+    count = static_count(value)
     if value is None or count is None:
         raise PluginError(
             "a shape input must be an integer tensor whose own shape is known when building",
@@ -314,7 +318,8 @@ def _shape_input(context: osi.ShapeInferenceContext, value: ir.Value | None, ent
     return tuple(Symbol(value_symbol(value.name or "", index)) for index in range(count))
 
 
-def _static_count(value: ir.Value | None) -> int | None:
+def static_count(value: ir.Value | None) -> int | None:
+    """How many elements an integer tensor has, when that is known."""
     if value is None or value.shape is None or value.dtype not in (ir.DataType.INT32, ir.DataType.INT64):
         return None
     count = 1
@@ -330,7 +335,12 @@ def _contents(context: osi.ShapeInferenceContext, value: ir.Value) -> tuple[Expr
     if constant is not None and constant.dtype in (ir.DataType.INT32, ir.DataType.INT64) and constant.size <= 4096:
         return tuple(Constant(int(number)) for number in constant.numpy().reshape(-1))
     known = context.get_symbolic_value(value)
-    return None if known is None else tuple(expr_from_dim(dim) for dim in known)
+    if known is not None:
+        return tuple(expr_from_dim(dim) for dim in known)
+    count = static_count(value) if value.is_graph_input() else None
+    if count is None or count > MAX_VALUE_SYMBOLS:
+        return None
+    return tuple(Symbol(value_symbol(value.name or "", index)) for index in range(count))
 
 
 def _plugin_dim(

@@ -1,4 +1,4 @@
-"""Types and shapes while a network is under construction: what tensors depend on, written when one of them is asked for."""
+"""Types and shapes of a network under construction: what a tensor depends on is written when it is asked for."""
 
 from __future__ import annotations
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from dovetail.errors import PlanCorruptError
+from dovetail.plan._header import show
 from dovetail.plan.manifest import AttributeRecord
 
 __all__ = ["decode_attributes", "encode_attribute"]
@@ -32,22 +33,45 @@ def _encode_scalar(value: Any) -> Any:
     return int(value) if isinstance(value, bool) else value
 
 
-_SCALARS: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "string": str}
-
-
 def decode_attributes(records: list[AttributeRecord], tensors: Callable[[str], Any]) -> Mapping[str, Any]:
-    """Keyword arguments for a kernel; ``tensors`` gives the array of a blob."""
-    return {record.name: _decode(record, tensors) for record in records}
+    """Keyword arguments for a kernel; ``tensors`` gives the array of a blob.
+
+    Raises:
+        PlanCorruptError: A value is not of the type that its record says, or a name comes twice.
+    """
+    attributes = {record.name: _decode(record, tensors) for record in records}
+    if len(attributes) != len(records):
+        raise PlanCorruptError("an attribute is given twice", got=show([record.name for record in records]))
+    return attributes
 
 
 def _decode(record: AttributeRecord, tensors: Callable[[str], Any]) -> Any:
-    try:
-        if record.type == "tensor":
-            return tensors(record.value)
-        if record.type in _SCALARS:
-            return _SCALARS[record.type](record.value)
-        return [_SCALARS[record.type[:-1]](item) for item in record.value]
-    except (KeyError, TypeError, ValueError) as error:
-        raise PlanCorruptError(
-            f"attribute '{record.name}' of type '{record.type}' is malformed", got=repr(record.value)[:60]
-        ) from error
+    kind, value = record.type, record.value
+    if kind == "tensor" and isinstance(value, str):
+        return tensors(value)
+    if kind in _SCALARS and _SCALARS[kind](value):
+        return float(value) if kind == "float" else value
+    if kind in _LISTS and isinstance(value, list) and all(map(_SCALARS[_LISTS[kind]], value)):
+        return [float(item) for item in value] if kind == "floats" else list(value)
+    raise PlanCorruptError(f"attribute {show(record.name)} is not of the type {show(kind)}", got=_shown(value))
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, float) or _is_int(value) or (isinstance(value, str) and value in ("inf", "-inf", "nan"))
+
+
+def _is_string(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+_SCALARS: Final[Mapping[str, Callable[[Any], bool]]] = {"int": _is_int, "float": _is_float, "string": _is_string}
+_LISTS: Final = {"ints": "int", "floats": "float", "strings": "string"}
+
+
+def _shown(value: Any) -> str:
+    """A value for a message; what is nested may be nested too deep to be shown."""
+    return type(value).__name__ if isinstance(value, list | dict) else show(value)

@@ -20,13 +20,17 @@ def value_lifetimes(program: ProgramRecord) -> dict[int, tuple[int, int]]:
     for index in program.outputs:
         if index in spans:
             spans[index] = (spans[index][0], len(program.steps))
-    for index, value in enumerate(program.values):
-        root = _root(program, index)
-        if value.alias is not None and index in spans and root in spans:
+    roots = _roots(program)
+    for index, root in enumerate(roots):
+        if root != index and index in spans and root in spans:
             spans[root] = (min(spans[root][0], spans[index][0]), max(spans[root][1], spans[index][1]))
     return spans
 
 
-def _root(program: ProgramRecord, index: int) -> int:
-    alias = program.values[index].alias
-    return index if alias is None else _root(program, alias)
+def _roots(program: ProgramRecord) -> list[int]:
+    """The value whose memory each value uses; a value shares only memory of one that was made before it."""
+    roots: list[int] = []
+    for index, value in enumerate(program.values):
+        is_shared = value.alias is not None and 0 <= value.alias < index
+        roots.append(roots[value.alias] if is_shared and value.alias is not None else index)
+    return roots

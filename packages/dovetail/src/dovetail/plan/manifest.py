@@ -6,11 +6,13 @@ in docs/plan-format.md. Reading and writing is all that happens here.
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import msgspec
 
 from dovetail.errors import PlanCorruptError, PlanVersionError
+from dovetail.plan._header import show
 
 __all__ = [
     "FORMAT_VERSION",
@@ -255,7 +257,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 def decode_manifest(text: bytes) -> Manifest:
     """Read a manifest, refusing other versions, unknown fields and wrong types, each with its place."""
     version = _decode(msgspec.json.Decoder(_Version), text).format_version
-    if version[0] != FORMAT_VERSION[0] or version[1] > FORMAT_VERSION[1]:
+    if version[0] != FORMAT_VERSION[0] or not 0 <= version[1] <= FORMAT_VERSION[1]:
         raise PlanVersionError(
             "the plan was written in a format this version does not read",
             expected=f"{FORMAT_VERSION[0]}.0 to {FORMAT_VERSION[0]}.{FORMAT_VERSION[1]}",
@@ -263,11 +265,27 @@ def decode_manifest(text: bytes) -> Manifest:
             fix="build the plan again, or use the Dovetail version that wrote it",
         )
     manifest: Manifest = _decode(_DECODER, text)
+    _check_unique(text, manifest)
     return manifest
+
+
+def _check_unique(text: bytes, manifest: Manifest) -> None:
+    """Check that no object has a key twice, where the last would silently win."""
+    # A text that is just what the manifest encodes to has no second key; only that of another writer is searched.
+    if encode_manifest(manifest) != text:
+        try:
+            json.loads(text, object_pairs_hook=_refuse_duplicates)
+        except RecursionError:
+            raise PlanCorruptError("the manifest is nested too deep", fix="build the plan again") from None
+
+
+def _refuse_duplicates(pairs: list[tuple[str, object]]) -> None:
+    if len({key for key, _ in pairs}) != len(pairs):
+        raise PlanCorruptError("the manifest has a key twice in one object", got=show([key for key, _ in pairs]))
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
     try:
         return decoder.decode(text)
     except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
-        raise PlanCorruptError(f"the manifest is malformed: {error}", fix="build the plan again") from error
+        raise PlanCorruptError("the manifest is malformed", got=show(str(error)), fix="build the plan again") from error

@@ -1,213 +1,200 @@
 """Checking a manifest before anything is made from it: every number in range, every name resolved.
 
-The types are msgspec's work; here is what types cannot say. Nothing is allocated and no code is touched.
+The types are msgspec's work; here is what types cannot say. Nothing is allocated and no code is touched. The rules for
+the engine as a whole are in this module, those for programs and their memory in the modules it calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+import math
+import re
+from collections.abc import Sequence
+from typing import Final
 
-import numpy as np
-
-from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, UsageError
-from dovetail.expr import decode_expr, symbols_of
+from dovetail.errors import PlanDeviceMismatchError
+from dovetail.plan._header import show
+from dovetail.plan._rules import (
+    MAX_BYTES,
+    MAX_RANK,
+    check_dims,
+    check_format,
+    check_name,
+    dtype_from_name,
+    require,
+)
+from dovetail.plan._verify_programs import verify_program
 from dovetail.plan.blob_types import STORED_TYPES, stored_size_bytes
 from dovetail.plan.container import BlobInfo, PlanFile
-from dovetail.plan.manifest import BlobRecord, Manifest, ProgramRecord, StepRecord, TensorRecord, ValueRecord
+from dovetail.plan.manifest import BlobRecord, Manifest, ProfileRecord, TensorRecord
 from dovetail.provider.loader import provider_names
-from dovetail.types import TensorFormat
 
 __all__ = ["dtype_from_name", "verify_manifest"]
 
-_VALUE_KINDS: Final = frozenset(("input", "output", "constant", "planned", "dynamic", "object"))
-_STEP_KINDS: Final = frozenset(("kernel", "plugin", "reformat", "control"))
 _BLOB_KINDS: Final = frozenset(("weights", "library", "kernel"))
-_MAX_DEPTH: Final = 32
-_MAX_BYTES: Final = 2**48
-
-
-def dtype_from_name(name: str) -> np.dtype[Any]:
-    """The NumPy type of a name in a manifest; anything else than a plain number type is refused."""
-    try:
-        dtype = np.dtype(name)
-    except TypeError:
-        dtype = np.dtype(object)
-    if dtype.name != name or dtype.hasobject or dtype.itemsize > 8 or dtype.fields is not None:
-        raise PlanCorruptError("unknown element type", got=repr(name)[:40])
-    return dtype
+_DIGESTS: Final = {"xxh3": re.compile("[0-9a-f]{32}"), "sha256": re.compile("[0-9a-f]{64}")}
 
 
 def verify_manifest(manifest: Manifest, file: PlanFile) -> None:
     """Raise PlanCorruptError at the first rule that does not hold."""
     _verify_tensors(manifest)
     _verify_blobs(manifest, file)
+    _verify_libraries(manifest)
+    _verify_refit(manifest)
     _verify_profiles(manifest)
-    _require(bool(manifest.devices), "devices", "the plan names no device")
+    _verify_device_records(manifest)
     for index, program in enumerate(manifest.programs):
-        where = f"program {index}"
-        _require(len(program.inputs) == len(manifest.inputs), where, "has another number of inputs than the plan")
-        _require(len(program.outputs) == len(manifest.outputs), where, "has another number of outputs than the plan")
-        _verify_program(program, manifest, where, 0)
-    _verify_devices(manifest)  # last: a plan for a provider that is not here is whole all the same
+        verify_program(program, manifest, index)
+    _verify_tuning(manifest)
+    _verify_providers(manifest)  # last: a plan for a provider that is not here is whole all the same
 
 
-def _require(condition: bool, where: str, what: str, got: object = None) -> None:
-    if not condition:
-        raise PlanCorruptError(what, where=where, got=got, fix="build the plan again")
+# tensors
 
 
 def _verify_tensors(manifest: Manifest) -> None:
     names = [tensor.name for tensor in (*manifest.inputs, *manifest.outputs)]
-    _require(len(set(names)) == len(names), "tensors", "two tensors have the same name")
+    require(len(set(names)) == len(names), "tensors", "two tensors have the same name")
+    require(bool(manifest.outputs), "tensors", "the plan has no outputs")
     inputs = {tensor.name for tensor in manifest.inputs}
     for tensor in (*manifest.inputs, *manifest.outputs):
         _verify_tensor(tensor)
-        _require(tensor.alias is None or tensor.alias in inputs, f"tensor '{tensor.name}'", "aliases no input")
+        is_output = tensor.name not in inputs
+        no_output = tensor.alias is None and tensor.max_dims is None
+        require(is_output or no_output, f"tensor {show(tensor.name)}", "is an input and has what only outputs have")
+        require(tensor.alias is None or tensor.alias in inputs, f"tensor {show(tensor.name)}", "aliases no input")
 
 
 def _verify_tensor(tensor: TensorRecord) -> None:
-    where = f"tensor '{tensor.name}'"
+    where = f"tensor {show(tensor.name)}"
+    check_name(tensor.name, where)
     dtype_from_name(tensor.dtype)
-    _require(tensor.format in TensorFormat.__members__, where, "unknown format", tensor.format)
-    _require(tensor.location in ("DEVICE", "HOST"), where, "unknown location", tensor.location)
-    _require(len(tensor.dims) <= 32, where, "too many dimensions", len(tensor.dims))
-    _verify_dims([*tensor.dims, *(tensor.max_dims or ())], where)
+    require(tensor.location in ("DEVICE", "HOST"), where, "unknown location", tensor.location)
+    check_dims(tensor.dims, where, nullable=True)
+    check_format(tensor.format, len(tensor.dims), where)
+    if tensor.max_dims is not None:
+        check_dims(tensor.max_dims, where)
+        require(len(tensor.max_dims) == len(tensor.dims), where, "has bounds of another rank", len(tensor.max_dims))
 
 
-def _verify_dims(dims: Sequence[Any], where: str) -> frozenset[str]:
-    names: frozenset[str] = frozenset()
-    for dim in dims:
-        if dim is None:
-            continue
-        if isinstance(dim, int):
-            _require(0 <= dim < 2**31, where, "a dimension is out of range", dim)
-        try:
-            names |= symbols_of(decode_expr(dim))
-        except (UsageError, RecursionError) as error:
-            raise PlanCorruptError(f"a dimension is malformed: {error}", where=where) from error
-    return names
+# blobs
 
 
 def _verify_blobs(manifest: Manifest, file: PlanFile) -> None:
     for name, record in manifest.blobs.items():
-        where = f"blob '{name}'"
+        where = f"blob {show(name)}"
+        check_name(name, where)
         dtype_from_name(record.dtype)
-        _require(record.kind in _BLOB_KINDS, where, "unknown kind", record.kind)
-        _require(record.algorithm in ("xxh3", "sha256"), where, "unknown digest algorithm", record.algorithm)
-        _require(record.kind == "weights" or record.algorithm == "sha256", where, "code without a sha256 digest")
-        _require(record.stripped or name in file.blobs, where, "is not in the file")
-        _require(not record.stripped or record.kind == "weights", where, "only weights can be stripped")
-        _require(all(0 <= n < 2**40 for n in record.shape), where, "has a dimension out of range", record.shape)
-        if not record.stripped:
-            _verify_stored(record, file.blobs[name], where)
+        require(record.kind in _BLOB_KINDS, where, "unknown kind", record.kind)
+        require(record.algorithm in _DIGESTS, where, "unknown digest algorithm", record.algorithm)
+        require(record.kind == "weights" or record.algorithm == "sha256", where, "code without a sha256 digest")
+        require(record.kind == "weights" or record.dtype == "uint8", where, "code is bytes", record.dtype)
+        require(len(record.shape) <= MAX_RANK, where, "has too many dimensions", len(record.shape))
+        require(all(0 <= n < MAX_BYTES for n in record.shape), where, "has a dimension out of range", record.shape[:8])
+        require(math.prod(filter(None, record.shape)) < MAX_BYTES, where, "is larger than any memory", record.shape[:8])
+        _verify_presence(name, record, file, where)
     extra = set(file.blobs) - set(manifest.blobs)
-    _require(not extra, "blobs", "the file has blobs that the manifest does not name", sorted(extra)[:3])
+    require(not extra, "blobs", "the file has blobs that the manifest does not name", sorted(extra)[:3])
+
+
+def _verify_presence(name: str, record: BlobRecord, file: PlanFile, where: str) -> None:
+    if record.stripped:
+        require(record.kind == "weights", where, "only weights can be stripped")
+        require(not record.digest, where, "is stripped and has a digest", record.digest)
+        require(name not in file.blobs, where, "is stripped and in the file")
+        return
+    require(name in file.blobs, where, "is not in the file")
+    require(_DIGESTS[record.algorithm].fullmatch(record.digest) is not None, where, "malformed digest", record.digest)
+    _verify_stored(record, file.blobs[name], where)
 
 
 def _verify_stored(record: BlobRecord, info: BlobInfo, where: str) -> None:
     """What the container says of a blob must be what the manifest says: neither has a digest over the other."""
     size = stored_size_bytes(record.dtype, record.shape)
-    _require(info.size_bytes == size, where, "has another size than its type and shape say", info.size_bytes)
+    require(info.size_bytes == size, where, "has another size than its type and shape say", info.size_bytes)
     stored = STORED_TYPES.get(record.dtype, "U8")
-    _require(info.dtype == stored, where, "is stored as another type than the manifest says", info.dtype)
+    require(info.dtype == stored, where, "is stored as another type than the manifest says", info.dtype)
     if record.dtype in STORED_TYPES:
-        _require(list(info.shape) == record.shape, where, "is stored with another shape", info.shape)
+        require(list(info.shape) == record.shape, where, "is stored with another shape", info.shape)
+
+
+def _verify_libraries(manifest: Manifest) -> None:
+    """Every blob that is host code belongs to one library, and every library to one such blob."""
+    for library in manifest.libraries:
+        where = f"library {show(library.name)}"
+        check_name(library.name, where)
+        record = manifest.blobs.get(library.blob)
+        require(record is not None and record.kind == "library", where, "names a blob that is no library", library.blob)
+    blobs = [library.blob for library in manifest.libraries]
+    require(len(set(blobs)) == len(blobs), "libraries", "two libraries name the same blob")
+    carried = {name for name, record in manifest.blobs.items() if record.kind == "library"}
+    require(carried == set(blobs), "libraries", "a library is carried and not named", sorted(carried - set(blobs))[:3])
+
+
+def _verify_refit(manifest: Manifest) -> None:
+    weights = {} if manifest.refit is None else manifest.refit.weights
+    for name, blob in weights.items():
+        where = f"weight {show(name)}"
+        check_name(name, where)
+        record = manifest.blobs.get(blob)
+        require(record is not None and record.kind == "weights", where, "names a blob that is not weights", blob)
+    stripped = {name for name, record in manifest.blobs.items() if record.stripped}
+    missing = stripped - set(weights.values())
+    require(not missing, "refit", "a weight is stripped and cannot be given back", sorted(missing)[:3])
+
+
+# profiles, devices, tables
 
 
 def _verify_profiles(manifest: Manifest) -> None:
-    expected = 1 if manifest.open else max(len(manifest.profiles), 1)
-    _require(len(manifest.programs) == expected, "programs", "there must be one a profile", len(manifest.programs))
-    ranks = {tensor.name: len(tensor.dims) for tensor in manifest.inputs}
+    require(not (manifest.open and manifest.profiles), "profiles", "the engine is open and has profiles")
+    expected = max(len(manifest.profiles), 1)
+    require(len(manifest.programs) == expected, "programs", "there must be one a profile", len(manifest.programs))
     for index, profile in enumerate(manifest.profiles):
-        where = f"profile {index}"
-        for name, bounds in profile.shapes.items():
-            _require(name in ranks, where, f"names the unknown input '{name}'")
-            _require(all(len(b) == ranks[name] for b in bounds), where, f"has the wrong rank for '{name}'")
-            _require(
-                all(lo <= hi for lo, hi in zip(bounds[0], bounds[2], strict=True)), where, f"min > max of '{name}'"
-            )
+        _verify_profile(profile, manifest, f"profile {index}")
 
 
-def _verify_devices(manifest: Manifest) -> None:
+def _verify_profile(profile: ProfileRecord, manifest: Manifest, where: str) -> None:
+    inputs = {tensor.name: tensor for tensor in manifest.inputs}
+    for name, bounds in (*profile.shapes.items(), *profile.values.items()):
+        require(name in inputs, where, "names an unknown input", name)
+        require(len({len(part) for part in bounds}) == 1, where, "has min, opt and max of different lengths", name)
+        ordered = all(low <= opt <= high for low, opt, high in zip(*bounds, strict=True))
+        require(ordered, where, "min, opt and max are not in order", name)
+        require(all(abs(n) < MAX_BYTES for part in bounds for n in part), where, "has a bound out of range", name)
+    for name, bounds in profile.shapes.items():
+        _verify_shape_bounds(inputs[name], bounds, f"{where}, input {show(name)}")
+
+
+def _verify_shape_bounds(tensor: TensorRecord, bounds: Sequence[list[int]], where: str) -> None:
+    require(len(bounds[0]) == len(tensor.dims), where, "has bounds of another rank", len(bounds[0]))
+    for dim, low, high in zip(tensor.dims, bounds[0], bounds[2], strict=True):
+        require(low >= 0, where, "has a negative bound", low)
+        fits = not isinstance(dim, int) or low == high == dim
+        require(fits, where, "has bounds for a dimension that is fixed", (dim, low, high))
+
+
+def _verify_device_records(manifest: Manifest) -> None:
+    providers = [device.provider for device in manifest.devices]
+    require(bool(providers), "devices", "the plan names no device")
+    require(len(set(providers)) == len(providers), "devices", "two devices are of one provider")
+    for name in providers:
+        check_name(name, "devices")
+
+
+def _verify_tuning(manifest: Manifest) -> None:
+    for table in manifest.tuning:
+        where = f"tuning of layer {show(table.name)}"
+        check_name(table.name, where, may_be_empty=True)
+        require(0 <= table.profile < len(manifest.programs), where, "belongs to no profile", table.profile)
+        for candidate in table.candidates:
+            is_time = candidate.time_us is None or candidate.time_us >= 0
+            require(is_time, where, "has a negative time", candidate.time_us)
+
+
+def _verify_providers(manifest: Manifest) -> None:
     for device in manifest.devices:
         if device.provider not in provider_names():
             raise PlanDeviceMismatchError(
-                f"the plan needs the provider '{device.provider}', which is not installed",
+                f"the plan needs the provider {show(device.provider)}, which is not installed",
                 expected=", ".join(provider_names()),
             )
-
-
-def _verify_program(program: ProgramRecord, manifest: Manifest, where: str, depth: int) -> None:
-    _require(depth < _MAX_DEPTH, where, "bodies are nested too deep")
-    count = len(program.values)
-    _require(0 <= program.arena_bytes < _MAX_BYTES, where, "arena size out of range", program.arena_bytes)
-    _require(0 <= program.workspace_bytes < _MAX_BYTES, where, "workspace out of range", program.workspace_bytes)
-    _verify_indices((*program.inputs, *program.outputs), count, where)
-    known = {symbol.name for symbol in program.symbols}
-    for symbol in program.symbols:
-        _verify_indices((symbol.value,), count, where)
-        _require(
-            symbol.source in ("dim", "element") and 0 <= symbol.index < 2**31, where, "malformed symbol", symbol.name
-        )
-    for index, value in enumerate(program.values):
-        _verify_value(value, program, manifest, f"{where}, value {index}", known)
-    for step in program.steps:
-        _verify_step(step, program, manifest, f"{where}, step '{step.name}'", known, depth)
-
-
-def _verify_indices(indices: Iterable[int], count: int, where: str, *, absent: bool = False) -> None:
-    lowest = -1 if absent else 0
-    for index in indices:
-        _require(lowest <= index < count, where, "refers to a value that does not exist", index)
-
-
-def _verify_value(value: ValueRecord, program: ProgramRecord, manifest: Manifest, where: str, known: set[str]) -> None:
-    _require(value.kind in _VALUE_KINDS, where, "unknown kind", value.kind)
-    _require(value.format in TensorFormat.__members__, where, "unknown format", value.format)
-    if value.kind != "object":
-        dtype_from_name(value.dtype)
-    if value.dims is not None:
-        unknown = _verify_dims(value.dims, where) - known
-        _require(not unknown, where, "uses symbols that are not defined", sorted(unknown)[:3])
-    _require((value.kind == "constant") == (value.blob is not None), where, "constants, and only they, have a blob")
-    if value.blob is not None:
-        record = manifest.blobs.get(value.blob)
-        _require(record is not None and record.kind == "weights", where, "names a blob that is not weights", value.blob)
-    if value.alias is not None:
-        _verify_indices((value.alias,), len(program.values), where)
-    _verify_placement(value, program, manifest, where)
-
-
-def _verify_placement(value: ValueRecord, program: ProgramRecord, manifest: Manifest, where: str) -> None:
-    if value.offset is None:
-        needs_place = value.kind == "planned" and not manifest.open and value.alias is None
-        _require(not needs_place, where, "is planned but has no place in the arena")
-        return
-    size = value.size_bytes or 0
-    fits = value.offset >= 0 and size >= 0 and value.offset + size <= program.arena_bytes
-    _require(fits, where, "lies outside the arena", (value.offset, size, program.arena_bytes))
-
-
-def _verify_step(
-    step: StepRecord, program: ProgramRecord, manifest: Manifest, where: str, known: set[str], depth: int
-) -> None:
-    count = len(program.values)
-    _require(step.kind in _STEP_KINDS, where, "unknown kind", step.kind)
-    _require(step.provider in {d.provider for d in manifest.devices}, where, "names another provider", step.provider)
-    _verify_indices(step.inputs, count, where, absent=True)
-    _verify_indices(step.outputs, count, where, absent=True)
-    _require(0 <= step.workspace_bytes <= program.workspace_bytes, where, "needs more workspace than there is")
-    _require((step.kind == "plugin") == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
-    if step.kind == "plugin":
-        _require(min((*step.inputs, *step.outputs), default=0) >= 0, where, "a plugin has no absent inputs or outputs")
-    if step.kind == "reformat":
-        _require(len(step.inputs) == len(step.outputs) == 1, where, "a reformat has one input and one output")
-    for name, upper in step.sizes.items():
-        _require(name in known, where, "bounds a symbol that is not defined", name)
-        _verify_dims([upper], where)
-    _require((step.kind == "control") == bool(step.bodies), where, "control flow, and only it, has bodies")
-    for body in step.bodies:
-        _verify_indices((outside for outside, _ in body.captures), count, where)
-        _verify_indices((inside for _, inside in body.captures), len(body.values), where)
-        _verify_program(body, manifest, f"{where}, body", depth + 1)

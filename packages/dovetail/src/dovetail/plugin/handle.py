@@ -6,12 +6,14 @@ A handle that owns its object destroys it exactly once.
 
 from __future__ import annotations
 
+import operator
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
 from dovetail.errors import DovetailError, PluginError
 from dovetail.expr import DimsExprs, Expr, IDimensionExpr, IExprBuilder
+from dovetail.loggers import ILogger, Logger, Severity
 from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, iterate_fields
 from dovetail.plugin.interfaces import (
     IPluginResourceContext,
@@ -35,6 +37,7 @@ _BUILD_METHODS: Final = (
     "supports_format_combination",
 )
 _RUNTIME_METHODS: Final = ("on_shape_change", "set_tactic", "enqueue", "attach_to_context", "get_fields_to_serialize")
+_LOGGER: Final = Logger()
 _BASES: Final = (IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime)
 
 
@@ -114,16 +117,17 @@ class PluginHandle:
     @property
     def num_outputs(self) -> int:
         """How many outputs the plugin has; at least one."""
-        count = self._call("num_outputs", lambda: self.build.num_outputs)
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise PluginError("num_outputs must be a positive integer", where=self.where, got=repr(count))
+        given = self._call("num_outputs", lambda: self.build.num_outputs)
+        count = _integer(given)
+        if count is None or count < 1:
+            raise PluginError("num_outputs must be a positive integer", where=self.where, got=repr(given))
         return count
 
     def get_output_data_types(self, input_types: Sequence[DataType]) -> list[DataType]:
         """The type of each output, checked for count."""
         types = self._call("get_output_data_types", lambda: self.build.get_output_data_types(list(input_types)))
         self._check_count("get_output_data_types", types)
-        return [DataType(t) for t in types]
+        return self._call("get_output_data_types", lambda: [DataType(t) for t in types])
 
     def get_output_shapes(
         self, inputs: Sequence[Sequence[Expr]], shape_inputs: Sequence[Sequence[Expr]]
@@ -135,7 +139,7 @@ class PluginHandle:
         return [self._checked_dims(index, dims) for index, dims in enumerate(result)]
 
     def _checked_dims(self, index: int, dims: Any) -> list[Expr]:
-        exprs = list(dims)
+        exprs: list[Expr] = self._call("get_output_shapes", lambda: list(dims))
         for axis, expr in enumerate(exprs):
             if not isinstance(expr, IDimensionExpr):
                 raise PluginError(
@@ -170,10 +174,11 @@ class PluginHandle:
 
     def get_valid_tactics(self) -> list[int]:
         """The tactics for the combination that was configured last; checked to be positive and unique."""
-        tactics = self._call("get_valid_tactics", lambda: list(self.build.get_valid_tactics()))
-        if len(set(tactics)) != len(tactics) or any(not isinstance(t, int) or t <= 0 for t in tactics):
+        given = self._call("get_valid_tactics", lambda: list(self.build.get_valid_tactics()))
+        tactics = [number for number in map(_integer, given) if number is not None and number > 0]
+        if len(set(tactics)) != len(given):
             raise PluginError(
-                "get_valid_tactics must give unique positive integers", where=self.where, got=repr(tactics)[:80]
+                "get_valid_tactics must give unique positive integers", where=self.where, got=repr(given)[:80]
             )
         return tactics
 
@@ -181,10 +186,11 @@ class PluginHandle:
         self, inputs: Sequence[DynamicPluginTensorDesc], outputs: Sequence[DynamicPluginTensorDesc]
     ) -> int:
         """Bytes of scratch memory; never negative."""
-        size = self._call("get_workspace_size", lambda: self.build.get_workspace_size(list(inputs), list(outputs)))
-        if isinstance(size, bool) or not hasattr(size, "__index__") or int(size) < 0:
-            raise PluginError("get_workspace_size must give a number of bytes", where=self.where, got=repr(size))
-        return int(size)
+        given = self._call("get_workspace_size", lambda: self.build.get_workspace_size(list(inputs), list(outputs)))
+        size = _integer(given)
+        if size is None or size < 0:
+            raise PluginError("get_workspace_size must give a number of bytes", where=self.where, got=repr(given))
+        return size
 
     def get_aliased_input(self, output_index: int) -> int:
         """The input an output shares memory with, or -1."""
@@ -241,13 +247,20 @@ class PluginHandle:
         fields = self._call("get_fields_to_serialize", self.runtime.get_fields_to_serialize)
         return list(iterate_fields(fields))
 
-    def destroy(self) -> None:
-        """Let go of an owned object; safe to call again."""
-        if self.owned and not self._destroyed:
-            self._destroyed = True
-            release = getattr(self.plugin, "destroy", None)
-            if callable(release):
+    def destroy(self, logger: ILogger | None = None) -> None:
+        """Let go of an owned object; safe to call again.
+
+        An exception in the plugin's ``destroy`` is logged and not raised: the objects after it are to be let go too.
+        """
+        if not self.owned or self._destroyed:
+            return
+        self._destroyed = True
+        release = getattr(self.plugin, "destroy", None)
+        if callable(release):
+            try:
                 self._call("destroy", release)
+            except PluginError as error:
+                (logger or _LOGGER).log(Severity.ERROR, str(error))
 
     def describe_failure(self, method: str, error: BaseException) -> PluginError:
         """The error to raise when a callback raised."""
@@ -299,6 +312,13 @@ class PluginHandle:
                 where=self.where,
                 fix="override them; set_tactic and attach_to_context are required too",
             )
+
+
+def _integer(value: object) -> int | None:
+    """The value as an int when it is an integer of any kind, NumPy's too; truth values are none."""
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    return operator.index(value)
 
 
 def _overrides(capability: Any, name: str) -> bool:

@@ -12,6 +12,7 @@ import importlib.machinery
 import importlib.util
 import itertools
 import sys
+import threading
 import traceback
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -32,6 +33,7 @@ from dovetail.plugin.registry import PluginRegistry, collect_static_registration
 __all__ = ["PluginLibrary", "load_library", "load_packed_library", "load_python_library", "pack_library"]
 
 _numbers: Final = itertools.count(1)
+_numbers_lock: Final = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +116,8 @@ def load_packed_library(name: str, payload: bytes, registry: PluginRegistry) -> 
 
 def _private_name(stem: str) -> str:
     readable = "".join(c if c.isalnum() and c.isascii() else "_" for c in stem)
-    return f"{PREFIX}{next(_numbers)}_{readable}"
+    with _numbers_lock:  # a counter is not atomic without the interpreter lock, and two libraries of one name clash
+        return f"{PREFIX}{next(_numbers)}_{readable}"
 
 
 def _load(spec: importlib.machinery.ModuleSpec | None, name: str, path: str, registry: PluginRegistry) -> PluginLibrary:

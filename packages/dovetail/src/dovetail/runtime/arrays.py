@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import InputError
+from dovetail.formats import pack_nibbles, unpack_nibbles
 from dovetail.plan.manifest import TensorRecord
 from dovetail.runtime.steps import Array
 
-__all__ = ["array_at", "as_input", "format_dims"]
+__all__ = ["PackedMemory", "array_at", "as_input", "format_dims"]
 
 
 def as_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
@@ -82,3 +83,19 @@ def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
         raise InputError("a null address was bound to a tensor that is not empty", got=f"{size_bytes} bytes")
     memory = memoryview((ctypes.c_char * size_bytes).from_address(address))
     return np.ndarray(tuple(shape), dtype, memory)
+
+
+class PackedMemory:
+    """Four-bit elements that the caller bound by address: two to a byte there, one to a byte in ``array``."""
+
+    def __init__(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+        self._memory = array_at(address, ((math.prod(shape) + 1) // 2,), np.dtype(np.uint8))
+        self.array: Array = np.zeros(tuple(shape), dtype)
+
+    def read(self) -> None:
+        """Take what the memory holds now."""
+        self.array[...] = unpack_nibbles(self._memory, self.array.dtype, self.array.size).reshape(self.array.shape)
+
+    def write(self, array: Array | None = None) -> None:
+        """Put the array, or another of its size, into the memory."""
+        pack_nibbles(self.array if array is None else array, out=self._memory)

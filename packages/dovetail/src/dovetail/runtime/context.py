@@ -14,16 +14,16 @@ import numpy as np
 
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
 from dovetail.errors import InputError, UsageError
-from dovetail.formats import pack, packed_shape, unpack
+from dovetail.formats import pack, packed_shape, size_bytes, unpack
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
-from dovetail.runtime.arrays import array_at
+from dovetail.runtime.arrays import PackedMemory, array_at
 from dovetail.runtime.profiler import IProfiler, run_profiled
 from dovetail.runtime.profiles import check_profile
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array
-from dovetail.types import Dims, TensorFormat
+from dovetail.types import Dims, TensorFormat, data_type_from_numpy
 
 if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
@@ -60,6 +60,8 @@ class ExecutionContext:
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, IOutputAllocator] = {}
         self._last_shapes: tuple[Any, ...] | None = None
+        self._packed: dict[str, PackedMemory] = {}
+        """Inputs and outputs of four-bit types that are bound by address."""
         self._is_stale = True
         self._profile = 0
         self._runner = self._use_profile(0)
@@ -190,18 +192,19 @@ class ExecutionContext:
         if self.infer_shapes() or any(dim is None for dim in dims):
             return -1
         shape = [self._runner.evaluate_dim(dim) for dim in dims]
-        physical = packed_shape(shape, TensorFormat[tensor.format])
-        return int(np.prod(physical, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
+        return _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
 
     # running by address
 
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
         """Run with what is bound; on a CPU the work is done when this returns."""
+        self._set_stream(int(stream_handle))
         if self._is_stale:
             self._rebind()
         elif self._runner.has_element_symbols and self._runner.resolve(self._input_shapes()):
             self._bind_outputs()
-        self._set_stream(int(stream_handle))
+        if self._packed:
+            self._unpack_inputs()
         self._run()
         self._deliver()
         return True
@@ -242,21 +245,33 @@ class ExecutionContext:
                 self._runner.bind(index, _Shaped(self._shapes[tensor.name]))  # type: ignore[arg-type]
                 continue
             physical = packed_shape(self._shapes[tensor.name], TensorFormat[tensor.format])
-            self._runner.bind(index, array_at(address, physical, np.dtype(tensor.dtype)))
+            self._bind(index, tensor, address, physical)
 
     def _bind_outputs(self) -> None:
         for index, tensor in zip(self._runner.program.outputs, self._engine.manifest.outputs, strict=True):
             shape = self._runner.physical_shape(index)
             if shape is None:
                 continue
-            address = self._output_address(tensor, shape)
-            self._runner.bind(index, array_at(address, shape, np.dtype(tensor.dtype)))
+            self._bind(index, tensor, self._output_address(tensor, shape), shape)
+
+    def _bind(self, index: int, tensor: TensorRecord, address: int, shape: tuple[int, ...]) -> None:
+        dtype = np.dtype(tensor.dtype)
+        if data_type_from_numpy(dtype).bits >= 8:
+            self._runner.bind(index, array_at(address, shape, dtype))
+            return
+        packed = self._packed[tensor.name] = PackedMemory(address, shape, dtype)
+        self._runner.bind(index, packed.array)
+
+    def _unpack_inputs(self) -> None:
+        for tensor in self._engine.manifest.inputs:
+            if tensor.name in self._packed:
+                self._packed[tensor.name].read()
 
     def _output_address(self, tensor: TensorRecord, shape: tuple[int, ...]) -> int:
-        size = int(np.prod(shape, dtype=np.int64)) * np.dtype(tensor.dtype).itemsize
         allocator = self._allocators.get(tensor.name)
         if allocator is not None:
-            return _reallocate(allocator, tensor.name, self._addresses.get(tensor.name, 0), size)
+            size = _memory_bytes(tensor, shape)
+            return _reallocate(allocator, tensor.name, self._addresses.get(tensor.name, 0), size, self._runner.stream)
         address = self._addresses.get(tensor.name)
         if address is None:
             fix = "call set_tensor_address or set_output_allocator"
@@ -274,8 +289,8 @@ class ExecutionContext:
             )
 
     def _set_stream(self, stream: int) -> None:
-        for step in self._runner.plugin_steps:
-            step.stream = stream
+        if stream != self._runner.stream:
+            self._runner.set_stream(stream)
 
     def _run(self) -> None:
         if self.profiler is None:
@@ -290,6 +305,8 @@ class ExecutionContext:
             allocator = self._allocators.get(tensor.name)
             if self._runner.physical_shape(index) is None:
                 self._copy_out(tensor, array, allocator)
+            elif tensor.name in self._packed:
+                self._packed[tensor.name].write()
             if allocator is not None:
                 shape = self._runner.shapes[index]
                 allocator.notify_shape(tensor.name, Dims(array.shape if shape is None else shape))
@@ -297,12 +314,16 @@ class ExecutionContext:
     def _copy_out(self, tensor: TensorRecord, array: Array, allocator: IOutputAllocator | None) -> None:
         address = self._addresses.get(tensor.name, 0)
         if allocator is not None:
-            address = _reallocate(allocator, tensor.name, address, array.nbytes)
+            size = _memory_bytes(tensor, array.shape)
+            address = _reallocate(allocator, tensor.name, address, size, self._runner.stream)
             self._addresses[tensor.name] = address
         if not address:
             fix = "call set_output_allocator: the shape depends on the data"
             raise InputError("no memory is set", where=f"output '{tensor.name}'", fix=fix)
-        np.copyto(array_at(address, array.shape, array.dtype), array)
+        if data_type_from_numpy(array.dtype).bits < 8:
+            PackedMemory(address, array.shape, array.dtype).write(array)
+        else:
+            np.copyto(array_at(address, array.shape, array.dtype), array)
 
     # running with arrays
 
@@ -360,8 +381,13 @@ class _Shaped:
         self.shape = shape
 
 
-def _reallocate(allocator: IOutputAllocator, name: str, memory: int, size: int) -> int:
-    address = int(allocator.reallocate_output(name, memory, size, 256) or 0)
+def _memory_bytes(tensor: TensorRecord, physical: Sequence[int]) -> int:
+    """Bytes of memory that a tensor takes outside, where four-bit elements take half a byte."""
+    return size_bytes(physical, data_type_from_numpy(tensor.dtype))
+
+
+def _reallocate(allocator: IOutputAllocator, name: str, memory: int, size: int, stream: int) -> int:
+    address = int(allocator.reallocate_output_async(name, memory, size, 256, stream) or 0)
     if not address and size:
         raise InputError(f"the output allocator gave no memory for {size} bytes", where=f"output '{name}'")
     return address

@@ -26,10 +26,11 @@ SymbolReader = Callable[[str, Frame], int]
 class _Port:
     """What is fixed about one input or output of a plugin step."""
 
-    __slots__ = ("dims", "dtype", "format", "index", "placed", "scale", "sizes", "type")
+    __slots__ = ("alias", "dims", "dtype", "format", "index", "placed", "scale", "sizes", "type")
 
     def __init__(self, index: int, value: ValueRecord, sizes: dict[str, Expr]) -> None:
         self.index = index
+        self.alias = value.alias
         self.dtype = (
             np.dtype(DataType[value.dtype].numpy) if value.dtype in DataType.__members__ else np.dtype(value.dtype)
         )
@@ -57,6 +58,8 @@ class PluginStep:
         values: Sequence[ValueRecord],
         handle: PluginHandle,
         read_symbol: SymbolReader,
+        *,
+        in_body: bool = False,
     ) -> None:
         self.name = record.name
         self.handle = handle
@@ -64,7 +67,7 @@ class PluginStep:
         """Whether something this step touches was bound anew since it took its addresses."""
         self.workspace = 0
         self.workspace_bytes = record.workspace_bytes
-        self._workspace_query = _find_workspace_query(handle) if record.asks_workspace else None
+        self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
         self._own_workspace = aligned_empty(0)
         self.stream = 0
         self._enqueue = handle.runtime.enqueue
@@ -77,6 +80,8 @@ class PluginStep:
         )
         self._nibbles: dict[int, Array] = {}
         """Four-bit tensors as plugins see them: two elements to a byte."""
+        self._in_body = in_body
+        """Whether values of one run of this step may still be in use in its next."""
         self._buffers: dict[int, Array] = {}
         self._shapes: tuple[Any, ...] | None = None
         self._in_descs: list[PluginTensorDesc] = []
@@ -103,22 +108,28 @@ class PluginStep:
         """Tell the plugin the shapes, and ask for workspace when the plan could not know it."""
         self.handle.on_shape_change(self._in_descs, self._out_descs)
         if self._workspace_query is not None:
-            needed = int(self._workspace_query(_fixed(self._in_descs), _fixed(self._out_descs)))
+            needed = self._query_workspace(self._workspace_query)
             if needed > self._own_workspace.nbytes:
                 self._own_workspace = aligned_empty(needed)
             self.workspace_bytes = 0
             self.workspace = address_of(self._own_workspace) if needed else 0
 
+    def _query_workspace(self, query: Callable[..., Any]) -> int:
+        try:
+            return int(query(_fixed(self._in_descs), _fixed(self._out_descs)))
+        except Exception as error:
+            raise self.handle.describe_failure("get_workspace_size", error) from error
+
     def _take_addresses(self, frame: Frame) -> None:
-        self._in_addresses = [self._address(port, frame) for port in self._inputs]
-        self._out_addresses = [self._address(port, frame) for port in self._outputs]
+        self._in_addresses = [self._address(port, frame[port.index]) for port in self._inputs]
+        self._out_addresses = [self._address(port, frame[port.index]) for port in self._outputs]
         self.is_stale = False
 
-    def _address(self, port: _Port, frame: Frame) -> int:
+    def _address(self, port: _Port, array: Array) -> int:
         if port.type.bits >= 8:
-            return address_of(frame[port.index])
-        packed = pack_nibbles(frame[port.index])
-        self._nibbles[port.index] = packed
+            return address_of(array)
+        shared = self._nibbles.get(port.alias) if port.alias is not None else None
+        packed = self._nibbles[port.index] = pack_nibbles(array) if shared is None else shared
         return address_of(packed)
 
     def __call__(self, frame: Frame) -> None:
@@ -133,16 +144,16 @@ class PluginStep:
             )
         except Exception as error:
             raise self.handle.describe_failure("enqueue", error) from error
+        if self._nibbles:
+            self._unpack_nibbles(frame if self.is_static else self._buffers)
         if not self.is_static:
             self._finish_dynamic(frame)
-        elif self._nibbles:
-            self._unpack_nibbles(frame)
 
-    def _unpack_nibbles(self, frame: Frame) -> None:
+    def _unpack_nibbles(self, arrays: Frame | dict[int, Array]) -> None:
         for port in self._outputs:
             packed = self._nibbles.get(port.index)
             if packed is not None:
-                target = frame[port.index]
+                target = arrays[port.index]
                 target[...] = unpack_nibbles(packed, port.dtype, target.size).reshape(target.shape)
 
     # shapes that only the run tells
@@ -152,8 +163,8 @@ class PluginStep:
         dims = [self._output_dims(port, frame) for port in self._outputs]
         key = (tuple(array.shape for array in arrays), tuple(map(tuple, dims)))
         self._allocate(frame, dims)
-        self._in_addresses = [address_of(array) for array in arrays]
-        self._out_addresses = [address_of(self._buffers[port.index]) for port in self._outputs]
+        self._in_addresses = [self._address(port, array) for port, array in zip(self._inputs, arrays, strict=True)]
+        self._out_addresses = [self._address(port, self._buffers[port.index]) for port in self._outputs]
         if key != self._shapes:
             self._in_descs = [p.describe(self._logical(p, a, frame)) for p, a in zip(self._inputs, arrays, strict=True)]
             self._out_descs = [p.describe(d) for p, d in zip(self._outputs, dims, strict=True)]
@@ -188,8 +199,11 @@ class PluginStep:
                 self._buffers[port.index] = frame[port.index]
                 continue
             physical = packed_shape(shape, port.format)
+            if port.alias is not None:
+                self._buffers[port.index] = frame[port.alias].reshape(physical)
+                continue
             buffer = self._buffers.get(port.index)
-            if buffer is None or buffer.shape != tuple(physical):
+            if self._in_body or buffer is None or buffer.shape != tuple(physical):
                 self._buffers[port.index] = np.empty(physical, port.dtype)
 
     def _bound(self, port: _Port, axis: int, frame: Frame) -> int:
@@ -231,10 +245,19 @@ class PluginStep:
             )
 
 
-def _find_workspace_query(handle: PluginHandle) -> Callable[..., int] | None:
+def _find_workspace_query(handle: PluginHandle, record: StepRecord) -> Callable[..., Any] | None:
     """The plugin's own answer to how much workspace it needs, when its object has the build capability too."""
-    capability = handle.plugin.get_capability_interface(PluginCapabilityType.BUILD)
-    query: Callable[..., int] | None = getattr(capability, "get_workspace_size", None)
+    try:
+        capability = handle.plugin.get_capability_interface(PluginCapabilityType.BUILD)
+    except Exception:  # objects of the runtime phase need not have it, and may say so in any way
+        capability = None
+    query: Callable[..., Any] | None = getattr(capability, "get_workspace_size", None)
+    if query is None and record.workspace_bytes:
+        raise PluginError(
+            f"layer '{record.name}' needs workspace for shapes without a bound, and its object cannot say how much",
+            where=handle.where,
+            fix="build with an optimization profile, or return a build capability in the runtime phase too",
+        )
     return query
 
 

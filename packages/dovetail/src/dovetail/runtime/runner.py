@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,6 +25,9 @@ __all__ = ["ProgramRunner", "StepMaker"]
 StepMaker = Callable[["ProgramRunner"], list[Step]]
 Shape = tuple[int, ...]
 
+_MAX_CACHED_SHAPES: Final = 64
+"""Placements an open engine remembers; a caller with ever new shapes must not make it grow."""
+
 
 class ProgramRunner:
     """Runs a program again and again; memory is made when shapes change and reused in between."""
@@ -44,6 +47,7 @@ class ProgramRunner:
         self._workspace = aligned_empty(program.workspace_bytes)
         self.is_dirty = True
         """Whether the plugins must be told shapes again before the next run."""
+        self.stream = 0
         self.steps = make_steps(self)
         self._segments = make_segments(self.steps)
         self.plugin_steps = [step for step in self.steps if isinstance(step, PluginStep)]
@@ -131,6 +135,12 @@ class ProgramRunner:
         if shape is None or self._is_linear[index]:
             return shape
         return tuple(packed_shape(shape, TensorFormat[self.program.values[index].format]))
+
+    def set_stream(self, stream: int) -> None:
+        """Use a stream in every plugin from the next run on."""
+        self.stream = stream
+        for step in self.all_plugin_steps():
+            step.stream = stream
 
     def all_plugin_steps(self) -> Iterator[PluginStep]:
         """The plugin steps of this program and of the bodies in it."""
@@ -282,6 +292,8 @@ class _Arena:
         if not self._is_open:
             return [self._program.values[i].offset or 0 for i in self._planned]
         if key not in self._cache:
+            if len(self._cache) >= _MAX_CACHED_SHAPES:
+                self._cache.clear()
             spans = [Span(n, *self._spans[i]) for i, n in zip(self._planned, sizes, strict=True)]
             self._cache[key] = plan_offsets(spans)
         offsets, total = self._cache[key]

@@ -72,10 +72,14 @@ class ProgramTemplate:
             is_open=is_open,
         )
 
-    def _make_steps(self, context: IPluginResourceContext, read_symbol: SymbolReader) -> list[Step]:
-        return [self._make_step(template, context, read_symbol) for template in self._steps]
+    def _make_steps(
+        self, context: IPluginResourceContext, read_symbol: SymbolReader, *, in_body: bool = False
+    ) -> list[Step]:
+        return [self._make_step(template, context, read_symbol, in_body=in_body) for template in self._steps]
 
-    def _make_step(self, template: _StepTemplate, context: IPluginResourceContext, read_symbol: SymbolReader) -> Step:
+    def _make_step(
+        self, template: _StepTemplate, context: IPluginResourceContext, read_symbol: SymbolReader, *, in_body: bool
+    ) -> Step:
         values = self.program.values
         if template.handle is not None:
             attached = template.handle.attach_to_context(context)
@@ -85,7 +89,7 @@ class ProgramTemplate:
                     where=template.handle.where,
                     fix="return self.clone(): every context needs an object of its own",
                 )
-            return PluginStep(template.record, values, attached, read_symbol)
+            return PluginStep(template.record, values, attached, read_symbol, in_body=in_body)
         if template.record.kind == "control":
             return make_control_step(template.record, values, [body.make_body(context) for body in template.bodies])
         if template.record.kind == "reformat":
@@ -103,7 +107,7 @@ class ProgramTemplate:
             array = frame[symbol.value]
             return int(array.shape[symbol.index] if symbol.source == "dim" else array.reshape(-1)[symbol.index])
 
-        return BodyRunner(self.program, self.constants, self._make_steps(context, read_symbol))
+        return BodyRunner(self.program, self.constants, self._make_steps(context, read_symbol, in_body=True))
 
     def handles(self) -> Iterator[PluginHandle]:
         """Every plugin the template created, bodies included."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import onnx_ir as ir
 
 from dovetail.errors import PluginError, UnsupportedOpError, UsageError
+from dovetail.loggers import ErrorCode
 from dovetail.network.core import NetworkCore
 from dovetail.network.enums import LayerType
 from dovetail.network.layers.base import ILayer
@@ -80,7 +81,12 @@ class PluginLayers(NetworkCore):
                     got=f"{tensor.dtype.name} '{tensor.name}'",
                     fix="add_cast it, or pass it in inputs",
                 )
-        entry = self._clone_plugin(tensors, shapes, plugin)
+        try:
+            entry = self._clone_plugin(tensors, shapes, plugin)
+        except PluginError as error:
+            if self.error_recorder is not None:
+                self.error_recorder.report_error(ErrorCode.INVALID_ARGUMENT, str(error).splitlines()[0])
+            raise
         self.plugins.append(entry)
         return self._add_layer(IPluginV3Layer(self, [*tensors, *shapes], entry, len(self.plugins) - 1))
 

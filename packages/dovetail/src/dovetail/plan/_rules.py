@@ -1,0 +1,120 @@
+"""What the verifiers of a manifest share: the error of a broken rule, the limits, names, types and dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import ml_dtypes  # noqa: F401 - registers bfloat16, fp8 and the four-bit types with NumPy by name
+import numpy as np
+
+from dovetail.errors import DovetailError, PlanCorruptError
+from dovetail.expr import Constant, Expr, Operation, decode_expr, symbols_of
+from dovetail.formats import packed_shape
+from dovetail.plan._header import show
+from dovetail.types import TensorFormat
+
+__all__ = [
+    "MAX_BYTES",
+    "MAX_RANK",
+    "check_dims",
+    "check_format",
+    "check_indices",
+    "check_name",
+    "check_range",
+    "dtype_from_name",
+    "require",
+]
+
+MAX_BYTES: Final = 2**47
+"""More than any machine can address, and little enough that no sum or product of sizes leaves 64 bits unnoticed."""
+MAX_RANK: Final = 32
+_MAX_DIM: Final = 2**40
+_MAX_NAME_CHARS: Final = 4096
+
+_DTYPES: Final = frozenset(
+    (
+        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64", "bfloat16", "complex64", "complex128"),
+        *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+        *("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"),
+    )
+)
+"""The element types of ONNX that are numbers. NumPy has more names, of dates, records and objects: none is taken."""
+
+
+def require(condition: bool, where: str, what: str, got: object = None) -> None:
+    """Raise the error for one rule of the manifest unless it holds."""
+    if not condition:
+        raise PlanCorruptError(what, where=where, got=None if got is None else show(got), fix="build the plan again")
+
+
+def dtype_from_name(name: str) -> np.dtype[Any]:
+    """The NumPy type of a name in a manifest; anything else than a plain number type is refused.
+
+    >>> dtype_from_name("bfloat16").itemsize
+    2
+    """
+    if name not in _DTYPES:
+        raise PlanCorruptError("unknown element type", got=show(name), fix="build the plan again")
+    return np.dtype(name)
+
+
+def check_name(name: str, where: str, *, may_be_empty: bool = False) -> None:
+    """A name goes into messages, dicts and C interfaces: it has no NUL and an end."""
+    require(may_be_empty or bool(name), where, "a name is empty")
+    require("\0" not in name, where, "a name has a NUL character", name)
+    require(len(name) <= _MAX_NAME_CHARS, where, f"a name has over {_MAX_NAME_CHARS} characters", len(name))
+
+
+def check_range(number: int, end: int, where: str, what: str) -> None:
+    """A number counts something: it is not negative and below its end."""
+    require(0 <= number < end, where, what, number)
+
+
+def check_indices(indices: Iterable[int], count: int, where: str, *, absent: bool = False) -> None:
+    """Numbers of values must name values; -1 stands for an absent one where that is allowed."""
+    lowest = -1 if absent else 0
+    for index in indices:
+        require(lowest <= index < count, where, "refers to a value that does not exist", index)
+
+
+def check_dims(dims: Sequence[Any], where: str, *, nullable: bool = False) -> frozenset[str]:
+    """Every dimension must be an expression of numbers in range, or null where that is allowed; symbols come back."""
+    require(len(dims) <= MAX_RANK, where, "too many dimensions", len(dims))
+    names: frozenset[str] = frozenset()
+    for dim in dims:
+        if isinstance(dim, int) and not isinstance(dim, bool):
+            require(0 <= dim < _MAX_DIM, where, "a dimension is out of range", dim)
+        elif dim is not None or not nullable:
+            names |= symbols_of(_decode_dim(dim, where))
+    return names
+
+
+def _decode_dim(stored: Any, where: str) -> Expr:
+    try:
+        expr = decode_expr(stored)
+    except (DovetailError, RecursionError):
+        # A list may be nested so deep that not even its text can be made.
+        got = "an expression" if isinstance(stored, list) else show(stored)
+        raise PlanCorruptError("a dimension is malformed", where=where, got=got) from None
+    for constant in _constants(expr):
+        require(abs(constant) < _MAX_DIM, where, "a dimension has a number out of range", constant)
+    return expr
+
+
+def _constants(expr: Expr) -> list[int]:
+    if isinstance(expr, Operation):
+        return _constants(expr.first) + _constants(expr.second)
+    return [expr.value] if isinstance(expr, Constant) else []
+
+
+def check_format(format_name: str, rank: int | None, where: str) -> None:
+    """A format must exist, and exist for tensors of that rank, where the rank is known."""
+    require(format_name in TensorFormat.__members__, where, "unknown format", format_name)
+    if rank is None or format_name == "LINEAR":
+        return
+    try:
+        packed_shape((1,) * rank, TensorFormat[format_name])
+    except DovetailError:
+        raise PlanCorruptError("the format does not exist for that rank", where=where, got=format_name) from None

@@ -1,0 +1,248 @@
+"""The rules for programs: values of the right kind, made once and before they are read, and symbols that can be read.
+
+A program is checked before anything is made from it, because steps trust it: a plugin reads and writes through
+addresses, so a value that is not what its record says would be memory outside of its array.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Final
+
+from dovetail.plan._header import show
+from dovetail.plan._rules import (
+    MAX_BYTES,
+    check_dims,
+    check_format,
+    check_indices,
+    check_name,
+    check_range,
+    dtype_from_name,
+    require,
+)
+from dovetail.plan._verify_memory import verify_arena, verify_unplaced
+from dovetail.plan._verify_steps import Scope, verify_step
+from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, SymbolRecord, ValueRecord
+
+__all__ = ["verify_program"]
+
+_KINDS: Final = frozenset(("input", "output", "constant", "planned", "dynamic", "object"))
+_BODY_KINDS: Final = frozenset(("input", "constant", "dynamic", "object"))
+_MADE_KINDS: Final = frozenset(("output", "planned", "dynamic", "object"))
+_SHAPED_KINDS: Final = frozenset(("output", "planned"))
+_MAX_DEPTH: Final = 32
+_MAX_INDEX: Final = 2**31
+
+
+def verify_program(program: ProgramRecord, manifest: Manifest, profile: int) -> None:
+    """Check the program of a profile, bodies included."""
+    where = f"program {profile}"
+    require(len(program.inputs) == len(manifest.inputs), where, "has another number of inputs than the plan")
+    require(len(program.outputs) == len(manifest.outputs), where, "has another number of outputs than the plan")
+    require(not program.captures, where, "captures values, which only bodies do")
+    _verify(program, manifest, where, 0)
+    _verify_tensors(program, manifest, where)
+    if manifest.open:
+        verify_unplaced(program, where)
+    else:
+        verify_arena(program, manifest, profile, where)
+
+
+def _verify(program: ProgramRecord, manifest: Manifest, where: str, depth: int) -> None:
+    require(depth < _MAX_DEPTH, where, "bodies are nested too deep")
+    check_indices((*program.inputs, *program.outputs), len(program.values), where)
+    check_range(program.arena_bytes, MAX_BYTES, where, "arena size out of range")
+    kinds = _BODY_KINDS if depth else _KINDS
+    for index, value in enumerate(program.values):
+        _verify_value(value, manifest, f"{where}, value {index}", kinds)
+    inputs = [index for index, value in enumerate(program.values) if value.kind == "input"]
+    require(sorted(program.inputs) == inputs, where, "its inputs are not its values of that kind", program.inputs)
+    _verify_symbols(program, where)
+    _verify_shapes(program, where)
+    _verify_flow(program, manifest, where, depth)
+    _verify_workspace(program, where)
+
+
+# values
+
+
+def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Collection[str]) -> None:
+    check_name(value.name, where, may_be_empty=True)
+    require(value.kind in kinds, where, "is of a kind that does not exist here", value.kind)
+    if value.kind != "object" or value.dtype != "object":
+        dtype_from_name(value.dtype)
+    check_format(value.format, None if value.dims is None else len(value.dims), where)
+    require(math.isfinite(value.scale), where, "has a scale that is no number", value.scale)
+    is_constant = value.kind == "constant"
+    require(is_constant == (value.blob is not None), where, "constants, and only they, have a blob")
+    require(value.alias is None or value.kind in _MADE_KINDS, where, "shares memory and is not made by a step")
+    if value.blob is not None:
+        _verify_constant(value, value.blob, manifest, where)
+
+
+def _verify_constant(value: ValueRecord, blob: str, manifest: Manifest, where: str) -> None:
+    record = manifest.blobs.get(blob)
+    if record is None or record.kind != "weights":
+        require(False, where, "names a blob that is not weights", blob)
+        return
+    require(record.dtype == value.dtype, where, "has another type than its blob", value.dtype)
+    require(record.shape == value.dims, where, "has another shape than its blob", value.dims)
+    require(value.format == "LINEAR", where, "is a constant that does not lie row by row", value.format)
+
+
+# symbols and shapes
+
+
+def _verify_symbols(program: ProgramRecord, where: str) -> None:
+    inputs = set(program.inputs)
+    for symbol in program.symbols:
+        place = f"{where}, symbol {show(symbol.name)}"
+        check_name(symbol.name, place)
+        check_indices((symbol.value,), len(program.values), place)
+        check_range(symbol.index, _MAX_INDEX, place, "is out of range")
+        _verify_symbol(symbol, program.values[symbol.value], place, is_input=symbol.value in inputs)
+    names = {symbol.name for symbol in program.symbols}
+    require(len(names) == len(program.symbols), where, "two symbols have the same name")
+
+
+def _verify_symbol(symbol: SymbolRecord, value: ValueRecord, where: str, *, is_input: bool) -> None:
+    require(symbol.source in ("dim", "element"), where, "is neither a dimension nor an element", symbol.source)
+    require(value.kind != "object", where, "belongs to an object")
+    if symbol.source == "dim":
+        rank = _MAX_INDEX if value.dims is None else len(value.dims)
+        require(symbol.index < rank, where, "is a dimension that the value does not have", symbol.index)
+        return
+    is_integer = value.dtype in ("int32", "int64")
+    require(is_integer or not is_input, where, "is an element of an input that holds no integers", value.dtype)
+    if value.dims is not None and all(isinstance(dim, int) for dim in value.dims):
+        count = math.prod(value.dims)
+        require(symbol.index < count, where, "is an element that the value does not have", symbol.index)
+    elif is_input and value.dims is not None:
+        require(False, where, "is an element of an input whose size is not fixed")
+
+
+def _verify_shapes(program: ProgramRecord, where: str) -> None:
+    """Shapes use symbols that exist; those that are known before the run use only what inputs decide."""
+    known = {symbol.name for symbol in program.symbols}
+    inputs = set(program.inputs)
+    static = {symbol.name for symbol in program.symbols if symbol.value in inputs}
+    for index, value in enumerate(program.values):
+        place, is_shaped = f"{where}, value {index}", value.kind in _SHAPED_KINDS
+        require(value.dims is not None or not is_shaped, place, "has no shape")
+        if value.dims is not None:
+            unknown = check_dims(value.dims, place) - (static if is_shaped else known)
+            require(not unknown, place, "uses symbols that are not defined", sorted(unknown)[:3])
+
+
+# steps
+
+
+def _verify_flow(program: ProgramRecord, manifest: Manifest, where: str, depth: int) -> None:
+    """Walk the steps in order: each reads what exists, and makes what does not exist yet."""
+    ready = _verify_captures(program, where)
+    ready |= {index for index, value in enumerate(program.values) if value.kind in ("input", "constant")}
+    symbols = {symbol.name: symbol for symbol in program.symbols}
+    scope = Scope(manifest=manifest, program=program, symbols=symbols, ready=ready)
+    given = frozenset(ready)
+    for index, step in enumerate(program.steps):
+        check_name(step.name, f"{where}, step {index}", may_be_empty=True)
+        place = f"{where}, step {show(step.name)}"
+        _verify_reads(step, program, ready, place)
+        verify_step(step, scope, place)
+        for body in step.bodies:
+            _verify(body, manifest, f"{place}, body", depth + 1)
+            verify_unplaced(body, f"{place}, body")
+        _verify_writes(step, program, ready, place)
+    for index in program.outputs:
+        require(index in ready, where, "an output is not made by any step", index)
+    made = ready - given
+    for index, value in enumerate(program.values):
+        is_needed = value.kind in _SHAPED_KINDS or value.alias is not None
+        require(not is_needed or index in made, f"{where}, value {index}", "is not made by any step")
+
+
+def _verify_captures(program: ProgramRecord, where: str) -> set[int]:
+    inside = [index for _, index in program.captures]
+    check_indices(inside, len(program.values), where)
+    require(len(set(inside)) == len(inside), where, "captures two values as one", inside[:8])
+    for index in inside:
+        is_free = program.values[index].kind in ("dynamic", "object")
+        require(is_free, where, "captures a value as an input or constant", index)
+    return set(inside)
+
+
+def _verify_reads(step: StepRecord, program: ProgramRecord, ready: Collection[int], where: str) -> None:
+    captured = [outside for body in step.bodies for outside, _ in body.captures]
+    check_indices(step.inputs, len(program.values), where, absent=True)
+    check_indices((*step.shape_inputs, *captured), len(program.values), where)
+    for index in (*step.inputs, *step.shape_inputs, *captured):
+        require(index < 0 or index in ready, where, "reads a value before it is made", index)
+
+
+def _verify_writes(step: StepRecord, program: ProgramRecord, ready: set[int], where: str) -> None:
+    check_indices(step.outputs, len(program.values), where, absent=True)
+    for index in step.outputs:
+        if index >= 0:
+            value = program.values[index]
+            require(value.kind in _MADE_KINDS, where, f"writes to a value of kind {value.kind}", index)
+            require(index not in ready, where, "makes a value that was made before", index)
+            _verify_alias(value, step, program, where)
+            ready.add(index)
+
+
+def _verify_alias(value: ValueRecord, step: StepRecord, program: ProgramRecord, where: str) -> None:
+    """An output may share memory with an input of its plugin, which nobody reads afterwards."""
+    if value.alias is None:
+        return
+    require(step.kind == "plugin" and value.alias in step.inputs, where, "shares memory with no input", value.alias)
+    source = program.values[value.alias]
+    # A dynamic value is allocated by its step, so there is no memory to share; only its life is tied.
+    allowed = {"planned": ("planned",), "output": ("input",)}.get(value.kind, _KINDS)
+    require(source.kind in allowed, where, f"a value of kind {value.kind} shares memory with one of kind {source.kind}")
+    same = (source.dtype, source.format) == (value.dtype, value.format)
+    require(same, where, "shares memory with a value of another type or format", (value.dtype, value.format))
+
+
+def _verify_workspace(program: ProgramRecord, where: str) -> None:
+    bodies = [body.workspace_bytes for step in program.steps for body in step.bodies]
+    needed = max([0, *bodies, *(step.workspace_bytes for step in program.steps)])
+    given = program.workspace_bytes
+    require(given == needed, where, "its workspace is not what its steps need", given)
+
+
+# the engine's own tensors
+
+
+def _verify_tensors(program: ProgramRecord, manifest: Manifest, where: str) -> None:
+    """What callers bind by the plan's records is what steps use by the program's."""
+    require(len(set(program.outputs)) == len(program.outputs), where, "two outputs are one value")
+    inputs = set(program.inputs)
+    static = {symbol.name for symbol in program.symbols if symbol.value in inputs}
+    ports = (*zip(program.inputs, manifest.inputs, strict=True), *zip(program.outputs, manifest.outputs, strict=True))
+    for index, tensor in ports:
+        value, place = program.values[index], f"{where}, tensor {show(tensor.name)}"
+        same = (value.dtype, value.format) == (tensor.dtype, tensor.format)
+        require(same, place, "is of another type or format than its value", (value.dtype, value.format))
+        unknown = check_dims([*tensor.dims, *(tensor.max_dims or ())], place, nullable=True) - static
+        require(not unknown, place, "has a shape that inputs do not decide", sorted(unknown)[:3])
+    for index, tensor in zip(program.inputs, manifest.inputs, strict=True):
+        same = program.values[index].dims in (None, tensor.dims)
+        require(same, f"{where}, tensor {show(tensor.name)}", "has another shape than its value", tensor.dims)
+    _verify_outputs(program, manifest, where)
+
+
+def _verify_outputs(program: ProgramRecord, manifest: Manifest, where: str) -> None:
+    sources = {tensor.name: index for index, tensor in zip(program.inputs, manifest.inputs, strict=True)}
+    for index, tensor in zip(program.outputs, manifest.outputs, strict=True):
+        value, place = program.values[index], f"{where}, tensor {show(tensor.name)}"
+        require(value.kind in ("output", "dynamic"), place, "is a value of a kind that cannot leave", value.kind)
+        shared = value.alias if value.kind == "output" else None
+        source = None if tensor.alias is None else sources.get(tensor.alias)
+        require(shared == source, place, "shares memory with another input than its value", tensor.alias)
+        if value.kind == "output":
+            same = value.dims is not None and len(value.dims) == len(tensor.dims)
+            require(same, place, "has another number of dimensions than its value", tensor.dims)
+    for index in set(range(len(program.values))) - set(program.outputs):
+        kind = program.values[index].kind
+        require(kind != "output", f"{where}, value {index}", "is an output that nobody gets")
