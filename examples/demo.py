@@ -145,16 +145,19 @@ def reload(folder: Path) -> None:
     for batch in BATCHES:
         images = samples["images"][:batch]
         difference = float(np.abs(engine(images) - samples["scores"][:batch]).max())
-        times = [measure(engine, images) for _ in range(100)]
+        times = measure(engine, images)
         rows.append((batch, float(np.median(times)), float(np.quantile(times, 0.99)), difference))
     print(json.dumps({"load_ms": load_ms, "rows": rows, "onnx": "onnx" in sys.modules}))
 
 
-def measure(engine: dt.Engine, images: np.ndarray) -> float:
-    """One run in milliseconds."""
-    start = time.perf_counter_ns()
-    engine(images)
-    return (time.perf_counter_ns() - start) / 1e6
+def measure(engine: dt.Engine, images: np.ndarray) -> list[float]:
+    """Times of single runs in milliseconds: two hundred, or as many as a second has."""
+    times: list[float] = []
+    while len(times) < 200 and sum(times) < 1e3:
+        start = time.perf_counter_ns()
+        engine(images)
+        times.append((time.perf_counter_ns() - start) / 1e6)
+    return times
 
 
 def run_elsewhere(folder: Path) -> dict[str, Any]:
@@ -212,7 +215,7 @@ def main() -> None:
     screen.table((">batch", ">median", ">P99", ">images/s", ">difference"), [rows])
     assert all(row[3] < 1e-4 for row in answer["rows"])
     screen.title("Next")
-    screen.say("examples/01_pad.py is the contract on one screen, 07_quick_layer.py its short form")
+    screen.say("examples/01_pad.py is the contract on one screen, 07_quick_layer.py in short")
 
 
 if __name__ == "__main__":

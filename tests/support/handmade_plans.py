@@ -29,11 +29,12 @@ from dovetail.plan.manifest import (
 from dovetail.provider.loader import get_factory
 from dovetail.runtime.save import make_blob, record_blob
 
-__all__ = ["make_manifest", "replace", "write_handmade"]
+__all__ = ["library_record", "make_manifest", "replace", "write_handmade"]
 
 R = TypeVar("R", bound=msgspec.Struct)
 
 WEIGHT = np.arange(3, dtype=np.float32)
+LIBRARY = np.frombuffer(b"not a library that loads", np.uint8)
 
 
 def make_manifest(**changes: Any) -> Manifest:
@@ -93,15 +94,17 @@ def make_manifest(**changes: Any) -> Manifest:
 
 
 def write_handmade(path: Path, manifest: Manifest | None = None) -> Path:
-    """Write a plan file of a manifest with the one weight."""
+    """Write a plan file of a manifest with the blobs that it names."""
     made = manifest or make_manifest()
-    blobs = [make_blob("w", WEIGHT)] if _has_weight(made.blobs) else []
+    arrays = {"w": WEIGHT, "library": LIBRARY}
+    blobs = [make_blob(name, arrays[name]) for name, record in made.blobs.items() if not record.stripped]
     write_plan(path, encode_manifest(made), blobs)
     return path
 
 
-def _has_weight(records: dict[str, BlobRecord]) -> bool:
-    return "w" in records and not records["w"].stripped
+def library_record() -> BlobRecord:
+    """The record of a carried library, to go under the name ``library``."""
+    return record_blob(make_blob("library", LIBRARY), LIBRARY, kind="library")
 
 
 def replace(record: R, **changes: Any) -> R:

@@ -9,6 +9,7 @@ import pytest
 
 from dovetail.errors import DovetailError, InputError, ModelError, UsageError
 from dovetail.network.definition import Network
+from dovetail.network.emission import Emitter
 from dovetail.network.enums import ElementWiseOperation, LoopOutput, ReduceOperation, TripLimit, UnaryOperation
 from dovetail.network.tensor import ITensor
 from dovetail.types import DataType
@@ -287,6 +288,49 @@ def test_nested_while_loops() -> None:
             largest_power *= 2
         value, count = value - largest_power, count + 1
     assert [float(result) for result in net.run(*outputs)] == [value, count]
+
+
+@pytest.mark.parametrize("start", [1.0, 40.0, -3.0])
+def test_a_condition_that_comes_from_a_conditional_and_a_loop(start: float) -> None:
+    """Goes on while twice the value (or minus the value, if negative) summed thrice is below 100."""
+    net = Net()
+    loop = net.network.add_loop()
+    value = loop.add_recurrence(net.input(start))
+    inner = net.network.add_loop()
+    inner.add_trip_limit(net.constant(3, np.int32), TripLimit.COUNT)
+    total = inner.add_recurrence(net.constant(0.0))
+    chosen = _choose(net, net.op(net.constant(0.0), LESS, value.get_output(0)), value.get_output(0))
+    total.set_input(1, net.op(total.get_output(0), SUM, chosen))
+    summed = inner.add_loop_output(total.get_output(0), LoopOutput.LAST_VALUE).get_output(0)
+    loop.add_trip_limit(net.op(summed, LESS, net.constant(100.0)), TripLimit.WHILE)
+    value.set_input(1, net.op(net.op(value.get_output(0), PROD, net.constant(2.0)), SUM, net.constant(1.0)))
+    last = loop.add_loop_output(value.get_output(0), LoopOutput.LAST_VALUE).get_output(0)
+    wanted = start
+    while 3 * (2 * wanted if wanted > 0 else -wanted) < 100:
+        wanted = wanted * 2 + 1
+    assert net.run(last)[0] == wanted
+
+
+def test_a_loop_written_step_by_step_reads_shapes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    emit = Emitter.emit_layer
+    monkeypatch.setattr(Emitter, "emit_layer", lambda self, layer: (written.append(layer), emit(self, layer)))
+    net = Net()
+    loop = net.network.add_loop()
+    state = loop.add_recurrence(net.input([1.0, 2.0]))
+    following = net.op(state.get_output(0), SUM, state.get_output(0))
+    assert following.shape == (2,)
+    state.set_input(1, following)
+    loop.add_trip_limit(net.constant(2, np.int32), TripLimit.COUNT)
+    assert following.shape == (2,)
+    assert len(written) == 2, "neither the next value nor the limit changes what was found"
+
+
+def test_the_boundary_of_a_loop_cannot_be_removed() -> None:
+    net = Net()
+    item = net.network.add_loop().add_iterator(net.input([1.0])).get_output(0)
+    with pytest.raises(UsageError, match="belongs to a loop or conditional"):
+        net.network.remove_tensor(item)
 
 
 # conditionals

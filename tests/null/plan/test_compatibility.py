@@ -5,15 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from dovetail.errors import PlanError
 from dovetail.plan.compatibility import check_plan
-from dovetail.plan.container import write_plan
-from dovetail.plan.manifest import FORMAT_VERSION, LibraryRecord, RefitRecord, encode_manifest
-from dovetail.runtime.save import make_blob, record_blob
-from tests.support.handmade_plans import make_manifest, replace, write_handmade
+from dovetail.plan.manifest import FORMAT_VERSION, LibraryRecord, RefitRecord
+from tests.support.handmade_plans import library_record, make_manifest, replace, write_handmade
 
 
 def _device(**changes: Any) -> dict[str, Any]:
@@ -100,14 +97,12 @@ def test_no_file_is_an_error(tmp_path: Path) -> None:
 
 def test_what_loading_will_ask_for_is_noted(tmp_path: Path) -> None:
     weight = replace(make_manifest().blobs["w"], stripped=True, digest="")
-    payload = np.frombuffer(b"{}", np.uint8)
-    code = make_blob("mylib.payload", payload)
     manifest = make_manifest(
-        blobs={"w": weight, code.name: record_blob(code, payload, kind="library")},
-        libraries=[LibraryRecord(name="mylib", blob=code.name)],
+        blobs={"w": weight, "library": library_record()},
+        libraries=[LibraryRecord(name="mylib", blob="library")],
         refit=RefitRecord(weights={"w": "w"}),
     )
-    write_plan(tmp_path / "a.plan", encode_manifest(manifest), [code])
-    notes = check_plan(tmp_path / "a.plan").notes
-    assert "carries the plugin library 'mylib', which is host code: loading it must be allowed" in notes
-    assert "1 weight(s) are stripped: refit the engine before it runs" in notes
+    report = check_plan(write_handmade(tmp_path / "a.plan", manifest))
+    assert report.verdict == "optimal", report.reasons
+    assert "carries the plugin library 'mylib', which is host code: loading it must be allowed" in report.notes
+    assert "1 weight(s) are stripped: refit the engine before it runs" in report.notes

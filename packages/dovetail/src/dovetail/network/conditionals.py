@@ -36,6 +36,8 @@ __all__ = [
 class IIfConditionalBoundaryLayer(ILayer):
     """A layer at the boundary of a conditional."""
 
+    _is_boundary = True
+
     def __init__(self, conditional: IIfConditional, tensors: Sequence[ITensor], *, num_outputs: int = 1) -> None:
         super().__init__(conditional._network, tensors, num_outputs=num_outputs)
         self._conditional = conditional

@@ -173,6 +173,10 @@ class NetworkCore:
                 got=", ".join(layer.name for layer in users) or "it is an output of the network",
                 fix="remove what uses it first",
             )
+        if tensor._layer is not None and tensor._layer._is_boundary:
+            raise UsageError(
+                f"tensor '{tensor.name}' belongs to a loop or conditional", where="remove_tensor", fix="leave it unused"
+            )
         if tensor._layer is None:
             self._inputs.remove(tensor)
         else:

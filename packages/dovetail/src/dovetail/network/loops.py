@@ -51,6 +51,8 @@ class ConstructRecord(ILayer):
 class ILoopBoundaryLayer(ILayer):
     """A layer at the boundary of a loop."""
 
+    _is_boundary = True
+
     def __init__(self, loop: ILoop, tensors: Sequence[ITensor], *, num_outputs: int = 1) -> None:
         super().__init__(loop._network, tensors, num_outputs=num_outputs)
         self._loop = loop
@@ -103,6 +105,19 @@ class IRecurrenceLayer(ILoopBoundaryLayer):
     _layer_type = LayerType.RECURRENCE
     _kind = "Recurrence"
     _input_names = ("initial", "next")
+    _sets_next = False
+
+    def set_input(self, index: int, tensor: ITensor | None) -> None:
+        """Set the first value (0) or the next one (1)."""
+        self._sets_next = index == 1
+        super().set_input(index, tensor)
+
+    def _changed(self) -> None:
+        # Types and shapes follow from the first value, so the next one leaves what was found as it is.
+        if self._sets_next:
+            self._network._touch_model()
+        else:
+            super()._changed()
 
     def _dependencies(self) -> list[ITensor]:
         return self._entering()
@@ -219,7 +234,8 @@ class ILoop:
             raise UsageError(f"the loop has a {limit.name} limit already", where=where)
         layer = self._network._add_layer(ITripLimitLayer(self, checked, limit))
         self._limits[limit] = layer
-        self._network._forget_trace()
+        for output in self._loop_outputs:  # the length of what is stacked may follow from the limit
+            self._network._touch_layer(output)
         return layer
 
     def add_recurrence(self, initial_value: ITensor) -> IRecurrenceLayer:

@@ -43,6 +43,8 @@ class ILayer(ABC):
     """Inputs whose values decide a shape."""
     _reads_only_shapes: ClassVar[bool] = False
     """Whether the outputs follow from the shapes of the inputs alone, never from their values."""
+    _is_boundary: ClassVar[bool] = False
+    """Whether it is part of a loop or conditional."""
 
     def __init__(self, network: NetworkCore, inputs: Sequence[ITensor | None], *, num_outputs: int = 1) -> None:
         self._network = network
