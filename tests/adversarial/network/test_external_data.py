@@ -356,7 +356,7 @@ def test_a_file_exchanged_while_it_is_opened(folder: Path, monkeypatch: pytest.M
         (" 0", "16"),
         ("", "16"),
         ("0", ""),
-        ("٠", "16"),
+        ("\u0660", "16"),
         ("1" * 400, "16"),
         ("+0", "16"),
         ("1_0", "6"),
@@ -465,13 +465,13 @@ def test_all_bad_tensors_are_told_at_once(folder: Path) -> None:
 def test_nothing_stays_open(folder: Path) -> None:
     if not Path("/proc/self/fd").exists():
         pytest.skip("the system does not show open files")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for location in ("w.bin", "sub/w.bin", "../secret.bin", "none", "sub", "sub/none"):
         try:
             load(folder, location)
         except ModelError:
             continue
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 @given(st.lists(st.sampled_from(["..", ".", "", "sub", "w.bin", "out", "\\", "C:", "\0", "secret.bin"]), max_size=6))

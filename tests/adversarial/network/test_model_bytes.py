@@ -50,8 +50,7 @@ def attempt(data: bytes) -> bool:
     """Whether the bytes import; every error must be ours."""
     try:
         model = import_model(data, registry=REGISTRY, logger=Silent())
-    except ModelError as error:
-        assert str(error)
+    except ModelError:
         return False
     assert isinstance(model, ir.Model)
     return True

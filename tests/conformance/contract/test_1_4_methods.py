@@ -487,7 +487,7 @@ def test_without_workspace_the_address_is_null() -> None:
 
 
 def test_a_limit_on_workspace_refuses_what_needs_more() -> None:
-    with pytest.raises(trt.PluginError, match="bytes of workspace"):
+    with pytest.raises(trt.BuildError, match="bytes of workspace"):
         build(
             one_plugin(Scratch(), (64, 64)),
             configure=lambda c: c.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1024),

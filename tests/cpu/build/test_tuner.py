@@ -66,7 +66,7 @@ def test_when_every_tactic_fails_the_error_shows_the_table() -> None:
         def enqueue(self, *args: Any) -> None:
             raise RuntimeError("always")
 
-    with pytest.raises(dt.PluginError) as caught:
+    with pytest.raises(dt.BuildError) as caught:
         _build(Broken())
     text = str(caught.value)
     assert "tactic 1: failed" in text

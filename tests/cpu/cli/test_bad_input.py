@@ -64,7 +64,7 @@ CASES = [
     (["build", "small.onnx", "--plugins", "raises.py"], 2, "RuntimeError: boom"),
     (["build", "small.onnx", "--plugins", "exits.py"], 2, "SystemExit"),
     (["build", "small.onnx", "--plugins", "syntax.py"], 2, "syntax.py:1"),
-    (["build", "small.onnx", "--plugins", "crash.py"], 2, "ZeroDivisionError"),
+    (["build", "small.onnx", "--plugins", "crash.py"], 3, "ZeroDivisionError"),
     (["plugin", "list", "--plugins", "none.py"], 2, "there is no such plugin library"),
     (["check", "none.py"], 1, "there is no such file"),
     (["check", "nothing.py"], 1, "there is no creator"),

@@ -140,8 +140,8 @@ def elementwise_inputs(sketch: Sketch) -> Expected:
 
 UNARY: dict[UnaryOperation, Any] = {
     UnaryOperation.EXP: np.exp,
-    UnaryOperation.LOG: lambda x: np.log(np.abs(x)),
-    UnaryOperation.SQRT: lambda x: np.sqrt(np.abs(x)),
+    UnaryOperation.LOG: np.log,
+    UnaryOperation.SQRT: np.sqrt,
     UnaryOperation.RECIP: lambda x: 1 / x,
     UnaryOperation.ABS: np.abs,
     UnaryOperation.NEG: np.negative,
@@ -150,12 +150,12 @@ UNARY: dict[UnaryOperation, Any] = {
     UnaryOperation.TAN: np.tan,
     UnaryOperation.SINH: np.sinh,
     UnaryOperation.COSH: np.cosh,
-    UnaryOperation.ASIN: lambda x: np.arcsin(x / 2),
-    UnaryOperation.ACOS: lambda x: np.arccos(x / 2),
+    UnaryOperation.ASIN: np.arcsin,
+    UnaryOperation.ACOS: np.arccos,
     UnaryOperation.ATAN: np.arctan,
     UnaryOperation.ASINH: np.arcsinh,
-    UnaryOperation.ACOSH: lambda x: np.arccosh(np.abs(x) + 1),
-    UnaryOperation.ATANH: lambda x: np.arctanh(x / 3),
+    UnaryOperation.ACOSH: np.arccosh,
+    UnaryOperation.ATANH: np.arctanh,
     UnaryOperation.CEIL: np.ceil,
     UnaryOperation.FLOOR: np.floor,
     UnaryOperation.ERF: _erf,
@@ -164,7 +164,7 @@ UNARY: dict[UnaryOperation, Any] = {
     UnaryOperation.ISINF: np.isinf,
     UnaryOperation.ISNAN: np.isnan,
 }
-PREPARE: dict[UnaryOperation, Any] = {
+PREPARE: dict[UnaryOperation, Any] = {  # arguments that lie where the function is defined, or says something
     UnaryOperation.LOG: np.abs,
     UnaryOperation.SQRT: np.abs,
     UnaryOperation.ASIN: lambda x: x / 2,
@@ -179,14 +179,7 @@ PREPARE: dict[UnaryOperation, Any] = {
 
 def unary(sketch: Sketch, op: UnaryOperation) -> Expected:
     x = np.asarray(PREPARE.get(op, lambda value: value)(rand(4, 5)))
-    # the functions above prepare their argument themselves, so here they get the prepared one undone
-    plain = {
-        UnaryOperation.ASIN: np.arcsin,
-        UnaryOperation.ACOS: np.arccos,
-        UnaryOperation.ACOSH: np.arccosh,
-        UnaryOperation.ATANH: np.arctanh,
-    }
-    wanted = plain.get(op, UNARY[op])(x.astype(np.float64))
+    wanted = UNARY[op](x.astype(np.float64))
     layer = sketch.network.add_unary(sketch.input(x), UnaryOperation.ABS)
     layer.op = op
     is_flag = op in (UnaryOperation.ISINF, UnaryOperation.ISNAN)

@@ -614,6 +614,14 @@ class TestWrongModels:
         with pytest.raises(ModelError, match="imports no operator set"):
             import_model(proto)
 
+    def test_the_long_name_of_the_operator_set(self) -> None:
+        proto = make(CHAIN)
+        proto.opset_import[0].domain = "ai.onnx"
+        proto.graph.node[1].domain = "ai.onnx"
+        model = import_model(proto)
+        assert model.opset_imports[""] == 21
+        assert [str(value.shape) for value in model.graph.outputs] == ["[N,4]"]
+
     def test_a_deprecated_operator(self) -> None:
         with pytest.raises(ModelError, match="deprecated"):
             import_model(make("agraph (float[4] x) => (float[4] y) { y = Scatter(x, x, x) }"))

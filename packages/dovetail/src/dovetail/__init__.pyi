@@ -13,7 +13,6 @@ from dovetail.api import (
 )
 from dovetail.build.builder import (
     Builder as Builder,
-    HostMemory as HostMemory,
 )
 from dovetail.build.calibrators import (
     ArrayCalibrator as ArrayCalibrator,
@@ -26,11 +25,13 @@ from dovetail.build.calibrators import (
 from dovetail.build.config import (
     BuilderConfig as BuilderConfig,
     BuilderFlag as BuilderFlag,
+    IBuilderConfig as IBuilderConfig,
     MemoryPoolType as MemoryPoolType,
     PreviewFeature as PreviewFeature,
     ProfilingVerbosity as ProfilingVerbosity,
 )
 from dovetail.build.profile import (
+    IOptimizationProfile as IOptimizationProfile,
     OptimizationProfile as OptimizationProfile,
 )
 from dovetail.build.progress import (
@@ -64,6 +65,10 @@ from dovetail.expr import (
     DimsExprs as DimsExprs,
     IDimensionExpr as IDimensionExpr,
     IExprBuilder as IExprBuilder,
+)
+from dovetail.host_memory import (
+    HostMemory as HostMemory,
+    IHostMemory as IHostMemory,
 )
 from dovetail.loggers import (
     ErrorCode as ErrorCode,
@@ -257,9 +262,11 @@ from dovetail.plugin.safe import (
 )
 from dovetail.runtime.context import (
     ExecutionContext as ExecutionContext,
+    IExecutionContext as IExecutionContext,
 )
 from dovetail.runtime.engine import (
     Engine as Engine,
+    ICudaEngine as ICudaEngine,
 )
 from dovetail.runtime.loading import (
     Runtime as Runtime,

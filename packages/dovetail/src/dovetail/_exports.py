@@ -9,14 +9,16 @@ __all__ = ["ALIASES", "EXPORTS"]
 
 _MODULES: dict[str, str] = {
     "dovetail.api": "compile profile_from_shapes",
-    "dovetail.build.builder": "Builder HostMemory",
+    "dovetail.build.builder": "Builder",
     "dovetail.build.calibrators": """ArrayCalibrator CalibrationAlgoType IInt8Calibrator IInt8EntropyCalibrator
         IInt8EntropyCalibrator2 IInt8MinMaxCalibrator""",
-    "dovetail.build.config": "BuilderConfig BuilderFlag MemoryPoolType PreviewFeature ProfilingVerbosity",
-    "dovetail.build.profile": "OptimizationProfile",
+    "dovetail.build.config": """BuilderConfig BuilderFlag IBuilderConfig MemoryPoolType PreviewFeature
+        ProfilingVerbosity""",
+    "dovetail.host_memory": "HostMemory IHostMemory",
+    "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",
     "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",
-    "dovetail.runtime.engine": "Engine",
-    "dovetail.runtime.context": "ExecutionContext",
+    "dovetail.runtime.engine": "Engine ICudaEngine",
+    "dovetail.runtime.context": "ExecutionContext IExecutionContext",
     "dovetail.runtime.loading": "Runtime load",
     "dovetail.runtime.refit": "Refitter",
     "dovetail.runtime.profiler": "IProfiler LayerTimes Profiler",

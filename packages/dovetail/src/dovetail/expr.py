@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final, Union
+from typing import Any, Final, SupportsIndex, Union
 
 from dovetail.errors import UsageError
 
@@ -239,9 +239,9 @@ class DimsExprs:
 
     __slots__ = ("_exprs",)
 
-    def __init__(self, source: int | Iterable[Expr] | DimsExprs = ()) -> None:
-        if isinstance(source, int):
-            self._exprs: list[Any] = [Constant(0) for _ in range(source)]
+    def __init__(self, source: SupportsIndex | Iterable[Expr] | DimsExprs = ()) -> None:
+        if isinstance(source, SupportsIndex):
+            self._exprs: list[Any] = [Constant(0) for _ in range(source.__index__())]
         else:
             self._exprs = list(source)
         if len(self._exprs) > 8:

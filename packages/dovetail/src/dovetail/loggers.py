@@ -8,6 +8,8 @@ import time
 from enum import IntEnum
 from typing import ClassVar
 
+from dovetail._no_op_context import NoOpContext
+
 __all__ = ["ErrorCode", "ErrorRecorder", "IErrorRecorder", "ILogger", "ILoggerFinder", "Logger", "Severity"]
 
 
@@ -41,7 +43,7 @@ _Level = Severity
 """The same under a name that the attribute ``ILogger.Severity`` does not hide."""
 
 
-class ILogger:
+class ILogger(NoOpContext):
     """Subclass it and override ``log`` to send messages elsewhere."""
 
     Severity: ClassVar[type[_Level]] = _Level

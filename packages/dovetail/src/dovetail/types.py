@@ -320,7 +320,7 @@ def _as_dims(shape: Dims | Iterable[SupportsIndex]) -> Dims:
 class PluginTensorDesc:
     """What a plugin is told of one tensor: dims, type, format, and the scale when it is INT8 (else -1.0)."""
 
-    __slots__ = ("_dims", "format", "scale", "type")
+    __slots__ = ("_dims", "format", "room", "scale", "type")
 
     def __init__(
         self,
@@ -333,6 +333,8 @@ class PluginTensorDesc:
         self.type: Any = type
         self.format: Any = format
         self.scale = scale
+        self.room: int | None = None
+        """How many elements the memory holds, where the engine knows and the dims do not say (not of the contract)."""
 
     @property
     def dims(self) -> Dims:
@@ -355,7 +357,9 @@ class PluginTensorDesc:
 
     def copy(self) -> PluginTensorDesc:
         """An independent twin."""
-        return PluginTensorDesc(self._dims.__deepcopy__({}), self.type, self.format, self.scale)
+        twin = PluginTensorDesc(self._dims.__deepcopy__({}), self.type, self.format, self.scale)
+        twin.room = self.room
+        return twin
 
     def __copy__(self) -> PluginTensorDesc:
         return self.copy()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from dovetail._no_op_context import NoOpContext
 from dovetail.build.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
 from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
@@ -15,6 +16,7 @@ from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.refittable import split_weights
 from dovetail.errors import DovetailError
+from dovetail.host_memory import HostMemory
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.network.definition import Network
 from dovetail.passes import standard_passes
@@ -26,19 +28,10 @@ from dovetail.plugin.libraries import pack_library
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.runtime.engine import Engine
 
-__all__ = ["Builder", "HostMemory", "engine_from_plan"]
+__all__ = ["Builder", "engine_from_plan"]
 
 
-class HostMemory(bytes):
-    """The bytes of a plan."""
-
-    @property
-    def nbytes(self) -> int:
-        """How many bytes there are."""
-        return len(self)
-
-
-class Builder:
+class Builder(NoOpContext):
     """Where building starts. Its registry is searched before the global one."""
 
     def __init__(self, logger: ILogger | None = None) -> None:
@@ -117,7 +110,7 @@ class Builder:
             config=config,
             logger=self.logger,
             name=name or (network.name if network is not None else model.graph.name or ""),
-            is_open=is_open,
+            is_open=is_open and _has_dynamic_inputs(model),
             strongly_typed=network is None or network.strongly_typed,
             ranges=network.dynamic_ranges() if network is not None else {},
             libraries=_pack_libraries(config.plugins_to_serialize),
@@ -130,6 +123,10 @@ def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry) -> Engine:
     """An engine from a plan that was just built; the file it goes through is in memory."""
     file = PlanFile.from_bytes(plan_bytes(encode_manifest(plan.manifest), plan.blobs))
     return Engine(plan.manifest, file, registry)
+
+
+def _has_dynamic_inputs(model: ir.Model) -> bool:
+    return any(value.shape is None or not value.shape.is_static() for value in model.graph.inputs)
 
 
 def _pack_libraries(paths: Sequence[str | os.PathLike[str]]) -> list[tuple[str, bytes]]:

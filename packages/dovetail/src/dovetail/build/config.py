@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final
 
+from dovetail._no_op_context import NoOpContext
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import IProgressMonitor
 from dovetail.build.timing_cache import TimingCache
@@ -16,7 +17,7 @@ from dovetail.types import EngineCapability
 if TYPE_CHECKING:
     from dovetail.build.calibrators import IInt8Calibrator
 
-__all__ = ["BuilderConfig", "BuilderFlag", "MemoryPoolType", "PreviewFeature", "ProfilingVerbosity"]
+__all__ = ["BuilderConfig", "BuilderFlag", "IBuilderConfig", "MemoryPoolType", "PreviewFeature", "ProfilingVerbosity"]
 
 
 class BuilderFlag(IntEnum):
@@ -77,7 +78,7 @@ class ProfilingVerbosity(IntEnum):
 DEFAULT_WORKSPACE_BYTES: Final = 4 * 2**30
 
 
-class BuilderConfig:
+class BuilderConfig(NoOpContext):
     """All settings of one build; made by ``Builder.create_builder_config``.
 
     >>> config = BuilderConfig(); config.set_flag(BuilderFlag.REFIT); config.get_flag(BuilderFlag.REFIT)
@@ -193,3 +194,7 @@ class BuilderConfig:
     def get_timing_cache(self) -> TimingCache | None:
         """The cache in use."""
         return self._timing_cache
+
+
+IBuilderConfig = BuilderConfig
+"""The contract's name."""

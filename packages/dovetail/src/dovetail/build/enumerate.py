@@ -38,6 +38,8 @@ class Port:
     opt: tuple[int, ...]
     max: tuple[int, ...]
     layouts: tuple[Layout, ...]
+    room: tuple[int, ...] | None = None
+    """The shape that an output needs memory for at the tuned shape, where that is more: the bounds of size tensors."""
 
     def tuned(self) -> Port:
         """The same port at the tuned shape alone."""

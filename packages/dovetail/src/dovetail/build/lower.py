@@ -17,7 +17,7 @@ from dovetail.build.io_formats import io_format
 from dovetail.build.layers import NodeLayer, layers_of
 from dovetail.build.shapes import Ranges, StaticSymbol, dims_of
 from dovetail.errors import InternalError
-from dovetail.expr import Expr, SizeTensor, Symbol, encode_expr, symbols_of
+from dovetail.expr import Constant, Expr, SizeTensor, Symbol, encode_expr, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
@@ -348,7 +348,7 @@ class Lowering:
         places = [place_of(layout) for layout in chosen.combination]
         inputs = [self._need(value, place) for value, place in zip(values, places[:count], strict=True)]
         shape_inputs = [self._need(value) for value in node.inputs[count:]]
-        inputs = self._protect_aliased(chosen, values, places, inputs)
+        inputs = self._protect_aliased(chosen, values, places, inputs, node.outputs)
         dims = self._plugin_dims(layer, entry, chosen, inputs, shape_inputs)
         outputs = [
             self._add_plugin_output(value, place, dims.outputs[index])
@@ -392,12 +392,16 @@ class Lowering:
         """The output shapes over symbols of this step alone: dims of its inputs and contents of its shape inputs."""
         prefix = f"step{len(self._steps)}"
         dims = [
-            [self._symbol(f"{prefix}_in{i}_{axis}", "dim", inputs[i], axis) for axis in range(len(value.shape or ()))]
+            [
+                dim if isinstance(dim, Constant) else self._symbol(f"{prefix}_in{i}_{axis}", "dim", inputs[i], axis)
+                for axis, dim in enumerate(self._context.dims(value) or ())
+            ]
             for i, value in enumerate(layer.node.inputs[: entry.num_inputs])
             if value is not None
         ]
         contents = [
-            [self._symbol(f"{prefix}_value{i}_{n}", "element", shape_inputs[i], n) for n in range(_count(value))]
+            _constants(value)
+            or [self._symbol(f"{prefix}_value{i}_{n}", "element", shape_inputs[i], n) for n in range(_count(value))]
             for i, value in enumerate(layer.node.inputs[entry.num_inputs :])
         ]
         shapes = chosen.handle.get_output_shapes(dims, contents)
@@ -417,7 +421,12 @@ class Lowering:
         return Symbol(name)
 
     def _protect_aliased(
-        self, chosen: ChosenPlugin, values: Sequence[ir.Value | None], places: Sequence[Place], inputs: list[int]
+        self,
+        chosen: ChosenPlugin,
+        values: Sequence[ir.Value | None],
+        places: Sequence[Place],
+        inputs: list[int],
+        results: Sequence[ir.Value],
     ) -> list[int]:
         """Copy an input that will be overwritten while somebody still needs it, or that nobody may write to."""
         protected = list(inputs)
@@ -426,7 +435,9 @@ class Lowering:
             if value is None:
                 continue
             is_needed = self._consumers.get(value, -1) > self._position or value.is_graph_output()
-            if is_needed or draft.kind == "constant" or self._is_from_outside(inputs[source]):
+            # A caller expects an input to change only where an output of the engine is bound to the same memory.
+            is_callers = draft.kind == "input" and not results[chosen.aliases.index(source)].is_graph_output()
+            if is_needed or is_callers or draft.kind == "constant" or self._is_from_outside(inputs[source]):
                 protected[source] = self._copy(value, places[source], inputs[source])
         return protected
 
@@ -448,6 +459,8 @@ class Lowering:
                 continue
             draft, origin = self._drafts[outputs[position]], self._drafts[inputs[source]]
             draft.alias = inputs[source]
+            if origin.kind == "dynamic":
+                draft.kind = "dynamic"  # there is memory to share only when the run has come to this step
             value, result = values[source], results[position]
             if origin.kind == "input" and value is not None and result.is_graph_output() and draft.kind == "planned":
                 draft.kind = "output"
@@ -468,6 +481,12 @@ def _sizes(shapes: Sequence[Sequence[Expr]]) -> list[SizeTensor]:
 def _count(value: ir.Value | None) -> int:
     dims = [] if value is None or value.shape is None else [d for d in value.shape.dims if isinstance(d, int)]
     return int(np.prod(dims, dtype=np.int64))
+
+
+def _constants(value: ir.Value | None) -> list[Expr]:
+    """The contents of a shape input that is a constant of the network; plugins may ask whether they are."""
+    tensor = None if value is None else ir.convenience.get_const_tensor(value)
+    return [] if tensor is None else [Constant(int(number)) for number in tensor.numpy().reshape(-1)]
 
 
 def _bodies(node: ir.Node) -> list[ir.Graph]:

@@ -166,7 +166,8 @@ class _Planner:
 
     def make_runner(self, program: ProgramRecord) -> ProgramRunner:
         """The program over the plugin objects of this build; they live until the planner is closed."""
-        template = ProgramTemplate(program, self._blobs.arrays.__getitem__, lambda _, record: self._finals[id(record)])
+        template = ProgramTemplate(program, self._blobs.arrays.__getitem__)
+        template.create_plugins(lambda _, record: self._finals[id(record)])
         runner = template.make_runner(self._tuner.context, is_open=self._request.is_open)
         for step in runner.all_plugin_steps():
             self._own(step.handle)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -107,12 +107,12 @@ def make_plugin_layer(
     """Everything the tuner needs to know of a plugin layer."""
     values = [*node.inputs[: entry.num_inputs], *node.outputs]
     static = [not in_body and value is not None and context.is_static(context.dims(value)) for value in values]
+    sizes = {size.name: size.upper for size in size_symbols(node)}
     ports = tuple(
-        _make_port(value, context, rule, linear_only=rule.linear_only or not all(static))
+        _make_port(value, context, rule, sizes, linear_only=rule.linear_only or not all(static))
         for value in values
         if value is not None
     )
-    sizes = {size.name for size in size_symbols(node)}
     outputs = [context.dims(value) or [] for value in node.outputs]
     return PluginLayer(
         name=layer_name(node),
@@ -128,12 +128,15 @@ def _size_axes(dims: Sequence[Expr | None], sizes: Collection[str]) -> tuple[int
     return tuple(axis for axis, dim in enumerate(dims) if isinstance(dim, Symbol) and dim.name in sizes)
 
 
-def _make_port(value: ir.Value, context: ProgramContext, rule: TypeRule, *, linear_only: bool) -> Port:
+def _make_port(
+    value: ir.Value, context: ProgramContext, rule: TypeRule, sizes: Mapping[str, Expr], *, linear_only: bool
+) -> Port:
     dtype = data_type_from_ir(value.dtype)
     if dtype is None:
         raise PluginError(f"tensor '{value.name}' has a type plugins cannot have", got=value.dtype)
     dims = context.dims(value) or []
     low, opt, high = context.ranges.at(dims)
+    bounds = [sizes[dim.name] if isinstance(dim, Symbol) and dim.name in sizes else dim for dim in dims]
     types = rule.types(dtype, context.scales.get(value, -1.0))
     return Port(
         dims=tuple(dim.get_constant_value() if dim is not None and dim.is_constant() else -1 for dim in dims),
@@ -141,4 +144,5 @@ def _make_port(value: ir.Value, context: ProgramContext, rule: TypeRule, *, line
         opt=opt,
         max=high,
         layouts=propose_layouts(types, len(dims), linear_only=linear_only),
+        room=context.ranges.at(bounds)[1],
     )

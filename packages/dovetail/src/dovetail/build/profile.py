@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dovetail.errors import UsageError
 from dovetail.types import Dims
 
-__all__ = ["OptimizationProfile"]
+__all__ = ["IOptimizationProfile", "OptimizationProfile"]
 
 Bounds = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
@@ -43,6 +43,10 @@ class OptimizationProfile:
 
     def __bool__(self) -> bool:
         return bool(self.shapes or self.values)
+
+
+IOptimizationProfile = OptimizationProfile
+"""The contract's name."""
 
 
 def _check(name: str, low: Iterable[int], opt: Iterable[int], high: Iterable[int]) -> Bounds:

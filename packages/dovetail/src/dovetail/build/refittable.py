@@ -36,6 +36,8 @@ def _exclusion(value: ir.Value, network: Network | None, config: BuilderConfig) 
     name = value.name or ""
     if config.get_flag(BuilderFlag.REFIT_INDIVIDUAL) and network is not None:
         return None if network.are_weights_marked_refittable(name) else "not marked with mark_weights_refittable"
+    if network is not None and "dovetail.weights" not in value.metadata_props:
+        return "a constant that a layer needs, not a weight"
     if value.dtype in (ir.DataType.INT32, ir.DataType.INT64, ir.DataType.BOOL):
         return "integers may decide shapes, so they are fixed at build"
     if not value.uses():

@@ -20,6 +20,8 @@ __all__ = ["Ranges", "StaticSymbol", "dims_of", "ranges_from_profile", "static_s
 
 Dims = list[Expr | None]
 _UNBOUNDED: Final = -1
+_UNKNOWN: Final = (0, 1, _UNBOUNDED)
+"""Min, opt and max of a dimension that only the run tells."""
 
 
 @dataclass(frozen=True)
@@ -71,16 +73,17 @@ class Ranges:
         return tuple(p[0] for p in points), tuple(p[1] for p in points), tuple(p[2] for p in points)
 
     def _point(self, dim: Expr | None) -> tuple[int, int, int]:
-        names = frozenset() if dim is None else symbols_of(dim)
-        if dim is None or not names <= self.symbols.keys():
-            return (0, 1, _UNBOUNDED)
+        if dim is None:
+            return _UNKNOWN
         if isinstance(dim, SizeTensor):
             return (0, self._point(dim.opt)[1], self._point(dim.upper)[2])
-        low, opt, high = (self._evaluate(dim, names, position) for position in range(3))
-        return (low, opt, high)
+        names = symbols_of(dim)
+        # What depends on a dim that nobody knows must still fit it: tuning runs with all of them at opt together.
+        low = self._evaluate(dim, names, 0) if names <= self.symbols.keys() else 0
+        return (low, self._evaluate(dim, names, 1), self._evaluate(dim, names, 2))
 
     def _evaluate(self, dim: Expr, names: frozenset[str], position: int) -> int:
-        values = {name: self.symbols[name][position] for name in names}
+        values = {name: self.symbols.get(name, _UNKNOWN)[position] for name in names}
         if position == 2 and _UNBOUNDED in values.values():
             return _UNBOUNDED
         return evaluate(dim, values)

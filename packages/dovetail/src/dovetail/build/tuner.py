@@ -455,9 +455,10 @@ def _shared_numbers(rng: np.random.Generator, port: Port) -> Any:
 
 
 def _output_memory(port: Port, layout: Layout) -> Any:
+    shape = port.opt if port.room is None else port.room
     if layout.dtype.bits < 8:
-        return np.zeros(size_bytes(port.opt, layout.dtype, layout.format), np.uint8)
-    return np.zeros(packed_shape(port.opt, layout.format), layout.dtype.numpy)
+        return np.zeros(size_bytes(shape, layout.dtype, layout.format), np.uint8)
+    return np.zeros(packed_shape(shape, layout.format), layout.dtype.numpy)
 
 
 def _dynamic_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:
@@ -497,9 +498,9 @@ def _no_combination(layer: PluginLayer, enumeration: Enumeration) -> NoFormatErr
     )
 
 
-def _no_tactic(layer: PluginLayer, table: list[CandidateRecord], enumeration: Enumeration) -> PluginError:
+def _no_tactic(layer: PluginLayer, table: list[CandidateRecord], enumeration: Enumeration) -> BuildError:
     rows = "\n".join(f"  {', '.join(c.formats)} tactic {c.tactic}: {c.status} ({c.reason})" for c in table)
-    return PluginError(
+    return BuildError(
         f"could not find any implementation: every tactic failed\n{rows}\n{enumeration.table(layer.num_inputs)}",
         where=f"layer '{layer.name}', {layer.handle.where}",
     )

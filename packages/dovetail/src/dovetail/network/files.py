@@ -39,13 +39,13 @@ def open_under(root: str | os.PathLike[str], relative: str) -> Iterator[BinaryIO
         relative: A path as a file names it: with slashes, not absolute, without ``..``.
     """
     where = f"external data {_quote(relative)}"
-    parts = split_relative(relative)
+    parts = _split_relative(relative)
     try:
-        number = _open_at(os.fspath(root), parts) if _HAS_DIR_FD else open_by_path(os.fspath(root), parts)
+        number = _open_at(os.fspath(root), parts) if _HAS_DIR_FD else _open_by_path(os.fspath(root), parts)
     except OSError as error:
         raise _describe(error, where) from error
     try:
-        check_regular(os.fstat(number), where)
+        _check_regular(os.fstat(number), where)
     except ModelError:
         os.close(number)
         raise
@@ -53,10 +53,10 @@ def open_under(root: str | os.PathLike[str], relative: str) -> Iterator[BinaryIO
         yield file
 
 
-def split_relative(relative: str) -> list[str]:
+def _split_relative(relative: str) -> list[str]:
     """The parts of a relative path; everything that could leave the folder by its spelling is refused.
 
-    >>> split_relative("weights/./layer0.bin")
+    >>> _split_relative("weights/./layer0.bin")
     ['weights', 'layer0.bin']
     """
     where = f"external data {_quote(relative)}"
@@ -87,7 +87,7 @@ def _open_at(root: str, parts: list[str]) -> int:
         os.close(folder)
 
 
-def open_by_path(root: str, parts: list[str]) -> int:
+def _open_by_path(root: str, parts: list[str]) -> int:
     """The same where folders cannot be opened (Windows): look at each part first, then check what was opened."""
     path = Path(root or ".")
     seen = path.stat()
@@ -112,7 +112,7 @@ class _LinkError(OSError):
         return "a link"
 
 
-def check_regular(status: os.stat_result, where: str) -> None:
+def _check_regular(status: os.stat_result, where: str) -> None:
     """Refuse folders, pipes, devices and files that have a second name."""
     if not stat.S_ISREG(status.st_mode):
         raise ModelError("the location is not a regular file", where=where, got=stat.filemode(status.st_mode))

@@ -1,7 +1,8 @@
 """What shape inference lacks: limits, types of loop bodies, and operators whose parameters only the run knows.
 
 onnx-shape-inference follows the contents of integer tensors of any length, takes the default for a parameter it cannot
-see (equal parts for Split, all ones for Squeeze), drops the axis of Unique, and lets shapes pass that cannot be
+see (equal parts for Split, all ones for Squeeze), takes the ends of a slice to be in range and loops to run to their
+count, drops the axis of Unique, and lets shapes pass that cannot be
 broadcast. Sizes planned from that would be wrong, and a long vector would take minutes.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
@@ -20,10 +21,13 @@ __all__ = ["CORRECTIONS", "BoundedContext", "type_body_inputs"]
 _MAX_CONTENTS: Final = 256
 """Tensors with more elements than this are data and no shapes, so their contents are not followed."""
 
+_BEYOND_EVERYTHING: Final = 2**31 - 1
+"""Bounds from here on mean the end of a dimension, as exporters write them."""
+
 Correction = Callable[[osi.ShapeInferenceContext, ir.Node], bool]
 
 
-class BoundedContext(osi.ShapeInferenceContext):
+class BoundedContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the library has no types
     """The library's context, which follows the contents of short tensors only."""
 
     def get_symbolic_value(self, value: ir.Value) -> list[int | ir.SymbolicDim] | None:
@@ -129,6 +133,99 @@ def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     return True
 
 
+def _correct_slice(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    """Clamp the ends of a slice to a dimension that only the run knows; the library takes them to be in range."""
+    data, *bounds = _inputs(node, 5)
+    if data is None or data.shape is None or bounds[0] is None or bounds[1] is None:
+        return False
+    starts, ends, axes, steps = (None if v is None else context.get_symbolic_value(v) for v in bounds)
+    hidden = [v is not None and known is None for v, known in zip(bounds, (starts, ends, axes, steps), strict=True)]
+    if starts is None or ends is None or any(hidden):
+        return False
+    dims: list[int | ir.SymbolicDim] = list(data.shape.dims)
+    chosen = [int(axis) % len(dims) for axis in axes] if axes is not None else list(range(len(starts)))
+    if all(isinstance(dims[axis], int) for axis in chosen):
+        return False
+    for position, axis in enumerate(chosen):
+        step = 1 if steps is None else steps[position]
+        if not isinstance(step, int) or step < 1:
+            return False
+        dims[axis] = _sliced_dim(dims[axis], starts[position], ends[position], step)
+    context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
+    return True
+
+
+def _sliced_dim(
+    dim: int | ir.SymbolicDim, start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, step: int
+) -> ir.SymbolicDim | int:
+    first, last = _clamped(dim, start), _clamped(dim, end)
+    size = last if first == "0" else f"max(({last}) - ({first}), 0)"
+    if step > 1:
+        size = f"floor((({size}) + {step - 1}) / {step})"
+    expression: Any = ir.SymbolicDim(size)._expr  # onnx-ir parses it; there is no public accessor
+    return int(expression) if expression.is_Integer else ir.SymbolicDim(expression)
+
+
+def _clamped(dim: int | ir.SymbolicDim, bound: int | ir.SymbolicDim) -> str:
+    """A bound as Slice reads it: from the end when it is negative, and never beyond the dimension."""
+    if bound == 0:
+        return "0"
+    if isinstance(bound, int) and bound >= _BEYOND_EVERYTHING:
+        return str(dim)
+    if isinstance(bound, int) and bound < 0:
+        return "0" if bound <= -_BEYOND_EVERYTHING else f"max(({dim}) - {-bound}, 0)"
+    return f"min(({bound}), ({dim}))"
+
+
+def _correct_loop(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    """Loops with or without count and condition; one that may end early has scan outputs of unknown length."""
+    body = node.attributes["body"].as_graph()
+    results, num_state = list(body.outputs)[1:], len(node.inputs) - 2
+    for value, result, start in zip(node.outputs, results[:num_state], node.inputs[2:], strict=False):
+        _set_type(context, value, result)
+        if start is not None and start.shape is not None and start.shape == result.shape:
+            context.set_shape(value, result.shape)
+    length = _loop_length(context, node)
+    for value, result in zip(node.outputs[num_state:], results[num_state:], strict=False):
+        _set_type(context, value, result)
+        if result.shape is not None:
+            context.set_shape(value, ir.Shape([length, *result.shape.dims]))
+    return True
+
+
+def _set_type(context: osi.ShapeInferenceContext, value: ir.Value, source: ir.Value) -> None:
+    if source.dtype is not None:
+        context.set_dtype(value, source.dtype)
+
+
+def _loop_length(context: osi.ShapeInferenceContext, node: ir.Node) -> int | ir.SymbolicDim:
+    """How often a loop runs: its count when nothing else can end it, else a dimension that only the run knows."""
+    count = node.inputs[0] if node.inputs else None
+    known = None if count is None or not _runs_to_its_count(node) else context.get_symbolic_value(count)
+    unknown: ir.SymbolicDim = context.new_symbolic_dim()
+    return known[0] if known else unknown
+
+
+def _runs_to_its_count(node: ir.Node) -> bool:
+    body = node.attributes["body"].as_graph()
+    start = node.inputs[1] if len(node.inputs) > 1 else None
+    return (start is None or _is_true(start)) and (_is_true(body.outputs[0]) or _is_passed_on(body))
+
+
+def _is_passed_on(body: ir.Graph) -> bool:
+    """Whether the body returns the condition it was given, as it is or through Identity."""
+    value: ir.Value | None = body.outputs[0]
+    while value is not None and value is not body.inputs[1]:
+        producer = value.producer()
+        value = producer.inputs[0] if producer is not None and producer.op_type == "Identity" else None
+    return value is not None
+
+
+def _is_true(value: ir.Value) -> bool:
+    tensor = ir.convenience.get_const_tensor(value)
+    return tensor is not None and bool(tensor.numpy().all())
+
+
 def _check_broadcast(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     """Raise when two inputs can never be broadcast to each other, of which the library takes no notice."""
     if "broadcast" in node.attributes:
@@ -158,7 +255,9 @@ _BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div E
 
 CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "Concat"): _correct_concat,
+    ("", "Loop"): _correct_loop,
     ("", "Reshape"): _check_reshape,
+    ("", "Slice"): _correct_slice,
     ("", "Split"): _correct_split,
     ("", "Squeeze"): _correct_squeeze,
     ("", "Unique"): _correct_unique,

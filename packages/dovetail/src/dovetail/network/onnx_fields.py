@@ -38,9 +38,7 @@ _INT32: Final = np.iinfo(np.int32)
 _SHOWN: Final = 40
 
 
-def field_from_attribute(
-    attribute: ir.Attr, declared: PluginFieldType, warn: Callable[[str], None]
-) -> PluginField:
+def field_from_attribute(attribute: ir.Attr, declared: PluginFieldType, warn: Callable[[str], None]) -> PluginField:
     """The field for an attribute.
 
     Args:

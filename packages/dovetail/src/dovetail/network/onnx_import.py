@@ -65,6 +65,8 @@ def import_model(
 
 def _prepare(model: ir.Model, registry: PluginRegistry, logger: ILogger, override: Collection[str]) -> ir.Model:
     problems = Problems()
+    if "ai.onnx" in model.opset_imports:
+        model.opset_imports.setdefault("", model.opset_imports.pop("ai.onnx"))  # two names of one operator set
     plugins = PluginImport(registry, logger, override, problems)
     _drop_default_inputs(model.graph, logger)
     inline_functions(model, plugins.is_requested, problems)

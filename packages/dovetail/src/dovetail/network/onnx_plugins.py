@@ -28,10 +28,10 @@ from dovetail.types import TensorRTPhase
 
 __all__ = ["PluginImport", "PluginRequest"]
 
-VERSION: Final = "plugin_version"
-NAMESPACE: Final = "plugin_namespace"
-SHAPE_INPUTS: Final = "tensorrt_plugin_shape_input_indices"
-_CONTROL: Final = frozenset((VERSION, NAMESPACE, SHAPE_INPUTS, "aot"))
+_VERSION: Final = "plugin_version"
+_NAMESPACE: Final = "plugin_namespace"
+_SHAPE_INPUTS: Final = "tensorrt_plugin_shape_input_indices"
+_CONTROL: Final = frozenset((_VERSION, _NAMESPACE, _SHAPE_INPUTS, "aot"))
 """Attributes that say which plugin and how; they are fields only when the creator asks for them."""
 
 
@@ -72,7 +72,7 @@ class PluginImport:
 
     def is_requested(self, node: ir.Node) -> bool:
         """Whether the model or the caller says that a node is a plugin, whatever else has its name."""
-        return NAMESPACE in node.attributes or node.op_type in self._override or node.overload == PLUGIN_CALL
+        return _NAMESPACE in node.attributes or node.op_type in self._override or node.overload == PLUGIN_CALL
 
     # finding
 
@@ -89,7 +89,7 @@ class PluginImport:
         return requests
 
     def _find(self, node: ir.Node, where: str) -> PluginRequest:
-        version, namespace = _string(node, VERSION, "1"), _string(node, NAMESPACE, "")
+        version, namespace = _string(node, _VERSION, "1"), _string(node, _NAMESPACE, "")
         try:
             creator = self._registry.get_creator(node.op_type, version, namespace)
         except PluginError as error:
@@ -198,7 +198,9 @@ def _explain_unknown(node: ir.Node) -> str:
 
 
 def _check_inputs(node: ir.Node) -> None:
-    absent = [index for index, value in enumerate(node.inputs) if value is None]
+    """Empty names at the end are inputs that are not there; one in between would shift the inputs after it."""
+    last = max((index for index, value in enumerate(node.inputs) if value is not None), default=-1)
+    absent = [index for index, value in enumerate(node.inputs[:last]) if value is None]
     if absent:
         raise UnsupportedOpError(
             f"input {absent[0]} is left out, and plugins have no optional inputs",
@@ -207,17 +209,17 @@ def _check_inputs(node: ir.Node) -> None:
 
 
 def _shape_positions(node: ir.Node) -> frozenset[int]:
-    attribute = node.attributes.get(SHAPE_INPUTS)
+    attribute = node.attributes.get(_SHAPE_INPUTS)
     if attribute is None:
         return frozenset()
     if attribute.is_ref() or attribute.type not in (ir.AttributeType.INTS, ir.AttributeType.INT):
-        raise ModelError(f"attribute {quote(SHAPE_INPUTS)} must be integers", got=describe_attribute(attribute))
+        raise ModelError(f"attribute {quote(_SHAPE_INPUTS)} must be integers", got=describe_attribute(attribute))
     count = len(node.inputs)
     given = [attribute.as_int()] if attribute.type == ir.AttributeType.INT else list(attribute.as_ints())
     positions = frozenset(index + count if index < 0 else index for index in given)
     if len(positions) != len(given) or not all(0 <= index < count for index in positions):
         raise ModelError(
-            f"attribute {quote(SHAPE_INPUTS)} must name different inputs",
+            f"attribute {quote(_SHAPE_INPUTS)} must name different inputs",
             expected=f"indices from {-count} to {count - 1}",
             got=given,
         )

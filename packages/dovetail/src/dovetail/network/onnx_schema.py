@@ -89,6 +89,8 @@ class SchemaCheck:
                 self._add(node, f"attribute {quote(name)} refers to an attribute of a function, outside of one")
             elif attribute.type.name != known.type.name:
                 self._add(node, f"attribute {quote(name)} is {attribute.type.name}; expected {known.type.name}")
+            elif isinstance(attribute.value, bytes):
+                self._add(node, f"attribute {quote(name)} is not UTF-8")
         for name, known in schema.attributes.items():
             if known.required and name not in node.attributes:
                 self._add(node, f"attribute {quote(name)} is required and absent")

@@ -270,7 +270,21 @@ def _infer_plugin(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         if shapes is not None:
             dims = [_plugin_dim(context, node, entry, expr, sizes) for expr in shapes[index]]
             context.set_shape(value, ir.Shape(dims))
+    for size in sizes:
+        rank = len(shapes[size.output_index]) if shapes is not None else 0
+        _check_size_tensor(entry, size.output_index, types[size.output_index], rank)
     node.meta[_SIZES_KEY] = sizes
+
+
+def _check_size_tensor(entry: PluginEntry, index: int, dtype: DataType, rank: int) -> None:
+    if rank or dtype not in (DataType.INT32, DataType.INT64):
+        raise PluginError(
+            f"output {index} is declared as a size tensor",
+            where=entry.handle.where,
+            expected="a 0-D output of type INT32 or INT64",
+            got=f"{rank}-D {dtype.name}",
+            fix=f"return DimsExprs(0) for output {index} in get_output_shapes, and an integer type for it",
+        )
 
 
 def _input_types(node: ir.Node, entry: PluginEntry) -> list[DataType]:

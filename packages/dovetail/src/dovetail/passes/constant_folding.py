@@ -135,9 +135,9 @@ class _Folding:
     def _call(
         self, node: ir.Node, opset: int, attributes: dict[str, Any], arrays: Sequence[Array | None]
     ) -> list[Array] | None:
+        types = [None if array is None else array.dtype.name for array in arrays]
+        step = self._provider.compile(node.op_type, node.domain, opset, attributes, types, len(node.outputs))
         try:
-            types = [None if array is None else array.dtype.name for array in arrays]
-            step = self._provider.compile(node.op_type, node.domain, opset, attributes, types, len(node.outputs))
             with np.errstate(all="ignore"):
                 outputs = step(*arrays)
         except Exception:  # noqa: BLE001 - a step that fails must fail when it runs: it may lie in a branch never taken

@@ -25,7 +25,7 @@ from dovetail.passes._graph import (
 )
 from dovetail.passes.base import Pass, PassResult
 
-__all__ = ["ConvBatchNorm"]
+__all__ = ["FUSED_KEY", "ConvBatchNorm"]
 
 FUSED_KEY: Final = "dovetail.fused"
 """In a node's ``metadata_props``: the layers that were folded into it."""

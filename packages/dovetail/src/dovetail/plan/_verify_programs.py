@@ -197,8 +197,8 @@ def _verify_alias(value: ValueRecord, step: StepRecord, program: ProgramRecord, 
         return
     require(step.kind == "plugin" and value.alias in step.inputs, where, "shares memory with no input", value.alias)
     source = program.values[value.alias]
-    # A dynamic value is allocated by its step, so there is no memory to share; only its life is tied.
-    allowed = {"planned": ("planned",), "output": ("input",)}.get(value.kind, _KINDS)
+    # Constants lie in a file that is mapped to be read; inputs belong to the caller, who binds an output there too.
+    allowed = {"planned": ("planned",), "output": ("input",)}.get(value.kind, _KINDS - {"constant", "object"})
     require(source.kind in allowed, where, f"a value of kind {value.kind} shares memory with one of kind {source.kind}")
     same = (source.dtype, source.format) == (value.dtype, value.format)
     require(same, where, "shares memory with a value of another type or format", (value.dtype, value.format))
@@ -227,9 +227,23 @@ def _verify_tensors(program: ProgramRecord, manifest: Manifest, where: str) -> N
         unknown = check_dims([*tensor.dims, *(tensor.max_dims or ())], place, nullable=True) - static
         require(not unknown, place, "has a shape that inputs do not decide", sorted(unknown)[:3])
     for index, tensor in zip(program.inputs, manifest.inputs, strict=True):
-        same = program.values[index].dims in (None, tensor.dims)
-        require(same, f"{where}, tensor {show(tensor.name)}", "has another shape than its value", tensor.dims)
+        place, is_plain = f"{where}, tensor {show(tensor.name)}", all(isinstance(dim, int | str) for dim in tensor.dims)
+        require(is_plain, place, "is an input with a dimension that is neither a number nor a symbol", tensor.dims)
+        require(program.values[index].dims == tensor.dims, place, "has another shape than its value", tensor.dims)
     _verify_outputs(program, manifest, where)
+    _verify_shape_inputs(program, manifest, where)
+
+
+def _verify_shape_inputs(program: ProgramRecord, manifest: Manifest, where: str) -> None:
+    """An input whose contents decide shapes says so: its contents are read when shapes are asked for."""
+    shapes = [value.dims or () for value in program.values if value.kind in _SHAPED_KINDS]
+    shapes += [dims for tensor in manifest.outputs for dims in (tensor.dims, tensor.max_dims or ())]
+    used = frozenset[str]().union(*(check_dims(dims, where, nullable=True) for dims in shapes))
+    tensors = dict(zip(program.inputs, manifest.inputs, strict=True))
+    for symbol in program.symbols:
+        tensor = tensors.get(symbol.value)
+        is_read = symbol.source == "element" and symbol.name in used
+        require(not is_read or tensor is None or tensor.is_shape, where, "reads an input that is no shape", symbol.name)
 
 
 def _verify_outputs(program: ProgramRecord, manifest: Manifest, where: str) -> None:

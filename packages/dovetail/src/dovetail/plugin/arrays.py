@@ -48,11 +48,25 @@ def as_array(address: int, desc: PluginTensorDesc, *, shape: Iterable[int] | Non
     """
     dims = desc.dims[:] if shape is None else tuple(shape)
     physical, dtype, is_empty = _physical(dims, desc.type, desc.format)
+    if shape is not None:
+        _check_room(desc, physical)
     if is_empty:
         return np.empty(physical, dtype)
     if not address:
         raise PluginError("address 0 holds no elements", expected=f"memory for {desc}", got="a null address")
     return np.ndarray(physical, dtype, _bytes_at(address))
+
+
+def _check_room(desc: PluginTensorDesc, physical: tuple[int, ...]) -> None:
+    """A shape of the plugin's own must fit the memory: it was sized by the bound that the plan has."""
+    room = desc.room if desc.type.bits >= 8 or desc.room is None else (desc.room + 1) // 2
+    if room is not None and math.prod(physical) > room:
+        raise PluginError(
+            "the shape is larger than the memory at the address",
+            expected=f"at most {desc.room} elements",
+            got=physical,
+            fix="declare a larger upper bound in get_output_shapes, or build the plan again",
+        )
 
 
 @functools.lru_cache(maxsize=4096)  # an engine sees few shapes, and this is called for each tensor of each run

@@ -67,12 +67,16 @@ _NUMPY_TYPES: Final[dict[PluginFieldType, np.dtype[Any]]] = {
 }
 
 
+_WHOLE: Final = frozenset((PluginFieldType.CHAR, PluginFieldType.UNKNOWN))
+"""What is read to the end of the buffer, whatever its elements are."""
+
+
 class PluginField:
     """One named value.
 
     ``data`` may be anything with a buffer (an array, bytes, a bytearray) or None, as in a list of field names. The
-    buffer is kept, not copied, and reinterpreted as ``type``: an int64 array declared INT32 reads as twice as many
-    int32 values.
+    buffer is kept, not copied, and reinterpreted as ``type``: ``size`` counts the elements of the buffer, and so many
+    values are read, so a small int64 declared INT32 reads as that number. Text and UNKNOWN are all bytes of the buffer.
 
     >>> PluginField("pads", np.array([1, 2], np.int32), PluginFieldType.INT32).data.tolist()
     [1, 2]
@@ -116,7 +120,8 @@ class PluginField:
                 f"field '{self.name}' has {flat.nbytes} bytes, which is not a whole number of {self.type.name}",
                 fix="pass an array of the declared type",
             )
-        return flat.view(dtype)
+        values = flat.view(dtype)
+        return values if self.type in _WHOLE or values.size <= self.size else values[: self.size]
 
     def __repr__(self) -> str:
         return f"PluginField({self.name!r}, {self.type.name}, size={self.size})"
@@ -192,10 +197,11 @@ def encode_fields(fields: Iterable[PluginField], *, where: str) -> list[dict[str
                 "get_fields_to_serialize returned something else than fields", where=where, got=repr(field)
             )
         _check_name(field.name, where)
-        buffer = field.buffer
-        raw = b"" if buffer is None else np.ascontiguousarray(buffer).tobytes()
+        values = field.buffer if field.type is PluginFieldType.DIMS else field.data
+        raw = b"" if values is None else values.tobytes()
+        size = 0 if values is None else values.size
         encoded.append(
-            {"name": field.name, "type": field.type.name, "size": field.size, "data": base64.b64encode(raw).decode()}
+            {"name": field.name, "type": field.type.name, "size": size, "data": base64.b64encode(raw).decode()}
         )
     return encoded
 

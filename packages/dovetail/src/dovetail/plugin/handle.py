@@ -97,9 +97,11 @@ class PluginHandle:
     @property
     def where(self) -> str:
         """How messages name this plugin."""
-        name = getattr(self.core, "plugin_name", type(self.plugin).__name__)
-        version = getattr(self.core, "plugin_version", "?")
-        return f"plugin '{name}' version '{version}' ({type(self.plugin).__name__})"
+        cls = type(self.plugin).__name__
+        try:
+            return f"plugin '{self.core.plugin_name}' version '{self.core.plugin_version}' ({cls})"
+        except Exception:  # noqa: BLE001 - this is for messages, also about a plugin whose name cannot be read
+            return f"plugin {cls}"
 
     def _identity(self, attribute: str) -> str:
         value = self._call(attribute, lambda: getattr(self.core, attribute))
@@ -201,20 +203,28 @@ class PluginHandle:
     @property
     def timing_cache_id(self) -> str | None:
         """The suffix of the timing cache key; None means the plugin did not opt in."""
-        return self._call("timing_cache_id", lambda: getattr(self.build, "timing_cache_id", None))
+        return self._text("timing_cache_id")
 
     @property
     def metadata_string(self) -> str | None:
         """Free text for the inspector."""
-        return self._call("metadata_string", lambda: getattr(self.build, "metadata_string", None))
+        return self._text("metadata_string")
+
+    def _text(self, attribute: str) -> str | None:
+        value: object = self._call(attribute, lambda: getattr(self.build, attribute, None))
+        if value is not None and not isinstance(value, str):
+            raise PluginError(f"{attribute} is no text", where=self.where, expected="str or None", got=repr(value)[:60])
+        return value
 
     @property
     def format_combination_limit(self) -> int:
         """How many combinations the plugin wants tried at most."""
         default = IPluginV3OneBuild.DEFAULT_FORMAT_COMBINATION_LIMIT
-        return int(
-            self._call("format_combination_limit", lambda: getattr(self.build, "format_combination_limit", default))
-        )
+        given = self._call("format_combination_limit", lambda: getattr(self.build, "format_combination_limit", default))
+        limit = _integer(given)
+        if limit is None:
+            raise PluginError("format_combination_limit must be an integer", where=self.where, got=repr(given)[:60])
+        return limit
 
     # life and runs
 

@@ -13,6 +13,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.errors import ResourceError
+
 __all__ = ["ALIGNMENT_BYTES", "Span", "align", "aligned_empty", "plan_offsets"]
 
 ALIGNMENT_BYTES: Final = 256
@@ -67,7 +69,16 @@ def _first_gap(size: int, taken: list[tuple[int, int]]) -> int:
 
 
 def aligned_empty(size_bytes: int, alignment: int = ALIGNMENT_BYTES) -> npt.NDArray[Any]:
-    """Uninitialised bytes whose address is a multiple of the alignment."""
-    block = np.empty(size_bytes + alignment, np.uint8)
+    """Uninitialised bytes whose address is a multiple of the alignment.
+
+    Raises:
+        ResourceError: There is not so much memory.
+    """
+    try:
+        block = np.empty(size_bytes + alignment, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise ResourceError(
+            "out of memory", got=f"{size_bytes} bytes", fix="free memory, or use smaller shapes"
+        ) from error
     start = -block.__array_interface__["data"][0] % alignment
     return block[start : start + size_bytes]

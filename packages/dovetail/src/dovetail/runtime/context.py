@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
-from dovetail.errors import InputError, UsageError
+from dovetail.errors import InputError, InternalError, ResourceError, UsageError
 from dovetail.formats import pack, packed_shape, size_bytes, unpack
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
@@ -22,20 +22,21 @@ from dovetail.runtime.arrays import PackedMemory, array_at
 from dovetail.runtime.profiler import IProfiler, run_profiled
 from dovetail.runtime.profiles import check_profile
 from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.steps import Array
+from dovetail.runtime.steps import Array, share_memory, writable
 from dovetail.types import Dims, TensorFormat, data_type_from_numpy
 
 if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
 
-__all__ = ["ExecutionContext"]
+__all__ = ["ExecutionContext", "IExecutionContext"]
 
 
 class _ResourceContext(IPluginResourceContext):
     """What plugins attached to one context may use; it lives as long as they do."""
 
-    def __init__(self, allocator: IGpuAllocator, recorder: IErrorRecorder) -> None:
-        self._allocator, self._recorder = allocator, recorder
+    def __init__(self, allocator: IGpuAllocator) -> None:
+        self._allocator = allocator
+        self.recorder: IErrorRecorder = ErrorRecorder()
 
     @property
     def gpu_allocator(self) -> IGpuAllocator:
@@ -43,7 +44,7 @@ class _ResourceContext(IPluginResourceContext):
 
     @property
     def error_recorder(self) -> IErrorRecorder:
-        return self._recorder
+        return self.recorder
 
 
 class ExecutionContext:
@@ -53,8 +54,7 @@ class ExecutionContext:
         self._engine = engine
         self.name = ""
         self.profiler: IProfiler | None = None
-        self.error_recorder: IErrorRecorder = ErrorRecorder()
-        self._resources = _ResourceContext(engine.allocator, self.error_recorder)
+        self._resources = _ResourceContext(engine.allocator)
         self._runners: dict[int, ProgramRunner] = {}
         self._shapes: dict[str, tuple[int, ...]] = engine.static_input_shapes()
         self._addresses: dict[str, int] = {}
@@ -71,6 +71,15 @@ class ExecutionContext:
     def engine(self) -> Engine:
         """The engine this context runs."""
         return self._engine
+
+    @property
+    def error_recorder(self) -> IErrorRecorder:
+        """Where the plugins of this context report errors; one that is set serves those attached already too."""
+        return self._resources.recorder
+
+    @error_recorder.setter
+    def error_recorder(self, recorder: IErrorRecorder) -> None:
+        self._resources.recorder = recorder
 
     @property
     def active_optimization_profile(self) -> int:
@@ -140,7 +149,7 @@ class ExecutionContext:
     def infer_shapes(self) -> list[str]:
         """Work shapes out; the names of inputs whose shape, or contents if it is a shape input, is still missing."""
         missing = [t.name for t in self._engine.manifest.inputs if t.name not in self._shapes]
-        if not missing and self._runner.has_element_symbols:
+        if not missing:
             missing = [t.name for t in self._engine.manifest.inputs if t.is_shape and t.name not in self._addresses]
         if not missing:
             self._bind_inputs()
@@ -188,8 +197,11 @@ class ExecutionContext:
     def get_max_output_size(self, name: str) -> int:
         """Bytes that the output can take at most for the shapes set now; -1 when there is no bound."""
         tensor = self._engine.output_tensor(name)
+        return -1 if self.infer_shapes() else self._bound_bytes(tensor)
+
+    def _bound_bytes(self, tensor: TensorRecord) -> int:
         dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
-        if self.infer_shapes() or any(dim is None for dim in dims):
+        if any(dim is None for dim in dims):
             return -1
         shape = [self._runner.evaluate_dim(dim) for dim in dims]
         return _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
@@ -313,17 +325,31 @@ class ExecutionContext:
 
     def _copy_out(self, tensor: TensorRecord, array: Array, allocator: IOutputAllocator | None) -> None:
         address = self._addresses.get(tensor.name, 0)
+        size = _memory_bytes(tensor, _require_array(array, tensor).shape)
         if allocator is not None:
-            size = _memory_bytes(tensor, array.shape)
             address = _reallocate(allocator, tensor.name, address, size, self._runner.stream)
             self._addresses[tensor.name] = address
         if not address:
             fix = "call set_output_allocator: the shape depends on the data"
             raise InputError("no memory is set", where=f"output '{tensor.name}'", fix=fix)
+        if allocator is None:
+            self._check_bound(tensor, size)
         if data_type_from_numpy(array.dtype).bits < 8:
             PackedMemory(address, array.shape, array.dtype).write(array)
         else:
             np.copyto(array_at(address, array.shape, array.dtype), array)
+
+    def _check_bound(self, tensor: TensorRecord, size: int) -> None:
+        """Memory that the caller bound beforehand is as large as the bound says, if there is one."""
+        room = self._bound_bytes(tensor)
+        if size > room:
+            raise InputError(
+                "the result has no bound, so no memory is large enough" if room < 0 else "the result is over its bound",
+                where=f"output '{tensor.name}'",
+                expected=f"at most {max(room, 0)} bytes",
+                got=size,
+                fix="call set_output_allocator: the shape depends on the data",
+            )
 
     # running with arrays
 
@@ -352,12 +378,11 @@ class ExecutionContext:
     def _bind_fresh_outputs(self, inputs: Sequence[Array]) -> None:
         runner = self._runner
         for index, dtype, alias in self._engine.output_slots(self._profile):
-            if alias is not None:
-                runner.bind(index, _writable(inputs[alias]))
-                continue
             shape = runner.physical_shape(index)
-            if shape is not None:
-                runner.bind(index, np.empty(shape, dtype))
+            if alias is not None:
+                runner.bind(index, share_memory(writable(inputs[alias]), shape or (), dtype))
+            elif shape is not None:
+                runner.bind(index, _empty(shape, dtype))
 
     def _collect(self) -> list[Array]:
         runner, results = self._runner, []
@@ -365,7 +390,7 @@ class ExecutionContext:
             array = runner.frame[index]
             shape = runner.shapes[index]
             if shape is None:
-                array = array.copy()
+                array = _require_array(array, tensor).copy()
             elif tensor.format != "LINEAR":
                 array = unpack(array, TensorFormat[tensor.format], shape)
             else:
@@ -374,11 +399,34 @@ class ExecutionContext:
         return results
 
 
+IExecutionContext = ExecutionContext
+"""The contract's name."""
+
+
 class _Shaped:
     """Stands in for an input that has a shape but no memory yet, while shapes are inferred."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
+
+
+def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    try:
+        return np.empty(shape, dtype)
+    except (MemoryError, ValueError) as error:
+        raise ResourceError("out of memory", got=f"{dtype.name} {shape}") from error
+
+
+def _require_array(array: Any, tensor: TensorRecord) -> Array:
+    """An output that a step gave must be what the engine says it is: callers size their memory by that."""
+    if not isinstance(array, np.ndarray) or array.dtype != np.dtype(tensor.dtype):
+        raise InternalError(
+            "a step gave another type than the plan says",
+            where=f"output '{tensor.name}'",
+            expected=tensor.dtype,
+            got=getattr(array, "dtype", type(array).__name__),
+        )
+    return array
 
 
 def _memory_bytes(tensor: TensorRecord, physical: Sequence[int]) -> int:
@@ -395,15 +443,6 @@ def _reallocate(allocator: IOutputAllocator, name: str, memory: int, size: int, 
 
 def _pack_input(array: Array, tensor: TensorRecord) -> Array:
     return array if tensor.format == "LINEAR" else pack(array, TensorFormat[tensor.format])
-
-
-def _writable(array: Array) -> Array:
-    if not array.flags.writeable:
-        raise InputError(
-            "an input that is updated in place is read-only",
-            fix="pass a writable array; the plugin writes its output into the same memory",
-        )
-    return array
 
 
 def _destroy_runners(runners: dict[int, ProgramRunner]) -> None:

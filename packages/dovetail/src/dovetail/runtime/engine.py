@@ -17,6 +17,7 @@ import numpy as np
 
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, UsageError
+from dovetail.host_memory import HostMemory
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -31,7 +32,7 @@ from dovetail.runtime.template import ProgramTemplate, create_runtime_plugin
 from dovetail.runtime.weights import BlobStore
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
 
-__all__ = ["Engine"]
+__all__ = ["Engine", "ICudaEngine"]
 
 
 class Engine:
@@ -43,24 +44,34 @@ class Engine:
         file: PlanFile,
         registry: PluginRegistry,
         *,
+        blobs: BlobStore | None = None,
         allocator: IGpuAllocator | None = None,
         owns_registry: bool = False,
     ) -> None:
         self.manifest = manifest
         self.registry = registry
         self._file = file
-        self.blobs = BlobStore(manifest.blobs, file)
+        self.blobs = blobs or BlobStore(manifest.blobs, file)
         self.allocator = allocator or get_provider(manifest.devices[0].provider).allocator
-        self.templates: list[ProgramTemplate] = []
-        make_plugin = partial(create_runtime_plugin, registry=registry)
-        for program in manifest.programs:
-            self.templates.append(ProgramTemplate(program, self.blobs.array, make_plugin))
+        self.templates = [ProgramTemplate(program, self.blobs.array) for program in manifest.programs]
+        self._create_plugins()
         self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._idle: deque[ExecutionContext] = deque()
         self._attach_lock = threading.Lock()
         self._dtypes = [np.dtype(tensor.dtype) for tensor in manifest.inputs]
         self._input_names = [tensor.name for tensor in manifest.inputs]
         self._finalizer = weakref.finalize(self, _destroy, self.templates, registry if owns_registry else None)
+
+    def _create_plugins(self) -> None:
+        """Create all plugins or none: nothing is made before every creator is found."""
+        for record in (record for template in self.templates for record in template.plugin_records()):
+            self.registry.get_creator(record.name, record.version, record.namespace)
+        try:
+            for template in self.templates:
+                template.create_plugins(partial(create_runtime_plugin, registry=self.registry))
+        except BaseException:
+            _destroy(self.templates, None)
+            raise
 
     # running
 
@@ -157,11 +168,11 @@ class Engine:
 
         save_engine(self, path)
 
-    def serialize(self) -> bytes:
+    def serialize(self) -> HostMemory:
         """The plan as bytes."""
         from dovetail.runtime.save import serialize_engine
 
-        return serialize_engine(self)
+        return HostMemory(serialize_engine(self))
 
     # what the engine has
 
@@ -307,6 +318,10 @@ class Engine:
     def output_slots(self, profile: int) -> list[tuple[int, np.dtype[Any], int | None]]:
         """For each output: its value, its type, and the input it shares memory with."""
         return self._slots[profile]
+
+
+ICudaEngine = Engine
+"""The contract's name."""
 
 
 def _find(name: str, tensors: list[TensorRecord], kind: str) -> TensorRecord:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from dovetail._no_op_context import NoOpContext
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import PlanCorruptError, PlanTrustError
+from dovetail.errors import PlanTrustError
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger
-from dovetail.plan.container import PlanFile, verify_blob
-from dovetail.plan.manifest import LibraryRecord, Manifest, decode_manifest
+from dovetail.plan._header import show
+from dovetail.plan.container import PlanFile
+from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify import verify_manifest
 from dovetail.plugin.libraries import load_packed_library
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.runtime.engine import Engine
+from dovetail.runtime.weights import BlobStore
 
 __all__ = ["Runtime", "load"]
 
 
-class Runtime:
+class Runtime(NoOpContext):
     """Loads plans. Its registry is searched before the global one."""
 
     def __init__(self, logger: ILogger | None = None) -> None:
@@ -47,29 +50,31 @@ class Runtime:
             manifest = decode_manifest(file.manifest)
             verify_manifest(manifest, file)
             file.verify_padding()
-            registry = PluginRegistry(parent=self._registry)
-            for library in manifest.libraries:
-                self._load_library(library, manifest, file, registry)
-            return Engine(manifest, file, registry, allocator=self.gpu_allocator, owns_registry=True)
+            self._check_trust(manifest)
+            # Every digest is checked before any code of the plan runs.
+            blobs = BlobStore(manifest.blobs, file)
+            return self._make_engine(manifest, file, blobs)
         except BaseException:
             file.close()
             raise
 
-    def _load_library(
-        self, library: LibraryRecord, manifest: Manifest, file: PlanFile, registry: PluginRegistry
-    ) -> None:
-        if not self.engine_host_code_allowed:
+    def _check_trust(self, manifest: Manifest) -> None:
+        if manifest.libraries and not self.engine_host_code_allowed:
             raise PlanTrustError(
-                f"the plan carries the plugin library '{library.name}', which is code",
+                f"the plan carries the plugin library {show(manifest.libraries[0].name)}, which is code",
                 fix="if you trust whoever made the plan, load it with host_code=True "
                 "(runtime.engine_host_code_allowed = True)",
             )
-        record = manifest.blobs.get(library.blob)
-        if record is None or record.kind != "library" or record.algorithm != "sha256":
-            raise PlanCorruptError("a carried library has no sha256 digest", where=f"library '{library.name}'")
-        payload = file.blob(library.blob)
-        verify_blob(library.blob, payload, record.algorithm, record.digest)
-        load_packed_library(library.name, bytes(payload), registry)
+
+    def _make_engine(self, manifest: Manifest, file: PlanFile, blobs: BlobStore) -> Engine:
+        registry = PluginRegistry(parent=self._registry)
+        try:
+            for library in manifest.libraries:
+                load_packed_library(library.name, bytes(blobs.bytes_of(library.blob)), registry)
+            return Engine(manifest, file, registry, blobs=blobs, allocator=self.gpu_allocator, owns_registry=True)
+        except BaseException:
+            registry.close()
+            raise
 
 
 def load(path: str | os.PathLike[str], *, host_code: bool = False, logger: ILogger | None = None) -> Engine:

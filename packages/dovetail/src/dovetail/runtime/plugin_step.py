@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import PluginError
+from dovetail.errors import InternalError, PluginError
 from dovetail.expr import Expr, Symbol, compile_expr, decode_expr, symbols_of
 from dovetail.formats import pack_nibbles, packed_shape, unpack_nibbles
 from dovetail.plan.manifest import StepRecord, ValueRecord
@@ -15,7 +15,7 @@ from dovetail.plugin.arrays import address_of
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import PluginCapabilityType
 from dovetail.provider.arena import aligned_empty
-from dovetail.runtime.steps import Array, Frame
+from dovetail.runtime.steps import Array, Frame, share_memory, writable
 from dovetail.types import DataType, Dims, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, data_type_from_numpy
 
 __all__ = ["PluginStep"]
@@ -170,17 +170,29 @@ class PluginStep:
             self._out_descs = [p.describe(d) for p, d in zip(self._outputs, dims, strict=True)]
             self._announce()
             self._shapes = key
+        for port, desc in zip(self._outputs, self._out_descs, strict=True):
+            desc.room = self._buffers[port.index].size
 
     def _contiguous(self, frame: Frame, port: _Port) -> Array:
         array: Array = frame[port.index]
+        if type(array) is not np.ndarray or array.dtype != port.dtype:
+            raise self._mismatch(port.dtype.name, getattr(array, "dtype", type(array).__name__))
         if not array.flags.c_contiguous:
             array = frame[port.index] = np.ascontiguousarray(array)
         return array
 
+    def _mismatch(self, expected: object, got: object) -> InternalError:
+        return InternalError(
+            f"step '{self.name}' gets an input of another type or shape than the plan says", expected=expected, got=got
+        )
+
     def _logical(self, port: _Port, array: Array, frame: Frame) -> Sequence[int]:
         if port.format is TensorFormat.LINEAR or port.dims is None:
             return array.shape
-        return [self._value(expr, frame) for expr in port.dims]
+        dims = [self._value(expr, frame) for expr in port.dims]
+        if packed_shape(dims, port.format) != array.shape:
+            raise self._mismatch(dims, array.shape)
+        return dims
 
     def _output_dims(self, port: _Port, frame: Frame) -> list[int]:
         if port.dims is None:
@@ -195,16 +207,18 @@ class PluginStep:
     def _allocate(self, frame: Frame, dims: list[list[int]]) -> None:
         for port, known in zip(self._outputs, dims, strict=True):
             shape = [self._bound(port, axis, frame) if n < 0 else n for axis, n in enumerate(known)]
-            if port.placed and not port.is_data_dependent and frame[port.index] is not None:
-                self._buffers[port.index] = frame[port.index]
-                continue
-            physical = packed_shape(shape, port.format)
-            if port.alias is not None:
-                self._buffers[port.index] = frame[port.alias].reshape(physical)
-                continue
-            buffer = self._buffers.get(port.index)
-            if self._in_body or buffer is None or buffer.shape != tuple(physical):
-                self._buffers[port.index] = np.empty(physical, port.dtype)
+            self._buffers[port.index] = self._find_buffer(port, frame, packed_shape(shape, port.format))
+
+    def _find_buffer(self, port: _Port, frame: Frame, physical: tuple[int, ...]) -> Array:
+        placed: Array | None = frame[port.index] if port.placed and not port.is_data_dependent else None
+        if placed is not None and placed.shape == physical:
+            return placed
+        if port.alias is not None:
+            return share_memory(writable(frame[port.alias]), physical, port.dtype)
+        buffer = self._buffers.get(port.index)
+        if self._in_body or buffer is None or buffer.shape != physical:
+            buffer = np.empty(physical, port.dtype)
+        return buffer
 
     def _bound(self, port: _Port, axis: int, frame: Frame) -> int:
         assert port.dims is not None  # noqa: S101 - checked by _output_dims
@@ -249,7 +263,7 @@ def _find_workspace_query(handle: PluginHandle, record: StepRecord) -> Callable[
     """The plugin's own answer to how much workspace it needs, when its object has the build capability too."""
     try:
         capability = handle.plugin.get_capability_interface(PluginCapabilityType.BUILD)
-    except Exception:  # objects of the runtime phase need not have it, and may say so in any way
+    except Exception:  # noqa: BLE001 - objects of the runtime phase need not have it, and may say so in any way
         capability = None
     query: Callable[..., Any] | None = getattr(capability, "get_workspace_size", None)
     if query is None and record.workspace_bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
@@ -17,7 +18,7 @@ from dovetail.provider.arena import Span, aligned_empty, plan_offsets
 from dovetail.runtime.control import BodyRunner
 from dovetail.runtime.plugin_step import PluginStep
 from dovetail.runtime.reformat_step import ReformatStep
-from dovetail.runtime.steps import Array, Frame, Step, make_segments, run_segments
+from dovetail.runtime.steps import Array, Frame, Step, make_segments, run_segments, share_memory
 from dovetail.types import TensorFormat
 
 __all__ = ["ProgramRunner", "StepMaker"]
@@ -25,6 +26,7 @@ __all__ = ["ProgramRunner", "StepMaker"]
 StepMaker = Callable[["ProgramRunner"], list[Step]]
 Shape = tuple[int, ...]
 
+_MAX_ELEMENTS: Final = 2**47
 _MAX_CACHED_SHAPES: Final = 64
 """Placements an open engine remembers; a caller with ever new shapes must not make it grow."""
 
@@ -38,6 +40,8 @@ class ProgramRunner:
         for index, array in constants.items():
             self.frame[index] = array
         self.shapes: list[Shape | None] = [None] * len(program.values)
+        for index, array in constants.items():
+            self.shapes[index] = array.shape
         self._is_linear = [value.format == "LINEAR" for value in program.values]
         self._dtypes = [np.dtype(value.dtype) for value in program.values]
         self._symbols = {symbol.name: symbol for symbol in program.symbols}
@@ -195,7 +199,8 @@ class _ShapePlan:
 
     def __init__(self, program: ProgramRecord) -> None:
         outside = set(program.inputs)
-        self._symbols = [s for s in program.symbols if s.value in outside]
+        used = _symbols_in_shapes(program)
+        self._symbols = [s for s in program.symbols if s.value in outside and (s.source == "dim" or s.name in used)]
         names = [s.name for s in self._symbols]
         self.has_elements = any(s.source == "element" for s in self._symbols)
         self._dims: list[tuple[int, list[Callable[[Sequence[int]], int]]]] = []
@@ -235,7 +240,15 @@ class _ShapePlan:
             shape = tuple(dim(values) for dim in dims)
             if min(shape, default=0) < 0:
                 raise InputError("these input shapes give a tensor a negative dimension", got=shape)
+            if math.prod(filter(None, shape)) > _MAX_ELEMENTS:
+                raise ResourceError("these input shapes give a tensor more elements than memory can hold", got=shape)
             shapes[index] = shape
+
+
+def _symbols_in_shapes(program: ProgramRecord) -> frozenset[str]:
+    """What shapes that are known before the run depend on; contents of inputs that are not here need not be read."""
+    shaped = [value.dims or () for value in program.values if value.kind in ("planned", "output")]
+    return frozenset().union(*(symbols_of(decode_expr(dim)) for dims in shaped for dim in dims if dim is not None))
 
 
 def _known(dims: Sequence[Any], names: set[str]) -> bool:
@@ -272,6 +285,8 @@ class _Arena:
         sizes = [
             int(np.prod(s, dtype=np.int64)) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)
         ]
+        if not self._is_open:
+            self._check_room(sizes)
         offsets = self._offsets(sizes, key)
         for index, shape, offset in zip(self._planned, physical, offsets, strict=True):
             alias = self._program.values[index].alias
@@ -283,7 +298,20 @@ class _Arena:
         for index, shape in zip(self._planned, physical, strict=True):
             alias = self._program.values[index].alias
             if alias is not None and frame[alias] is not None:
-                frame[index] = frame[alias].view(dtypes[index]).reshape(shape)
+                frame[index] = share_memory(frame[alias], shape, dtypes[index])
+
+    def _check_room(self, sizes: list[int]) -> None:
+        """Shapes in the profile fit; contents of shape inputs are only known now."""
+        for index, size in zip(self._planned, sizes, strict=True):
+            value = self._program.values[index]
+            if value.size_bytes is not None and size > value.size_bytes:
+                raise InputError(
+                    "these inputs give a tensor a shape that the plan has no room for",
+                    where=f"value '{value.name}'",
+                    expected=f"at most {value.size_bytes} bytes",
+                    got=size,
+                    fix="stay in the profile, with the values of shape inputs too",
+                )
 
     def _physical(self, index: int, shapes: list[Shape | None]) -> Shape:
         return tuple(packed_shape(shapes[index] or (), TensorFormat[self._program.values[index].format]))

@@ -6,6 +6,7 @@ frame before the run and are written in place; other outputs are put there by th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, Final
@@ -13,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.errors import InternalError
+from dovetail.errors import InputError, InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 
 __all__ = [
@@ -26,7 +27,9 @@ __all__ = [
     "make_segments",
     "own",
     "run_segments",
+    "share_memory",
     "store",
+    "writable",
 ]
 
 Array = npt.NDArray[Any]
@@ -90,6 +93,8 @@ class KernelStep:
             target[...] = result
             return
         parts = result if isinstance(result, tuple) else (result,)
+        if len(parts) < len(self._outputs):
+            raise too_few_results(self.name, len(self._outputs), len(parts))
         for (index, placed), part in zip(self._outputs, parts, strict=False):
             if index >= 0:
                 store(frame, index, placed, part, args, self.name)
@@ -128,6 +133,32 @@ def mismatch(name: str, target: Array, result: Array) -> InternalError:
         expected=f"{target.dtype.name} {target.shape}",
         got=f"{result.dtype.name} {result.shape}",
     )
+
+
+def too_few_results(name: str, expected: int, got: int) -> InternalError:
+    """The error for a step that leaves an output of the plan unwritten."""
+    return InternalError(f"step '{name}' gave fewer results than the plan says", expected=expected, got=got)
+
+
+def share_memory(source: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """A view of all of an array with another shape; it must fill the array exactly."""
+    if math.prod(shape) * dtype.itemsize != source.nbytes:
+        raise InputError(
+            "an output that shares memory with an input has another size",
+            expected=f"{source.nbytes} bytes",
+            got=f"{dtype.name} {shape}",
+        )
+    return source.view(dtype).reshape(shape)
+
+
+def writable(array: Array) -> Array:
+    """The array, which a plugin will write to through its address: read-only memory would end the process."""
+    if not array.flags.writeable:
+        raise InputError(
+            "an input that is updated in place is read-only",
+            fix="pass a writable array; the plugin writes its output into the same memory",
+        )
+    return array
 
 
 def own(result: Any, args: tuple[Any, ...]) -> Any:

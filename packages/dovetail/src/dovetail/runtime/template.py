@@ -36,25 +36,38 @@ class _StepTemplate:
 
 
 class ProgramTemplate:
-    """One program of a plan with everything that contexts share."""
+    """One program of a plan with everything that contexts share.
 
-    def __init__(self, program: ProgramRecord, load_blob: Callable[[str], Array], make_plugin: PluginMaker) -> None:
+    Plugins are created last and on demand, so that a program with a kernel nobody has runs no code of plugins.
+    """
+
+    def __init__(self, program: ProgramRecord, load_blob: Callable[[str], Array]) -> None:
         self.program = program
         self.constants = {i: load_blob(v.blob) for i, v in enumerate(program.values) if v.blob is not None}
-        self._steps = [self._prepare(record, load_blob, make_plugin) for record in program.steps]
+        self._steps = [self._prepare(record, load_blob) for record in program.steps]
 
-    def _prepare(
-        self, record: StepRecord, load_blob: Callable[[str], Array], make_plugin: PluginMaker
-    ) -> _StepTemplate:
-        if record.kind == "plugin" and record.plugin is not None:
-            handle = make_plugin(record.name, record.plugin)
-            handle.set_tactic(record.tactic)
-            return _StepTemplate(record, handle=handle)
-        if record.kind == "reformat":
+    def plugin_records(self) -> Iterator[PluginRecord]:
+        """What each plugin is to be made from, bodies included."""
+        for template in self._steps:
+            if template.record.plugin is not None:
+                yield template.record.plugin
+            for body in template.bodies:
+                yield from body.plugin_records()
+
+    def create_plugins(self, make_plugin: PluginMaker) -> None:
+        """Make the plugin of every layer, bodies included; what was made before one fails is among ``handles``."""
+        for template in self._steps:
+            if template.record.plugin is not None:
+                template.handle = make_plugin(template.record.name, template.record.plugin)
+                template.handle.set_tactic(template.record.tactic)
+            for body in template.bodies:
+                body.create_plugins(make_plugin)
+
+    def _prepare(self, record: StepRecord, load_blob: Callable[[str], Array]) -> _StepTemplate:
+        if record.kind in ("plugin", "reformat"):
             return _StepTemplate(record)
         if record.kind == "control":
-            bodies = [ProgramTemplate(body, load_blob, make_plugin) for body in record.bodies]
-            return _StepTemplate(record, bodies=bodies)
+            return _StepTemplate(record, bodies=[ProgramTemplate(body, load_blob) for body in record.bodies])
         if record.kind != "kernel":
             raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
         attributes = decode_attributes(record.attributes, load_blob)

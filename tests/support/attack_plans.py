@@ -1,0 +1,288 @@
+"""Small real plans of every kind, and what it takes to change their manifests as somebody with a hex editor would.
+
+A changed manifest gets a right sha256 and the blobs of the old one, so that only the rules of the manifest can refuse
+it. ``Target.load`` tells what loading did besides: which creators were asked, which libraries were imported.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+import dovetail as dt
+from dovetail.plan.container import Blob, PlanFile, plan_bytes
+from tests.support.dynamic_plugins import FillPlugin, PositivePlugin
+from tests.support.plugins import PlainCreator, ScalePlugin
+
+__all__ = ["IMPORTED", "TARGETS", "Json", "Target", "target"]
+
+Json = dict[str, Any]
+
+IMPORTED: list[str] = []
+"""A carried library of these plans writes its name here when it is imported."""
+
+LIBRARY = '''
+from tests.support import attack_plans
+from tests.support.plugins import PlainCreator, ScalePlugin
+
+attack_plans.IMPORTED.append(__name__)
+
+
+class Carried(ScalePlugin):
+    def __init__(self, factor=3.0, calls=None):
+        super().__init__(factor, calls)
+        self.plugin_name = "Carried"
+
+
+def get_creators():
+    return [PlainCreator("Carried", Carried)]
+'''
+
+
+class InPlacePlugin(ScalePlugin, dt.IPluginV3OneBuildV2):
+    """Multiplies its input where it lies."""
+
+    formats = (dt.TensorFormat.LINEAR,)
+    tactics = ()
+
+    def __init__(self, factor: float = 1.0, calls: Any = None) -> None:
+        super().__init__(factor, calls)
+        self.plugin_name = "TestInPlace"
+
+    def get_aliased_input(self, output_index: int) -> int:
+        return 0
+
+
+class PackedPlugin(ScalePlugin):
+    """Takes its tensors in vectors of channels only, so that reformats stand around it."""
+
+    formats = (dt.TensorFormat.CHW32,)
+
+    def __init__(self, factor: float = 1.0, calls: Any = None) -> None:
+        super().__init__(factor, calls)
+        self.plugin_name = "TestPacked"
+
+    def get_workspace_size(self, inputs: Any, outputs: Any) -> int:
+        return 640
+
+
+PLUGINS: dict[str, Callable[..., Any]] = {
+    "TestScale": ScalePlugin,
+    "TestInPlace": InPlacePlugin,
+    "TestPacked": PackedPlugin,
+    "TestFill": FillPlugin,
+    "TestPositive": PositivePlugin,
+}
+
+
+@dataclass(frozen=True)
+class Target:
+    """One real plan, and how to load and run changed copies of it."""
+
+    name: str
+    raw: bytes
+    inputs: tuple[Any, ...]
+    """Arrays to run it with."""
+    needs_host_code: bool = False
+    manifest: Json = field(default_factory=dict)
+    blobs: list[Blob] = field(default_factory=list)
+
+    def changed(self, edit: Callable[[Json], object]) -> bytes:
+        """The plan with a manifest that was edited."""
+        manifest = copy.deepcopy(self.manifest)
+        edit(manifest)
+        return self.packed(json.dumps(manifest).encode())
+
+    def packed(self, manifest: bytes, blobs: list[Blob] | None = None) -> bytes:
+        """A whole plan file around a manifest."""
+        return plan_bytes(manifest, self.blobs if blobs is None else blobs)
+
+    def runtime(self, *, host_code: bool | None = None) -> tuple[dt.Runtime, list[PlainCreator]]:
+        """A runtime that has all creators, and the creators, which count what they make."""
+        runtime = dt.Runtime()
+        runtime.engine_host_code_allowed = self.needs_host_code if host_code is None else host_code
+        creators = [PlainCreator(name, make) for name, make in PLUGINS.items()]
+        for creator in creators:
+            runtime.get_plugin_registry().register_creator(creator, "")
+        return runtime, creators
+
+    def arrays(self) -> list[Any]:
+        """Fresh copies of the inputs."""
+        return [array.copy() for array in self.inputs]
+
+
+def _target(name: str, raw: bytes, *inputs: Any, needs_host_code: bool = False) -> Target:
+    with PlanFile.from_bytes(raw) as file:
+        blobs = [
+            Blob(name=info.name, dtype=info.dtype, shape=info.shape, data=bytes(file.blob(info.name)))
+            for info in file.blobs.values()
+        ]
+        return Target(name, raw, inputs, needs_host_code, json.loads(file.manifest), blobs)
+
+
+def _chain() -> Target:
+    """Kernels, a constant, a plugin in place, a packed one between reformats, a shape input, a profile."""
+    builder = dt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", dt.float32, (-1, 3, 4, 4))
+    shape = network.add_input("s", dt.int64, (2,))
+    weights = network.add_constant((1, 3, 1, 1), np.full((1, 3, 1, 1), 2, np.float32)).get_output(0)
+    total = network.add_elementwise(x, weights, dt.ElementWiseOperation.SUM).get_output(0)
+    doubled = network.add_plugin_v3([total], [], InPlacePlugin(2.0)).get_output(0)
+    packed = network.add_plugin_v3([doubled], [], PackedPlugin(3.0)).get_output(0)
+    softmax = network.add_softmax(packed)
+    softmax.axes = 1 << 1
+    filled = network.add_plugin_v3([packed], [shape], FillPlugin(1.0)).get_output(0)
+    negated = network.add_unary(softmax.get_output(0), dt.UnaryOperation.NEG).get_output(0)
+    for tensor, name in ((negated, "y"), (filled, "z")):
+        tensor.name = name
+        network.mark_output(tensor)
+    config = builder.create_builder_config()
+    config.set_preview_feature(dt.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
+    config.set_flag(dt.BuilderFlag.REFIT)
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1, 3, 4, 4), (2, 3, 4, 4), (4, 3, 4, 4))
+    profile.set_shape_input("s", (1, 1), (2, 3), (8, 8))
+    config.add_optimization_profile(profile)
+    raw = bytes(builder.build_serialized_network(network, config))
+    return _target("chain", raw, np.ones((2, 3, 4, 4), np.float32), np.array([2, 3], np.int64))
+
+
+def _open() -> Target:
+    """Kernels with attributes of every type, over a shape that nobody bounds."""
+    value = helper.make_tensor("value", TensorProto.FLOAT, [1], [1.5])
+    nodes = [
+        helper.make_node("LeakyRelu", ["x"], ["a"], alpha=0.5),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["ones"], value=value),
+        helper.make_node("Add", ["a", "ones"], ["b"]),
+        helper.make_node("Transpose", ["b"], ["c"], perm=[1, 0]),
+        helper.make_node("Add", ["c", "w"], ["y"]),
+    ]
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [3, 1], [1.0, 2.0, 3.0])
+    ports = [
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    ]
+    graph = helper.make_graph(nodes, "open", *ports, [weight])
+    engine = dt.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    return _target("open", engine.serialize(), np.ones((2, 3), np.float32))
+
+
+def _loop() -> Target:
+    """A loop that captures a value and a branch that captures another."""
+    floats, ints, bools = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+    body = helper.make_graph(
+        [
+            helper.make_node("Less", ["i", "limit"], ["going"]),
+            helper.make_node("Add", ["state", "x"], ["next"]),
+            helper.make_node("Neg", ["next"], ["part"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", ints, []),
+            helper.make_tensor_value_info("was", bools, []),
+            helper.make_tensor_value_info("state", floats, [3]),
+        ],
+        [
+            helper.make_tensor_value_info("going", bools, []),
+            helper.make_tensor_value_info("next", floats, [3]),
+            helper.make_tensor_value_info("part", floats, [3]),
+        ],
+        [helper.make_tensor("limit", ints, [], [6])],
+    )
+    branches = [
+        helper.make_graph(
+            [helper.make_node(op, ["last"], [f"{op}_out"])], op, [], [helper.make_tensor_value_info(f"{op}_out", floats, [3])]
+        )
+        for op in ("Neg", "Identity")
+    ]
+    nodes = [
+        helper.make_node("Loop", ["m", "keep", "x"], ["last", "parts"], body=body),
+        helper.make_node("ReduceSum", ["x"], ["sum"], keepdims=0),
+        helper.make_node("Greater", ["sum", "zero"], ["positive"]),
+        helper.make_node("If", ["positive"], ["y"], then_branch=branches[0], else_branch=branches[1]),
+    ]
+    ports = [
+        [helper.make_tensor_value_info("x", floats, [3]), helper.make_tensor_value_info("m", ints, [])],
+        [helper.make_tensor_value_info("y", floats, [3]), helper.make_tensor_value_info("parts", floats, None)],
+    ]
+    constants = [helper.make_tensor("zero", floats, [], [0.0]), helper.make_tensor("keep", bools, [], [True])]
+    graph = helper.make_graph(nodes, "loop", *ports, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    return _target("loop", dt.compile(model).serialize(), np.ones(3, np.float32), np.array(3, np.int64))
+
+
+def _sizes() -> Target:
+    """A plugin whose output shape only its run tells, and what follows it."""
+    builder = dt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", dt.float32, (-1,))
+    layer = network.add_plugin_v3([x], [], PositivePlugin(2.0))
+    scaled = network.add_plugin_v3([layer.get_output(0)], [], ScalePlugin(10.0)).get_output(0)
+    negated = network.add_unary(scaled, dt.UnaryOperation.NEG).get_output(0)
+    for tensor, name in ((layer.get_output(0), "y"), (layer.get_output(1), "count"), (negated, "w")):
+        tensor.name = name
+        network.mark_output(tensor)
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (0,), (8,), (32,))
+    config.add_optimization_profile(profile)
+    raw = bytes(builder.build_serialized_network(network, config))
+    return _target("sizes", raw, np.linspace(-1, 1, 9, dtype=np.float32))
+
+
+def _library() -> Target:
+    """A plugin whose code the plan carries."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "carried_library.py"
+        path.write_text(LIBRARY)
+        builder = dt.Builder()
+        builder.get_plugin_registry().load_library(str(path))
+        creator = builder.get_plugin_registry().get_creator("Carried", "1", "")
+        network = builder.create_network()
+        x = network.add_input("x", dt.float32, (2, 3))
+        plugin = creator.create_plugin("carried", dt.PluginFieldCollection([]), dt.TensorRTPhase.BUILD)
+        y = network.add_plugin_v3([x], [], plugin).get_output(0)
+        y.name = "y"
+        network.mark_output(y)
+        config = builder.create_builder_config()
+        config.plugins_to_serialize = [str(path)]
+        raw = bytes(builder.build_serialized_network(network, config))
+    IMPORTED.clear()
+    return _target("library", raw, np.ones((2, 3), np.float32), needs_host_code=True)
+
+
+_MAKERS: dict[str, Callable[[], Target]] = {
+    "chain": _chain,
+    "open": _open,
+    "loop": _loop,
+    "sizes": _sizes,
+    "library": _library,
+}
+TARGETS = tuple(_MAKERS)
+
+
+@cache
+def target(name: str) -> Target:
+    """The plan of that name, built once."""
+    return _MAKERS[name]()
+
+
+def steps_of(manifest: Json) -> Iterator[Json]:
+    """All steps of a manifest, bodies included."""
+    stack = list(manifest["programs"])
+    while stack:
+        for step in stack.pop()["steps"]:
+            yield step
+            stack += step.get("bodies", ())
