@@ -29,7 +29,7 @@ Json = dict[str, Any]
 IMPORTED: list[str] = []
 """A carried library of these plans writes its name here when it is imported."""
 
-LIBRARY = '''
+LIBRARY = """
 from tests.support import attack_plans
 from tests.support.plugins import PlainCreator, ScalePlugin
 
@@ -44,7 +44,7 @@ class Carried(ScalePlugin):
 
 def get_creators():
     return [PlainCreator("Carried", Carried)]
-'''
+"""
 
 
 class InPlacePlugin(ScalePlugin, dt.IPluginV3OneBuildV2):
@@ -201,7 +201,10 @@ def _loop() -> Target:
     )
     branches = [
         helper.make_graph(
-            [helper.make_node(op, ["last"], [f"{op}_out"])], op, [], [helper.make_tensor_value_info(f"{op}_out", floats, [3])]
+            [helper.make_node(op, ["last"], [f"{op}_out"])],
+            op,
+            [],
+            [helper.make_tensor_value_info(f"{op}_out", floats, [3])],
         )
         for op in ("Neg", "Identity")
     ]

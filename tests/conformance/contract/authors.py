@@ -1,11 +1,8 @@
 """Plugins as authors outside this project write them: from the rules of the contract, with one import changed.
 
-Nothing here knows the engine. ``Plus`` inherits everything, ``Parts`` is composed of three objects; both keep a trace of
-(object number, method, what was passed), which the tests read. The trace is shared by clones, as ``__dict__.update``
-does.
+Nothing here knows the engine. ``Plus`` inherits everything and keeps a trace of (object number, method, what was
+passed), which its clones share and the tests read. ``Parts`` is composed of three objects.
 """
-
-
 
 from __future__ import annotations
 
@@ -146,6 +143,58 @@ class PlusCreator(trt.IPluginCreatorV3One):
         return plugin
 
 
+class Many(Plus):
+    """Three outputs of three types."""
+
+    def __init__(self, addend: float = 1.0, trace: Any = None) -> None:
+        super().__init__(addend, trace)
+        self.num_outputs = 3
+
+    def get_output_data_types(self, input_types: Any) -> Any:
+        return (input_types[0], trt.float16, trt.DataType.INT32)
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
+        turned = trt.DimsExprs([inputs[0][1], inputs[0][0]])
+        return [trt.DimsExprs(inputs[0]), turned, trt.DimsExprs([exprBuilder.constant(2)])]
+
+    def compute(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any) -> None:
+        assert [d.type for d in output_desc] == [trt.float32, trt.float16, trt.int32]
+        x = as_array(inputs[0], input_desc[0])
+        same, turned, shape = (as_array(a, d) for a, d in zip(outputs, output_desc, strict=True))
+        same[...], turned[...], shape[...] = x, x.T, x.shape
+
+
+class Filled(Plus):
+    """A tensor of the shape that all shape inputs say together, filled with the addend."""
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
+        self.note("shape_inputs", [len(dims) for dims in shape_inputs])
+        return [trt.DimsExprs([value for dims in shape_inputs for value in dims])]
+
+    def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+        assert (num_inputs, len(in_out)) == (1, 2)
+        return bool(in_out[pos].desc.format == LINEAR)
+
+    def configure_plugin(self, inp: Any, out: Any) -> None:
+        assert (len(inp), len(out)) == (1, 1)
+        super().configure_plugin(inp, out)
+
+    def compute(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any) -> None:
+        assert (len(input_desc), len(inputs)) == (1, 1)
+        as_array(outputs[0], output_desc[0])[...] = self.addend
+
+
+def breaking(method: str, result: Any) -> type[Plus]:
+    """Plus with one method that returns something else, or raises."""
+
+    def broken(self: Any, *args: Any) -> Any:
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+    return type("Broken", (Plus,), {method: broken})
+
+
 # composition: three objects, and one that holds them
 
 
@@ -187,7 +236,9 @@ class PartsRuntime(trt.IPluginV3OneRuntime):
     def on_shape_change(self, inp: Any, out: Any) -> None:
         assert self.tactic in (3, 7)
 
-    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: Any, stream: Any) -> None:
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: Any, stream: Any
+    ) -> None:
         count = trt.volume(input_desc[0].dims)
         x = np.ctypeslib.as_array((ctypes.c_float * count).from_address(inputs[0]))
         y = np.ctypeslib.as_array((ctypes.c_float * count).from_address(outputs[0]))

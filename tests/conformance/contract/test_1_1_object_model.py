@@ -132,7 +132,7 @@ def test_a_clone_of_none_is_an_error_that_names_the_plugin() -> None:
         def clone(self) -> Any:
             return None
 
-    with pytest.raises(trt.PluginError, match="Plus.*clone returned None"):
+    with pytest.raises(trt.PluginError, match=r"Plus.*clone returned None"):
         build(one_plugin(Barren()))
 
 

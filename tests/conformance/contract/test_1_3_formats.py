@@ -197,7 +197,7 @@ def test_an_impure_plugin_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "fmt"),
-    [(dtype, fmt) for dtype in (trt.float32, trt.float16, trt.bfloat16, trt.fp8) for fmt in ORDERS[dtype]],
+    [(dtype, fmt) for dtype in (trt.float32, trt.float16, trt.bfloat16, trt.fp8, trt.int8) for fmt in ORDERS[dtype]],
     ids=str,
 )
 @pytest.mark.parametrize("rows", [1, 3])

@@ -45,10 +45,6 @@ class Positive(Plus):
         as_array(outputs[1], output_desc[1])[...] = found.size
 
 
-def _wide(config: Any) -> None:
-    config.profiling_verbosity = trt.ProfilingVerbosity.DETAILED
-
-
 PROFILE = [{"x": ((0,), (8,), (64,))}]
 
 
@@ -117,6 +113,26 @@ def test_memory_is_as_large_as_the_upper_bound() -> None:
     engine = load(build(one_plugin(Greedy(), (-1,)), profiles=PROFILE), PlusCreator(Greedy))
     for n in (64, 1, 64):
         np.testing.assert_array_equal(engine(np.zeros(n, np.float32))["y0"], np.arange(n))
+
+
+def test_memory_while_timing_is_as_large_as_the_upper_bound_too() -> None:
+    class Greedy(Positive):
+        """Tuned for one element, but it writes as many as it may: with less memory this ends the process."""
+
+        tactics = (1, 2)
+
+        def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
+            size = exprBuilder.declare_size_tensor(1, exprBuilder.constant(1), inputs[0][0])
+            return [trt.DimsExprs([size]), trt.DimsExprs(0)]
+
+        def compute(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any) -> None:
+            self.note("shape", tuple(input_desc[0].dims))
+            as_array(outputs[0], output_desc[0], shape=input_desc[0].dims)[...] = 1
+            as_array(outputs[1], output_desc[1])[...] = input_desc[0].dims[0]
+
+    trace: list[Any] = []
+    build(one_plugin(Greedy(0.0, trace), (-1,)), profiles=[{"x": ((1,), (1 << 18,), (1 << 19,))}])
+    assert set(details(trace, "shape")) == {(1 << 18,)}
 
 
 @pytest.mark.parametrize("size", [9, -1])

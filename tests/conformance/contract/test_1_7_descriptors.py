@@ -31,14 +31,18 @@ T = trt.PluginFieldType
         (trt.TensorRTPhase, "BUILD RUNTIME"),
         (
             trt.ErrorCode,
-            "SUCCESS UNSPECIFIED_ERROR INTERNAL_ERROR INVALID_ARGUMENT INVALID_CONFIG FAILED_ALLOCATION "
-            "FAILED_INITIALIZATION FAILED_EXECUTION FAILED_COMPUTATION INVALID_STATE UNSUPPORTED_STATE",
+            """SUCCESS UNSPECIFIED_ERROR INTERNAL_ERROR INVALID_ARGUMENT INVALID_CONFIG FAILED_ALLOCATION
+            FAILED_INITIALIZATION FAILED_EXECUTION FAILED_COMPUTATION INVALID_STATE UNSUPPORTED_STATE""",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
 )
 def test_enums_have_the_contracts_names_and_numbers(enum: Any, names: str) -> None:
     assert {member.name: member.value for member in enum} == {name: i for i, name in enumerate(names.split())}
+
+
+def test_error_codes_have_both_names() -> None:
+    assert trt.ErrorCodeTRT is trt.ErrorCode
 
 
 def test_a_tensor_descriptor() -> None:

@@ -266,7 +266,7 @@ def test_a_resource_that_cannot_be_cloned_leaves_no_key(registry: Any, broken: s
 
 # libraries
 
-LIBRARY = '''
+LIBRARY = """
 import numpy as np
 import dovetail as trt
 
@@ -287,7 +287,7 @@ def set_logger_finder(finder):
 
 def {entry}():
     return [Creator("LibA"), Creator("LibB")]
-'''
+"""
 
 
 def _library(folder: Path, entry: str = "get_creators") -> Path:

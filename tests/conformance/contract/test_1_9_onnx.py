@@ -18,7 +18,9 @@ T = trt.PluginFieldType
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
-def _model(node: onnx.NodeProto, *others: onnx.NodeProto, inputs: Any = (), initializers: Any = (), **kwargs: Any) -> Any:
+def _model(
+    node: onnx.NodeProto, *others: onnx.NodeProto, inputs: Any = (), initializers: Any = (), **kwargs: Any
+) -> Any:
     given = inputs or [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     graph = helper.make_graph([node, *others], "g", given, outputs, list(initializers))
@@ -101,7 +103,22 @@ def test_a_function_of_the_model_wins_over_a_plugin() -> None:
 
 
 def test_attributes_become_fields() -> None:
-    names = "f fs i is_ s ss t_float t_half t_brain t_double t_i8 t_i16 t_i32 t_i64".split()
+    names = [
+        "f",
+        "fs",
+        "i",
+        "is_",
+        "s",
+        "ss",
+        "t_float",
+        "t_half",
+        "t_brain",
+        "t_double",
+        "t_i8",
+        "t_i16",
+        "t_i32",
+        "t_i64",
+    ]
     creator = Noting(*names)
     tensors = {
         "t_float": np.array([1, 2], np.float32),

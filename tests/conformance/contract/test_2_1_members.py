@@ -1,4 +1,4 @@
-"""Rule 2.1, the table of plugin members: which are required, which have defaults, and what is said when one is missing."""
+"""Rule 2.1, the table of plugin members: required ones, defaults, and what is said when one is missing."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class Least(trt.IPluginV3, trt.IPluginV3OneCore, trt.IPluginV3OneBuild, trt.IPlu
     def set_tactic(self, tactic: int) -> None:
         pass
 
-    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> None:
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int
+    ) -> None:
         from dovetail.plugin import as_array
 
         as_array(outputs[0], output_desc[0])[...] = as_array(inputs[0], input_desc[0]) + 1

@@ -114,7 +114,9 @@ class Scratch(Plus):
     def get_workspace_size(self, inp: Any, out: Any) -> int:
         return 4 * int(np.prod(tuple(inp[0].max)))
 
-    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> None:
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int
+    ) -> None:
         x, copy = as_array(inputs[0], input_desc[0]), as_array(workspace, input_desc[0])
         copy[...] = x
         as_array(outputs[0], output_desc[0])[...] = copy + np.float32(self.addend)

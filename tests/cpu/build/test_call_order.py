@@ -36,7 +36,7 @@ def test_two_tactics_are_timed_in_order() -> None:
     assert before.index("supports_format_combination") < before.index("attach_to_context")
     assert before.index("attach_to_context") < before.index("configure_plugin") < before.index("get_valid_tactics")
     assert before.index("get_valid_tactics") < before.index("set_tactic")
-    assert names[first_enqueue - 2 : first_enqueue] == ["set_tactic", "on_shape_change"]
+    assert names[first_enqueue - 2 : first_enqueue] == ["get_workspace_size", "on_shape_change"]
     assert {tactic for name, tactic in calls if name == "set_tactic"} == {1, 2}
     assert names.count("get_fields_to_serialize") >= 1
     tail = [

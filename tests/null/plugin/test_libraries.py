@@ -96,7 +96,7 @@ def test_a_file_is_loaded_and_deregistered(tmp_path: Path, registry: PluginRegis
     assert registry.deregister_library(library)
     assert registry.find_creator("LibPad", "1") is None
     assert registry.libraries == []
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
     with pytest.raises(PluginError, match="not loaded in this registry"):
         registry.deregister_library(library)
 
@@ -108,7 +108,7 @@ def test_a_package_is_loaded_with_relative_imports_and_data(package: Path, regis
     assert sys.modules[library.module_name].TABLE == b"\x00\xff"
     assert "mylib" not in sys.modules
     registry.deregister_library(library)
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
 
 
 def test_two_registries_load_the_same_file_independently(tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_any_known_creator_refuses_the_whole_library(tmp_path: Path, registry: P
     assert "two.py" in str(caught.value)
     assert registry.find_creator("LibCrop", "1") is None
     assert len(registry.libraries) == 1
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
 
 
 def test_a_creator_known_only_to_the_parent_is_shadowed(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ def test_a_broken_library_is_named_with_its_line(
         registry.load_library(path)
     assert registry.all_creators == []
     assert registry.libraries == []
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
 
 
 def test_a_line_in_a_submodule_is_named(package: Path, registry: PluginRegistry) -> None:
@@ -262,7 +262,7 @@ def test_close_takes_the_libraries_along(tmp_path: Path, registry: PluginRegistr
     before = library_modules()
     registry.load_library(write(tmp_path / "pads.py", creators("LibPad")))
     registry.close()
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
 
 
 # carried as bytes
@@ -281,7 +281,7 @@ def test_a_packed_file_is_loaded_from_memory(tmp_path: Path, registry: PluginReg
     assert frame.filename == "<plugin library pads>/pads.py"
     assert frame.line == 'raise ValueError("from the library")'
     registry.deregister_library(library)
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
     assert not [finder for finder in sys.meta_path if "_Finder" in type(finder).__name__]
 
 
@@ -330,7 +330,7 @@ def test_modules_leave_with_their_registry(tmp_path: Path) -> None:
     assert len(weakref.finalize._registry) == finalizers + 2  # type: ignore[attr-defined]
     del registry
     gc.collect()
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
 
 
 def test_a_carried_quick_layer_is_the_same_layer(tmp_path: Path, registry: PluginRegistry) -> None:
@@ -390,7 +390,7 @@ def test_a_broken_packed_library_is_named_with_its_line(tmp_path: Path, registry
     before = library_modules()
     with pytest.raises(PluginError, match=r"<plugin library bad>/bad\.py:2: the library raised ZeroDivisionError"):
         load_packed_library("bad", payload, registry)
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
     assert registry.libraries == []
 
 
@@ -429,7 +429,7 @@ def test_a_hostile_payload_is_refused_before_anything_runs(
     before = library_modules()
     with pytest.raises(PlanCorruptError, match=words):
         load_packed_library("evil", payload, registry)
-    assert library_modules() == before
+    assert set(library_modules()) <= set(before)  # the collector may have taken others meanwhile
 
 
 def test_payloads_are_bounded(registry: PluginRegistry, monkeypatch: pytest.MonkeyPatch, package: Path) -> None:

@@ -72,6 +72,7 @@ from dovetail.host_memory import (
 )
 from dovetail.loggers import (
     ErrorCode as ErrorCode,
+    ErrorCodeTRT as ErrorCodeTRT,
     ErrorRecorder as ErrorRecorder,
     IErrorRecorder as IErrorRecorder,
     ILogger as ILogger,

@@ -28,7 +28,7 @@ _MODULES: dict[str, str] = {
     "dovetail.types": """DataType Dims Dims2 Dims3 Dims4 DimsHW DynamicPluginTensorDesc EngineCapability Permutation
         PluginTensorDesc TensorFormat TensorIOMode TensorLocation TensorRTPhase Weights nptype volume""",
     "dovetail.expr": "DimensionOperation DimsExprs IDimensionExpr IExprBuilder",
-    "dovetail.loggers": "ErrorCode ErrorRecorder IErrorRecorder ILogger ILoggerFinder Logger",
+    "dovetail.loggers": "ErrorCode ErrorCodeTRT ErrorRecorder IErrorRecorder ILogger ILoggerFinder Logger",
     "dovetail.allocators": "AllocatorFlag HostAllocator IGpuAllocator IGpuAsyncAllocator IOutputAllocator",
     "dovetail.network.definition": "INetworkDefinition Network",
     "dovetail.network.enums": """

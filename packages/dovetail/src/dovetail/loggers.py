@@ -10,7 +10,16 @@ from typing import ClassVar
 
 from dovetail._no_op_context import NoOpContext
 
-__all__ = ["ErrorCode", "ErrorRecorder", "IErrorRecorder", "ILogger", "ILoggerFinder", "Logger", "Severity"]
+__all__ = [
+    "ErrorCode",
+    "ErrorCodeTRT",
+    "ErrorRecorder",
+    "IErrorRecorder",
+    "ILogger",
+    "ILoggerFinder",
+    "Logger",
+    "Severity",
+]
 
 
 class Severity(IntEnum):
@@ -41,6 +50,10 @@ class ErrorCode(IntEnum):
 
 _Level = Severity
 """The same under a name that the attribute ``ILogger.Severity`` does not hide."""
+
+
+ErrorCodeTRT = ErrorCode
+"""The contract's name, where ``ErrorCode`` alone is another enum."""
 
 
 class ILogger(NoOpContext):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -114,6 +115,7 @@ def make_plugin_layer(
         if value is not None
     )
     outputs = [context.dims(value) or [] for value in node.outputs]
+    _check_alias_sizes(handle, ports, entry.num_inputs, aliases)
     return PluginLayer(
         name=layer_name(node),
         handle=handle,
@@ -122,6 +124,20 @@ def make_plugin_layer(
         data_dependent=tuple(_size_axes(dims, sizes) for dims in outputs),
         aliases=aliases,
     )
+
+
+def _check_alias_sizes(handle: PluginHandle, ports: Sequence[Port], num_inputs: int, aliases: Sequence[int]) -> None:
+    """An output that shares memory must not be larger than that memory, or tuning would write past its end."""
+    for index, source in enumerate(aliases):
+        given, wanted = ports[source], ports[num_inputs + index]
+        if source >= 0 and math.prod(given.opt) != math.prod(wanted.opt):
+            raise PluginError(
+                f"output {index} shares memory with input {source} and has another size",
+                where=handle.where,
+                expected=given.opt,
+                got=wanted.opt,
+                fix="return -1 from get_aliased_input, or declare the input's shape in get_output_shapes",
+            )
 
 
 def _size_axes(dims: Sequence[Expr | None], sizes: Collection[str]) -> tuple[int, ...]:

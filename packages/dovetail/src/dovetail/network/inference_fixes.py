@@ -11,10 +11,19 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
+
+from dovetail.network.inference_dims import (
+    make_dim,
+    set_broadcast,
+    set_expand,
+    set_matmul,
+    set_pool,
+    set_reshape,
+)
 
 __all__ = ["CORRECTIONS", "BoundedContext", "type_body_inputs"]
 
@@ -24,11 +33,13 @@ _MAX_CONTENTS: Final = 256
 _BEYOND_EVERYTHING: Final = 2**31 - 1
 """Bounds from here on mean the end of a dimension, as exporters write them."""
 
-Correction = Callable[[osi.ShapeInferenceContext, ir.Node], bool]
-
 
 class BoundedContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the library has no types
     """The library's context, which follows the contents of short tensors only."""
+
+    def __init__(self, opset_imports: Mapping[str, int]) -> None:
+        super().__init__(opset_imports)
+        self._given: set[str] = set()
 
     def get_symbolic_value(self, value: ir.Value) -> list[int | ir.SymbolicDim] | None:
         """What is known of the contents of a tensor."""
@@ -42,6 +53,19 @@ class BoundedContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the li
         """Note what the contents of a tensor are."""
         if len(data) <= _MAX_CONTENTS:
             super().set_symbolic_value(value, data)
+
+    def name_contents(self, value: ir.Value, names: list[str]) -> None:
+        """Give the elements of an input names; what the caller passes there may be negative, as no dimension is."""
+        self._given.update(names)
+        self.set_symbolic_value(value, [ir.SymbolicDim(name) for name in names])
+
+    def is_given(self, dim: int | ir.SymbolicDim) -> bool:
+        """Whether a number depends on elements of inputs."""
+        expression = None if isinstance(dim, int) else dim._expr  # onnx-ir has no public accessor
+        return expression is not None and any(str(symbol) in self._given for symbol in expression.free_symbols)
+
+
+Correction = Callable[[BoundedContext, ir.Node], bool]
 
 
 def type_body_inputs(node: ir.Node) -> None:
@@ -94,25 +118,37 @@ def _correct_concat(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     return True
 
 
-def _check_reshape(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+def _correct_reshape(context: BoundedContext, node: ir.Node) -> bool:
     _, sizes = _inputs(node, 2)
     count = sizes.shape[0] if sizes is not None and sizes.shape and len(sizes.shape) == 1 else 0
     if isinstance(count, int) and count > _MAX_CONTENTS:
         raise ValueError(f"a shape of {count} dimensions")
+    given = [context.is_given(size) for size in (sizes and context.get_symbolic_value(sizes)) or ()]
+    if any(given):
+        set_reshape(context, node, given)
     return False
 
 
 def _correct_squeeze(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     data, axes = _inputs(node, 2)
-    if data is None or axes is None or ir.convenience.get_const_tensor(axes) is not None:
+    if data is None or (axes is None and not _may_squeeze_open_dims(node, data)):
+        return False
+    if axes is not None and ir.convenience.get_const_tensor(axes) is not None:
         return False
     if data.dtype is not None:
         context.set_dtype(node.outputs[0], data.dtype)
+    if axes is None:
+        return True  # even the rank is known in the run only
     count = axes.shape[0] if axes.shape is not None and len(axes.shape) == 1 else None
     if data.shape is not None and isinstance(count, int) and count <= len(data.shape):
         dims = [context.new_symbolic_dim() for _ in range(len(data.shape) - count)]
         context.set_shape(node.outputs[0], ir.Shape(dims))
     return True
+
+
+def _may_squeeze_open_dims(node: ir.Node, data: ir.Value) -> bool:
+    """Whether all dims of size 1 are to go, and not all dims are known."""
+    return "axes" not in node.attributes and data.shape is not None and not data.shape.is_static()
 
 
 def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
@@ -133,7 +169,7 @@ def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     return True
 
 
-def _correct_slice(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+def _correct_slice(context: BoundedContext, node: ir.Node) -> bool:
     """Clamp the ends of a slice to a dimension that only the run knows; the library takes them to be in range."""
     data, *bounds = _inputs(node, 5)
     if data is None or data.shape is None or bounds[0] is None or bounds[1] is None:
@@ -143,14 +179,21 @@ def _correct_slice(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     if starts is None or ends is None or any(hidden):
         return False
     dims: list[int | ir.SymbolicDim] = list(data.shape.dims)
-    chosen = [int(axis) % len(dims) for axis in axes] if axes is not None else list(range(len(starts)))
+    numbers = [axis for axis in axes or () if isinstance(axis, int)]
+    if len(numbers) != len(axes or ()):
+        dims = [context.new_symbolic_dim() for _ in dims]  # any axis may be cut
+        context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
+        return True
+    chosen = [axis % len(dims) for axis in numbers] if axes is not None else list(range(len(starts)))
     if all(isinstance(dims[axis], int) for axis in chosen):
         return False
     for position, axis in enumerate(chosen):
         step = 1 if steps is None else steps[position]
         if not isinstance(step, int) or step < 1:
             return False
-        dims[axis] = _sliced_dim(dims[axis], starts[position], ends[position], step)
+        is_given = context.is_given(starts[position]) or context.is_given(ends[position])
+        sliced = None if is_given else _sliced_dim(dims[axis], starts[position], ends[position], step)
+        dims[axis] = context.new_symbolic_dim() if sliced is None else sliced
     context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
     return True
 
@@ -162,8 +205,7 @@ def _sliced_dim(
     size = last if first == "0" else f"max(({last}) - ({first}), 0)"
     if step > 1:
         size = f"floor((({size}) + {step - 1}) / {step})"
-    expression: Any = ir.SymbolicDim(size)._expr  # onnx-ir parses it; there is no public accessor
-    return int(expression) if expression.is_Integer else ir.SymbolicDim(expression)
+    return make_dim(size)
 
 
 def _clamped(dim: int | ir.SymbolicDim, bound: int | ir.SymbolicDim) -> str:
@@ -174,7 +216,9 @@ def _clamped(dim: int | ir.SymbolicDim, bound: int | ir.SymbolicDim) -> str:
         return str(dim)
     if isinstance(bound, int) and bound < 0:
         return "0" if bound <= -_BEYOND_EVERYTHING else f"max(({dim}) - {-bound}, 0)"
-    return f"min(({bound}), ({dim}))"
+    # Where the bound is negative, the size of the dimension is added to it.
+    from_start = bound if isinstance(bound, int) else f"max(({bound}) - max(min({bound}, 0), -1) * ({dim}), 0)"
+    return f"min(({from_start}), ({dim}))"
 
 
 def _correct_loop(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
@@ -226,7 +270,7 @@ def _is_true(value: ir.Value) -> bool:
     return tensor is not None and bool(tensor.numpy().all())
 
 
-def _check_broadcast(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+def _correct_broadcast(context: BoundedContext, node: ir.Node) -> bool:
     """Raise when two inputs can never be broadcast to each other, of which the library takes no notice."""
     if "broadcast" in node.attributes:
         return False  # before opset 7 the second input could be placed at any axis
@@ -235,7 +279,18 @@ def _check_broadcast(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
         for place, dim in enumerate(reversed(list(value.shape or ()) if value is not None else [])):
             if isinstance(dim, int) and dim != 1 and sizes.setdefault(place, dim) != dim:
                 raise ValueError(f"dimensions {sizes[place]} and {dim} cannot be broadcast to each other")
+    set_broadcast(context, node)
     return False
+
+
+def _first(set_dims: Callable[[osi.ShapeInferenceContext, ir.Node], None]) -> Correction:
+    """Set what is known better, then let the library do the rest."""
+
+    def correct(context: BoundedContext, node: ir.Node) -> bool:
+        set_dims(context, node)
+        return False
+
+    return correct
 
 
 def _inputs(node: ir.Node, count: int) -> list[ir.Value | None]:
@@ -256,11 +311,14 @@ _BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div E
 CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "Concat"): _correct_concat,
     ("", "Loop"): _correct_loop,
-    ("", "Reshape"): _check_reshape,
+    ("", "Reshape"): _correct_reshape,
     ("", "Slice"): _correct_slice,
     ("", "Split"): _correct_split,
     ("", "Squeeze"): _correct_squeeze,
     ("", "Unique"): _correct_unique,
-    **{("", op): _check_broadcast for op in _BROADCASTING.split()},
+    ("", "Expand"): _first(set_expand),
+    ("", "MatMul"): _first(set_matmul),
+    **{("", op): _first(set_pool) for op in ("AveragePool", "LpPool", "MaxPool")},
+    **{("", op): _correct_broadcast for op in _BROADCASTING.split()},
 }
 """Tried before the library's own inference; False means that it does well on this node."""

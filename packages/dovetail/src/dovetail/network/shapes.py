@@ -81,7 +81,7 @@ class ShapeInference:
     """Types and shapes of one network, found node by node or for a whole model."""
 
     opsets: Mapping[str, int]
-    _context: osi.ShapeInferenceContext = field(init=False)
+    _context: BoundedContext = field(init=False)
 
     def __post_init__(self) -> None:
         osi.registry.collect()
@@ -93,7 +93,7 @@ class ShapeInference:
         self._context.name_anonymous_dims(value)
         symbols = _value_symbols(value)
         if symbols:
-            self._context.set_symbolic_value(value, symbols)
+            self._context.name_contents(value, symbols)
 
     def infer_node(self, node: ir.Node) -> None:
         """Set type and shape of a node's outputs; bodies of control flow first."""
@@ -141,14 +141,14 @@ def _describe(node: ir.Node, error: Exception) -> ModelError:
     )
 
 
-def _value_symbols(value: ir.Value) -> list[int | ir.SymbolicDim]:
+def _value_symbols(value: ir.Value) -> list[str]:
     """Names for the contents of an integer input that is small enough to be a shape."""
     if value.dtype not in (ir.DataType.INT32, ir.DataType.INT64) or value.shape is None or len(value.shape) > 1:
         return []
     count = value.shape[0] if len(value.shape) else 1
     if not isinstance(count, int) or count > MAX_VALUE_SYMBOLS:
         return []
-    return [ir.SymbolicDim(value_symbol(value.name or "", index)) for index in range(count)]
+    return [value_symbol(value.name or "", index) for index in range(count)]
 
 
 def value_symbol(tensor: str, index: int) -> str:

@@ -174,14 +174,13 @@ def _verify_captures(program: ProgramRecord, where: str) -> set[int]:
 
 def _verify_reads(step: StepRecord, program: ProgramRecord, ready: Collection[int], where: str) -> None:
     captured = [outside for body in step.bodies for outside, _ in body.captures]
-    check_indices(step.inputs, len(program.values), where, absent=True)
+    check_indices((*step.inputs, *step.outputs), len(program.values), where, absent=True)
     check_indices((*step.shape_inputs, *captured), len(program.values), where)
     for index in (*step.inputs, *step.shape_inputs, *captured):
         require(index < 0 or index in ready, where, "reads a value before it is made", index)
 
 
 def _verify_writes(step: StepRecord, program: ProgramRecord, ready: set[int], where: str) -> None:
-    check_indices(step.outputs, len(program.values), where, absent=True)
     for index in step.outputs:
         if index >= 0:
             value = program.values[index]

@@ -157,7 +157,7 @@ def _verify_field(field: FieldRecord, where: str) -> None:
     except (binascii.Error, KeyError, ValueError, DovetailError):
         raise PlanCorruptError("a plugin field is malformed", where=where, fix="build the plan again") from None
     # The size counts the elements of the array that the plugin gave, which may have had another type.
-    is_whole = len(raw) % field.size == 0 if field.size > 0 else field.size == 0 and not raw
+    is_whole = bool(raw) and len(raw) % field.size == 0 if field.size > 0 else field.size == 0 and not raw
     require(is_whole, where, "the size of a plugin field does not fit its data", field.size)
 
 

@@ -14,6 +14,7 @@ from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify import verify_manifest
 from dovetail.plugin.libraries import load_packed_library
+from dovetail.plugin.payload import decode_payload
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.runtime.engine import Engine
 from dovetail.runtime.weights import BlobStore
@@ -69,8 +70,11 @@ class Runtime(NoOpContext):
     def _make_engine(self, manifest: Manifest, file: PlanFile, blobs: BlobStore) -> Engine:
         registry = PluginRegistry(parent=self._registry)
         try:
-            for library in manifest.libraries:
-                load_packed_library(library.name, bytes(blobs.bytes_of(library.blob)), registry)
+            payloads = [(library.name, bytes(blobs.bytes_of(library.blob))) for library in manifest.libraries]
+            for name, payload in payloads:
+                decode_payload(payload, where=f"library {show(name)}")  # all are right before one is imported
+            for name, payload in payloads:
+                load_packed_library(name, payload, registry)
             return Engine(manifest, file, registry, blobs=blobs, allocator=self.gpu_allocator, owns_registry=True)
         except BaseException:
             registry.close()
