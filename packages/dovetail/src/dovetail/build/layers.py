@@ -88,13 +88,18 @@ def layers_of(model: ir.Model, graph: ir.Graph, provider: Provider) -> list[Node
     plain = [layer for layer in layers if layer.entry is None and not layer.is_control]
     claims = provider.get_capability(plain)
     refused = [(layer, claim) for layer, claim in zip(plain, claims, strict=True) if not claim.taken]
-    if refused:
-        rows = "\n".join(f"  '{layer.name}' ({layer.op}): {claim.reason}" for layer, claim in refused)
+    rows = [f"  '{layer.name}' ({layer.op}): {claim.reason}" for layer, claim in refused]
+    rows += [f"  '{layer.name}' (Scan): before opset 9 it runs over batches" for layer in layers if _is_old_scan(layer)]
+    if rows:
         raise UnsupportedOpError(
-            f"{len(refused)} node(s) that no provider takes:\n{rows}",
+            f"{len(rows)} node(s) that no provider takes:\n" + "\n".join(rows),
             fix="write a plugin for the operator, or replace the node",
         )
     return layers
+
+
+def _is_old_scan(layer: NodeLayer) -> bool:
+    return layer.is_control and layer.op == "Scan" and layer.opset < 9
 
 
 def _is_constant(node: ir.Node) -> bool:

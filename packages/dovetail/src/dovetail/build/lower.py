@@ -2,133 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import numpy as np
 import onnx_ir as ir
 
 from dovetail.build.attributes import attribute_records
-from dovetail.build.blobs import BlobTable, array_from_tensor
-from dovetail.build.enumerate import Combination, Layout
-from dovetail.build.io_formats import io_format
+from dovetail.build.blobs import array_from_tensor
+from dovetail.build.drafts import Draft, encode_dims, max_workspace, plan_memory
 from dovetail.build.layers import NodeLayer, layers_of
-from dovetail.build.shapes import Ranges, StaticSymbol, dims_of
+from dovetail.build.program_context import ChosenPlugin, Place, ProgramContext, place_of
 from dovetail.errors import InternalError
 from dovetail.expr import Constant, Expr, SizeTensor, Symbol, encode_expr, symbols_of
-from dovetail.formats import packed_shape
 from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
-from dovetail.plan.lifetimes import value_lifetimes
-from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord, SymbolRecord, ValueRecord
-from dovetail.plugin.handle import PluginHandle
-from dovetail.provider.arena import Span, plan_offsets
-from dovetail.provider.interfaces import Provider
+from dovetail.plan.manifest import ProgramRecord, StepRecord, SymbolRecord
 from dovetail.types import TensorFormat
 
-__all__ = ["ChosenPlugin", "Lowering", "Place", "ProgramContext", "network_place", "place_of"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """How a value lies in memory; the scale is not part of its identity, for each tensor has only one."""
-
-    dtype: str
-    format: TensorFormat = TensorFormat.LINEAR
-    scale: float = field(default=-1.0, compare=False)
-
-
-def place_of(layout: Layout) -> Place:
-    """The place of a plugin port in a layout."""
-    return Place(layout.dtype.numpy.name, layout.format, layout.scale)
-
-
-def network_place(value: ir.Value, scale: float = -1.0) -> Place:
-    """Where a value lies when nobody asked for anything else: row by row in its own type."""
-    if value.dtype is None:
-        raise InternalError("a value has no type", where=f"value '{value.name}'")
-    return Place(value.dtype.numpy().name, TensorFormat.LINEAR, scale)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChosenPlugin:
-    """What was decided for a plugin layer, and the object it was decided with."""
-
-    handle: PluginHandle
-    combination: Combination
-    tactic: int
-    workspace_bytes: int
-    asks_workspace: bool
-    record: PluginRecord
-    aliases: tuple[int, ...]
-
-
-@dataclass(kw_only=True)
-class ProgramContext:
-    """What all programs of one profile share."""
-
-    model: ir.Model
-    provider: Provider
-    blobs: BlobTable
-    static: Mapping[str, StaticSymbol]
-    ranges: Ranges
-    chosen: dict[ir.Node, ChosenPlugin]
-    scales: Mapping[ir.Value, float]
-    is_open: bool
-    plugin_dims: dict[ir.Value, list[Expr]] = field(default_factory=dict)
-    """Exact shapes of plugin outputs, which onnx-ir's dims cannot always carry."""
-
-    def dims(self, value: ir.Value) -> list[Expr | None] | None:
-        """The shape of a value as expressions."""
-        exact = self.plugin_dims.get(value)
-        return list(exact) if exact is not None else dims_of(value)
-
-    def is_static(self, dims: Sequence[Expr | None] | None) -> bool:
-        """Whether inputs alone decide a shape."""
-        return dims is not None and all(
-            dim is not None and not isinstance(dim, SizeTensor) and symbols_of(dim) <= self.static.keys()
-            for dim in dims
-        )
-
-    def place(self, value: ir.Value) -> Place:
-        """The network's own place of a value."""
-        return network_place(value, self.scales.get(value, -1.0))
-
-    def io_place(self, value: ir.Value) -> Place:
-        """Where a caller binds an input or output."""
-        place = self.place(value)
-        return Place(place.dtype, io_format(value), place.scale)
-
-
-@dataclass
-class _Draft:
-    name: str
-    place: Place
-    kind: str
-    dims: list[Any] | None = None
-    blob: str | None = None
-    alias: int | None = None
-    bound: tuple[int, ...] | None = None
-
-    def record(self) -> ValueRecord:
-        return ValueRecord(
-            name=self.name,
-            dtype=self.place.dtype,
-            kind=self.kind,
-            dims=self.dims,
-            format=self.place.format.name,
-            scale=self.place.scale if self.place.dtype == "int8" else -1.0,
-            blob=self.blob,
-            alias=self.alias,
-            size_bytes=_size_bytes(self) if self.kind == "planned" and self.bound is not None else None,
-        )
-
-
-def _size_bytes(draft: _Draft) -> int:
-    physical = packed_shape(draft.bound or (), draft.place.format)
-    return int(np.prod(physical, dtype=np.int64)) * np.dtype(draft.place.dtype).itemsize
+__all__ = ["Lowering"]
 
 
 class Lowering:
@@ -138,7 +31,7 @@ class Lowering:
         self._context = context
         self._graph = graph
         self._parent = parent
-        self._drafts: list[_Draft] = []
+        self._drafts: list[Draft] = []
         self._index: dict[tuple[ir.Value, Place], int] = {}
         self._home: dict[ir.Value, Place] = {}
         self._steps: list[StepRecord] = []
@@ -167,9 +60,9 @@ class Lowering:
             steps=self._steps,
             symbols=self._kept_symbols(),
             captures=self._captures,
-            workspace_bytes=_max_workspace(self._steps),
+            workspace_bytes=max_workspace(self._steps),
         )
-        return program if self._parent is not None or self._context.is_open else _plan_memory(program)
+        return program if self._parent is not None or self._context.is_open else plan_memory(program)
 
     def _kept_symbols(self) -> list[SymbolRecord]:
         """All but elements of inputs that no shape depends on: a run that changes only those changes no shape."""
@@ -184,7 +77,7 @@ class Lowering:
 
     # values
 
-    def _add(self, value: ir.Value, place: Place, draft: _Draft) -> int:
+    def _add(self, value: ir.Value, place: Place, draft: Draft) -> int:
         self._drafts.append(draft)
         self._index[value, place] = len(self._drafts) - 1
         self._home.setdefault(value, place)
@@ -193,23 +86,23 @@ class Lowering:
     def _add_input(self, value: ir.Value) -> int:
         place = self._context.io_place(value) if self._parent is None else self._context.place(value)
         dims = self._context.dims(value)
-        stored = _encode_dims(dims) if self._context.is_static(dims) and self._parent is None else None
-        return self._add(value, place, _Draft(value.name or "", place, "input", stored))
+        stored = encode_dims(dims) if self._context.is_static(dims) and self._parent is None else None
+        return self._add(value, place, Draft(value.name or "", place, "input", stored))
 
     def _add_static_symbols(self, inputs: Sequence[int]) -> None:
         for name, symbol in self._context.static.items():
             index = inputs[symbol.input_index]
             self._symbols[name] = SymbolRecord(name=name, source=symbol.source, value=index, index=symbol.index)
 
-    def _draft(self, value: ir.Value, place: Place) -> _Draft:
+    def _draft(self, value: ir.Value, place: Place) -> Draft:
         """A new value: planned when its size is known before the run, else dynamic."""
         dims = self._context.dims(value)
         static = self._parent is None and self._context.is_static(dims)
         bound = self._context.ranges.bound(dims or ()) if static else None
         is_planned = static and (self._context.is_open or bound is not None)
         if is_planned:
-            return _Draft(value.name or "", place, "planned", _encode_dims(dims), bound=bound)
-        return _Draft(value.name or "", place, "dynamic")
+            return Draft(value.name or "", place, "planned", encode_dims(dims), bound=bound)
+        return Draft(value.name or "", place, "dynamic")
 
     def _need(self, value: ir.Value | None, place: Place | None = None) -> int:
         """The number of a value in a place, reformatting it when it is only elsewhere."""
@@ -230,14 +123,14 @@ class Lowering:
         if tensor is not None and (producer is None or producer.op_type == "Constant"):
             blob = self._context.blobs.add_constant(value.name or "", tensor)
             place = self._context.place(value)
-            draft = _Draft(value.name or "", place, "constant", list(array_from_tensor(tensor).shape), blob=blob)
+            draft = Draft(value.name or "", place, "constant", list(array_from_tensor(tensor).shape), blob=blob)
             self._add(value, place, draft)
             return True
         if self._parent is None:
             return False
         outside = self._parent._need(value)
         place = self._context.place(value)
-        inside = self._add(value, place, _Draft(value.name or "", place, "dynamic"))
+        inside = self._add(value, place, Draft(value.name or "", place, "dynamic"))
         self._captures.append((outside, inside))
         return True
 
@@ -318,7 +211,7 @@ class Lowering:
 
     def _new_result(self, value: ir.Value, *, dynamic: bool) -> int:
         place = self._context.place(value)
-        draft = _Draft(value.name or "", place, "dynamic") if dynamic else self._draft(value, place)
+        draft = Draft(value.name or "", place, "dynamic") if dynamic else self._draft(value, place)
         return self._add(value, place, draft)
 
     def _emit_control(self, layer: NodeLayer) -> None:
@@ -500,15 +393,6 @@ def _trim(outputs: list[int]) -> list[int]:
     return outputs
 
 
-def _encode_dims(dims: Sequence[Expr | None] | None) -> list[Any] | None:
-    return None if dims is None else [None if dim is None else encode_expr(dim) for dim in dims]
-
-
-def _max_workspace(steps: Sequence[StepRecord]) -> int:
-    own = max((step.workspace_bytes for step in steps), default=0)
-    return max([own, *(body.workspace_bytes for step in steps for body in step.bodies)])
-
-
 def _last_uses(graph: ir.Graph) -> dict[ir.Value, int]:
     """The position of the last node that reads each value, bodies included."""
     uses: dict[ir.Value, int] = {}
@@ -530,16 +414,3 @@ def _reads(node: ir.Node) -> list[ir.Value]:
                 values += _reads(inner)
             values += list(attribute.as_graph().outputs)
     return values
-
-
-def _plan_memory(program: ProgramRecord) -> ProgramRecord:
-    spans = value_lifetimes(program)
-    planned = [i for i, v in enumerate(program.values) if v.kind == "planned" and v.alias is None and i in spans]
-    offsets, total = plan_offsets([Span(program.values[i].size_bytes or 0, *spans[i]) for i in planned])
-    values = list(program.values)
-    for index, offset in zip(planned, offsets, strict=True):
-        values[index] = msgspec.structs.replace(values[index], offset=offset)
-    for index, value in enumerate(values):
-        if value.kind == "planned" and value.offset is None and value.alias is None:
-            values[index] = msgspec.structs.replace(value, offset=0, size_bytes=0, kind="dynamic")
-    return msgspec.structs.replace(program, values=values, arena_bytes=total)

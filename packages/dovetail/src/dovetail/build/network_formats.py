@@ -10,10 +10,11 @@ import onnx_ir as ir
 from dovetail.build.cache_session import CacheSession
 from dovetail.build.enumerate import Layout
 from dovetail.build.io_formats import io_format
-from dovetail.build.lower import ProgramContext, place_of
+from dovetail.build.program_context import ProgramContext, place_of
 from dovetail.build.reformats import ReformatTimer
 from dovetail.build.select import Edge, Layer, Option, choose_options
-from dovetail.build.tuner import Choice, PluginLayer, PluginTuner, TunedLayer
+from dovetail.build.trial import PluginLayer
+from dovetail.build.tuner import Choice, PluginTuner, TunedLayer
 from dovetail.network.shapes import data_type_from_ir
 
 __all__ = ["choose_formats"]

@@ -20,14 +20,16 @@ from dovetail.build.cache_session import CacheSession
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.build.io_formats import io_format
 from dovetail.build.layers import layers_of
-from dovetail.build.lower import ChosenPlugin, Lowering, ProgramContext
+from dovetail.build.lower import Lowering
 from dovetail.build.network_formats import choose_formats
 from dovetail.build.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
 from dovetail.build.profile import OptimizationProfile
+from dovetail.build.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.progress import Phases
 from dovetail.build.scales import find_scales
 from dovetail.build.shapes import ranges_from_profile, static_symbols
-from dovetail.build.tuner import Choice, PluginLayer, PluginTuner, TunedLayer, TunerOptions
+from dovetail.build.trial import PluginLayer
+from dovetail.build.tuner import Choice, PluginTuner, TunedLayer, TunerOptions
 from dovetail.errors import ModelError, UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, encode_expr, substitute, symbols_of
 from dovetail.loggers import ILogger

@@ -10,8 +10,8 @@ import onnx_ir as ir
 
 from dovetail.build.enumerate import Layout, Port, propose_layouts
 from dovetail.build.layers import layer_name
-from dovetail.build.lower import ProgramContext
-from dovetail.build.tuner import PluginLayer
+from dovetail.build.program_context import ProgramContext
+from dovetail.build.trial import PluginLayer
 from dovetail.errors import PluginError
 from dovetail.expr import Expr, Symbol
 from dovetail.network.plugins import PluginEntry

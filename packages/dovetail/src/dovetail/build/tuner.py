@@ -6,44 +6,33 @@ combination attach, configure and tactics, and for each tactic set_tactic, works
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
-
-import numpy as np
 
 from dovetail._version import __version__
 from dovetail.allocators import HostAllocator, IGpuAllocator
-from dovetail.build.agree import Output, Result, judge
-from dovetail.build.enumerate import Combination, Enumeration, Layout, Port, enumerate_combinations
+from dovetail.build.agree import judge
+from dovetail.build.enumerate import Combination, Enumeration, enumerate_combinations
 from dovetail.build.measure import Candidate, measure, pick_lowest
 from dovetail.build.timing_cache import TimingCache, TimingValue, make_key
+from dovetail.build.trial import PluginLayer, Trial, dynamic_descs, workspace_descs
 from dovetail.build.worker import TimingWorker
 from dovetail.errors import BuildError, PluginError, TimingCacheError
-from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpack, unpack_nibbles
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Severity
 from dovetail.plan.manifest import CandidateRecord
-from dovetail.plugin.arrays import address_of
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
-from dovetail.provider.arena import aligned_empty
 from dovetail.provider.loader import get_provider
-from dovetail.quantize import convert_type
-from dovetail.types import DataType, Dims, PluginTensorDesc, TensorFormat
 
 __all__ = [
     "Choice",
     "NoFormatError",
-    "PluginLayer",
     "PluginTuner",
     "TunedLayer",
     "TunerOptions",
     "cache_identity",
     "round_us",
 ]
-
-_SEED: Final = 20240607
 
 
 class NoFormatError(BuildError):
@@ -69,25 +58,6 @@ class TunerOptions:
     max_tactics: int
     error_on_cache_miss: bool
     strict: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class PluginLayer:
-    """One plugin layer in one profile, as the tuner sees it."""
-
-    name: str
-    handle: PluginHandle
-    ports: tuple[Port, ...]
-    num_inputs: int
-    data_dependent: tuple[tuple[int, ...], ...]
-    """For each output the axes whose size the plugin tells."""
-    aliases: tuple[int, ...]
-    """For each output the input it shares memory with, or -1."""
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether every dimension has a largest value."""
-        return all(n >= 0 for port in self.ports for n in port.max)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +144,7 @@ class PluginTuner:
     def ask_workspace(self, layer: PluginLayer, handle: PluginHandle, combination: Combination) -> int:
         """Bytes of scratch memory; an answer that is none counts as 0 by the contract, but is logged as an error."""
         try:
-            return handle.get_workspace_size(*_workspace_descs(layer, combination))
+            return handle.get_workspace_size(*workspace_descs(layer, combination))
         except PluginError as error:
             if self._options.strict:
                 raise
@@ -192,8 +162,8 @@ class PluginTuner:
 
     # trials
 
-    def _make_trials(self, layer: PluginLayer, combinations: Sequence[Combination]) -> list[_Trial]:
-        trials: list[_Trial] = []
+    def _make_trials(self, layer: PluginLayer, combinations: Sequence[Combination]) -> list[Trial]:
+        trials: list[Trial] = []
         for combination in combinations:
             if not _respects_aliases(layer, combination):
                 continue
@@ -204,7 +174,7 @@ class PluginTuner:
             # Each tactic runs on an object of its own: one that hangs may still be running when the next is timed.
             handles = [attached, *(self._attach(layer, combination) for _ in tactics[1:])]
             for tactic, handle in zip(tactics, handles, strict=True):
-                trials.append(_Trial(len(trials), layer, combination, tactic, handle))
+                trials.append(Trial(len(trials), layer, combination, tactic, handle))
         if not trials:
             raise BuildError(
                 "no combination gives aliased inputs and outputs the same layout",
@@ -215,11 +185,11 @@ class PluginTuner:
 
     def _attach(self, layer: PluginLayer, combination: Combination) -> PluginHandle:
         attached = layer.handle.attach_to_context(self.context)
-        attached.configure(*_dynamic_descs(layer, combination))
+        attached.configure(*dynamic_descs(layer, combination))
         return attached
 
     def _time(
-        self, layer: PluginLayer, trials: list[_Trial], cache_id: str | None, enumeration: Enumeration
+        self, layer: PluginLayer, trials: list[Trial], cache_id: str | None, enumeration: Enumeration
     ) -> TunedLayer:
         outcomes: dict[int, tuple[str, float | None, str | None]] = {}
         keys = {t.id: self._key(layer, t, cache_id) for t in trials} if cache_id is not None else {}
@@ -236,11 +206,11 @@ class PluginTuner:
             outcomes.update(self._run_trials(layer, missing, keys))
         return self._conclude(layer, trials, outcomes, enumeration, was_timed=bool(missing))
 
-    def _accept_untimed(self, trial: _Trial) -> tuple[str, float | None, str | None]:
+    def _accept_untimed(self, trial: Trial) -> tuple[str, float | None, str | None]:
         reason = trial.check_workspace(self.ask_workspace, self._options.workspace_bytes)
         return ("refused", None, reason) if reason else ("untimed", None, "the only way to run it")
 
-    def _check_miss_allowed(self, layer: PluginLayer, missing: list[_Trial], keys: dict[int, str]) -> None:
+    def _check_miss_allowed(self, layer: PluginLayer, missing: list[Trial], keys: dict[int, str]) -> None:
         if self._options.error_on_cache_miss:
             raise TimingCacheError(
                 f"{len(missing)} timing(s) are not in the timing cache",
@@ -251,7 +221,7 @@ class PluginTuner:
                 else "set timing_cache_id in the plugin, then build once without the flag",
             )
 
-    def _key(self, layer: PluginLayer, trial: _Trial, cache_id: str | None) -> str:
+    def _key(self, layer: PluginLayer, trial: Trial, cache_id: str | None) -> str:
         device, version = cache_identity()
         handle = layer.handle
         return make_key(
@@ -267,7 +237,7 @@ class PluginTuner:
         )
 
     def _run_trials(
-        self, layer: PluginLayer, trials: list[_Trial], keys: dict[int, str]
+        self, layer: PluginLayer, trials: list[Trial], keys: dict[int, str]
     ) -> dict[int, tuple[str, float | None, str | None]]:
         outcomes: dict[int, tuple[str, float | None, str | None]] = {}
         runnable = []
@@ -285,7 +255,7 @@ class PluginTuner:
                 self._record(keys[trial.id], TimingValue(time_us=time_us, status=status, reason=reason))
         return outcomes
 
-    def _measure(self, trials: list[_Trial]) -> dict[int, tuple[str, float | None, str | None]]:
+    def _measure(self, trials: list[Trial]) -> dict[int, tuple[str, float | None, str | None]]:
         candidates = [Candidate(id=t.id, prepare=t.prepare, run=t.run, label=t.label) for t in trials]
         self.num_timed += len(candidates)
         results = measure(candidates, timeout_s=self._options.timeout_s, worker=self.worker)
@@ -300,7 +270,7 @@ class PluginTuner:
     def _compare(
         self,
         layer: PluginLayer,
-        trials: list[_Trial],
+        trials: list[Trial],
         outcomes: dict[int, tuple[str, float | None, str | None]],
     ) -> None:
         """Keep only tactics that agree; without a majority the first is kept, and strict builds end."""
@@ -324,14 +294,14 @@ class PluginTuner:
     def _conclude(
         self,
         layer: PluginLayer,
-        trials: list[_Trial],
+        trials: list[Trial],
         outcomes: dict[int, tuple[str, float | None, str | None]],
         enumeration: Enumeration,
         *,
         was_timed: bool,
     ) -> TunedLayer:
         tuned = TunedLayer(was_timed=was_timed)
-        usable: dict[Combination, list[tuple[_Trial, float]]] = {}
+        usable: dict[Combination, list[tuple[Trial, float]]] = {}
         for trial in trials:
             status, time_us, reason = outcomes[trial.id]
             tuned.table.append(_candidate_record(trial, status, time_us, reason))
@@ -346,139 +316,12 @@ class PluginTuner:
         return tuned
 
 
-class _Trial:
-    """One combination with one tactic, with memory to run it at the shapes the profile is tuned for."""
-
-    def __init__(
-        self, number: int, layer: PluginLayer, combination: Combination, tactic: int, handle: PluginHandle
-    ) -> None:
-        self.id, self.layer, self.combination, self.tactic, self.handle = number, layer, combination, tactic, handle
-        self.label = f"{', '.join(map(str, combination))} tactic {tactic}"
-        self._arrays: list[Any] | None = None
-        self._workspace_bytes = 0
-        self._workspace = np.empty(0, np.uint8)
-        self._arguments: tuple[Any, ...] = ()
-
-    def check_workspace(
-        self, ask: Callable[[PluginLayer, PluginHandle, Combination], int], limit_bytes: int
-    ) -> str | None:
-        """Ask for the workspace with the tactic set; a reason when it is over the limit."""
-        self.handle.set_tactic(self.tactic)
-        self._workspace_bytes = ask(self.layer, self.handle, self.combination)
-        if self._workspace_bytes > limit_bytes:
-            return f"needs {self._workspace_bytes} bytes of workspace, the limit is {limit_bytes}"
-        return None
-
-    def prepare(self) -> None:
-        """Everything before a burst of runs that is not to be timed: nobody else uses the object, so once is enough."""
-        if self._arrays is None:
-            self._allocate()
-            self.handle.on_shape_change(self._arguments[0], self._arguments[1])
-
-    def run(self) -> None:
-        """One enqueue."""
-        self.handle.runtime.enqueue(*self._arguments)
-
-    def compute(self) -> Result:
-        """One run from fresh inputs; the outputs as plain float64 arrays for comparison."""
-        self._arrays = None
-        self.prepare()
-        self.run()
-        return self._outputs()
-
-    def _allocate(self) -> None:
-        layer, count = self.layer, self.layer.num_inputs
-        inputs = [_random_input(i, port, lay) for i, (port, lay) in enumerate(self._pairs()[:count])]
-        outputs = []
-        for index, (port, layout) in enumerate(self._pairs()[count:]):
-            source = layer.aliases[index]
-            outputs.append(inputs[source] if source >= 0 else _output_memory(port, layout))
-        self._arrays = [*inputs, *outputs]
-        self._workspace = aligned_empty(self._workspace_bytes)
-        address = address_of(self._workspace) if self._workspace_bytes else 0
-        pointers = [address_of(array) for array in self._arrays]
-        self._arguments = (*self._descs(), pointers[:count], pointers[count:], address, 0)
-
-    def _pairs(self) -> list[tuple[Port, Layout]]:
-        return list(zip(self.layer.ports, self.combination, strict=True))
-
-    def _descs(self) -> tuple[list[PluginTensorDesc], list[PluginTensorDesc]]:
-        count = self.layer.num_inputs
-        descs = []
-        for position, (port, layout) in enumerate(self._pairs()):
-            dims = list(port.opt)
-            if position >= count:
-                for axis in self.layer.data_dependent[position - count]:
-                    dims[axis] = -1
-            descs.append(PluginTensorDesc(Dims(dims), layout.dtype, layout.format, layout.scale))
-        return descs[:count], descs[count:]
-
-    def _outputs(self) -> Result:
-        assert self._arrays is not None  # noqa: S101 - allocated by compute
-        count, results = self.layer.num_inputs, []
-        for index, (port, layout) in enumerate(self._pairs()[count:]):
-            if self.layer.data_dependent[index]:
-                continue  # how much of it is valid differs legitimately in order; its size tensor is compared
-            memory = self._arrays[count + index]
-            if layout.dtype.bits < 8:
-                memory = unpack_nibbles(memory, layout.dtype.numpy, math.prod(port.opt)).reshape(port.opt)
-            array = unpack(memory, layout.format, port.opt).astype(np.float64)
-            results.append(Output(layout.dtype, array * layout.scale if layout.scale > 0 else array, layout.scale))
-        return Result(tuple(results), tuple(layout.dtype for layout in self.combination[:count]))
-
-
-def _random_input(index: int, port: Port, layout: Layout) -> Any:
-    rng = np.random.default_rng(_SEED + index)
-    if layout.dtype.is_float or layout.scale > 0:
-        values = convert_type(_shared_numbers(rng, port), layout.dtype.numpy, target_scale=layout.scale)
-    else:
-        # Integers may be indices: zero and one are in range of nearly everything.
-        values = rng.integers(0, 2, port.opt).astype(layout.dtype.numpy)
-    if layout.dtype.bits < 8:
-        return pack_nibbles(values)
-    return pack(values, layout.format) if layout.format is not TensorFormat.LINEAR else np.ascontiguousarray(values)
-
-
-def _shared_numbers(rng: np.random.Generator, port: Port) -> Any:
-    """Numbers that every type proposed for the port holds, so that no candidate starts from others; see ``agree``."""
-    types = {layout.dtype for layout in port.layouts}
-    scale = max((layout.scale for layout in port.layouts if layout.dtype is DataType.INT8), default=-1.0)
-    if scale > 0:
-        steps = 127 if DataType.FP8 not in types else max(1, min(127, int(448 / scale)))
-        return rng.integers(-steps, steps + 1, port.opt).astype(np.float32) * np.float32(scale)
-    numbers = rng.uniform(-1.0, 1.0, port.opt).astype(np.float32)
-    for dtype in (DataType.FP8, DataType.BF16, DataType.HALF):
-        if dtype in types:
-            numbers = numbers.astype(dtype.numpy).astype(np.float32)
-    return numbers
-
-
-def _output_memory(port: Port, layout: Layout) -> Any:
-    shape = port.opt if port.room is None else port.room
-    if layout.dtype.bits < 8:
-        return np.zeros(size_bytes(shape, layout.dtype, layout.format), np.uint8)
-    return np.zeros(packed_shape(shape, layout.format), layout.dtype.numpy)
-
-
-def _dynamic_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:
-    descs = [port.describe(layout) for port, layout in zip(layer.ports, combination, strict=True)]
-    return descs[: layer.num_inputs], descs[layer.num_inputs :]
-
-
-def _workspace_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:
-    """What the workspace is asked for: the whole profile, or the tuned shape alone where there is no bound."""
-    if layer.is_bounded:
-        return _dynamic_descs(layer, combination)
-    descs = [port.tuned().describe(layout) for port, layout in zip(layer.ports, combination, strict=True)]
-    return descs[: layer.num_inputs], descs[layer.num_inputs :]
-
-
 def _respects_aliases(layer: PluginLayer, combination: Combination) -> bool:
     outputs = combination[layer.num_inputs :]
     return all(source < 0 or combination[source] == out for source, out in zip(layer.aliases, outputs, strict=True))
 
 
-def _candidate_record(trial: _Trial, status: str, time_us: float | None, reason: str | None) -> CandidateRecord:
+def _candidate_record(trial: Trial, status: str, time_us: float | None, reason: str | None) -> CandidateRecord:
     return CandidateRecord(
         formats=[str(layout) for layout in trial.combination],
         tactic=trial.tactic,

@@ -119,7 +119,9 @@ def _correct_concat(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
 
 
 def _correct_reshape(context: BoundedContext, node: ir.Node) -> bool:
-    _, sizes = _inputs(node, 2)
+    data, sizes = _inputs(node, 2)
+    if data is not None and data.dtype is not None:
+        context.set_dtype(node.outputs[0], data.dtype)  # the library forgets it when the new rank is open
     count = sizes.shape[0] if sizes is not None and sizes.shape and len(sizes.shape) == 1 else 0
     if isinstance(count, int) and count > _MAX_CONTENTS:
         raise ValueError(f"a shape of {count} dimensions")

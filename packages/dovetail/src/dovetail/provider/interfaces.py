@@ -74,7 +74,6 @@ class NodeView(Protocol):
         ...
 
 
-
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """The provider's answer for one node: taken, or not and why."""

@@ -1,0 +1,92 @@
+"""What all programs of one profile share: symbols, ranges, scales, chosen plugins, and where values lie in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from dovetail.build.blobs import BlobTable
+from dovetail.build.enumerate import Combination, Layout
+from dovetail.build.io_formats import io_format
+from dovetail.build.shapes import Ranges, StaticSymbol, dims_of
+from dovetail.errors import InternalError
+from dovetail.expr import Expr, SizeTensor, symbols_of
+from dovetail.plan.manifest import PluginRecord
+from dovetail.plugin.handle import PluginHandle
+from dovetail.provider.interfaces import Provider
+from dovetail.types import TensorFormat
+
+__all__ = ["ChosenPlugin", "Place", "ProgramContext", "network_place", "place_of"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """How a value lies in memory; the scale is not part of its identity, for each tensor has only one."""
+
+    dtype: str
+    format: TensorFormat = TensorFormat.LINEAR
+    scale: float = field(default=-1.0, compare=False)
+
+
+def place_of(layout: Layout) -> Place:
+    """The place of a plugin port in a layout."""
+    return Place(layout.dtype.numpy.name, layout.format, layout.scale)
+
+
+def network_place(value: ir.Value, scale: float = -1.0) -> Place:
+    """Where a value lies when nobody asked for anything else: row by row in its own type."""
+    if value.dtype is None:
+        raise InternalError("a value has no type", where=f"value '{value.name}'")
+    return Place(value.dtype.numpy().name, TensorFormat.LINEAR, scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenPlugin:
+    """What was decided for a plugin layer, and the object it was decided with."""
+
+    handle: PluginHandle
+    combination: Combination
+    tactic: int
+    workspace_bytes: int
+    asks_workspace: bool
+    record: PluginRecord
+    aliases: tuple[int, ...]
+
+
+@dataclass(kw_only=True)
+class ProgramContext:
+    """What all programs of one profile share."""
+
+    model: ir.Model
+    provider: Provider
+    blobs: BlobTable
+    static: Mapping[str, StaticSymbol]
+    ranges: Ranges
+    chosen: dict[ir.Node, ChosenPlugin]
+    scales: Mapping[ir.Value, float]
+    is_open: bool
+    plugin_dims: dict[ir.Value, list[Expr]] = field(default_factory=dict)
+    """Exact shapes of plugin outputs, which onnx-ir's dims cannot always carry."""
+
+    def dims(self, value: ir.Value) -> list[Expr | None] | None:
+        """The shape of a value as expressions."""
+        exact = self.plugin_dims.get(value)
+        return list(exact) if exact is not None else dims_of(value)
+
+    def is_static(self, dims: Sequence[Expr | None] | None) -> bool:
+        """Whether inputs alone decide a shape."""
+        return dims is not None and all(
+            dim is not None and not isinstance(dim, SizeTensor) and symbols_of(dim) <= self.static.keys()
+            for dim in dims
+        )
+
+    def place(self, value: ir.Value) -> Place:
+        """The network's own place of a value."""
+        return network_place(value, self.scales.get(value, -1.0))
+
+    def io_place(self, value: ir.Value) -> Place:
+        """Where a caller binds an input or output."""
+        place = self.place(value)
+        return Place(place.dtype, io_format(value), place.scale)

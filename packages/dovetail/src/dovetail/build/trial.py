@@ -1,0 +1,170 @@
+"""One way to run a plugin layer, with memory to run it in at the shapes a profile is tuned for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from dovetail.build.agree import Output, Result
+from dovetail.build.enumerate import Combination, Layout, Port
+from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpack, unpack_nibbles
+from dovetail.plugin.arrays import address_of
+from dovetail.plugin.handle import PluginHandle
+from dovetail.provider.arena import aligned_empty
+from dovetail.quantize import convert_type
+from dovetail.types import DataType, Dims, PluginTensorDesc, TensorFormat
+
+__all__ = ["PluginLayer", "Trial", "dynamic_descs", "workspace_descs"]
+
+_SEED: Final = 20240607
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginLayer:
+    """One plugin layer in one profile, as the tuner sees it."""
+
+    name: str
+    handle: PluginHandle
+    ports: tuple[Port, ...]
+    num_inputs: int
+    data_dependent: tuple[tuple[int, ...], ...]
+    """For each output the axes whose size the plugin tells."""
+    aliases: tuple[int, ...]
+    """For each output the input it shares memory with, or -1."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether every dimension has a largest value."""
+        return all(n >= 0 for port in self.ports for n in port.max)
+
+
+class Trial:
+    """One combination with one tactic, with memory to run it at the shapes the profile is tuned for."""
+
+    def __init__(
+        self, number: int, layer: PluginLayer, combination: Combination, tactic: int, handle: PluginHandle
+    ) -> None:
+        self.id, self.layer, self.combination, self.tactic, self.handle = number, layer, combination, tactic, handle
+        self.label = f"{', '.join(map(str, combination))} tactic {tactic}"
+        self._arrays: list[Any] | None = None
+        self._workspace_bytes = 0
+        self._workspace = np.empty(0, np.uint8)
+        self._arguments: tuple[Any, ...] = ()
+
+    def check_workspace(
+        self, ask: Callable[[PluginLayer, PluginHandle, Combination], int], limit_bytes: int
+    ) -> str | None:
+        """Ask for the workspace with the tactic set; a reason when it is over the limit."""
+        self.handle.set_tactic(self.tactic)
+        self._workspace_bytes = ask(self.layer, self.handle, self.combination)
+        if self._workspace_bytes > limit_bytes:
+            return f"needs {self._workspace_bytes} bytes of workspace, the limit is {limit_bytes}"
+        return None
+
+    def prepare(self) -> None:
+        """Everything before a burst of runs that is not to be timed: nobody else uses the object, so once is enough."""
+        if self._arrays is None:
+            self._allocate()
+            self.handle.on_shape_change(self._arguments[0], self._arguments[1])
+
+    def run(self) -> None:
+        """One enqueue."""
+        self.handle.runtime.enqueue(*self._arguments)
+
+    def compute(self) -> Result:
+        """One run from fresh inputs; the outputs as plain float64 arrays for comparison."""
+        self._arrays = None
+        self.prepare()
+        self.run()
+        return self._outputs()
+
+    def _allocate(self) -> None:
+        layer, count = self.layer, self.layer.num_inputs
+        inputs = [_random_input(i, port, lay) for i, (port, lay) in enumerate(self._pairs()[:count])]
+        outputs = []
+        for index, (port, layout) in enumerate(self._pairs()[count:]):
+            source = layer.aliases[index]
+            outputs.append(inputs[source] if source >= 0 else _output_memory(port, layout))
+        self._arrays = [*inputs, *outputs]
+        self._workspace = aligned_empty(self._workspace_bytes)
+        address = address_of(self._workspace) if self._workspace_bytes else 0
+        pointers = [address_of(array) for array in self._arrays]
+        self._arguments = (*self._descs(), pointers[:count], pointers[count:], address, 0)
+
+    def _pairs(self) -> list[tuple[Port, Layout]]:
+        return list(zip(self.layer.ports, self.combination, strict=True))
+
+    def _descs(self) -> tuple[list[PluginTensorDesc], list[PluginTensorDesc]]:
+        count = self.layer.num_inputs
+        descs = []
+        for position, (port, layout) in enumerate(self._pairs()):
+            dims = list(port.opt)
+            if position >= count:
+                for axis in self.layer.data_dependent[position - count]:
+                    dims[axis] = -1
+            descs.append(PluginTensorDesc(Dims(dims), layout.dtype, layout.format, layout.scale))
+        return descs[:count], descs[count:]
+
+    def _outputs(self) -> Result:
+        assert self._arrays is not None  # noqa: S101 - allocated by compute
+        count, results = self.layer.num_inputs, []
+        for index, (port, layout) in enumerate(self._pairs()[count:]):
+            if self.layer.data_dependent[index]:
+                continue  # how much of it is valid differs legitimately in order; its size tensor is compared
+            memory = self._arrays[count + index]
+            if layout.dtype.bits < 8:
+                memory = unpack_nibbles(memory, layout.dtype.numpy, math.prod(port.opt)).reshape(port.opt)
+            array = unpack(memory, layout.format, port.opt).astype(np.float64)
+            results.append(Output(layout.dtype, array * layout.scale if layout.scale > 0 else array, layout.scale))
+        return Result(tuple(results), tuple(layout.dtype for layout in self.combination[:count]))
+
+
+def _random_input(index: int, port: Port, layout: Layout) -> Any:
+    rng = np.random.default_rng(_SEED + index)
+    if layout.dtype.is_float or layout.scale > 0:
+        values = convert_type(_shared_numbers(rng, port), layout.dtype.numpy, target_scale=layout.scale)
+    else:
+        # Integers may be indices: zero and one are in range of nearly everything.
+        values = rng.integers(0, 2, port.opt).astype(layout.dtype.numpy)
+    if layout.dtype.bits < 8:
+        return pack_nibbles(values)
+    return pack(values, layout.format) if layout.format is not TensorFormat.LINEAR else np.ascontiguousarray(values)
+
+
+def _shared_numbers(rng: np.random.Generator, port: Port) -> Any:
+    """Numbers that every type proposed for the port holds, so that no candidate starts from others; see ``agree``."""
+    types = {layout.dtype for layout in port.layouts}
+    scale = max((layout.scale for layout in port.layouts if layout.dtype is DataType.INT8), default=-1.0)
+    if scale > 0:
+        steps = 127 if DataType.FP8 not in types else max(1, min(127, int(448 / scale)))
+        return rng.integers(-steps, steps + 1, port.opt).astype(np.float32) * np.float32(scale)
+    numbers = rng.uniform(-1.0, 1.0, port.opt).astype(np.float32)
+    for dtype in (DataType.FP8, DataType.BF16, DataType.HALF):
+        if dtype in types:
+            numbers = numbers.astype(dtype.numpy).astype(np.float32)
+    return numbers
+
+
+def _output_memory(port: Port, layout: Layout) -> Any:
+    shape = port.opt if port.room is None else port.room
+    if layout.dtype.bits < 8:
+        return np.zeros(size_bytes(shape, layout.dtype, layout.format), np.uint8)
+    return np.zeros(packed_shape(shape, layout.format), layout.dtype.numpy)
+
+
+def dynamic_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:
+    """Descriptors of inputs and of outputs with the bounds of the profile."""
+    descs = [port.describe(layout) for port, layout in zip(layer.ports, combination, strict=True)]
+    return descs[: layer.num_inputs], descs[layer.num_inputs :]
+
+
+def workspace_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:
+    """What the workspace is asked for: the whole profile, or the tuned shape alone where there is no bound."""
+    if layer.is_bounded:
+        return dynamic_descs(layer, combination)
+    descs = [port.tuned().describe(layout) for port, layout in zip(layer.ports, combination, strict=True)]
+    return descs[: layer.num_inputs], descs[layer.num_inputs :]
