@@ -141,3 +141,31 @@ def test_a_constant_is_never_written_to() -> None:
     engine = _build(constant)
     for _ in range(2):
         np.testing.assert_allclose(engine(np.zeros((2, 3), np.float32)), 6.0)
+
+
+class AddsInPlace(InPlace):
+    """Adds its factor to its first input in place, then what its second input holds."""
+
+    def __init__(self, factor: float = 1.0, calls: Any = None) -> None:
+        super().__init__(factor, calls)
+        self.plugin_name = "TestAddsInPlace"
+
+    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, *rest: Any) -> None:
+        as_array(outputs[0], output_desc[0])[...] += np.float32(self.factor)
+        as_array(outputs[0], output_desc[0])[...] += as_array(inputs[1], input_desc[1])
+
+
+@pytest.mark.parametrize("is_input", [True, False], ids=["input", "value"])
+def test_a_layer_that_reads_one_tensor_twice_overwrites_a_copy(is_input: bool) -> None:
+    builder = dt.Builder()
+    builder.get_plugin_registry().register_creator(PlainCreator("TestAddsInPlace", AddsInPlace), "")
+    network = builder.create_network()
+    x = network.add_input("x", dt.float32, (2, 3))
+    read = x if is_input else network.add_unary(x, dt.UnaryOperation.NEG).get_output(0)
+    network.mark_output(network.add_plugin_v3([read, read], [], AddsInPlace(5.0)).get_output(0))
+    config = builder.create_builder_config()
+    config.set_preview_feature(dt.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
+    engine = builder.build_engine_with_config(network, config)
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+    expected = (values if is_input else -values) * 2 + 5
+    np.testing.assert_array_equal(engine(values.copy()), expected)

@@ -241,7 +241,7 @@ class Lowering:
         places = [place_of(layout) for layout in chosen.combination]
         inputs = [self._need(value, place) for value, place in zip(values, places[:count], strict=True)]
         shape_inputs = [self._need(value) for value in node.inputs[count:]]
-        inputs = self._protect_aliased(chosen, values, places, inputs, node.outputs)
+        inputs = self._protect_aliased(chosen, node, places, inputs)
         dims = self._plugin_dims(layer, entry, chosen, inputs, shape_inputs)
         outputs = [
             self._add_plugin_output(value, place, dims.outputs[index])
@@ -316,20 +316,20 @@ class Lowering:
     def _protect_aliased(
         self,
         chosen: ChosenPlugin,
-        values: Sequence[ir.Value | None],
+        node: ir.Node,
         places: Sequence[Place],
         inputs: list[int],
-        results: Sequence[ir.Value],
     ) -> list[int]:
         """Copy an input that will be overwritten while somebody still needs it, or that nobody may write to."""
         protected = list(inputs)
-        for source in {source for source in chosen.aliases if source >= 0}:
-            value, draft = values[source], self._drafts[inputs[source]]
+        for source in sorted(source for source in chosen.aliases if source >= 0):
+            value, draft = node.inputs[source], self._drafts[inputs[source]]
             if value is None:
                 continue
             is_needed = self._consumers.get(value, -1) > self._position or value.is_graph_output()
+            is_needed = is_needed or node.inputs.count(value) > 1  # another port of this very layer reads it
             # A caller expects an input to change only where an output of the engine is bound to the same memory.
-            is_callers = draft.kind == "input" and not results[chosen.aliases.index(source)].is_graph_output()
+            is_callers = draft.kind == "input" and not node.outputs[chosen.aliases.index(source)].is_graph_output()
             if is_needed or is_callers or draft.kind == "constant" or self._is_from_outside(inputs[source]):
                 protected[source] = self._copy(value, places[source], inputs[source])
         return protected

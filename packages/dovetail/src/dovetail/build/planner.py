@@ -18,7 +18,6 @@ from dovetail._version import __version__
 from dovetail.build.blobs import BlobTable
 from dovetail.build.cache_session import CacheSession
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
-from dovetail.build.io_formats import io_format
 from dovetail.build.layers import layers_of
 from dovetail.build.lower import Lowering
 from dovetail.build.network_formats import choose_formats
@@ -28,10 +27,11 @@ from dovetail.build.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.progress import Phases
 from dovetail.build.scales import find_scales
 from dovetail.build.shapes import ranges_from_profile, static_symbols
+from dovetail.build.tensor_records import input_records, output_records
 from dovetail.build.trial import PluginLayer
 from dovetail.build.tuner import Choice, PluginTuner, TunedLayer, TunerOptions
 from dovetail.errors import ModelError, UsageError
-from dovetail.expr import Expr, SizeTensor, Symbol, encode_expr, substitute, symbols_of
+from dovetail.expr import SizeTensor, Symbol, symbols_of
 from dovetail.loggers import ILogger
 from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.network.shapes import ShapeInference, size_symbols
@@ -47,7 +47,6 @@ from dovetail.plan.manifest import (
     ProfileRecord,
     ProgramRecord,
     RefitRecord,
-    TensorRecord,
 )
 from dovetail.plugin.fields import encode_fields
 from dovetail.plugin.handle import PluginHandle
@@ -132,6 +131,8 @@ class _Planner:
         )
         self._tables: list[LayerRecord] = []
         self._aliases: dict[str, str] = {}
+        self._plugin_symbols: frozenset[str] = frozenset()
+        """What the exact shapes of plugin outputs depend on, which onnx-ir's dims cannot always carry."""
 
     def close(self) -> None:
         self._tuner.close()
@@ -247,6 +248,7 @@ class _Planner:
         graph_handle = self._graph_handles[node]
         dims = infer_plugin_dims(node, entry, graph_handle, self._inference, context)
         sizes = {size.output_index: Symbol(size.name) for size in size_symbols(node)}
+        self._plugin_symbols |= frozenset().union(*(symbols_of(dim) for shape in dims for dim in shape))
         for value, shape in zip(node.outputs, dims, strict=True):
             context.plugin_dims[value] = [sizes[d.output_index] if isinstance(d, SizeTensor) else d for d in shape]
         context.ranges.add_sizes(node)
@@ -301,8 +303,8 @@ class _Planner:
             name=request.name or self._graph.name or "network",
             open=request.is_open,
             strongly_typed=request.strongly_typed,
-            inputs=[self._input_record(value) for value in self._graph.inputs],
-            outputs=[self._output_record(value) for value in self._graph.outputs],
+            inputs=input_records(self._graph, self._inference, self._static),
+            outputs=output_records(self._graph, self._inference, self._static, self._aliases),
             profiles=[_profile_record(profile) for profile in self._config.profiles],
             programs=programs,
             blobs=records,
@@ -323,68 +325,12 @@ class _Planner:
             excluded.setdefault(name, "no step of the plan uses it")
         return RefitRecord(weights=weights, excluded=excluded)
 
-    def _input_record(self, value: ir.Value) -> TensorRecord:
-        dims = self._inference.exprs(value) or ()
-        uses_contents = any(
-            symbol.source == "element" and self._graph.inputs[symbol.input_index] is value
-            for name, symbol in self._static.items()
-            if name in self._used_symbols
-        )
-        return TensorRecord(
-            name=value.name or "",
-            dtype=_dtype(value),
-            dims=_encode(dims),
-            format=io_format(value).name,
-            location=_location(value),
-            is_shape=uses_contents,
-        )
-
-    @property
-    def _used_symbols(self) -> frozenset[str]:
-        names: frozenset[str] = frozenset()
-        for node in self._graph.all_nodes():
-            for value in node.outputs:
-                for dim in self._inference.exprs(value) or ():
-                    names |= frozenset() if dim is None else symbols_of(dim)
-        return names
-
-    def _output_record(self, value: ir.Value) -> TensorRecord:
-        dims = self._inference.exprs(value)
-        static = self._static.keys()
-        known = [None if d is None or not symbols_of(d) <= static else d for d in dims or ()]
-        sizes = {s.name: s.upper for n in self._graph.all_nodes() for s in size_symbols(n)}
-        upper = [None if d is None else substitute(d, sizes) for d in dims or ()]
-        has_bound = None in known and all(u is not None and symbols_of(u) <= static for u in upper)
-        return TensorRecord(
-            name=value.name or "",
-            dtype=_dtype(value),
-            dims=_encode(known),
-            format=io_format(value).name,
-            location=_location(value),
-            max_dims=_encode(upper) if has_bound else None,
-            alias=self._aliases.get(value.name or ""),
-        )
-
     def _device_record(self) -> DeviceRecord:
         device = self._provider.device
         version = get_factory(self._provider.name).version
         return DeviceRecord(
             provider=self._provider.name, name=device.name, fingerprint=device.fingerprint, version=version
         )
-
-
-def _encode(dims: Sequence[Expr | None]) -> list[Any]:
-    return [None if dim is None or isinstance(dim, SizeTensor) else encode_expr(dim) for dim in dims]
-
-
-def _location(value: ir.Value) -> str:
-    return "HOST" if value.metadata_props.get("dovetail.location") == "host" else "DEVICE"
-
-
-def _dtype(value: ir.Value) -> str:
-    if value.dtype is None:
-        raise ModelError("the type of a tensor is not known", where=f"tensor '{value.name}'")
-    return value.dtype.numpy().name
 
 
 def _bytes_array(payload: bytes) -> Any:

@@ -62,6 +62,8 @@ def dtype_from_name(name: str) -> np.dtype[Any]:
 
 def check_name(name: str, where: str, *, may_be_empty: bool = False) -> None:
     """A name goes into messages, dicts and C interfaces: it has no NUL and an end."""
+    if (name or may_be_empty) and len(name) <= _MAX_NAME_CHARS and "\0" not in name:
+        return  # thousands are checked when a plan is loaded
     require(may_be_empty or bool(name), where, "a name is empty")
     require("\0" not in name, where, "a name has a NUL character", name)
     require(len(name) <= _MAX_NAME_CHARS, where, f"a name has over {_MAX_NAME_CHARS} characters", len(name))
@@ -76,12 +78,15 @@ def check_indices(indices: Iterable[int], count: int, where: str, *, absent: boo
     """Numbers of values must name values; -1 stands for an absent one where that is allowed."""
     lowest = -1 if absent else 0
     for index in indices:
-        require(lowest <= index < count, where, "refers to a value that does not exist", index)
+        if not lowest <= index < count:
+            require(False, where, "refers to a value that does not exist", index)
 
 
 def check_dims(dims: Sequence[Any], where: str, *, nullable: bool = False) -> frozenset[str]:
     """Every dimension must be an expression of numbers in range, or null where that is allowed; symbols come back."""
     require(len(dims) <= MAX_RANK, where, "too many dimensions", len(dims))
+    if all(type(dim) is str or (type(dim) is int and 0 <= dim < _MAX_DIM) for dim in dims):
+        return frozenset([dim for dim in dims if type(dim) is str])
     names: frozenset[str] = frozenset()
     for dim in dims:
         if isinstance(dim, int) and not isinstance(dim, bool):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
+from typing import Any
 
 from dovetail.expr import decode_expr, interval, symbols_of
 from dovetail.formats import packed_shape
@@ -33,12 +34,12 @@ def verify_unplaced(program: ProgramRecord, where: str) -> None:
 
 def verify_arena(program: ProgramRecord, manifest: Manifest, profile: int, where: str) -> None:
     """Check every place in the arena of the program of a profile."""
-    ranges = _symbol_ranges(program, manifest, manifest.profiles[profile] if manifest.profiles else None)
+    needs = _Needs(_symbol_ranges(program, manifest, manifest.profiles[profile] if manifest.profiles else None))
     largest = 0
     for index, value in enumerate(program.values):
         place = f"{where}, value {index}"
         if value.kind == "planned" and value.alias is None:
-            offset, size = _verify_place(value, ranges, place)
+            offset, size = _verify_place(value, needs, place)
             require(offset + size <= program.arena_bytes, place, "lies outside the arena", (offset, size))
             largest = max(largest, offset + max(align(size), ALIGNMENT_BYTES))
         else:
@@ -67,7 +68,7 @@ def _symbol_ranges(program: ProgramRecord, manifest: Manifest, profile: ProfileR
     return ranges
 
 
-def _verify_place(value: ValueRecord, ranges: Ranges, where: str) -> tuple[int, int]:
+def _verify_place(value: ValueRecord, needs: _Needs, where: str) -> tuple[int, int]:
     """Check the place of one value and return its offset and size."""
     require(value.offset is not None, where, "is planned but has no place in the arena")
     require(value.size_bytes is not None, where, "is planned but has no size")
@@ -75,19 +76,37 @@ def _verify_place(value: ValueRecord, ranges: Ranges, where: str) -> tuple[int, 
     check_range(size, MAX_BYTES, where, "has a size out of range")
     check_range(offset, MAX_BYTES, where, "lies outside the arena")
     require(offset % ALIGNMENT_BYTES == 0, where, f"does not start at a multiple of {ALIGNMENT_BYTES}", offset)
-    needed = _needed_bytes(value, ranges, where)
+    needed = needs.find(value, where)
     require(needed <= size, where, "has less room in the arena than its shape can need", (size, needed))
     return offset, size
 
 
-def _needed_bytes(value: ValueRecord, ranges: Ranges, where: str) -> int:
-    bound = []
-    for dim in value.dims or ():
-        expr = decode_expr(dim)
-        unbounded = symbols_of(expr) - ranges.keys()
-        require(not unbounded, where, "is planned and the profile does not bound its shape", sorted(unbounded)[:3])
-        bound.append(max(interval(expr, ranges)[1], 0))
-    return math.prod(packed_shape(bound, TensorFormat[value.format])) * dtype_from_name(value.dtype).itemsize
+class _Needs:
+    """How many bytes values can need at most; few shapes occur, so each is worked out once."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._known: dict[tuple[Any, ...], int] = {}
+
+    def find(self, value: ValueRecord, where: str) -> int:
+        dims = value.dims or ()
+        is_plain = all(type(dim) is int or type(dim) is str for dim in dims)
+        key = (value.dtype, value.format, *dims) if is_plain else None
+        if key is None or key not in self._known:
+            needed = self._work_out(value, dims, where)
+            if key is None:
+                return needed
+            self._known[key] = needed
+        return self._known[key]
+
+    def _work_out(self, value: ValueRecord, dims: Sequence[Any], where: str) -> int:
+        bound = []
+        for dim in dims:
+            expr = decode_expr(dim)
+            unbounded = symbols_of(expr) - self._ranges.keys()
+            require(not unbounded, where, "is planned and the profile does not bound its shape", sorted(unbounded)[:3])
+            bound.append(max(interval(expr, self._ranges)[1], 0))
+        return math.prod(packed_shape(bound, TensorFormat[value.format])) * dtype_from_name(value.dtype).itemsize
 
 
 def _verify_disjoint(program: ProgramRecord, where: str) -> None:

@@ -143,7 +143,8 @@ def _verify_flow(program: ProgramRecord, manifest: Manifest, where: str, depth: 
     ready = _verify_captures(program, where)
     ready |= {index for index, value in enumerate(program.values) if value.kind in ("input", "constant")}
     symbols = {symbol.name: symbol for symbol in program.symbols}
-    scope = Scope(manifest=manifest, program=program, symbols=symbols, ready=ready)
+    providers = frozenset(device.provider for device in manifest.devices)
+    scope = Scope(manifest=manifest, program=program, symbols=symbols, providers=providers, ready=ready)
     given = frozenset(ready)
     for index, step in enumerate(program.steps):
         check_name(step.name, f"{where}, step {index}", may_be_empty=True)

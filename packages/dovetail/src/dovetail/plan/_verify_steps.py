@@ -29,6 +29,7 @@ class Scope:
     manifest: Manifest
     program: ProgramRecord
     symbols: Mapping[str, SymbolRecord]
+    providers: Set[str]
     ready: Set[int]
     """The values that exist before the step runs."""
 
@@ -41,8 +42,7 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     check_range(step.opset, _MAX_NUMBER, where, "opset out of range")
     check_range(step.tactic, _MAX_NUMBER, where, "tactic out of range")
     check_range(step.workspace_bytes, MAX_BYTES, where, "workspace out of range")
-    providers = {device.provider for device in scope.manifest.devices}
-    require(step.provider in providers, where, "names another provider", step.provider)
+    require(step.provider in scope.providers, where, "names another provider", step.provider)
     is_plugin = step.kind == "plugin"
     require(is_plugin == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
     others = (step.shape_inputs, step.sizes, step.workspace_bytes, step.asks_workspace)

@@ -1,0 +1,86 @@
+"""What a plan says of its inputs and outputs: types, shapes as expressions, formats, bounds and aliases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import onnx_ir as ir
+
+from dovetail.build.io_formats import io_format
+from dovetail.build.shapes import StaticSymbol
+from dovetail.errors import ModelError
+from dovetail.expr import Expr, SizeTensor, encode_expr, substitute, symbols_of
+from dovetail.network.shapes import ShapeInference, size_symbols
+from dovetail.plan.manifest import TensorRecord
+
+__all__ = ["input_records", "output_records"]
+
+
+def input_records(graph: ir.Graph, inference: ShapeInference, static: Mapping[str, StaticSymbol]) -> list[TensorRecord]:
+    """One record an input; it is a shape input when the shape of anything depends on its contents."""
+    used = _used_symbols(graph, inference)
+    shape_inputs = {s.input_index for name, s in static.items() if s.source == "element" and name in used}
+    return [
+        TensorRecord(
+            name=value.name or "",
+            dtype=_dtype(value),
+            dims=_encode(inference.exprs(value) or ()),
+            format=io_format(value).name,
+            location=_location(value),
+            is_shape=position in shape_inputs,
+        )
+        for position, value in enumerate(graph.inputs)
+    ]
+
+
+def _used_symbols(graph: ir.Graph, inference: ShapeInference) -> set[str]:
+    names: set[str] = set()
+    for node in graph.all_nodes():
+        for value in node.outputs:
+            for dim in inference.exprs(value) or ():
+                names |= frozenset() if dim is None else symbols_of(dim)
+    return names
+
+
+def output_records(
+    graph: ir.Graph, inference: ShapeInference, static: Mapping[str, StaticSymbol], aliases: Mapping[str, str]
+) -> list[TensorRecord]:
+    """One record an output; where only the run tells its shape, the largest it can be."""
+    sizes = {size.name: size.upper for node in graph.all_nodes() for size in size_symbols(node)}
+    return [_output_record(value, inference.exprs(value) or (), static, sizes, aliases) for value in graph.outputs]
+
+
+def _output_record(
+    value: ir.Value,
+    dims: Sequence[Expr | None],
+    static: Mapping[str, StaticSymbol],
+    sizes: Mapping[str, Expr],
+    aliases: Mapping[str, str],
+) -> TensorRecord:
+    known = [None if dim is None or not symbols_of(dim) <= static.keys() else dim for dim in dims]
+    upper = [None if dim is None else substitute(dim, sizes) for dim in dims]
+    has_bound = None in known and all(u is not None and symbols_of(u) <= static.keys() for u in upper)
+    return TensorRecord(
+        name=value.name or "",
+        dtype=_dtype(value),
+        dims=_encode(known),
+        format=io_format(value).name,
+        location=_location(value),
+        max_dims=_encode(upper) if has_bound else None,
+        alias=aliases.get(value.name or ""),
+    )
+
+
+def _encode(dims: Sequence[Expr | None]) -> list[Any]:
+    return [None if dim is None or isinstance(dim, SizeTensor) else encode_expr(dim) for dim in dims]
+
+
+def _location(value: ir.Value) -> str:
+    return "HOST" if value.metadata_props.get("dovetail.location") == "host" else "DEVICE"
+
+
+def _dtype(value: ir.Value) -> str:
+    if value.dtype is None:
+        raise ModelError("the type of a tensor is not known", where=f"tensor '{value.name}'")
+    return value.dtype.numpy().name
