@@ -166,6 +166,20 @@ def test_a_raising_plugin_is_named_with_its_place() -> None:
         engine(np.ones((2, 3), np.float32))
 
 
+def test_a_failed_run_is_kept_by_the_error_recorder() -> None:
+    class Raising(ScalePlugin):
+        def enqueue(self, *args: Any) -> None:
+            raise ValueError("kernel launch failed")
+
+    plan, runtime = build_engine(ScalePlugin(2.0), PlainCreator("TestScale", Raising), shape=(2, 3))
+    context = runtime.deserialize_cuda_engine(plan).create_execution_context()
+    with pytest.raises(dt.PluginError):
+        context.run([np.ones((2, 3), np.float32)])
+    assert context.error_recorder.num_errors() == 1
+    assert context.error_recorder.get_error_code(0) == dt.ErrorCode.FAILED_EXECUTION
+    assert "kernel launch failed" in context.error_recorder.get_error_desc(0)
+
+
 def test_layer_times_are_reported() -> None:
     engine = _engine(shape=(2, 3))
     context = engine.create_execution_context()

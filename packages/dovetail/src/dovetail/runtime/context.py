@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
-from dovetail.errors import InputError, InternalError, ResourceError, UsageError
+from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
 from dovetail.formats import pack, packed_shape, size_bytes, unpack
-from dovetail.loggers import ErrorRecorder, IErrorRecorder
+from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.runtime.arrays import PackedMemory, array_at
@@ -305,10 +305,14 @@ class ExecutionContext:
             self._runner.set_stream(stream)
 
     def _run(self) -> None:
-        if self.profiler is None:
-            self._runner.run()
-        else:
-            run_profiled(self._runner, self.profiler)
+        try:
+            if self.profiler is None:
+                self._runner.run()
+            else:
+                run_profiled(self._runner, self.profiler)
+        except DovetailError as error:
+            self.error_recorder.report_error(ErrorCode.FAILED_EXECUTION, str(error).splitlines()[0])
+            raise
 
     def _deliver(self) -> None:
         """Hand over outputs whose shape only the run told, and tell allocators the shapes of all."""
