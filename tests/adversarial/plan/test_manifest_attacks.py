@@ -6,12 +6,13 @@ manifest can refuse it. What a change may leave valid is run too, and must give 
 
 from __future__ import annotations
 
+import ast
 import gc
 import json
 import sys
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,12 +23,20 @@ import pytest
 
 import dovetail as dt
 from dovetail.errors import DovetailError, PlanCorruptError, PlanError, PlanVersionError
-from dovetail.plan import manifest
+from dovetail.plan import manifest, verify
 from dovetail.plan.manifest import Manifest
-from tests.adversarial.plan.attack_table import RULES, Edit, put
+from tests.adversarial.plan.edits import Edit, put
+from tests.adversarial.plan.engine_attacks import ENGINE_RULES
+from tests.adversarial.plan.program_attacks import PROGRAM_RULES
 from tests.support.attack_plans import IMPORTED, TARGETS, Json, Target, target
 
 FD_FOLDER = Path("/dev/fd")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all: making one for each of the many cases takes longer than the cases."""
+    return tmp_path_factory.mktemp("attacks")
 
 
 def _count_open_files() -> int:
@@ -83,10 +92,10 @@ def _runs_or_fails(plan: Target, raw: bytes, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_the_plans_themselves_load_and_run(name: str, tmp_path: Path) -> None:
+def test_the_plans_themselves_load_and_run(name: str, folder: Path) -> None:
     plan = target(name)
     for raw in (plan.raw, plan.changed(lambda manifest: None)):
-        outcome = _load(plan, raw, tmp_path / "whole.plan")
+        outcome = _load(plan, raw, folder / "whole.plan")
         assert outcome.error is None
         assert outcome.engine(*plan.arrays()) is not None
         outcome.engine.close()
@@ -99,16 +108,45 @@ def test_the_plans_themselves_load_and_run(name: str, tmp_path: Path) -> None:
     ("rule", "name", "edit"),
     [
         pytest.param(rule, name, edit, id=f"{rule}-{number}")
-        for rule, cases in RULES.items()
+        for rule, cases in (*ENGINE_RULES.items(), *PROGRAM_RULES.items())
         for number, (name, edit) in enumerate(cases)
     ],
 )
-def test_a_rule_that_does_not_hold_is_named(rule: str, name: str, edit: Edit, tmp_path: Path) -> None:
+def test_a_rule_that_does_not_hold_is_named(rule: str, name: str, edit: Edit, folder: Path) -> None:
     plan = target(name)
-    error = _refused(plan, plan.changed(edit), tmp_path)
+    error = _refused(plan, plan.changed(edit), folder)
     assert type(error) is PlanCorruptError
     assert rule in error.what
     assert len(str(error)) < 1000
+
+
+def _rules_in_source() -> set[str]:
+    """What every rule says, from the calls that raise its error; of a text with parts filled in, the longest part."""
+    positions = {"require": 2, "check_range": 3, "PlanCorruptError": 0}
+    found = set()
+    for path in Path(verify.__file__).parent.glob("*verify*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", None) in positions:
+                what = node.args[positions[node.func.id]]  # type: ignore[attr-defined]
+                parts = [part.value for part in ast.walk(what) if isinstance(part, ast.Constant)]
+                found |= {max(parts, key=len).strip()} if parts else set()
+    return found
+
+
+def test_every_rule_has_an_attack() -> None:
+    attacked = {*ENGINE_RULES, *PROGRAM_RULES, "a weight is stripped and cannot be given back"}
+    missing = {rule for rule in _rules_in_source() if not any(rule in text or text in rule for text in attacked)}
+    assert len(_rules_in_source()) > 100
+    assert missing == set()
+
+
+def test_a_stripped_weight_that_cannot_be_given_back(folder: Path) -> None:
+    plan = target("chain")
+    changed = json.loads(json.dumps(plan.manifest))
+    changed["blobs"][plan.blobs[0].name].update(stripped=True, digest="")
+    changed["refit"]["weights"].clear()
+    error = _refused(plan, plan.packed(json.dumps(changed).encode(), []), folder)
+    assert "a weight is stripped and cannot be given back" in error.what
 
 
 # types, fields and versions
@@ -198,33 +236,33 @@ def test_every_class_of_record_is_attacked() -> None:
     assert {place.record.__name__ for _, place in _places()} == {*records, "Manifest"}
 
 
-def test_every_field_of_another_type_is_refused(tmp_path: Path) -> None:
+def test_every_field_of_another_type_is_refused(folder: Path) -> None:
     count = 0
     for plan, place, field in _fields():
         kind = typing.get_type_hints(place.record)[field.name]
         for wrong in [] if kind is Any else _wrong_values(kind):
             raw = plan.changed(_at(place, lambda record, f=field.name, w=wrong: record.update({f: w})))  # type: ignore[misc]
-            assert type(_refused(plan, raw, tmp_path)) is PlanCorruptError, (place, field.name, wrong)
+            assert type(_refused(plan, raw, folder)) is PlanCorruptError, (place, field.name, wrong)
             count += 1
     assert count > 500
 
 
-def test_every_required_field_is_required(tmp_path: Path) -> None:
+def test_every_required_field_is_required(folder: Path) -> None:
     for plan, place, field in _fields():
         raw = plan.changed(_at(place, lambda record, f=field.name: record.pop(f, None)))  # type: ignore[misc]
         if field.required:
-            assert type(_refused(plan, raw, tmp_path)) is PlanCorruptError, (place, field.name)
+            assert type(_refused(plan, raw, folder)) is PlanCorruptError, (place, field.name)
         else:
-            _runs_or_fails(plan, raw, tmp_path)
+            _runs_or_fails(plan, raw, folder)
 
 
 @pytest.mark.parametrize("name", TARGETS)
-def test_unknown_fields_are_refused_at_every_level(name: str, tmp_path: Path) -> None:
+def test_unknown_fields_are_refused_at_every_level(name: str, folder: Path) -> None:
     plan = target(name)
     for place in _records(plan.manifest, Manifest, ""):
         for field in ("extra", "__class__"):
             raw = plan.changed(_at(place, lambda record, f=field: record.update({f: 1})))  # type: ignore[misc]
-            error = _refused(plan, raw, tmp_path)
+            error = _refused(plan, raw, folder)
             assert type(error) is PlanCorruptError
             assert "unknown field" in str(error)
 
@@ -232,56 +270,67 @@ def test_unknown_fields_are_refused_at_every_level(name: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     "version", [[0, 9], [2, 0], [1, 1], [1, 2**70], [1, -1], [-1, 0], [2**64, 0]], ids=lambda v: ".".join(map(str, v))
 )
-def test_other_versions_are_another_error(version: list[int], tmp_path: Path) -> None:
+def test_other_versions_are_another_error(version: list[int], folder: Path) -> None:
     plan = target("chain")
-    error = _refused(plan, plan.changed(put("format_version", version)), tmp_path)
+    error = _refused(plan, plan.changed(put("format_version", version)), folder)
     assert type(error) is PlanVersionError
 
 
-def test_a_later_version_is_said_before_its_unknown_fields(tmp_path: Path) -> None:
+def test_a_later_version_is_said_before_its_unknown_fields(folder: Path) -> None:
     plan = target("chain")
     raw = plan.changed(lambda m: m.update(format_version=[1, 5], novelty={"deep": []}))
-    assert type(_refused(plan, raw, tmp_path)) is PlanVersionError
+    assert type(_refused(plan, raw, folder)) is PlanVersionError
 
 
-def _texts(plan: Target) -> dict[str, bytes]:
-    text = json.dumps(plan.manifest).encode()
-    return {
-        "empty": b"",
-        "null": b"null",
-        "a list": b"[]",
-        "an empty object": b"{}",
-        "not JSON": b"{'name': 1}",
-        "cut short": text[:-1],
-        "two objects": text + text,
-        "a number that JSON lacks": text.replace(b'"scale": -1.0', b'"scale": NaN', 1),
-        "infinity": text.replace(b'"scale": -1.0', b'"scale": Infinity', 1),
-        "a number out of range": text.replace(b'"scale": -1.0', b'"scale": 1e999', 1),
-        "five thousand digits": text.replace(b'"scale": -1.0', b'"scale": ' + b"9" * 5000, 1),
-        "a key twice": text.replace(b'"open": false', b'"open": true, "open": false', 1),
-        "a key twice in a record": text.replace(b'"kind": "input"', b'"kind": "input", "kind": "input"', 1),
-        "a blob twice": text.replace(
-            b'"blobs": {', b'"blobs": {' + json.dumps(plan.blobs[0].name).encode() + b": null, ", 1
-        ),
-        "nested lists": text.replace(b'"_d0"', b"[" * 10_000 + b"]" * 10_000, 1),
-        "nested expressions": text.replace(b'"_d0"', b'["sum", 1, ' * 900 + b"1" + b"]" * 900, 1),
-        "nested bodies": text.replace(b'"steps": [', b'"steps": [{"bodies": [' * 3000, 1),
-        "a lone surrogate": text.replace(b'"_d0"', b'"\\ud800"', 1),
-    }
+def _instead(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
+    return lambda text: text.replace(old, new, 1)
 
 
-@pytest.mark.parametrize("kind", list(_texts(target("chain"))))
-def test_texts_that_are_no_manifest(kind: str, tmp_path: Path) -> None:
+SCALE, DIM = b'"scale": -1.0', b'"_d0"'
+TEXTS: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda text: b"",
+    "null": lambda text: b"null",
+    "a list": lambda text: b"[]",
+    "an empty object": lambda text: b"{}",
+    "not JSON": lambda text: b"{'name': 1}",
+    "cut short": lambda text: text[:-1],
+    "two objects": lambda text: text + text,
+    "a number that JSON lacks": _instead(SCALE, b'"scale": NaN'),
+    "infinity": _instead(SCALE, b'"scale": Infinity'),
+    "a number out of range": _instead(SCALE, b'"scale": 1e999'),
+    "five thousand digits": _instead(SCALE, b'"scale": ' + b"9" * 5000),
+    "nested lists": _instead(DIM, b"[" * 10_000 + b"]" * 10_000),
+    "nested expressions": _instead(DIM, b'["sum", 1, ' * 900 + b"1" + b"]" * 900),
+    "nested bodies": _instead(b'"steps": [', b'"steps": [{"bodies": [' * 3000),
+    "a lone surrogate": _instead(DIM, b'"\\ud800"'),
+}
+TWICE: dict[str, Callable[[bytes], bytes]] = {
+    "in the manifest": _instead(b'"open": false', b'"open": true, "open": false'),
+    "in a record": _instead(b'"kind": "input"', b'"kind": "input", "kind": "input"'),
+    "in a table": _instead(b'"values": {"s": ', b'"values": {"s": [[1, 1], [1, 1], [1, 1]], "s": '),
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_texts_that_are_no_manifest(kind: str, folder: Path) -> None:
     plan = target("chain")
-    text = _texts(plan)[kind]
-    assert text != json.dumps(plan.manifest).encode()
-    assert type(_refused(plan, plan.packed(text), tmp_path)) is PlanCorruptError
+    whole = json.dumps(plan.manifest).encode()
+    assert TEXTS[kind](whole) != whole
+    assert type(_refused(plan, plan.packed(TEXTS[kind](whole)), folder)) is PlanCorruptError
+
+
+@pytest.mark.parametrize("kind", TWICE)
+def test_a_key_that_comes_twice(kind: str, folder: Path) -> None:
+    plan = target("chain")
+    whole = json.dumps(plan.manifest).encode()
+    assert TWICE[kind](whole) != whole
+    assert "a key twice in one object" in _refused(plan, plan.packed(TWICE[kind](whole)), folder).what
 
 
 # what is right as a plan, and not here
 
 
-def test_another_provider_is_a_device_mismatch(tmp_path: Path) -> None:
+def test_another_provider_is_a_device_mismatch(folder: Path) -> None:
     plan = target("chain")
 
     def edit(manifest: Json) -> None:
@@ -289,7 +338,7 @@ def test_another_provider_is_a_device_mismatch(tmp_path: Path) -> None:
         for step in manifest["programs"][0]["steps"]:
             step["provider"] = "quantum"
 
-    error = _refused(plan, plan.changed(edit), tmp_path)
+    error = _refused(plan, plan.changed(edit), folder)
     assert type(error) is dt.PlanDeviceMismatchError
     assert "quantum" in str(error)
 
@@ -305,23 +354,23 @@ def test_another_provider_is_a_device_mismatch(tmp_path: Path) -> None:
         put("programs/0/steps/5/attributes/0/name", "x"),
     ],
 )
-def test_kernels_that_nobody_has_are_refused_before_a_plugin_is_made(edit: Edit, tmp_path: Path) -> None:
+def test_kernels_that_nobody_has_are_refused_before_a_plugin_is_made(edit: Edit, folder: Path) -> None:
     plan = target("chain")
-    assert type(_refused(plan, plan.changed(edit), tmp_path)) is dt.ProviderError
+    assert type(_refused(plan, plan.changed(edit), folder)) is dt.ProviderError
 
 
 @pytest.mark.parametrize("part", ["name", "version", "namespace"])
-def test_a_creator_that_is_missing_is_missed_before_another_makes_a_plugin(part: str, tmp_path: Path) -> None:
+def test_a_creator_that_is_missing_is_missed_before_another_makes_a_plugin(part: str, folder: Path) -> None:
     plan = target("chain")
-    error = _refused(plan, plan.changed(put(f"programs/0/steps/6/plugin/{part}", "Other")), tmp_path)
+    error = _refused(plan, plan.changed(put(f"programs/0/steps/6/plugin/{part}", "Other")), folder)
     assert type(error) is dt.PluginError
     assert "no creator is registered" in str(error)
 
 
-def test_a_plugin_that_fails_takes_those_before_it_along(tmp_path: Path) -> None:
+def test_a_plugin_that_fails_takes_those_before_it_along(folder: Path) -> None:
     plan = target("chain")
     raw = plan.changed(put("programs/0/steps/6/plugin/fields/0/name", "power"))
-    path = tmp_path / "failing.plan"
+    path = folder / "failing.plan"
     path.write_bytes(raw)
     runtime, creators = plan.runtime()
     made: list[Any] = []
@@ -351,27 +400,27 @@ def _huge(manifest: Json) -> None:
     program["arena_bytes"] = rows * 4
 
 
-def test_an_arena_that_no_machine_has_is_a_resource_error(tmp_path: Path) -> None:
+def test_an_arena_that_no_machine_has_is_a_resource_error(folder: Path) -> None:
     plan = target("sizes")
-    outcome = _load(plan, plan.changed(_huge), tmp_path / "huge.plan")
+    outcome = _load(plan, plan.changed(_huge), folder / "huge.plan")
     assert outcome.error is None  # it is a right plan, for a machine that does not exist
     with pytest.raises(dt.ResourceError, match="out of memory"):
         outcome.engine(*plan.arrays())
 
 
-def test_an_output_that_no_machine_has_is_a_resource_error(tmp_path: Path) -> None:
+def test_an_output_that_no_machine_has_is_a_resource_error(folder: Path) -> None:
     plan = target("library")
 
     def edit(manifest: Json) -> None:
         for dims in (manifest["outputs"][0]["dims"], manifest["programs"][0]["values"][1]["dims"]):
             dims[:] = [2**36, 2**9]
 
-    outcome = _load(plan, plan.changed(edit), tmp_path / "huge.plan")
+    outcome = _load(plan, plan.changed(edit), folder / "huge.plan")
     with pytest.raises(dt.ResourceError):
         outcome.engine(*plan.arrays())
 
 
-def test_a_stripped_weight_takes_no_memory_for_its_claim(tmp_path: Path) -> None:
+def test_a_stripped_weight_takes_no_memory_for_its_claim(folder: Path) -> None:
     plan = target("chain")
     name = plan.blobs[0].name
 
@@ -381,7 +430,7 @@ def test_a_stripped_weight_takes_no_memory_for_its_claim(tmp_path: Path) -> None
 
     manifest = json.loads(json.dumps(plan.manifest))
     edit(manifest)
-    outcome = _load(plan, plan.packed(json.dumps(manifest).encode(), []), tmp_path / "stripped.plan")
+    outcome = _load(plan, plan.packed(json.dumps(manifest).encode(), []), folder / "stripped.plan")
     assert outcome.error is None
     with pytest.raises(dt.UsageError, match="refit"):
         outcome.engine(*plan.arrays())
@@ -390,7 +439,7 @@ def test_a_stripped_weight_takes_no_memory_for_its_claim(tmp_path: Path) -> None
 # what shapes do to plans that are right
 
 
-def test_contents_of_a_shape_input_outside_the_profile_are_an_input_error(tmp_path: Path) -> None:
+def test_contents_of_a_shape_input_outside_the_profile_are_an_input_error(folder: Path) -> None:
     plan = target("chain")
 
     def edit(manifest: Json) -> None:
@@ -398,7 +447,7 @@ def test_contents_of_a_shape_input_outside_the_profile_are_an_input_error(tmp_pa
         values = manifest["programs"][0]["values"]
         values[8].update(dims=["value_s_0", "value_s_1", 1, 1], size_bytes=768)
 
-    outcome = _load(plan, plan.changed(edit), tmp_path / "a.plan")
+    outcome = _load(plan, plan.changed(edit), folder / "a.plan")
     assert outcome.error is None
     x, shape = plan.arrays()
     for contents in ((100, 100), (2**31, 2**31), (-1, 3), (2**62, 2**62)):

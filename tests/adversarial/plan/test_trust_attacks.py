@@ -222,24 +222,25 @@ def test_damaged_code_is_not_imported(tmp_path: Path) -> None:
     assert "does not match its sha256 digest" in error.what
 
 
-def _broken_payloads() -> dict[str, bytes]:
-    whole = json.loads(bytes(_parts(target("library").raw)[1][LIB].data))
-    (name, source), kind = next(iter(whole["sources"].items())), whole["type"]
-    return {
-        "not JSON": b"import os",
-        "another type": json.dumps({**whole, "type": "dovetail-library/9"}).encode(),
-        "unknown field": json.dumps({**whole, "run": "now"}).encode(),
-        "no source": json.dumps({"type": kind, "is_package": False, "sources": {}}).encode(),
-        "a path that climbs": json.dumps({**whole, "sources": {"../" + name: source}}).encode(),
-        "an absolute path": json.dumps({**whole, "sources": {"/" + name: source}}).encode(),
-        "two files": json.dumps({**whole, "sources": {name: source, "b.py": source}}).encode(),
-    }
+PAYLOADS: dict[str, Callable[[Json, str, str], Any]] = {
+    "another type": lambda whole, name, source: {**whole, "type": "dovetail-library/9"},
+    "unknown field": lambda whole, name, source: {**whole, "run": "now"},
+    "no source": lambda whole, name, source: {**whole, "sources": {}},
+    "a path that climbs": lambda whole, name, source: {**whole, "sources": {f"../{name}": source}},
+    "an absolute path": lambda whole, name, source: {**whole, "sources": {f"/{name}": source}},
+    "two files": lambda whole, name, source: {**whole, "sources": {name: source, "b.py": source}},
+    "a list": lambda whole, name, source: [whole],
+}
 
 
-@pytest.mark.parametrize("kind", list(_broken_payloads()))
+@pytest.mark.parametrize("kind", PAYLOADS)
 def test_a_payload_that_is_no_library_is_not_imported(kind: str, tmp_path: Path) -> None:
-    raw = _library(lambda m, b: _repack(m, b, LIB, _broken_payloads()[kind]))
-    assert type(_both_ways(raw, tmp_path, host_code=True)) is PlanCorruptError
+    def edit(manifest: Json, blobs: dict[str, Blob]) -> None:
+        whole = json.loads(bytes(blobs[LIB].data))
+        ((name, source),) = whole["sources"].items()
+        _repack(manifest, blobs, LIB, json.dumps(PAYLOADS[kind](whole, name, source)).encode())
+
+    assert type(_both_ways(_library(edit), tmp_path, host_code=True)) is PlanCorruptError
 
 
 @pytest.mark.parametrize("kind", ["digest", "payload", "weights"])

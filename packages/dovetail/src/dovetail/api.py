@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.build.builder import Builder, engine_from_plan
@@ -54,10 +55,10 @@ def compile(  # noqa: A001 - what users look for
         registry: Where plugins are looked up; the global one by default.
         logger: Where messages go.
     """
-    for name in providers or ():
+    for name in [providers] if isinstance(providers, str) else providers or ():
         get_factory(name)
     builder = Builder(logger)
-    settings = config or BuilderConfig()
+    settings = _copy_config(config)
     settings.strict = settings.strict or strict
     for bounds in ([shapes] if shapes else []) + list(profiles or []):
         settings.add_optimization_profile(profile_from_shapes(bounds))
@@ -67,19 +68,36 @@ def compile(  # noqa: A001 - what users look for
     return engine_from_plan(plan, lookup)
 
 
+def _copy_config(config: BuilderConfig | None) -> BuilderConfig:
+    """The caller's settings, which stay as they are when profiles are added."""
+    if config is None:
+        return BuilderConfig()
+    if not isinstance(config, BuilderConfig):
+        raise UsageError("not a builder configuration", where="config", got=type(config).__name__)
+    settings = copy.copy(config)
+    settings.profiles = list(config.profiles)
+    return settings
+
+
 def profile_from_shapes(shapes: Mapping[str, Shape | Bounds]) -> OptimizationProfile:
     """A profile from one shape an input, or from (min, opt, max).
 
     >>> [tuple(d) for d in profile_from_shapes({"x": (2, 3)}).get_shape("x")]
     [(2, 3), (2, 3), (2, 3)]
     """
+    if not isinstance(shapes, Mapping):
+        raise UsageError("not a mapping from input to shape", where="shapes", got=repr(shapes)[:80])
     profile = OptimizationProfile()
     for name, value in shapes.items():
-        parts: list[Any] = list(value)
-        if all(hasattr(part, "__index__") for part in parts):
-            profile.set_shape(name, parts, parts, parts)
-        elif len(parts) == 3:
-            profile.set_shape(name, *parts)
-        else:
-            raise UsageError("not a shape", where=f"input '{name}'", expected="a shape, or (min, opt, max)", got=value)
+        profile.set_shape(name, *_bounds(name, value))
     return profile
+
+
+def _bounds(name: str, value: Any) -> Bounds:
+    parts: list[Any] = list(value) if isinstance(value, Iterable) else [None]
+    if all(hasattr(part, "__index__") for part in parts):
+        return parts, parts, parts
+    if len(parts) != 3:
+        expected = "a shape, or (min, opt, max)"
+        raise UsageError("not a shape", where=f"input '{name}'", expected=expected, got=repr(value)[:80])
+    return parts[0], parts[1], parts[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,8 @@ class BlobTable:
     def finish(self, *, strip: frozenset[str] = frozenset()) -> tuple[list[Blob], dict[str, BlobRecord]]:
         """The container's blobs and the manifest's records; stripped ones have a record only."""
         blobs, records = [], {}
-        for name, array in self.arrays.items():
+        # By name, as manifests are: a plan that is loaded and saved again is the same file.
+        for name, array in sorted(self.arrays.items(), key=itemgetter(0)):
             blob = make_blob(name, array)
             record = record_blob(blob, array, kind=self._kinds[name])
             if name in strip:

@@ -36,6 +36,7 @@ from dovetail.loggers import ILogger
 from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.network.shapes import ShapeInference, size_symbols
 from dovetail.plan.container import Blob
+from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.plan.manifest import (
     FORMAT_VERSION,
     DeviceRecord,
@@ -188,6 +189,19 @@ class _Planner:
                 f"a tensor is both input and output, or two have one name: {', '.join(doubled)}",
                 fix="add an identity layer and mark its output",
             )
+        self._check_names()
+
+    def _check_names(self) -> None:
+        """Refuse the names that a plan must not have before time is spent on a plan that cannot be loaded."""
+        names = [value.name for value in self._graph.inputs]
+        names += [name for node in self._graph.all_nodes() for name in (node.name, *(v.name for v in node.outputs))]
+        bad = [name for name in names if name and ("\0" in name or len(name) > MAX_NAME_CHARS)]
+        if bad:
+            raise ModelError(
+                f"a name has a NUL character or over {MAX_NAME_CHARS} characters",
+                got=ascii(bad[0][:60]),
+                fix="rename it",
+            )
 
     def _check_dynamic(self) -> None:
         dynamic = [value.name for value in self._graph.inputs if value.shape is None or not value.shape.is_static()]
@@ -303,7 +317,7 @@ class _Planner:
             name=request.name or self._graph.name or "network",
             open=request.is_open,
             strongly_typed=request.strongly_typed,
-            inputs=input_records(self._graph, self._inference, self._static),
+            inputs=input_records(self._graph, self._inference, self._static, self._plugin_symbols),
             outputs=output_records(self._graph, self._inference, self._static, self._aliases),
             profiles=[_profile_record(profile) for profile in self._config.profiles],
             programs=programs,

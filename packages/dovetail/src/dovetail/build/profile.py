@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from dovetail._integers import as_integers
 from dovetail.errors import UsageError
 from dovetail.types import Dims
 
@@ -27,7 +28,10 @@ class OptimizationProfile:
 
     def set_shape(self, input: str, min: Iterable[int], opt: Iterable[int], max: Iterable[int]) -> None:  # noqa: A002
         """Set the bounds of an input's shape."""
-        self.shapes[input] = _check(input, min, opt, max)
+        bounds = _check(input, min, opt, max)
+        if any(n < 0 for n in bounds[0]):
+            raise UsageError("a dimension is negative", where=f"profile of '{input}'", got=bounds[0])
+        self.shapes[input] = bounds
 
     def get_shape(self, input: str) -> list[Dims]:  # noqa: A002
         """Min, opt and max of an input's shape; empty when they were not set."""
@@ -50,7 +54,8 @@ IOptimizationProfile = OptimizationProfile
 
 
 def _check(name: str, low: Iterable[int], opt: Iterable[int], high: Iterable[int]) -> Bounds:
-    bounds = tuple(int(n) for n in low), tuple(int(n) for n in opt), tuple(int(n) for n in high)
+    where = f"profile of '{name}'"
+    bounds = as_integers(low, where), as_integers(opt, where), as_integers(high, where)
     if len({len(part) for part in bounds}) != 1:
         raise UsageError("min, opt and max have different lengths", where=f"profile of '{name}'", got=bounds)
     for axis, (least, best, most) in enumerate(zip(*bounds, strict=True)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import onnx_ir as ir
@@ -17,9 +17,17 @@ from dovetail.plan.manifest import TensorRecord
 __all__ = ["input_records", "output_records"]
 
 
-def input_records(graph: ir.Graph, inference: ShapeInference, static: Mapping[str, StaticSymbol]) -> list[TensorRecord]:
-    """One record an input; it is a shape input when the shape of anything depends on its contents."""
-    used = _used_symbols(graph, inference)
+def input_records(
+    graph: ir.Graph,
+    inference: ShapeInference,
+    static: Mapping[str, StaticSymbol],
+    plugin_symbols: Set[str],
+) -> list[TensorRecord]:
+    """One record an input; it is a shape input when the shape of anything depends on its contents.
+
+    The exact shapes of plugin outputs depend on ``plugin_symbols``; onnx-ir's dims cannot always carry them.
+    """
+    used = _used_symbols(graph, inference) | plugin_symbols
     shape_inputs = {s.input_index for name, s in static.items() if s.source == "element" and name in used}
     return [
         TensorRecord(

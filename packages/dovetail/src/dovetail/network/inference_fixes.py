@@ -227,16 +227,25 @@ def _correct_loop(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     """Loops with or without count and condition; one that may end early has scan outputs of unknown length."""
     body = node.attributes["body"].as_graph()
     results, num_state = list(body.outputs)[1:], len(node.inputs) - 2
-    for value, result, start in zip(node.outputs, results[:num_state], node.inputs[2:], strict=False):
-        _set_type(context, value, result)
-        if start is not None and start.shape is not None and start.shape == result.shape:
-            context.set_shape(value, result.shape)
+    starts = [None if start is None else start.shape for start in node.inputs[2:]]
+    pairs = list(zip(starts, [result.shape for result in results], strict=False))
+    # The body was inferred for its first run; a shape that changes there may change all others in the next.
+    is_steady = all(start is not None and start == result for start, result in pairs)
+    for value, (start, shape) in zip(node.outputs, pairs, strict=False):
+        if start is not None and shape is not None and len(start) == len(shape):
+            context.set_shape(value, shape if is_steady else _open_shape(context, len(shape)))
     length = _loop_length(context, node)
-    for value, result in zip(node.outputs[num_state:], results[num_state:], strict=False):
+    for value, result in zip(node.outputs, results, strict=False):
         _set_type(context, value, result)
+    for value, result in zip(node.outputs[num_state:], results[num_state:], strict=False):
         if result.shape is not None:
-            context.set_shape(value, ir.Shape([length, *result.shape.dims]))
+            dims = result.shape if is_steady else _open_shape(context, len(result.shape))
+            context.set_shape(value, ir.Shape([length, *dims]))
     return True
+
+
+def _open_shape(context: osi.ShapeInferenceContext, rank: int) -> ir.Shape:
+    return ir.Shape([context.new_symbolic_dim() for _ in range(rank)])
 
 
 def _set_type(context: osi.ShapeInferenceContext, value: ir.Value, source: ir.Value) -> None:

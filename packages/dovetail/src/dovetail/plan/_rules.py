@@ -12,6 +12,7 @@ from dovetail.errors import DovetailError, PlanCorruptError
 from dovetail.expr import Constant, Expr, Operation, decode_expr, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.plan._header import show
+from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.types import TensorFormat
 
 __all__ = [
@@ -30,7 +31,6 @@ MAX_BYTES: Final = 2**47
 """More than any machine can address, and little enough that no sum or product of sizes leaves 64 bits unnoticed."""
 MAX_RANK: Final = 32
 _MAX_DIM: Final = 2**40
-_MAX_NAME_CHARS: Final = 4096
 
 _DTYPES: Final = frozenset(
     (
@@ -62,11 +62,11 @@ def dtype_from_name(name: str) -> np.dtype[Any]:
 
 def check_name(name: str, where: str, *, may_be_empty: bool = False) -> None:
     """A name goes into messages, dicts and C interfaces: it has no NUL and an end."""
-    if (name or may_be_empty) and len(name) <= _MAX_NAME_CHARS and "\0" not in name:
+    if (name or may_be_empty) and len(name) <= MAX_NAME_CHARS and "\0" not in name:
         return  # thousands are checked when a plan is loaded
     require(may_be_empty or bool(name), where, "a name is empty")
     require("\0" not in name, where, "a name has a NUL character", name)
-    require(len(name) <= _MAX_NAME_CHARS, where, f"a name has over {_MAX_NAME_CHARS} characters", len(name))
+    require(len(name) <= MAX_NAME_CHARS, where, f"a name has over {MAX_NAME_CHARS} characters", len(name))
 
 
 def check_range(number: int, end: int, where: str, what: str) -> None:

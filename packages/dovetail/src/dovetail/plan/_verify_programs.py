@@ -73,7 +73,6 @@ def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Col
     if value.kind != "object" or value.dtype != "object":
         dtype_from_name(value.dtype)
     check_format(value.format, None if value.dims is None else len(value.dims), where)
-    require(math.isfinite(value.scale), where, "has a scale that is no number", value.scale)
     is_constant = value.kind == "constant"
     require(is_constant == (value.blob is not None), where, "constants, and only they, have a blob")
     require(value.alias is None or value.kind in _MADE_KINDS, where, "shares memory and is not made by a step")

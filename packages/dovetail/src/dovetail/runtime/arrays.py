@@ -22,21 +22,23 @@ def as_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
 
     The type must be right already: a silent cast would hide a mistake and cost a copy.
     """
-    array = value if isinstance(value, np.ndarray) else _convert(value, tensor, dtype)
+    array = value if type(value) is np.ndarray else _convert(value, tensor, dtype)
     if array.dtype != dtype:
         raise InputError(
             "wrong type",
             where=f"input '{tensor.name}'",
             expected=dtype.name,
-            got=array.dtype.name,
+            got=array.dtype.name if array.dtype.isnative else f"{array.dtype.name} in the other byte order",
             fix=f"convert it first, for example x.astype('{dtype.name}')",
         )
-    return array if array.flags.c_contiguous and array.flags.aligned else np.ascontiguousarray(array)
+    return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")
 
 
 def _convert(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)  # kernels and plugins know plain arrays only
     if isinstance(value, bool | int | float | list | tuple):
-        return np.asarray(value, dtype=dtype)
+        return _from_numbers(value, tensor, dtype)
     if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
         return _from_dlpack(value, tensor)
     try:
@@ -51,6 +53,15 @@ def _convert(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
             got=type(value).__name__,
         )
     return array
+
+
+def _from_numbers(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
+    try:
+        return np.asarray(value, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"these numbers make no array: {error}", where=f"input '{tensor.name}'", expected=dtype.name
+        ) from error
 
 
 def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dovetail._integers import as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
 from dovetail.formats import pack, packed_shape, size_bytes, unpack
@@ -89,7 +90,7 @@ class ExecutionContext:
     def set_optimization_profile_async(self, profile_index: int, stream_handle: int = 0) -> bool:
         """Choose the profile; shapes must then be set again if they do not fit it."""
         count = self._engine.num_optimization_profiles
-        if not 0 <= profile_index < count:
+        if not 0 <= as_integer(profile_index, "profile") < count:
             raise UsageError("no such profile", expected=f"0 to {count - 1}", got=profile_index)
         if profile_index != self._profile:
             self._runner = self._use_profile(profile_index)
@@ -107,6 +108,11 @@ class ExecutionContext:
     def close(self) -> None:
         """Destroy the attached plugins now; the context cannot run afterwards."""
         self._finalizer()
+        self._is_stale, self._last_shapes = True, None  # so that the next run looks whether it may
+
+    def _require_open(self) -> None:
+        if not self._finalizer.alive:
+            raise UsageError("the context is closed", fix="create another: engine.create_execution_context()")
 
     def __enter__(self) -> ExecutionContext:
         return self
@@ -126,7 +132,7 @@ class ExecutionContext:
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
         """Say what shape an input will have; checked against the engine and the profile at once."""
         tensor = self._engine.input_tensor(name)
-        dims = tuple(int(n) for n in shape)
+        dims = as_integers(shape, f"input '{name}'")
         check_profile(self._engine.manifest, self._profile, tensor, dims)
         if self._shapes.get(name) != dims:
             self._shapes[name] = dims
@@ -154,6 +160,7 @@ class ExecutionContext:
         if not missing:
             self._bind_inputs()
             self._runner.resolve(self._input_shapes())
+            self._last_shapes = None  # a run with arrays has shapes of its own
         return missing
 
     @property
@@ -169,7 +176,9 @@ class ExecutionContext:
     def set_tensor_address(self, name: str, memory: int) -> bool:
         """Bind an input or output to memory of the caller's."""
         self._engine.tensor(name)
-        address = int(memory)
+        address = as_integer(memory, f"address of '{name}'")
+        if address < 0:
+            raise UsageError("no address", where=f"tensor '{name}'", got=address)
         if self._addresses.get(name) != address:
             self._addresses[name] = address
             self._is_stale = True
@@ -229,10 +238,11 @@ class ExecutionContext:
                 "wrong number of bindings", expected=f"{len(names)} ({', '.join(names)})", got=len(bindings)
             )
         for name, address in zip(names, bindings, strict=True):
-            self.set_tensor_address(name, int(address))
+            self.set_tensor_address(name, address)
         return self.execute_async_v3(0)
 
     def _rebind(self) -> None:
+        self._require_open()
         missing = [t.name for t in self._engine.manifest.inputs if t.name not in self._shapes]
         if missing:
             raise InputError("input shapes are not set", where=", ".join(missing), fix="call set_input_shape for each")
@@ -357,8 +367,12 @@ class ExecutionContext:
 
     # running with arrays
 
-    def run(self, inputs: Sequence[Array]) -> list[Array]:
+    def run(self, inputs: Sequence[Any]) -> list[Array]:
         """Run over arrays in the engine's input order; the returned arrays belong to the caller."""
+        return self.run_checked(self._engine.check_inputs(inputs))
+
+    def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
+        """The same over arrays that ``Engine.check_inputs`` gave."""
         runner, manifest = self._runner, self._engine.manifest
         shapes = tuple([array.shape for array in inputs])
         arrays: Sequence[Array] = inputs
@@ -366,6 +380,7 @@ class ExecutionContext:
             arrays = [_pack_input(array, tensor) for array, tensor in zip(inputs, manifest.inputs, strict=True)]
         is_new = shapes != self._last_shapes
         if is_new:
+            self._require_open()
             for tensor, shape in zip(manifest.inputs, shapes, strict=True):
                 check_profile(manifest, self._profile, tensor, shape)
             self._is_stale = True

@@ -9,7 +9,7 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -85,7 +85,7 @@ class Engine:
         try:
             if len(self.templates) > 1:
                 context.set_optimization_profile_async(find_profile(self.manifest, [a.shape for a in inputs]))
-            results = context.run(inputs)
+            results = context.run_checked(inputs)
         finally:
             self._idle.append(context)
         if len(results) == 1:
@@ -107,8 +107,13 @@ class Engine:
                     f"unknown or repeated input(s) {', '.join(sorted(unknown))}", expected=f"inputs {', '.join(names)}"
                 )
             arrays = (*arrays, *(named[name] for name in names[len(arrays) :] if name in named))
-        if len(arrays) != len(names):
-            raise InputError("wrong number of inputs", expected=f"{len(names)} ({', '.join(names)})", got=len(arrays))
+        return self.check_inputs(arrays)
+
+    def check_inputs(self, arrays: Sequence[Any]) -> list[Array]:
+        """One array an input, in order, each of the type that the input has."""
+        if len(arrays) != len(self._input_names):
+            names = ", ".join(self._input_names)
+            raise InputError("wrong number of inputs", expected=f"{len(self._input_names)} ({names})", got=len(arrays))
         return [
             as_input(value, tensor, dtype)
             for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)
@@ -116,6 +121,8 @@ class Engine:
 
     def create_execution_context(self, strategy: Any = None) -> ExecutionContext:
         """A context of its own for one thread; every plugin is attached to it."""
+        if not self._finalizer.alive:
+            raise UsageError("the engine is closed", fix="load or build it again")
         context = ExecutionContext(self)
         with self._attach_lock:
             self.contexts.add(context)

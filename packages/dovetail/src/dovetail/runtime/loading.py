@@ -7,9 +7,8 @@ from typing import Any
 
 from dovetail._no_op_context import NoOpContext
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import PlanTrustError
+from dovetail.errors import PlanTrustError, UsageError
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger
-from dovetail.plan._header import show
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify import verify_manifest
@@ -40,7 +39,11 @@ class Runtime(NoOpContext):
 
     def deserialize_cuda_engine(self, serialized_engine: Any) -> Engine:
         """An engine from the bytes of a plan."""
-        return self._load(PlanFile.from_bytes(memoryview(serialized_engine)))
+        try:
+            view = memoryview(serialized_engine)
+        except TypeError:
+            raise UsageError("not the bytes of a plan", got=type(serialized_engine).__name__) from None
+        return self._load(PlanFile.from_bytes(view))
 
     def load_engine(self, path: str | os.PathLike[str]) -> Engine:
         """An engine from a plan file, which is mapped and not copied."""
@@ -62,7 +65,7 @@ class Runtime(NoOpContext):
     def _check_trust(self, manifest: Manifest) -> None:
         if manifest.libraries and not self.engine_host_code_allowed:
             raise PlanTrustError(
-                f"the plan carries the plugin library {show(manifest.libraries[0].name)}, which is code",
+                f"the plan carries the plugin library {manifest.libraries[0].name!a}, which is code",
                 fix="if you trust whoever made the plan, load it with host_code=True "
                 "(runtime.engine_host_code_allowed = True)",
             )
@@ -72,7 +75,7 @@ class Runtime(NoOpContext):
         try:
             payloads = [(library.name, bytes(blobs.bytes_of(library.blob))) for library in manifest.libraries]
             for name, payload in payloads:
-                decode_payload(payload, where=f"library {show(name)}")  # all are right before one is imported
+                decode_payload(payload, where=f"library {name!a}")  # all are right before one is imported
             for name, payload in payloads:
                 load_packed_library(name, payload, registry)
             return Engine(manifest, file, registry, blobs=blobs, allocator=self.gpu_allocator, owns_registry=True)

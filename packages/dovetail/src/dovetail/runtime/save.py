@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -46,7 +47,7 @@ def record_blob(blob: Blob, array: np.ndarray[Any, Any], *, kind: str = "weights
 
 def _current(engine: Engine) -> tuple[Manifest, list[Blob]]:
     blobs, records = [], {}
-    for name, record in engine.manifest.blobs.items():
+    for name, record in sorted(engine.manifest.blobs.items(), key=itemgetter(0)):
         if name in engine.blobs.missing:
             records[name] = record
             continue

@@ -50,7 +50,7 @@ def make_segments(steps: Sequence[Step]) -> Segments:
         quiet = isinstance(step, KernelStep)
         if not segments or segments[-1][0] != quiet:
             segments.append((quiet, []))
-        segments[-1][1].append(step)
+        segments[-1][1].append(step.short_path() if isinstance(step, KernelStep) else step)
     return segments
 
 
@@ -67,31 +67,61 @@ def run_segments(segments: Segments, frame: Frame) -> None:
 
 
 class KernelStep:
-    """A kernel of a provider: a function of arrays.
+    """A kernel of a provider: a function of arrays."""
 
-    Nearly all kernels have one output that lies in planned memory, so that case has a path of its own.
-    """
-
-    __slots__ = ("_args", "_function", "_outputs", "_target", "name")
+    __slots__ = ("_args", "_function", "_inputs", "_outputs", "name")
 
     def __init__(self, record: StepRecord, values: Sequence[ValueRecord], function: Callable[..., Any]) -> None:
         self.name = record.name
         self._function = function
         self._args = argument_getter(record.inputs)
         self._outputs = [(index, is_placed(values, index)) for index in record.outputs]
-        is_simple = len(self._outputs) == 1 and self._outputs[0][1]
-        self._target = self._outputs[0][0] if is_simple else -1
+        self._inputs = record.inputs
 
     def __call__(self, frame: Frame) -> None:
         """Run the kernel once."""
         args = self._args(frame)
-        result = self._function(*args)
-        if self._target >= 0 and type(result) is np.ndarray:
-            target = frame[self._target]
-            if result.shape != target.shape or result.dtype != target.dtype:
-                raise mismatch(self.name, target, result)
-            target[...] = result
-            return
+        self._store(frame, args, self._function(*args))
+
+    def short_path(self) -> Step:
+        """The step as a plain function where it can be: one output, which lies in planned memory.
+
+        Nearly all kernels are so, and a closure over the slots costs half of what the general form does.
+        """
+        if len(self._outputs) != 1 or not self._outputs[0][1]:
+            return self
+        step = self._one_input() if len(self._inputs) == 1 else self._many_inputs()
+        step.name = self.name  # type: ignore[attr-defined]  # what a failure is reported under
+        return step
+
+    def _one_input(self) -> Step:
+        function, source, target, store_slowly = self._function, self._inputs[0], self._outputs[0][0], self._store
+        array_type = np.ndarray
+
+        def run(frame: Frame) -> None:
+            result, out = function(frame[source]), frame[target]
+            if result.__class__ is array_type and result.shape == out.shape and result.dtype == out.dtype:
+                out[...] = result
+            else:
+                store_slowly(frame, (frame[source],), result)
+
+        return run
+
+    def _many_inputs(self) -> Step:
+        function, fetch, target, store_slowly = self._function, self._args, self._outputs[0][0], self._store
+        array_type = np.ndarray
+
+        def run(frame: Frame) -> None:
+            args = fetch(frame)
+            result, out = function(*args), frame[target]
+            if result.__class__ is array_type and result.shape == out.shape and result.dtype == out.dtype:
+                out[...] = result
+            else:
+                store_slowly(frame, args, result)
+
+        return run
+
+    def _store(self, frame: Frame, args: tuple[Any, ...], result: Any) -> None:
         parts = result if isinstance(result, tuple) else (result,)
         if len(parts) < len(self._outputs):
             raise too_few_results(self.name, len(self._outputs), len(parts))
