@@ -116,6 +116,8 @@ class ShapeInference:
 
     def infer_graph(self, graph: ir.Graph) -> None:
         """Infer a whole graph: inputs, then nodes in order."""
+        # New unknowns must not get the name of a dimension that an earlier inference named.
+        self._context.reserve_symbol_names(_symbol_names(graph))
         for value in graph.inputs:
             self.add_input(value)
         for node in graph:
@@ -130,6 +132,15 @@ class ShapeInference:
     def constant_values(self, value: ir.Value) -> tuple[Expr | None, ...] | None:
         """What is known of the contents of a small integer tensor."""
         return _contents(self._context, value)
+
+
+def _symbol_names(graph: ir.Graph) -> set[str]:
+    """The names of all symbols in the shapes of a graph, bodies included."""
+    values = [*graph.inputs, *(value for node in graph.all_nodes() for value in node.outputs)]
+    values += [value for inner in graph.subgraphs() for value in inner.inputs]
+    dims = [dim for value in values for dim in value.shape or () if isinstance(dim, ir.SymbolicDim)]
+    expressions: list[Any] = [dim._expr for dim in dims if dim.value is not None]
+    return {str(symbol) for expression in expressions for symbol in expression.free_symbols}
 
 
 def _describe(node: ir.Node, error: Exception) -> ModelError:
