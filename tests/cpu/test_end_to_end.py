@@ -53,3 +53,47 @@ def test_calls_at_run_time_follow_the_contract() -> None:
     assert context.execute_async_v3(0)
     assert [name for name, _ in calls] == ["on_shape_change", "enqueue", "enqueue"]
     np.testing.assert_allclose(y, 2.0)
+
+
+def _sums(network: dt.Network) -> None:
+    total = network.add_input("x", dt.float32, (-1, 3))
+    for name, value in (("b", 1.0), ("a", 2.0), ("c", 3.0)):
+        constant = network.add_constant((1, 3), np.full((1, 3), value, np.float32))
+        constant.name = name
+        total = network.add_elementwise(total, constant.get_output(0), dt.ElementWiseOperation.SUM).get_output(0)
+    network.mark_output(total)
+
+
+def test_a_plan_that_is_loaded_and_saved_again_is_the_same_file(tmp_path: Path) -> None:
+    network = dt.Builder().create_network()
+    _sums(network)
+    engine = dt.compile(network)
+    engine.save(tmp_path / "first.plan")
+    dt.load(tmp_path / "first.plan").save(tmp_path / "second.plan")
+    assert (tmp_path / "first.plan").read_bytes() == (tmp_path / "second.plan").read_bytes()
+    assert bytes(engine.serialize()) == (tmp_path / "first.plan").read_bytes()
+
+
+def test_compiling_leaves_the_configuration_of_the_caller_as_it_is() -> None:
+    network = dt.Builder().create_network()
+    _sums(network)
+    config = dt.BuilderConfig()
+    for _ in range(2):
+        engine = dt.compile(network, shapes={"x": ((1, 3), (2, 3), (4, 3))}, config=config, strict=True)
+        assert engine.num_optimization_profiles == 1
+    assert not config.profiles
+    assert not config.strict
+
+
+@pytest.mark.parametrize("shapes", ["x", [("x", (1, 3))], {"x": None}, {"x": 5}, {"x": "abc"}, {"x": ((1, 3), (2, 3))}])
+def test_what_are_no_shapes_is_refused(shapes: object) -> None:
+    network = dt.Builder().create_network()
+    _sums(network)
+    with pytest.raises(dt.UsageError):
+        dt.compile(network, shapes=shapes)  # type: ignore[arg-type]
+
+
+def test_what_is_no_plan_is_refused() -> None:
+    for wrong in (None, 5, "plan"):
+        with pytest.raises(dt.UsageError, match="not the bytes of a plan"):
+            dt.Runtime().deserialize_cuda_engine(wrong)

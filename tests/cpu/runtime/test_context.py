@@ -272,3 +272,71 @@ def test_an_open_engine_takes_any_shape() -> None:
 def test_the_builder_refuses_dynamic_dims_without_a_profile() -> None:
     with pytest.raises(dt.UsageError, match="no optimization profile"):
         _engine(shape=(-1, 3))
+
+
+def test_shapes_that_were_asked_for_do_not_stay_for_a_run_with_arrays() -> None:
+    context = _dynamic().create_execution_context()
+    x = np.ones((2, 3), np.float32)
+    context.run([x])
+    context.set_input_shape("x", (4, 3))
+    assert tuple(context.get_tensor_shape("y")) == (4, 3)
+    assert context.run([x])[0].shape == (2, 3)
+
+
+@pytest.mark.parametrize("bad", [None, "ab", 5, (1.5, 3), (None, 3)])
+def test_what_is_no_shape_is_refused(bad: Any) -> None:
+    context = _dynamic().create_execution_context()
+    with pytest.raises(dt.UsageError, match="not a list of integers"):
+        context.set_input_shape("x", bad)
+    with pytest.raises(dt.UsageError, match="not a list of integers"):
+        dt.OptimizationProfile().set_shape("x", (1, 3), (1, 3), bad)
+
+
+@pytest.mark.parametrize("bad", [None, "abc", -8, 2.5])
+def test_what_is_no_address_is_refused(bad: Any) -> None:
+    with pytest.raises(dt.UsageError, match="address"):
+        _dynamic().create_execution_context().set_tensor_address("x", bad)
+
+
+def test_a_profile_has_no_negative_sizes() -> None:
+    with pytest.raises(dt.UsageError, match="negative"):
+        dt.OptimizationProfile().set_shape("x", (-1, 3), (1, 3), (2, 3))
+
+
+@pytest.mark.parametrize(
+    "inputs", [[], [np.ones((2, 3), np.float32)] * 2, [np.ones((2, 3), np.float16)], [[[1, 2, 3], [4]]], [None]]
+)
+def test_arrays_are_checked_in_every_way_to_run(inputs: list) -> None:
+    engine = _dynamic()
+    for run in (engine.create_execution_context().run, lambda arrays: engine(*arrays)):
+        with pytest.raises(dt.InputError):
+            run(inputs)
+
+
+def test_arrays_of_other_kinds_are_plain_arrays_inside() -> None:
+    engine = _dynamic()
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    shifted = np.frombuffer(b"\0" + x.tobytes(), np.uint8)[1:].view(np.float32).reshape(2, 3)
+    assert not shifted.flags.aligned
+    for other in (x.view(np.recarray), shifted, x[:, ::-1][:, ::-1], x.tolist()):
+        result = engine(other)
+        assert type(result) is np.ndarray
+        np.testing.assert_array_equal(result, x * 2)
+    with pytest.raises(dt.InputError, match="other byte order"):
+        engine(x.astype(">f4"))
+
+
+def test_nothing_runs_after_closing() -> None:
+    engine = _dynamic()
+    x = np.ones((2, 3), np.float32)
+    context = engine.create_execution_context()
+    context.run([x])
+    context.close()
+    with pytest.raises(dt.UsageError, match="context is closed"):
+        context.run([x])
+    other = engine.create_execution_context()
+    other.run([x])
+    engine.close()
+    for run in (lambda: other.run([x]), lambda: engine(x), engine.create_execution_context):
+        with pytest.raises(dt.UsageError, match="closed"):
+            run()

@@ -179,3 +179,46 @@ def test_zero_size_tensors_have_valid_addresses() -> None:
     del calls[:]
     assert engine(np.empty((0, 3), np.float32)).shape == (0, 3)
     assert all(address for part in calls[-1] for address in part)
+
+
+def test_a_shape_input_that_only_the_run_knows_is_no_dimension_of_an_input() -> None:
+    """Unknown numbers get names while building, and never the name that a dimension of an input has already."""
+    builder = dt.Builder()
+    network = builder.create_network()
+    x, numbers = network.add_input("x", dt.float32, (-1, -1)), network.add_input("f", dt.float32, (1,))
+    known = network.add_constant((1,), np.array([5], np.int64)).get_output(0)
+    shape = network.add_concatenation([network.add_cast(numbers, dt.int64).get_output(0), known])
+    shape.axis = 0
+    network.mark_output(network.add_plugin_v3([x], [shape.get_output(0)], FillPlugin()).get_output(0))
+    builder.get_plugin_registry().register_creator(PlainCreator("TestFill", FillPlugin), "")
+    engine = dt.compile(network, registry=builder.get_plugin_registry())
+    for rows in (4, 1):
+        assert engine(np.ones((2, 3), np.float32), np.array([rows], np.float32)).shape == (rows, 5)
+
+
+class EqualPlugin(FillPlugin):
+    """Two rows, or three when its shape input says one: a shape that needs EQUAL."""
+
+    def __init__(self, factor: float = 1.0, calls: Any = None) -> None:
+        super().__init__(factor, calls)
+        self.plugin_name = "TestEqual"
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> Any:
+        is_one = exprBuilder.operation(dt.DimensionOperation.EQUAL, shape_inputs[0][0], exprBuilder.constant(1))
+        rows = exprBuilder.operation(dt.DimensionOperation.SUM, is_one, exprBuilder.constant(2))
+        return [dt.DimsExprs([rows, inputs[0][1]])]
+
+
+def test_shapes_that_compare_contents_need_the_contents() -> None:
+    builder = dt.Builder()
+    network = builder.create_network()
+    x, numbers = network.add_input("x", dt.float32, (-1, 3)), network.add_input("s", dt.int64, (1,))
+    network.mark_output(network.add_plugin_v3([x], [numbers], EqualPlugin()).get_output(0))
+    builder.get_plugin_registry().register_creator(PlainCreator("TestEqual", EqualPlugin), "")
+    engine = dt.compile(network, registry=builder.get_plugin_registry())
+    assert engine.is_shape_inference_io("s")
+    context = engine.create_execution_context()
+    context.set_input_shape("x", (4, 3))
+    assert context.infer_shapes() == ["s"]
+    assert engine(np.ones((4, 3), np.float32), np.array([1])).shape == (3, 3)
+    assert engine(np.ones((4, 3), np.float32), np.array([7])).shape == (2, 3)

@@ -26,12 +26,12 @@ from dovetail.build.profile import OptimizationProfile
 from dovetail.build.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.progress import Phases
 from dovetail.build.scales import find_scales
-from dovetail.build.shapes import ranges_from_profile, static_symbols
+from dovetail.build.shapes import known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tensor_records import input_records, output_records
 from dovetail.build.trial import PluginLayer
 from dovetail.build.tuner import Choice, PluginTuner, TunedLayer, TunerOptions
 from dovetail.errors import ModelError, UsageError
-from dovetail.expr import SizeTensor, Symbol, symbols_of
+from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
 from dovetail.loggers import ILogger
 from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.network.shapes import ShapeInference, size_symbols
@@ -132,6 +132,8 @@ class _Planner:
         )
         self._tables: list[LayerRecord] = []
         self._aliases: dict[str, str] = {}
+        self._known: dict[str, Expr] | None = None
+        """Open dims whose size every profile makes known."""
         self._plugin_symbols: frozenset[str] = frozenset()
         """What the exact shapes of plugin outputs depend on, which onnx-ir's dims cannot always carry."""
 
@@ -244,6 +246,8 @@ class _Planner:
 
     def _make_context(self, profile: OptimizationProfile | None) -> ProgramContext:
         ranges = ranges_from_profile(self._graph.inputs, profile)
+        known = known_dims(self._inference.assumed_dims, ranges)
+        self._known = known if self._known is None else {name: self._known[name] for name in self._known.keys() & known}
         return ProgramContext(
             model=self._model,
             provider=self._provider,
@@ -254,6 +258,7 @@ class _Planner:
             scales=find_scales(self._graph, self._request.ranges),
             is_open=self._request.is_open,
             plugin_dims={},
+            known=known,
         )
 
     def _prepare_layer(
@@ -318,7 +323,7 @@ class _Planner:
             open=request.is_open,
             strongly_typed=request.strongly_typed,
             inputs=input_records(self._graph, self._inference, self._static, self._plugin_symbols),
-            outputs=output_records(self._graph, self._inference, self._static, self._aliases),
+            outputs=output_records(self._graph, self._inference, self._static, self._aliases, self._known or {}),
             profiles=[_profile_record(profile) for profile in self._config.profiles],
             programs=programs,
             blobs=records,

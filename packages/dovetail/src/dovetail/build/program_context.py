@@ -10,7 +10,7 @@ import onnx_ir as ir
 from dovetail.build.blobs import BlobTable
 from dovetail.build.enumerate import Combination, Layout
 from dovetail.build.io_formats import io_format
-from dovetail.build.shapes import Ranges, StaticSymbol, dims_of
+from dovetail.build.shapes import Ranges, StaticSymbol, dims_of, substitute_dims
 from dovetail.errors import InternalError
 from dovetail.expr import Expr, SizeTensor, symbols_of
 from dovetail.plan.manifest import PluginRecord
@@ -69,11 +69,14 @@ class ProgramContext:
     is_open: bool
     plugin_dims: dict[ir.Value, list[Expr]] = field(default_factory=dict)
     """Exact shapes of plugin outputs, which onnx-ir's dims cannot always carry."""
+    known: Mapping[str, Expr] = field(default_factory=dict)
+    """Open dims that are known because the profile bounds what callers pass as sizes."""
 
     def dims(self, value: ir.Value) -> list[Expr | None] | None:
         """The shape of a value as expressions."""
         exact = self.plugin_dims.get(value)
-        return list(exact) if exact is not None else dims_of(value)
+        dims = dims_of(value) if exact is None else exact
+        return None if dims is None else substitute_dims(dims, self.known)
 
     def is_static(self, dims: Sequence[Expr | None] | None) -> bool:
         """Whether inputs alone decide a shape."""

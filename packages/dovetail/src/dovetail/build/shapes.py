@@ -13,10 +13,18 @@ import onnx_ir as ir
 
 from dovetail.build.profile import OptimizationProfile
 from dovetail.errors import UsageError
-from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, symbols_of
+from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, substitute, symbols_of
 from dovetail.network.shapes import MAX_VALUE_SYMBOLS, expr_from_dim, size_symbols, static_count, value_symbol
 
-__all__ = ["Ranges", "StaticSymbol", "dims_of", "ranges_from_profile", "static_symbols"]
+__all__ = [
+    "Ranges",
+    "StaticSymbol",
+    "dims_of",
+    "known_dims",
+    "ranges_from_profile",
+    "static_symbols",
+    "substitute_dims",
+]
 
 Dims = list[Expr | None]
 _UNBOUNDED: Final = -1
@@ -121,6 +129,21 @@ def ranges_from_profile(inputs: Sequence[ir.Value], profile: OptimizationProfile
                 _merge(ranges, name, dim.name, _axis_bounds(bounds, axis))
         _add_elements(ranges, value, None if profile is None else profile.values)
     return ranges
+
+
+def known_dims(assumed: Mapping[str, tuple[Expr, int]], ranges: Ranges) -> dict[str, Expr]:
+    """Of the dims that are sizes if what callers pass is one, those where the profile says that it is."""
+    known = {}
+    for name, (size, least) in assumed.items():
+        bounds = [ranges.symbols.get(symbol, (0, 0, _UNBOUNDED)) for symbol in symbols_of(size)]
+        if all(low >= least and high != _UNBOUNDED for low, _, high in bounds):
+            known[name] = size
+    return known
+
+
+def substitute_dims(dims: Sequence[Expr | None], known: Mapping[str, Expr]) -> Dims:
+    """The dims of one tensor with symbols replaced."""
+    return [None if dim is None else substitute(dim, known) for dim in dims]
 
 
 def _check_names(profile: OptimizationProfile, names: Sequence[str]) -> None:

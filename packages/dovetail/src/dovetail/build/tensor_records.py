@@ -8,7 +8,7 @@ from typing import Any
 import onnx_ir as ir
 
 from dovetail.build.io_formats import io_format
-from dovetail.build.shapes import StaticSymbol
+from dovetail.build.shapes import StaticSymbol, substitute_dims
 from dovetail.errors import ModelError
 from dovetail.expr import Expr, SizeTensor, encode_expr, substitute, symbols_of
 from dovetail.network.shapes import ShapeInference, size_symbols
@@ -48,15 +48,22 @@ def _used_symbols(graph: ir.Graph, inference: ShapeInference) -> set[str]:
         for value in node.outputs:
             for dim in inference.exprs(value) or ():
                 names |= frozenset() if dim is None else symbols_of(dim)
-    return names
+    return names.union(*(symbols_of(size) for size, _ in inference.assumed_dims.values()))
 
 
 def output_records(
-    graph: ir.Graph, inference: ShapeInference, static: Mapping[str, StaticSymbol], aliases: Mapping[str, str]
+    graph: ir.Graph,
+    inference: ShapeInference,
+    static: Mapping[str, StaticSymbol],
+    aliases: Mapping[str, str],
+    known: Mapping[str, Expr],
 ) -> list[TensorRecord]:
     """One record an output; where only the run tells its shape, the largest it can be."""
     sizes = {size.name: size.upper for node in graph.all_nodes() for size in size_symbols(node)}
-    return [_output_record(value, inference.exprs(value) or (), static, sizes, aliases) for value in graph.outputs]
+    shapes = [substitute_dims(inference.exprs(value) or (), known) for value in graph.outputs]
+    return [
+        _output_record(value, dims, static, sizes, aliases) for value, dims in zip(graph.outputs, shapes, strict=True)
+    ]
 
 
 def _output_record(

@@ -14,7 +14,7 @@ from typing import Any
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-__all__ = ["Dim", "broadcast_dims", "make_dim", "set_broadcast", "set_expand", "set_matmul", "set_pool", "set_reshape"]
+__all__ = ["Dim", "broadcast_dims", "make_dim", "set_broadcast", "set_matmul", "set_pool", "set_reshape"]
 
 Dim = int | ir.SymbolicDim
 
@@ -48,14 +48,6 @@ def set_broadcast(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
     shapes = [None if value is None else value.shape for value in node.inputs]
     if shapes and all(shape is not None for shape in shapes):
         _set(context, node, broadcast_dims([_named(context, shape) for shape in shapes if shape is not None]))
-
-
-def set_expand(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
-    """The output of Expand, which broadcasts a tensor to a shape."""
-    data, target = node.inputs
-    contents = None if target is None else context.get_symbolic_value(target)
-    if data is not None and data.shape is not None and contents is not None:
-        _set(context, node, broadcast_dims([_named(context, data.shape), contents]))
 
 
 def set_matmul(context: osi.ShapeInferenceContext, node: ir.Node) -> None:

@@ -17,9 +17,9 @@ import onnx_ir as ir
 import onnx_shape_inference as osi
 
 from dovetail.network.inference_dims import (
+    broadcast_dims,
     make_dim,
     set_broadcast,
-    set_expand,
     set_matmul,
     set_pool,
     set_reshape,
@@ -40,6 +40,8 @@ class BoundedContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the li
     def __init__(self, opset_imports: Mapping[str, int]) -> None:
         super().__init__(opset_imports)
         self._given: set[str] = set()
+        self.assumed: dict[str, tuple[int | ir.SymbolicDim, int]] = {}
+        """Open dims that have this size as long as no element of an input that it depends on is below that number."""
 
     def get_symbolic_value(self, value: ir.Value) -> list[int | ir.SymbolicDim] | None:
         """What is known of the contents of a tensor."""
@@ -66,6 +68,13 @@ class BoundedContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the li
 
 
 Correction = Callable[[BoundedContext, ir.Node], bool]
+
+
+def _assume(context: BoundedContext, node: ir.Node, axis: int, size: int | ir.SymbolicDim, least: int) -> None:
+    """Note the size of an open dimension of a node's output, which may have got its name in an earlier inference."""
+    dim = None if node.outputs[0].shape is None else node.outputs[0].shape[axis]
+    if isinstance(dim, ir.SymbolicDim) and dim.value is not None:
+        context.assumed[dim.value] = (size, least)
 
 
 def type_body_inputs(node: ir.Node) -> None:
@@ -125,9 +134,27 @@ def _correct_reshape(context: BoundedContext, node: ir.Node) -> bool:
     count = sizes.shape[0] if sizes is not None and sizes.shape and len(sizes.shape) == 1 else 0
     if isinstance(count, int) and count > _MAX_CONTENTS:
         raise ValueError(f"a shape of {count} dimensions")
-    given = [context.is_given(size) for size in (sizes and context.get_symbolic_value(sizes)) or ()]
+    contents = (None if sizes is None else context.get_symbolic_value(sizes)) or []
+    given = [context.is_given(size) for size in contents]
     if any(given):
         set_reshape(context, node, given)
+    for axis in [axis for axis, is_given in enumerate(given) if is_given]:
+        _assume(context, node, axis, contents[axis], 1)  # 0 and -1 are no sizes
+    return False
+
+
+def _correct_expand(context: BoundedContext, node: ir.Node) -> bool:
+    """Take numbers that the caller passes for sizes only where they are: 0 makes 1 to 0, of which no maximum knows."""
+    data, target = _inputs(node, 2)
+    contents = None if target is None else context.get_symbolic_value(target)
+    if data is None or data.shape is None or contents is None:
+        return False
+    dims = broadcast_dims([list(context.name_anonymous_dims_in_shape(data.shape)), contents])
+    given = [axis for axis, dim in enumerate(dims) if context.is_given(dim)]
+    opened = [context.new_symbolic_dim() if axis in given else dim for axis, dim in enumerate(dims)]
+    context.set_shape(node.outputs[0], ir.Shape(opened))
+    for axis in given:
+        _assume(context, node, axis, dims[axis], 1)
     return False
 
 
@@ -189,14 +216,17 @@ def _correct_slice(context: BoundedContext, node: ir.Node) -> bool:
     chosen = [axis % len(dims) for axis in numbers] if axes is not None else list(range(len(starts)))
     if all(isinstance(dims[axis], int) for axis in chosen):
         return False
+    assumed: dict[int, int | ir.SymbolicDim] = {}
     for position, axis in enumerate(chosen):
         step = 1 if steps is None else steps[position]
         if not isinstance(step, int) or step < 1:
             return False
-        is_given = context.is_given(starts[position]) or context.is_given(ends[position])
-        sliced = None if is_given else _sliced_dim(dims[axis], starts[position], ends[position], step)
-        dims[axis] = context.new_symbolic_dim() if sliced is None else sliced
+        dims[axis] = _sliced_dim(dims[axis], starts[position], ends[position], step)
+        if context.is_given(starts[position]) or context.is_given(ends[position]):
+            assumed[axis], dims[axis] = dims[axis], context.new_symbolic_dim()
     context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
+    for axis, size in assumed.items():
+        _assume(context, node, axis, size, 0)  # what is negative counts from the end
     return True
 
 
@@ -327,7 +357,7 @@ CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "Split"): _correct_split,
     ("", "Squeeze"): _correct_squeeze,
     ("", "Unique"): _correct_unique,
-    ("", "Expand"): _first(set_expand),
+    ("", "Expand"): _correct_expand,
     ("", "MatMul"): _first(set_matmul),
     **{("", op): _first(set_pool) for op in ("AveragePool", "LpPool", "MaxPool")},
     **{("", op): _correct_broadcast for op in _BROADCASTING.split()},

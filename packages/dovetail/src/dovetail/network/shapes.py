@@ -129,6 +129,12 @@ class ShapeInference:
             return None
         return tuple(expr_from_dim(dim) for dim in value.shape.dims)
 
+    @property
+    def assumed_dims(self) -> dict[str, tuple[Expr, int]]:
+        """Open dims that have a size as long as no element of an input that it depends on is below a number."""
+        sizes = {name: (expr_from_dim(size), least) for name, (size, least) in self._context.assumed.items()}
+        return {name: (size, least) for name, (size, least) in sizes.items() if size is not None}
+
     def constant_values(self, value: ir.Value) -> tuple[Expr | None, ...] | None:
         """What is known of the contents of a small integer tensor."""
         return _contents(self._context, value)

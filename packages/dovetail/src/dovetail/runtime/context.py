@@ -21,7 +21,7 @@ from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.runtime.arrays import PackedMemory, array_at
 from dovetail.runtime.profiler import IProfiler, run_profiled
-from dovetail.runtime.profiles import check_profile
+from dovetail.runtime.profiles import check_profile, check_values
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array, share_memory, writable
 from dovetail.types import Dims, TensorFormat, data_type_from_numpy
@@ -222,7 +222,7 @@ class ExecutionContext:
         self._set_stream(int(stream_handle))
         if self._is_stale:
             self._rebind()
-        elif self._runner.has_element_symbols and self._runner.resolve(self._input_shapes()):
+        elif self._runner.has_element_symbols and self._resolve(self._input_shapes()):
             self._bind_outputs()
         if self._packed:
             self._unpack_inputs()
@@ -248,11 +248,18 @@ class ExecutionContext:
             raise InputError("input shapes are not set", where=", ".join(missing), fix="call set_input_shape for each")
         self._check_profile()
         self._bind_inputs(required=True)
-        self._runner.resolve(self._input_shapes())
+        self._resolve(self._input_shapes())
         self._bind_outputs()
         self._runner.is_dirty = True
         self._is_stale = False
         self._last_shapes = None
+
+    def _resolve(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+        """Find shapes and places when the inputs are bound; True when anything changed."""
+        if self._runner.has_element_symbols:
+            arrays = [self._runner.frame[index] for index in self._runner.program.inputs]
+            check_values(self._engine.manifest, self._profile, arrays)
+        return self._runner.resolve(shapes)
 
     def _check_profile(self) -> None:
         for tensor in self._engine.manifest.inputs:
@@ -388,7 +395,7 @@ class ExecutionContext:
         for index, array in zip(runner.program.inputs, arrays, strict=True):
             runner.bind(index, array)
         if is_new or runner.has_element_symbols:
-            runner.resolve(shapes)
+            self._resolve(shapes)
             self._last_shapes = shapes
         self._bind_fresh_outputs(arrays)
         self._run()

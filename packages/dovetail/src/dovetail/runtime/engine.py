@@ -84,7 +84,7 @@ class Engine:
         context = self._take_context()
         try:
             if len(self.templates) > 1:
-                context.set_optimization_profile_async(find_profile(self.manifest, [a.shape for a in inputs]))
+                context.set_optimization_profile_async(find_profile(self.manifest, inputs))
             results = context.run_checked(inputs)
         finally:
             self._idle.append(context)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.errors import InputError
-from dovetail.plan.manifest import Manifest, TensorRecord
+from dovetail.plan.manifest import Manifest, ProfileRecord, TensorRecord
+from dovetail.runtime.steps import Array
 
-__all__ = ["check_profile", "find_profile"]
+__all__ = ["check_profile", "check_values", "find_profile"]
 
 
 def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape: Sequence[int]) -> None:
@@ -36,13 +37,34 @@ def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape:
         )
 
 
-def find_profile(manifest: Manifest, shapes: Sequence[Sequence[int]]) -> int:
-    """The first profile that allows the shapes of all inputs; 0 when none does, whose limits the error then shows."""
+def check_values(manifest: Manifest, profile: int, arrays: Sequence[Array]) -> None:
+    """Raise unless the contents of shape inputs are in the profile, as memory and shapes were planned for that."""
+    values = manifest.profiles[profile].values if manifest.profiles else {}
+    for tensor, array in zip(manifest.inputs, arrays, strict=True) if values else ():
+        bounds = values.get(tensor.name)
+        contents = array.reshape(-1).tolist() if bounds is not None else []
+        if bounds is not None and not _allows(bounds, contents):
+            raise InputError(
+                f"the values {contents} are outside profile {profile}",
+                where=f"input '{tensor.name}'",
+                expected=f"{list(bounds[0])} to {list(bounds[2])}",
+                fix="build with a profile that covers them, or use another profile",
+            )
+
+
+def find_profile(manifest: Manifest, arrays: Sequence[Array]) -> int:
+    """The first profile that allows all inputs; 0 when none does, whose limits the error then shows."""
     for index, profile in enumerate(manifest.profiles):
-        bounds = [profile.shapes.get(tensor.name) for tensor in manifest.inputs]
-        if all(bound is None or _allows(bound, shape) for bound, shape in zip(bounds, shapes, strict=True)):
+        if all(_fits(profile, tensor.name, array) for tensor, array in zip(manifest.inputs, arrays, strict=True)):
             return index
     return 0
+
+
+def _fits(profile: ProfileRecord, name: str, array: Array) -> bool:
+    bounds, values = profile.shapes.get(name), profile.values.get(name)
+    if bounds is not None and not _allows(bounds, array.shape):
+        return False
+    return values is None or _allows(values, array.reshape(-1).tolist())
 
 
 def _allows(bounds: tuple[list[int], list[int], list[int]], shape: Sequence[int]) -> bool:
