@@ -458,10 +458,14 @@ def test_contents_of_a_shape_input_outside_the_profile_are_an_input_error(folder
 
 
 def test_engines_that_were_refused_leave_nothing_to_collect() -> None:
+    def count_engines() -> int:
+        gc.collect()
+        return sum(type(item).__name__ == "Engine" for item in gc.get_objects())
+
     plan = target("chain")
     runtime, _ = plan.runtime()
+    before = count_engines()  # errors that other tests keep may hold some
     for _ in range(50):
         with pytest.raises(PlanError):
             runtime.deserialize_cuda_engine(plan.changed(put("programs/0/arena_bytes", -1)))
-    gc.collect()
-    assert not [item for item in gc.get_objects() if type(item).__name__ == "Engine"]
+    assert count_engines() <= before

@@ -340,3 +340,8 @@ def test_nothing_runs_after_closing() -> None:
     for run in (lambda: other.run([x]), lambda: engine(x), engine.create_execution_context):
         with pytest.raises(dt.UsageError, match="closed"):
             run()
+
+
+def test_an_engine_is_saved_to_a_path() -> None:
+    with pytest.raises(dt.UsageError, match="not a path"):
+        _engine(shape=(2, 3)).save(5)

@@ -222,3 +222,15 @@ def test_shapes_that_compare_contents_need_the_contents() -> None:
     assert context.infer_shapes() == ["s"]
     assert engine(np.ones((4, 3), np.float32), np.array([1])).shape == (3, 3)
     assert engine(np.ones((4, 3), np.float32), np.array([7])).shape == (2, 3)
+
+
+def test_a_packed_plugin_after_a_data_dependent_one_is_told_why_it_cannot() -> None:
+    class OnlyPacked(ScalePlugin):
+        formats = (dt.TensorFormat.CHW32,)
+
+    builder = dt.Builder()
+    network = builder.create_network()
+    positive = network.add_plugin_v3([network.add_input("x", dt.float32, (8,))], [], PositivePlugin()).get_output(0)
+    network.mark_output(network.add_plugin_v3([positive], [], OnlyPacked()).get_output(0))
+    with pytest.raises(dt.BuildError, match="only LINEAR is proposed where the run alone tells a shape"):
+        builder.build_serialized_network(network, builder.create_builder_config())

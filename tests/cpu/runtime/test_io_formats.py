@@ -84,3 +84,15 @@ def test_nothing_grows_with_the_number_of_runs() -> None:
     tracemalloc.stop()
     assert grown < 2000
     assert len(engine._idle) == 1
+
+
+def test_an_output_whose_shape_only_the_run_knows_is_linear() -> None:
+    builder = dt.Builder()
+    network = builder.create_network()
+    found = network.add_non_zero(network.add_input("x", dt.float32, (2, 4))).get_output(0)
+    row = network.add_shuffle(network.add_cast(found, dt.float32).get_output(0))
+    row.reshape_dims = (1, -1, 1, 1)
+    row.get_output(0).allowed_formats = 1 << int(dt.TensorFormat.CHW32)
+    network.mark_output(row.get_output(0))
+    with pytest.raises(dt.BuildError, match="only the run knows"):
+        builder.build_serialized_network(network, builder.create_builder_config())

@@ -8,7 +8,7 @@ from typing import Any
 
 from dovetail.errors import UsageError
 
-__all__ = ["as_integer", "as_integers"]
+__all__ = ["as_address", "as_integer", "as_integers"]
 
 
 def as_integers(values: Iterable[Any], where: str) -> tuple[int, ...]:
@@ -29,3 +29,14 @@ def as_integer(value: Any, where: str) -> int:
         return operator.index(value)
     except TypeError:
         raise UsageError("not an integer", where=where, got=repr(value)[:80]) from None
+
+
+def as_address(value: Any, where: str) -> int:
+    """An address: an integer, or one of the objects that drivers wrap it in, which can be turned into one."""
+    try:
+        address = -1 if isinstance(value, str | bytes | float) else int(value)
+    except (TypeError, ValueError):
+        address = -1
+    if address < 0:
+        raise UsageError("not an address", where=where, got=repr(value)[:80])
+    return address

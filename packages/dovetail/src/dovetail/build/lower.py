@@ -14,7 +14,7 @@ from dovetail.build.blobs import array_from_tensor
 from dovetail.build.drafts import Draft, encode_dims, max_workspace, plan_memory
 from dovetail.build.layers import NodeLayer, layers_of
 from dovetail.build.program_context import ChosenPlugin, Place, ProgramContext, place_of
-from dovetail.errors import InternalError
+from dovetail.errors import BuildError, InternalError
 from dovetail.expr import Constant, Expr, SizeTensor, Symbol, encode_expr, symbols_of
 from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
@@ -167,6 +167,14 @@ class Lowering:
         place = self._context.io_place(value)
         index = self._need(value, place)
         draft = self._drafts[index]
+        if draft.kind == "dynamic" and place.format is not TensorFormat.LINEAR:
+            raise BuildError(
+                "the shape of an output that only the run knows cannot be read back from a packed format",
+                where=f"tensor '{value.name}'",
+                expected="LINEAR among its allowed formats",
+                got=place.format.name,
+                fix="allow LINEAR for the output",
+            )
         if draft.kind == "planned" and draft.alias is None and not self._is_alias_source(index):
             draft.kind = "output"
             return index

@@ -108,9 +108,10 @@ def make_plugin_layer(
     """Everything the tuner needs to know of a plugin layer."""
     values = [*node.inputs[: entry.num_inputs], *node.outputs]
     static = [not in_body and value is not None and context.is_static(context.dims(value)) for value in values]
+    is_linear_only = not all(static)
     sizes = {size.name: size.upper for size in size_symbols(node)}
     ports = tuple(
-        _make_port(value, context, rule, sizes, linear_only=rule.linear_only or not all(static))
+        _make_port(value, context, rule, sizes, linear_only=rule.linear_only or is_linear_only)
         for value in values
         if value is not None
     )
@@ -123,6 +124,7 @@ def make_plugin_layer(
         num_inputs=entry.num_inputs,
         data_dependent=tuple(_size_axes(dims, sizes) for dims in outputs),
         aliases=aliases,
+        is_linear_only=is_linear_only,
     )
 
 

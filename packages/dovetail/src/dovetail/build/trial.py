@@ -35,6 +35,8 @@ class PluginLayer:
     """For each output the axes whose size the plugin tells."""
     aliases: tuple[int, ...]
     """For each output the input it shares memory with, or -1."""
+    is_linear_only: bool = False
+    """Whether no other format is proposed, because only the run tells the shapes."""
 
     @property
     def is_bounded(self) -> bool:

@@ -333,6 +333,8 @@ def _candidate_record(trial: Trial, status: str, time_us: float | None, reason: 
 
 def _no_combination(layer: PluginLayer, enumeration: Enumeration) -> NoFormatError:
     table = enumeration.table(layer.num_inputs)
+    if layer.is_linear_only:
+        table += "\n  (only LINEAR is proposed where the run alone tells a shape, and in bodies of loops and branches)"
     return NoFormatError(
         f"could not find any supported formats consistent with input/output data types\n{table}",
         where=f"layer '{layer.name}', {layer.handle.where}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dovetail._integers import as_integer, as_integers
+from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
 from dovetail.formats import pack, packed_shape, size_bytes, unpack
@@ -176,9 +176,7 @@ class ExecutionContext:
     def set_tensor_address(self, name: str, memory: int) -> bool:
         """Bind an input or output to memory of the caller's."""
         self._engine.tensor(name)
-        address = as_integer(memory, f"address of '{name}'")
-        if address < 0:
-            raise UsageError("no address", where=f"tensor '{name}'", got=address)
+        address = as_address(memory, f"tensor '{name}'")
         if self._addresses.get(name) != address:
             self._addresses[name] = address
             self._is_stale = True

@@ -173,6 +173,8 @@ class Engine:
         """Write the plan to a file, atomically."""
         from dovetail.runtime.save import save_engine
 
+        if not isinstance(path, str | os.PathLike):
+            raise UsageError("not a path", got=type(path).__name__, fix="pass the name of the file to write")
         save_engine(self, path)
 
     def serialize(self) -> HostMemory:
