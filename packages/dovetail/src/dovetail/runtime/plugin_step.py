@@ -26,7 +26,7 @@ SymbolReader = Callable[[str, Frame], int]
 class _Port:
     """What is fixed about one input or output of a plugin step."""
 
-    __slots__ = ("alias", "dims", "dtype", "format", "index", "placed", "scale", "sizes", "type")
+    __slots__ = ("alias", "dims", "dtype", "format", "index", "is_four_bit", "placed", "scale", "sizes", "type")
 
     def __init__(self, index: int, value: ValueRecord, sizes: dict[str, Expr]) -> None:
         self.index = index
@@ -35,6 +35,7 @@ class _Port:
             np.dtype(DataType[value.dtype].numpy) if value.dtype in DataType.__members__ else np.dtype(value.dtype)
         )
         self.type = data_type_from_numpy(self.dtype)
+        self.is_four_bit = self.type.bits < 8
         self.format = TensorFormat[value.format]
         self.scale = value.scale
         self.dims = None if value.dims is None else [decode_expr(d) for d in value.dims]
@@ -126,7 +127,7 @@ class PluginStep:
         self.is_stale = False
 
     def _address(self, port: _Port, array: Array) -> int:
-        if port.type.bits >= 8:
+        if not port.is_four_bit:
             return address_of(array)
         shared = self._nibbles.get(port.alias) if port.alias is not None else None
         packed = self._nibbles[port.index] = pack_nibbles(array) if shared is None else shared
