@@ -150,3 +150,29 @@ def test_individual_refit_lists_the_others_with_the_reason() -> None:
     refitter.set_named_weights("one", np.full((2, 3), 5.0, np.float32))
     refitter.refit_cuda_engine()
     np.testing.assert_allclose(engine(np.zeros((2, 3), np.float32)), 6.0)
+
+
+def test_a_provider_that_re_creates_its_steps_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a provider reads weights when it compiles; here each compiled step is counted."""
+    from dovetail.provider.interfaces import RefitMode
+    from dovetail.provider.loader import get_provider
+
+    engine = _build(_weights(0), dt.BuilderFlag.REFIT)
+    engine(X)
+    provider = get_provider("cpu")
+    compiled: list[str] = []
+    original = provider.compile
+
+    def compile_and_count(op: str, *args: Any) -> Any:
+        compiled.append(op)
+        return original(op, *args)
+
+    monkeypatch.setattr(provider, "refit_mode", RefitMode.RECREATE)
+    monkeypatch.setattr(provider, "compile", compile_and_count)
+    refitter = dt.Refitter(engine)
+    for name, array in _weights(1).items():
+        refitter.set_named_weights(name, array)
+    refitter.refit_cuda_engine()
+    assert compiled == ["Conv", "BatchNormalization", "Relu"]
+    monkeypatch.undo()
+    np.testing.assert_array_equal(engine(X), _build(_weights(1), dt.BuilderFlag.REFIT)(X))

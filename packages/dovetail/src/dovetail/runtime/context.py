@@ -28,6 +28,7 @@ from dovetail.types import Dims, TensorFormat, data_type_from_numpy
 
 if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
+    from dovetail.runtime.template import ProgramTemplate
 
 __all__ = ["ExecutionContext", "IExecutionContext"]
 
@@ -104,6 +105,12 @@ class ExecutionContext:
         """Use a new array for a constant from the next run on."""
         if profile in self._runners:
             self._runners[profile].replace_constant(blob, array)
+
+    def renew_steps(self, profile: int, template: ProgramTemplate) -> None:
+        """Use the kernels that the providers made anew, from the next run on."""
+        if profile in self._runners:
+            runner = self._runners[profile]
+            runner.use_steps(template.renew_steps(runner.steps))
 
     def close(self) -> None:
         """Destroy the attached plugins now; the context cannot run afterwards."""

@@ -154,6 +154,13 @@ class Engine:
             for context in self._live_contexts():
                 context.replace_constant(profile, blob, array)
 
+    def recompile(self) -> None:
+        """Have the providers make their steps again with the weights of now, in every live context too."""
+        for profile, template in enumerate(self.templates):
+            template.recompile(self.blobs.array)
+            for context in self._live_contexts():
+                context.renew_steps(profile, template)
+
     def close(self) -> None:
         """Destroy contexts and plugins now."""
         for context in self._live_contexts():

@@ -91,16 +91,18 @@ class Refitter:
         if missing:
             raise UsageError(f"{len(missing)} weight(s) are missing: {', '.join(missing[:5])}", fix="set them all")
         for name, array in self._pending.items():
-            self._replace(self._blob(name), array.copy())
+            blob, fresh = self._blob(name), array.copy()
+            self._engine.blobs.replace(blob, fresh)
+            self._engine.replace_constant(blob, fresh)
+        if self._recreates_steps():
+            self._engine.recompile()
         self._pending.clear()
         return True
 
-    def _replace(self, blob: str, array: Array) -> None:
-        mode = get_provider(self._engine.manifest.devices[0].provider).refit_mode
-        if mode != RefitMode.IN_PLACE:
-            raise UsageError("the provider re-creates its partition on refit", fix="build the plan again")
-        self._engine.blobs.replace(blob, array)
-        self._engine.replace_constant(blob, array)
+    def _recreates_steps(self) -> bool:
+        """Whether a provider of the plan takes new weights only by making its steps again."""
+        names = {device.provider for device in self._engine.manifest.devices}
+        return any(get_provider(name).refit_mode == RefitMode.RECREATE for name in names)
 
     def _blob(self, name: str) -> str:
         blob = self._record.weights.get(name)

@@ -80,6 +80,12 @@ class ProgramRunner:
             body.replace_constant(blob, array)
         self.is_dirty = True
 
+    def use_steps(self, steps: list[Step]) -> None:
+        """Run other steps from now on; the plugin steps among them must be the ones that were there."""
+        self.steps = steps
+        self._segments = make_segments(steps)
+        self.is_dirty = True
+
     def read_symbol(self, name: str, frame: Frame) -> int:
         """The value of a symbol now: from the logical shape where it is known, else from what the frame holds."""
         symbol = self._symbols[name]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,11 +70,32 @@ class ProgramTemplate:
             return _StepTemplate(record, bodies=[ProgramTemplate(body, load_blob) for body in record.bodies])
         if record.kind != "kernel":
             raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
+        return _StepTemplate(record, function=self._compile(record, load_blob))
+
+    def _compile(self, record: StepRecord, load_blob: Callable[[str], Array]) -> Callable[..., Any]:
         attributes = decode_attributes(record.attributes, load_blob)
         provider = get_provider(record.provider)
         types = [self.program.values[index].dtype if index >= 0 else None for index in record.inputs]
-        function = provider.compile(record.op, record.domain, record.opset, attributes, types, len(record.outputs))
-        return _StepTemplate(record, function=function)
+        return provider.compile(record.op, record.domain, record.opset, attributes, types, len(record.outputs))
+
+    def recompile(self, load_blob: Callable[[str], Array]) -> None:
+        """Have the providers make their steps again, for those that take new weights only so; plugins stay."""
+        for template in self._steps:
+            if template.record.kind == "kernel":
+                template.function = self._compile(template.record, load_blob)
+            for body in template.bodies:
+                body.recompile(load_blob)
+
+    def renew_steps(self, steps: Sequence[Step]) -> list[Step]:
+        """The steps of a runner with the kernels of now; attached plugins and everything else stay as they are."""
+        return [self._renew(template, step) for template, step in zip(self._steps, steps, strict=True)]
+
+    def _renew(self, template: _StepTemplate, step: Step) -> Step:
+        if template.function is not None:
+            return KernelStep(template.record, self.program.values, template.function)
+        for body_template, body in zip(template.bodies, getattr(step, "bodies", ()), strict=True):
+            body.steps = body_template.renew_steps(body.steps)
+        return step
 
     def make_runner(self, context: IPluginResourceContext, *, is_open: bool) -> ProgramRunner:
         """A runner for one context; every plugin is attached to it."""
