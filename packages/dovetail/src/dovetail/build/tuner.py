@@ -75,7 +75,6 @@ class TunedLayer:
 
     choices: list[Choice] = field(default_factory=list)
     table: list[CandidateRecord] = field(default_factory=list)
-    was_timed: bool = False
 
 
 class _BuildContext(IPluginResourceContext):
@@ -195,7 +194,7 @@ class PluginTuner:
         keys = {t.id: self._key(layer, t, cache_id) for t in trials} if cache_id is not None else {}
         if len(trials) == 1:
             outcomes[0] = self._accept_untimed(trials[0])
-            return self._conclude(layer, trials, outcomes, enumeration, was_timed=False)
+            return self._conclude(layer, trials, outcomes, enumeration)
         for trial in trials:
             known = self._cache.query(keys[trial.id]) if keys else None
             if known is not None:
@@ -204,7 +203,7 @@ class PluginTuner:
         if missing:
             self._check_miss_allowed(layer, missing, keys)
             outcomes.update(self._run_trials(layer, missing, keys))
-        return self._conclude(layer, trials, outcomes, enumeration, was_timed=bool(missing))
+        return self._conclude(layer, trials, outcomes, enumeration)
 
     def _accept_untimed(self, trial: Trial) -> tuple[str, float | None, str | None]:
         reason = trial.check_workspace(self.ask_workspace, self._options.workspace_bytes)
@@ -297,10 +296,8 @@ class PluginTuner:
         trials: list[Trial],
         outcomes: dict[int, tuple[str, float | None, str | None]],
         enumeration: Enumeration,
-        *,
-        was_timed: bool,
     ) -> TunedLayer:
-        tuned = TunedLayer(was_timed=was_timed)
+        tuned = TunedLayer()
         usable: dict[Combination, list[tuple[Trial, float]]] = {}
         for trial in trials:
             status, time_us, reason = outcomes[trial.id]

@@ -14,7 +14,7 @@ from dovetail.formats import pack_nibbles, unpack_nibbles
 from dovetail.plan.manifest import TensorRecord
 from dovetail.runtime.steps import Array
 
-__all__ = ["PackedMemory", "array_at", "as_input", "format_dims"]
+__all__ = ["PackedMemory", "array_at", "as_input"]
 
 
 def as_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
@@ -73,16 +73,6 @@ def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
             where=f"input '{tensor.name}'",
             fix="move the tensor to the CPU first (and detach it from autograd)",
         ) from error
-
-
-def format_dims(dims: Any) -> str:
-    """A shape for messages, with ? for what only the run tells.
-
-    >>> format_dims([1, "n", None])
-    '(1, n, ?)'
-    """
-    parts = ["?" if dim is None else "".join(str(dim)) if isinstance(dim, int | str) else "expr" for dim in dims]
-    return f"({', '.join(parts)})"
 
 
 def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
