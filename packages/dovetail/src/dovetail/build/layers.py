@@ -11,10 +11,12 @@ import onnx_ir as ir
 from dovetail.build.attributes import attribute_values
 from dovetail.errors import UnsupportedOpError
 from dovetail.network.plugins import PLUGIN_DOMAIN, PluginEntry, entry_of
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import NodeView, Provider
 
-__all__ = ["CONTROL_FLOW", "NodeLayer", "layer_name", "layers_of", "opset_of"]
+__all__ = ["ASSIGNED_KEY", "CONTROL_FLOW", "NodeLayer", "body_graphs", "layer_name", "layers_of", "opset_of"]
 
+ASSIGNED_KEY: Final = "dovetail.provider"
+"""Where a node's metadata names the provider it was given to."""
 CONTROL_FLOW: Final = frozenset(("If", "Loop", "Scan"))
 
 
@@ -65,6 +67,24 @@ class NodeLayer:
     def output_types(self) -> Sequence[str | None]:
         """NumPy names of the output types."""
         return [_type_name(value) for value in self.node.outputs]
+
+    @property
+    def bodies(self) -> Sequence[Sequence[NodeView]]:
+        """The nodes of each body of control flow."""
+        return [
+            [NodeLayer(node, self.opset, self.provider) for node in graph if not _is_constant(node)]
+            for graph in body_graphs(self.node)
+        ]
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether an earlier round gave the node to its provider."""
+        return self.node.metadata_props.get(ASSIGNED_KEY) == self.provider
+
+
+def body_graphs(node: ir.Node) -> list[ir.Graph]:
+    """The bodies of a node, in the order of its attributes."""
+    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
 
 
 def _type_name(value: ir.Value | None) -> str | None:

@@ -29,6 +29,7 @@ __all__ = [
     "ProgramRecord",
     "RefitRecord",
     "StepRecord",
+    "SubgraphRecord",
     "SymbolRecord",
     "TensorRecord",
     "ValueRecord",
@@ -36,7 +37,7 @@ __all__ = [
     "encode_manifest",
 ]
 
-FORMAT_VERSION: Final = (1, 0)
+FORMAT_VERSION: Final = (1, 1)
 """Major and minor. A reader takes every minor of its major up to its own, and one major back when it says so."""
 
 
@@ -58,6 +59,8 @@ class TensorRecord(_Record, frozen=True, kw_only=True):
     """Outputs whose shape the run tells: the largest it can be, as expressions."""
     alias: str | None = None
     """The input whose memory this output shares."""
+    type: str = ""
+    """Object values: their ONNX type, such as ``seq(tensor(float))``; ``dtype`` is then that of the tensors inside."""
 
 
 class SymbolRecord(_Record, frozen=True, kw_only=True):
@@ -86,6 +89,10 @@ class ValueRecord(_Record, frozen=True, kw_only=True):
     blob: str | None = None
     alias: int | None = None
     """The value whose memory this one shares."""
+    memory: str = ""
+    """The provider in whose memory it lies; empty for host memory."""
+    type: str = ""
+    """Object values: their ONNX type, such as ``seq(tensor(float))``."""
 
 
 class AttributeRecord(_Record, frozen=True, kw_only=True):
@@ -115,12 +122,29 @@ class PluginRecord(_Record, frozen=True, kw_only=True):
     metadata: str | None = None
 
 
+class SubgraphRecord(_Record, frozen=True, kw_only=True):
+    """A partition that its provider compiled."""
+
+    payload: str
+    """The blob that the provider loads it from."""
+    version: str
+    """What made the payload."""
+    inputs: list[str]
+    """What the payload calls the inputs of the step."""
+    outputs: list[str]
+    weights: dict[str, str] = {}
+    """What the payload calls a weight -> blob."""
+    num_nodes: int = 0
+    source: str = ""
+    """The blob of the partition as it was before it was compiled, for another version of the provider."""
+
+
 class StepRecord(_Record, frozen=True, kw_only=True):
     """One thing to run."""
 
     name: str
     kind: str
-    """"kernel", "plugin", "reformat" or "control"."""
+    """"kernel", "plugin", "subgraph", "reformat", "copy" or "control"."""
     provider: str
     op: str
     domain: str = ""
@@ -136,6 +160,7 @@ class StepRecord(_Record, frozen=True, kw_only=True):
     asks_workspace: bool = False
     """Plugin steps without bounds: the plugin is asked for its workspace whenever shapes change."""
     plugin: PluginRecord | None = None
+    subgraph: SubgraphRecord | None = None
     sizes: dict[str, Any] = {}
     """Plugin steps: symbol of a size tensor -> its upper bound as an expression."""
     bodies: list[ProgramRecord] = []
@@ -166,7 +191,7 @@ class BlobRecord(_Record, frozen=True, kw_only=True):
     """One blob of the container: its true type, and its digest."""
 
     kind: str
-    """"weights", "library" or "kernel"."""
+    """"weights", "library", "kernel" or "subgraph"."""
     dtype: str
     shape: list[int]
     algorithm: str

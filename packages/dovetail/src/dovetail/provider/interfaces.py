@@ -1,38 +1,56 @@
-"""What a back end signs: a factory that lists devices and makes providers, and a provider that runs steps.
+"""What a back end signs: a factory that lists devices and makes providers, and a provider that takes and runs steps.
 
-The contract's version is 0: it may still change. A provider says what it can take from its kernel registry, may
-compile whole groups of nodes, gives memory, and turns a step of a plan into something to call. Building and running
-use the same object; only ``get_capability`` and ``compile`` see the network.
+The contract's version is 0: it may still change. A provider derives from ``Provider``; what is marked abstract it must
+have, everything else has a default that is safe, so that a provider written for fewer callbacks goes on working.
+Building and running use the same object. A provider takes single nodes, which ``compile`` turns into functions, or
+whole subgraphs, which ``build_subgraph`` turns into what a plan stores and ``load_subgraph`` into something to call.
 """
 
 from __future__ import annotations
 
+import ctypes
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
 
-from dovetail.allocators import IGpuAllocator
+import numpy as np
+
+from dovetail.allocators import HostAllocator, IGpuAllocator
+from dovetail.errors import ProviderError
+from dovetail.provider.devices import HOST_MEMORY, CapturedGraph, Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.kernels import KernelRegistry
 
-__all__ = ["API_VERSION", "Claim", "Device", "NodeView", "Provider", "ProviderFactory", "RefitMode", "StepFunction"]
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = [
+    "API_VERSION",
+    "BuiltSubgraph",
+    "Claim",
+    "Device",
+    "LoadedSubgraph",
+    "NodeView",
+    "OptionSpec",
+    "Provider",
+    "ProviderFactory",
+    "RefitMode",
+    "StepFunction",
+    "StepKind",
+    "StoredSubgraph",
+    "claim_by_registry",
+]
 
 API_VERSION: Final = 0
 """The version of this contract; 0 means no promise yet."""
 
 StepFunction = Callable[..., Any]
-"""Arrays in, one array or a tuple of arrays out."""
+"""Arrays in, one array or a tuple of arrays out.
 
-
-@dataclass(frozen=True, kw_only=True)
-class Device:
-    """Something a provider can run on."""
-
-    name: str
-    kind: str
-    """"cpu", "gpu" or "npu"."""
-    fingerprint: str
-    """Equal on two machines exactly when a tuned plan of one is optimal on the other."""
-    ordinal: int = 0
+It may carry ``into``, the same with the output arrays as further arguments, which it writes; a step whose outputs lie
+in planned memory uses that. It may carry ``bind(stream)``, which gives the function for one context and its stream.
+"""
 
 
 class NodeView(Protocol):
@@ -60,17 +78,27 @@ class NodeView(Protocol):
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """Attributes by name."""
+        """Attributes by name; graphs are not among them."""
         ...
 
     @property
     def input_types(self) -> Sequence[str | None]:
-        """NumPy names of input types; None for an absent input."""
+        """NumPy names of input types, or ONNX type strings such as ``seq(tensor(float))``; None for an absent one."""
         ...
 
     @property
     def output_types(self) -> Sequence[str | None]:
-        """NumPy names of output types."""
+        """The same for outputs."""
+        ...
+
+    @property
+    def bodies(self) -> Sequence[Sequence[NodeView]]:
+        """The nodes of each body of control flow."""
+        ...
+
+    @property
+    def is_assigned(self) -> bool:
+        """Whether an earlier round gave the node to the provider that is asked; it should take it again."""
         ...
 
 
@@ -80,6 +108,10 @@ class Claim:
 
     taken: bool
     reason: str | None = None
+    group: str | None = None
+    """Taken nodes of one group stay together: the provider gets all of them in one partition, or none."""
+    cost_bytes: int = 0
+    """Device memory that the node needs, weights included, against the provider's budget."""
 
 
 class RefitMode:
@@ -89,38 +121,100 @@ class RefitMode:
     RECREATE: Final = "recreate"
 
 
-@runtime_checkable
-class Provider(Protocol):
+class StepKind:
+    """What a provider makes of the nodes it takes."""
+
+    NODE: Final = "node"
+    """One step a node, through ``compile``."""
+    SUBGRAPH: Final = "subgraph"
+    """One step a partition, through ``build_subgraph`` and ``load_subgraph``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltSubgraph:
+    """What a plan stores of a compiled partition; the plan adds its weights, once for all partitions."""
+
+    payload: bytes
+    """What ``load_subgraph`` gets back; never code of the host."""
+    weights: Mapping[str, Any] = field(default_factory=dict)
+    """Arrays that the payload names and does not hold."""
+    version: str = ""
+    """What made the payload; a provider that is asked to load another version's says what to do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSubgraph:
+    """A compiled partition as a plan gives it back."""
+
+    name: str
+    payload: memoryview
+    version: str
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    weights: Mapping[str, Any]
+    """Arrays, mapped and read-only where the plan is a file."""
+    places: Mapping[str, int]
+    """Where each weight lies in ``path``; empty when there is no file."""
+    path: str | None = None
+
+
+class LoadedSubgraph(ABC):
+    """A compiled partition of one engine; contexts bind it, each for itself."""
+
+    @abstractmethod
+    def bind(self, stream: Stream | None) -> Callable[[Sequence[Any], list[Any]], None]:
+        """A function for one context.
+
+        It takes the inputs and a list of outputs. An output that is an array is written; one that is None is
+        replaced by a new array, which belongs to the caller.
+        """
+
+    def close(self) -> None:
+        """Let go of everything."""
+        return
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptionSpec:
+    """One option of a provider."""
+
+    help: str
+    default: str = ""
+    choices: tuple[str, ...] = ()
+
+
+class Provider(ABC):
     """A back end on one device."""
 
-    @property
-    def name(self) -> str:
-        """The name plans store."""
-        ...
+    name: ClassVar[str]
+    """The name plans store. Required."""
+    device: Device
+    """What it runs on. Required."""
+    refit_mode: str = RefitMode.IN_PLACE
+    step_kind: str = StepKind.NODE
+    memory: MemoryInfo = HOST_MEMORY
+    """Where its steps read and write; values that others make elsewhere are copied."""
+    preferred_layout: str = "NCHW"
+    """``"NHWC"`` asks for nodes of ``com.ms.internal.nhwc``, for those ops that ``kernels`` has there."""
+    fuses: bool = True
+    """Whether it wants the fused ops that ``kernels`` has; a provider with patterns of its own does better without."""
+    can_capture: bool = False
+    """Whether ``begin_capture`` and ``end_capture`` work, so that a run can be replayed."""
+    budget_bytes: int | None = None
+    """How much memory its partitions may need in all, by their claims."""
+
+    # what it takes
 
     @property
-    def device(self) -> Device:
-        """What it runs on."""
-        ...
-
-    @property
+    @abstractmethod
     def kernels(self) -> KernelRegistry:
-        """The ops it has."""
-        ...
-
-    @property
-    def allocator(self) -> IGpuAllocator:
-        """Where memory of this back end comes from."""
-        ...
-
-    @property
-    def refit_mode(self) -> str:
-        """One of ``RefitMode``."""
-        ...
+        """The ops it has. Required."""
 
     def get_capability(self, nodes: Sequence[NodeView]) -> Sequence[Claim]:
-        """A claim for each node, in order."""
-        ...
+        """A claim for each node, in order; by default what the registry has, attributes included."""
+        return [claim_by_registry(self.kernels, node) for node in nodes]
+
+    # steps
 
     def compile(
         self,
@@ -135,7 +229,76 @@ class Provider(Protocol):
 
         The caller silences floating-point warnings around runs of such steps.
         """
-        ...
+        raise ProviderError("it takes no single nodes", where=f"provider '{self.name}'")
+
+    def build_subgraph(self, model: ir.Model) -> BuiltSubgraph:
+        """Compile a partition: a model whose inputs and outputs are its border, weights as initializers."""
+        raise ProviderError("it takes no subgraphs", where=f"provider '{self.name}'")
+
+    def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
+        """Make a compiled partition ready."""
+        raise ProviderError("it takes no subgraphs", where=f"provider '{self.name}'")
+
+    # memory
+
+    @property
+    def allocator(self) -> IGpuAllocator:
+        """Where memory of this back end comes from."""
+        return HostAllocator()
+
+    def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> Any:
+        """A view of this back end's memory as its steps take it; by default a NumPy array."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        return np.ndarray(tuple(shape), dtype, (ctypes.c_char * size).from_address(address) if size else None)
+
+    def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
+        """Whether ``copy`` goes from one memory to the other."""
+        return source.is_host and target.is_host
+
+    def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
+        """Copy an array to one of the same shape and type, in the order of the stream."""
+        target[...] = source
+
+    # order
+
+    def create_stream(self) -> Stream | None:
+        """A queue of its own for a context; None when steps end before they return."""
+        return None
+
+    def synchronize(self) -> None:
+        """Wait until everything the device was given is done."""
+        return
+
+    # capture
+
+    def begin_capture(self, stream: Stream) -> None:
+        """Record what is put on the stream instead of doing it."""
+        raise ProviderError("it captures no graphs", where=f"provider '{self.name}'")
+
+    def end_capture(self, stream: Stream) -> CapturedGraph:
+        """End the recording and give what replays it."""
+        raise ProviderError("it captures no graphs", where=f"provider '{self.name}'")
+
+    # profiling
+
+    def start_profiling(self) -> None:
+        """Begin to note what the device does."""
+        return
+
+    def stop_profiling(self) -> Sequence[ProfileEvent]:
+        """What the device did since."""
+        return ()
+
+
+def claim_by_registry(kernels: KernelRegistry, node: NodeView) -> Claim:
+    """Take a node when the registry has a kernel that knows all of its attributes."""
+    kernel = kernels.find(node.op, node.domain, node.opset)
+    if kernel is None:
+        return Claim(taken=False, reason=f"no kernel for {node.domain or 'ai.onnx'}::{node.op} at opset {node.opset}")
+    unknown = node.attributes.keys() - kernel.attributes
+    if unknown:
+        return Claim(taken=False, reason=f"the kernel does not take attribute(s) {', '.join(sorted(unknown))}")
+    return Claim(taken=True)
 
 
 @runtime_checkable

@@ -12,7 +12,8 @@ from typing import Any
 from dovetail._version import __version__
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
-from dovetail.provider.interfaces import API_VERSION, Claim, Device, NodeView, RefitMode, StepFunction
+from dovetail.provider.devices import Device
+from dovetail.provider.interfaces import API_VERSION, Provider, StepFunction
 from dovetail.provider.kernels import Kernel, KernelRegistry
 from dovetail.providers.cpu._numeric import NARROW_FLOATS, plain_kernel
 from dovetail.providers.cpu.kernels import load_kernels
@@ -21,32 +22,25 @@ from dovetail.providers.cpu.registry import registry
 __all__ = ["CpuProvider", "CpuProviderFactory", "create_factory"]
 
 
-class CpuProvider:
+class CpuProvider(Provider):
     """Runs every step with NumPy, one after the other."""
 
     name = "cpu"
-    refit_mode = RefitMode.IN_PLACE
 
     def __init__(self, device: Device) -> None:
         load_kernels()
         self.device = device
-        self.kernels: KernelRegistry = registry
-        self.allocator: IGpuAllocator = HostAllocator()
+        self._allocator = HostAllocator()
 
-    def get_capability(self, nodes: Sequence[NodeView]) -> Sequence[Claim]:
-        """Take what the registry has a kernel for."""
-        return [self._claim(node) for node in nodes]
+    @property
+    def kernels(self) -> KernelRegistry:
+        """The NumPy kernels."""
+        return registry
 
-    def _claim(self, node: NodeView) -> Claim:
-        kernel = self.kernels.find(node.op, node.domain, node.opset)
-        if kernel is None:
-            return Claim(
-                taken=False, reason=f"no kernel for {node.domain or 'ai.onnx'}::{node.op} at opset {node.opset}"
-            )
-        unknown = node.attributes.keys() - kernel.attributes
-        if unknown:
-            return Claim(taken=False, reason=f"the kernel does not take attribute(s) {', '.join(sorted(unknown))}")
-        return Claim(taken=True)
+    @property
+    def allocator(self) -> IGpuAllocator:
+        """Memory of the process."""
+        return self._allocator
 
     def compile(
         self,

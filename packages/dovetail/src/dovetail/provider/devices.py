@@ -1,0 +1,95 @@
+"""Devices as providers describe them: memory, streams and events, captured graphs, and what a profile tells."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["HOST_MEMORY", "CapturedGraph", "Device", "Event", "MemoryInfo", "ProfileEvent", "Stream"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Device:
+    """Something a provider can run on."""
+
+    name: str
+    kind: str
+    """"cpu", "gpu" or "npu"."""
+    fingerprint: str
+    """Equal on two machines exactly when a tuned plan of one is optimal on the other."""
+    ordinal: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryInfo:
+    """A kind of memory: two values with the same one can be read by the same steps."""
+
+    name: str
+    is_host: bool = False
+    """Whether NumPy can read it."""
+    alignment_bytes: int = 256
+    ordinal: int = 0
+
+
+HOST_MEMORY: Final = MemoryInfo(name="host", is_host=True)
+"""Plain memory of the process."""
+
+
+class Event(ABC):
+    """A point in a stream."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the stream has come here."""
+
+    @abstractmethod
+    def is_done(self) -> bool:
+        """Whether it has."""
+
+
+class Stream(ABC):
+    """A queue of work that runs in order."""
+
+    @property
+    @abstractmethod
+    def handle(self) -> int:
+        """What plugins get as their stream."""
+
+    @abstractmethod
+    def record(self) -> Event:
+        """An event for what was put on the queue so far."""
+
+    @abstractmethod
+    def wait(self, event: Event) -> None:
+        """Have later work wait for an event of another stream."""
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait until the queue is empty."""
+
+    def close(self) -> None:
+        """Give the queue back."""
+        return
+
+
+class CapturedGraph(ABC):
+    """Work that was recorded once and can be repeated at little cost, over the same memory."""
+
+    @abstractmethod
+    def replay(self, stream: Stream) -> None:
+        """Put all of it on a stream again."""
+
+    def close(self) -> None:
+        """Give it back."""
+        return
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileEvent:
+    """Something a device did."""
+
+    name: str
+    start_us: float
+    duration_us: float
+    stream: int = 0

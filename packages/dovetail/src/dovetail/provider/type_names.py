@@ -1,0 +1,45 @@
+"""Element types under two spellings: ``tensor(float)`` of the ONNX schemas, and ``float32`` of NumPy.
+
+Registries name types as NumPy does. What is no plain tensor (sequences, optionals, maps) keeps its ONNX spelling, and
+a tensor of strings is an array of objects.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["dtype_from_onnx_type", "onnx_type_from_dtype"]
+
+_SPELLED_OTHERWISE: Final = {
+    "float": "float32",
+    "double": "float64",
+    "string": "object",
+    "float4e2m1": "float4_e2m1fn",
+    "float8e4m3fn": "float8_e4m3fn",
+    "float8e4m3fnuz": "float8_e4m3fnuz",
+    "float8e5m2": "float8_e5m2",
+    "float8e5m2fnuz": "float8_e5m2fnuz",
+    "float8e8m0": "float8_e8m0fnu",
+}
+_BACK: Final = {dtype: onnx for onnx, dtype in _SPELLED_OTHERWISE.items()}
+
+
+def dtype_from_onnx_type(onnx_type: str) -> str:
+    """The NumPy name of a tensor type; any other type as it is.
+
+    >>> [dtype_from_onnx_type(name) for name in ("tensor(float)", "tensor(string)", "seq(tensor(float))")]
+    ['float32', 'object', 'seq(tensor(float))']
+    """
+    if not onnx_type.startswith("tensor("):
+        return onnx_type
+    element = onnx_type.removeprefix("tensor(").removesuffix(")")
+    return _SPELLED_OTHERWISE.get(element, element)
+
+
+def onnx_type_from_dtype(dtype: str) -> str:
+    """The ONNX spelling of a type named as NumPy names it.
+
+    >>> onnx_type_from_dtype("float32"), onnx_type_from_dtype("seq(tensor(float))")
+    ('tensor(float)', 'seq(tensor(float))')
+    """
+    return dtype if "(" in dtype else f"tensor({_BACK.get(dtype, dtype)})"
