@@ -46,7 +46,8 @@ def compile(  # noqa: A001 - what users look for
 
     Args:
         model: A path, the bytes of a model, a ModelProto, an onnx-ir model, or a network.
-        providers: Back ends in order of preference; the embedded ``cpu`` by default.
+        providers: Back ends in order of preference; by default ``onnxruntime`` where it is installed, then ``cpu``,
+            which also runs what no other one takes.
         shapes: For each dynamic input one shape, or (min, opt, max). Without shapes the engine is open: it takes any
             shape and sizes its memory when shapes change.
         profiles: Several such mappings, for several profiles.
@@ -55,11 +56,13 @@ def compile(  # noqa: A001 - what users look for
         registry: Where plugins are looked up; the global one by default.
         logger: Where messages go.
     """
-    for name in [providers] if isinstance(providers, str) else providers or ():
-        get_factory(name)
     builder = Builder(logger)
     settings = _copy_config(config)
     settings.strict = settings.strict or strict
+    if providers is not None:
+        settings.providers = [providers] if isinstance(providers, str) else list(providers)
+    for name in settings.providers or ():
+        get_factory(name)
     for bounds in ([shapes] if shapes else []) + list(profiles or []):
         settings.add_optimization_profile(profile_from_shapes(bounds))
     lookup = registry or builder.get_plugin_registry()

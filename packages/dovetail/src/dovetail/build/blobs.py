@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
+import xxhash
 
 from dovetail.plan.container import Blob
 from dovetail.plan.manifest import BlobRecord
+from dovetail.plan.strings import pack_strings, unpack_strings
 from dovetail.runtime.save import make_blob, record_blob
 
 __all__ = ["BlobTable", "array_from_tensor"]
@@ -19,8 +21,12 @@ Array = npt.NDArray[Any]
 
 
 def array_from_tensor(tensor: ir.TensorProtocol) -> Array:
-    """The array of a constant, without a copy where onnx-ir has it in memory."""
-    return np.asarray(tensor.numpy())
+    """The array of a constant, without a copy where onnx-ir has it in memory; strings as ``str``."""
+    if tensor.dtype != ir.DataType.STRING:
+        return np.asarray(tensor.numpy())
+    array: Array = np.empty(tensor.size, dtype=object)
+    array[:] = [bytes(text).decode() for text in tensor.string_data()]  # type: ignore[attr-defined]
+    return array.reshape(tensor.shape.numpy())
 
 
 class BlobTable:
@@ -30,12 +36,21 @@ class BlobTable:
         self.arrays: dict[str, Array] = {}
         self._kinds: dict[str, str] = {}
         self._by_id: dict[int, str] = {}
+        self._by_contents: dict[tuple[str, tuple[int, ...], str], str] = {}
 
     def add_constant(self, name: str, tensor: ir.TensorProtocol) -> str:
         """Store a constant once; the blob's name comes back."""
         if id(tensor) not in self._by_id:
-            self._by_id[id(tensor)] = self.add_array(name, array_from_tensor(tensor))
+            array = array_from_tensor(tensor)
+            is_text = tensor.dtype == ir.DataType.STRING
+            stored = self.add_array(name, pack_strings(array), kind="strings") if is_text else self.add_array(name, array)
+            self._by_id[id(tensor)] = stored
         return self._by_id[id(tensor)]
+
+    def array(self, name: str) -> Array:
+        """A constant as steps take it."""
+        array = self.arrays[name]
+        return unpack_strings(memoryview(array), f"blob '{name}'") if self._kinds[name] == "strings" else array
 
     def add_array(self, name: str, array: Array, *, kind: str = "weights") -> str:
         """Store an array under a free name."""
@@ -45,6 +60,20 @@ class BlobTable:
         self.arrays[unique] = array
         self._kinds[unique] = kind
         return unique
+
+    def add_weight(self, name: str, array: Array) -> str:
+        """Store a weight of a compiled partition; one with the same contents, whoever made it, is stored once."""
+        key = (array.dtype.name, array.shape, xxhash.xxh3_128_hexdigest(np.ascontiguousarray(array).data))
+        if key not in self._by_contents:
+            self._by_contents[key] = self.add_array(name, array)
+        return self._by_contents[key]
+
+    def add_payload(self, name: str, payload: bytes) -> str:
+        """Store what a provider compiled, once for all programs."""
+        key = ("payload", (), xxhash.xxh3_128_hexdigest(payload))
+        if key not in self._by_contents:
+            self._by_contents[key] = self.add_array(name, np.frombuffer(payload, np.uint8), kind="subgraph")
+        return self._by_contents[key]
 
     def finish(self, *, strip: frozenset[str] = frozenset()) -> tuple[list[Blob], dict[str, BlobRecord]]:
         """The container's blobs and the manifest's records; stripped ones have a record only."""

@@ -26,6 +26,7 @@ from dovetail.plan.container import PlanFile, plan_bytes
 from dovetail.plan.manifest import encode_manifest
 from dovetail.plugin.libraries import pack_library
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from dovetail.provider.defaults import default_providers
 from dovetail.runtime.engine import Engine
 
 __all__ = ["Builder", "engine_from_plan"]
@@ -116,6 +117,7 @@ class Builder(NoOpContext):
             libraries=_pack_libraries(config.plugins_to_serialize),
             refittable=refittable,
             excluded_weights=excluded,
+            providers=config.providers or default_providers(),
         )
 
 

@@ -105,6 +105,10 @@ class BuilderConfig(NoOpContext):
         """Who gives sample batches to find INT8 ranges with; for weakly typed networks built with the flag INT8."""
         self._calibration_profile: OptimizationProfile | None = None
         self.strict = False
+        self.providers: Sequence[str] | None = None
+        """Back ends in order of preference; None for the default ones."""
+        self.layer_providers: dict[str, str] = {}
+        """Patterns of layer names (``*`` and ``?``) -> the provider they are for."""
         """Whether tactics that disagree with no reference end the build."""
         self.timing_cache_path: str | os.PathLike[str] | None = None
         """A timing cache shared with other processes; written after every measurement."""

@@ -42,6 +42,7 @@ class Draft:
             scale=self.place.scale if self.place.dtype == "int8" else -1.0,
             blob=self.blob,
             alias=self.alias,
+            type=self.place.type,
             size_bytes=_size_bytes(self) if self.kind == "planned" and self.bound is not None else None,
         )
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from dovetail.build.attributes import attribute_values
-from dovetail.errors import UnsupportedOpError
 from dovetail.network.plugins import PLUGIN_DOMAIN, PluginEntry, entry_of
-from dovetail.provider.interfaces import NodeView, Provider
+from dovetail.network.value_types import describe_type, has_no_shape
+from dovetail.provider.interfaces import NodeView
 
-__all__ = ["ASSIGNED_KEY", "CONTROL_FLOW", "NodeLayer", "body_graphs", "layer_name", "layers_of", "opset_of"]
+__all__ = ["ASSIGNED_KEY", "CONTROL_FLOW", "NodeLayer", "body_graphs", "is_constant_node", "layer_name", "opset_of"]
 
 ASSIGNED_KEY: Final = "dovetail.provider"
 """Where a node's metadata names the provider it was given to."""
@@ -25,8 +25,14 @@ class NodeLayer:
     """A node as providers see it, and what kind of step it becomes."""
 
     node: ir.Node
-    opset: int
     provider: str
+    opsets: Mapping[str, int]
+    """What the model imports."""
+
+    @property
+    def opset(self) -> int:
+        """The opset version of the node's operator."""
+        return opset_of(self.opsets, self.domain)
 
     @property
     def name(self) -> str:
@@ -60,19 +66,25 @@ class NodeLayer:
 
     @property
     def input_types(self) -> Sequence[str | None]:
-        """NumPy names of the input types."""
+        """NumPy names of the input types; sequences and optionals as ONNX writes them."""
         return [_type_name(value) for value in self.node.inputs]
 
     @property
     def output_types(self) -> Sequence[str | None]:
-        """NumPy names of the output types."""
+        """The same for outputs."""
         return [_type_name(value) for value in self.node.outputs]
+
+    @property
+    def constants(self) -> frozenset[int]:
+        """The positions of inputs that are weights."""
+        inputs = enumerate(self.node.inputs)
+        return frozenset(i for i, value in inputs if value is not None and _is_constant_value(value))
 
     @property
     def bodies(self) -> Sequence[Sequence[NodeView]]:
         """The nodes of each body of control flow."""
         return [
-            [NodeLayer(node, self.opset, self.provider) for node in graph if not _is_constant(node)]
+            [NodeLayer(node, self.provider, self.opsets) for node in graph if not is_constant_node(node)]
             for graph in body_graphs(self.node)
         ]
 
@@ -88,7 +100,9 @@ def body_graphs(node: ir.Node) -> list[ir.Graph]:
 
 
 def _type_name(value: ir.Value | None) -> str | None:
-    return None if value is None or value.dtype is None else value.dtype.numpy().name
+    if value is None or value.dtype is None:
+        return None
+    return describe_type(value.type) if has_no_shape(value) and value.type is not None else value.dtype.numpy().name
 
 
 def layer_name(node: ir.Node) -> str:
@@ -96,31 +110,15 @@ def layer_name(node: ir.Node) -> str:
     return node.metadata_props.get("dovetail.layer") or node.name or node.op_type
 
 
-def opset_of(model: ir.Model, node: ir.Node) -> int:
-    """The opset version a node is of."""
-    domain = "" if node.domain == "ai.onnx" else node.domain
-    return model.opset_imports.get(domain, model.opset_imports.get("ai.onnx", 1) if domain == "" else 1)
+def opset_of(opsets: Mapping[str, int], domain: str) -> int:
+    """The opset version that a model imports of a domain."""
+    return opsets.get(domain, opsets.get("ai.onnx", 1) if domain == "" else 1)
 
 
-def layers_of(model: ir.Model, graph: ir.Graph, provider: Provider) -> list[NodeLayer]:
-    """The layers of a graph; one error names every node that nobody takes."""
-    layers = [NodeLayer(node, opset_of(model, node), provider.name) for node in graph if not _is_constant(node)]
-    plain = [layer for layer in layers if layer.entry is None and not layer.is_control]
-    claims = provider.get_capability(plain)
-    refused = [(layer, claim) for layer, claim in zip(plain, claims, strict=True) if not claim.taken]
-    rows = [f"  '{layer.name}' ({layer.op}): {claim.reason}" for layer, claim in refused]
-    rows += [f"  '{layer.name}' (Scan): before opset 9 it runs over batches" for layer in layers if _is_old_scan(layer)]
-    if rows:
-        raise UnsupportedOpError(
-            f"{len(rows)} node(s) that no provider takes:\n" + "\n".join(rows),
-            fix="write a plugin for the operator, or replace the node",
-        )
-    return layers
+def _is_constant_value(value: ir.Value) -> bool:
+    producer = value.producer()
+    return value.const_value is not None if producer is None else is_constant_node(producer)
 
 
-def _is_old_scan(layer: NodeLayer) -> bool:
-    return layer.is_control and layer.op == "Scan" and layer.opset < 9
-
-
-def _is_constant(node: ir.Node) -> bool:
+def is_constant_node(node: ir.Node) -> bool:
     return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and node.domain != PLUGIN_DOMAIN

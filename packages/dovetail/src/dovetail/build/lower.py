@@ -12,13 +12,14 @@ import onnx_ir as ir
 from dovetail.build.attributes import attribute_records
 from dovetail.build.blobs import array_from_tensor
 from dovetail.build.drafts import Draft, encode_dims, max_workspace, plan_memory
-from dovetail.build.layers import NodeLayer, layers_of
+from dovetail.build.assign import Group
+from dovetail.build.layers import NodeLayer
 from dovetail.build.program_context import ChosenPlugin, Place, ProgramContext, place_of
 from dovetail.errors import BuildError, InternalError
 from dovetail.expr import Constant, Expr, SizeTensor, Symbol, encode_expr, symbols_of
 from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
-from dovetail.plan.manifest import ProgramRecord, StepRecord, SymbolRecord
+from dovetail.plan.manifest import ProgramRecord, StepRecord, SubgraphRecord, SymbolRecord
 from dovetail.types import TensorFormat
 
 __all__ = ["Lowering"]
@@ -37,7 +38,8 @@ class Lowering:
         self._steps: list[StepRecord] = []
         self._symbols: dict[str, SymbolRecord] = {}
         self._captures: list[tuple[int, int]] = []
-        self._consumers = _last_uses(graph)
+        self._groups = context.assigner.groups(graph)
+        self._consumers = _last_uses(self._groups)
         self._position = 0
         self.aliases: dict[ir.Value, ir.Value] = {}
         """Network outputs that share memory with a network input."""
@@ -47,11 +49,10 @@ class Lowering:
         inputs = [self._add_input(value) for value in self._graph.inputs]
         if self._parent is None:
             self._add_static_symbols(inputs)
-        layers = layers_of(self._context.model, self._graph, self._context.provider)
-        for position, layer in enumerate(layers):
+        for position, group in enumerate(self._groups):
             self._position = position
-            self._emit(layer)
-        self._position = len(self._steps) + len(self._consumers)
+            self._emit(group)
+        self._position = len(self._groups)
         outputs = [self._add_output(value) for value in self._graph.outputs]
         program = ProgramRecord(
             inputs=inputs,
@@ -96,6 +97,8 @@ class Lowering:
 
     def _draft(self, value: ir.Value, place: Place) -> Draft:
         """A new value: planned when its size is known before the run, else dynamic."""
+        if place.type:
+            return Draft(value.name or "", place, "object")
         dims = self._context.dims(value)
         static = self._parent is None and self._context.is_static(dims)
         bound = self._context.ranges.bound(dims or ()) if static else None
@@ -123,14 +126,14 @@ class Lowering:
         if tensor is not None and (producer is None or producer.op_type == "Constant"):
             blob = self._context.blobs.add_constant(value.name or "", tensor)
             place = self._context.place(value)
-            draft = Draft(value.name or "", place, "constant", list(array_from_tensor(tensor).shape), blob=blob)
-            self._add(value, place, draft)
+            dims = None if place.type else list(array_from_tensor(tensor).shape)
+            self._add(value, place, Draft(value.name or "", place, "constant", dims, blob=blob))
             return True
         if self._parent is None:
             return False
         outside = self._parent._need(value)
         place = self._context.place(value)
-        inside = self._add(value, place, Draft(value.name or "", place, "dynamic"))
+        inside = self._add(value, place, Draft(value.name or "", place, "object" if place.type else "dynamic"))
         self._captures.append((outside, inside))
         return True
 
@@ -150,7 +153,7 @@ class Lowering:
         self._drafts.append(draft)
         target = len(self._drafts) - 1
         if place.format is TensorFormat.LINEAR:
-            self._append(f"Copy {value.name}", "kernel", "Identity", [source], [target], opset=14)
+            self._append(f"Copy {value.name}", "kernel", "Identity", [source], [target], opset=16)
         else:
             self._append(f"Copy {value.name}", "reformat", "Reformat", [source], [target])
         return target
@@ -180,15 +183,18 @@ class Lowering:
             return index
         if draft.kind in ("dynamic", "output") and value in self.aliases:
             return index
-        return index if draft.kind == "dynamic" else self._copy(value, place, index, "output")
+        return index if draft.kind in ("dynamic", "object") else self._copy(value, place, index, "output")
 
     def _is_alias_source(self, index: int) -> bool:
         return any(draft.alias == index for draft in self._drafts)
 
     # steps
 
-    def _emit(self, layer: NodeLayer) -> None:
-        if layer.entry is not None:
+    def _emit(self, group: Group) -> None:
+        layer = group.layers[0]
+        if group.built is not None:
+            self._emit_subgraph(group)
+        elif layer.entry is not None:
             self._emit_plugin(layer, layer.entry, self._context.chosen[layer.node])
         elif layer.is_control:
             self._emit_control(layer)
@@ -212,6 +218,33 @@ class Lowering:
             )
         )
 
+    def _emit_subgraph(self, group: Group) -> None:
+        """A compiled partition; its weights are stored once for all programs."""
+        border, built = group.border, group.built
+        if border is None or built is None:
+            raise InternalError("a partition without a border", where=f"provider '{group.provider}'")
+        blobs = self._context.blobs
+        names = [layer.name for layer in group.layers]
+        record = SubgraphRecord(
+            payload=blobs.add_payload(f"subgraph:{names[0]}", built.payload),
+            version=built.version,
+            inputs=[value.name or "" for value in border.inputs],
+            outputs=[value.name or "" for value in border.outputs],
+            weights={name: blobs.add_weight(name, array) for name, array in built.weights.items()},
+            layers=names,
+        )
+        self._steps.append(
+            StepRecord(
+                name=names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]} ({len(names)} layers)",
+                kind="subgraph",
+                provider=group.provider,
+                op="Subgraph",
+                inputs=[self._need(value) for value in border.inputs],
+                outputs=[self._add_result(value) for value in border.outputs],
+                subgraph=record,
+            )
+        )
+
     def _add_result(self, value: ir.Value, *, dynamic: bool = False) -> int:
         if not value.name or (not value.uses() and not value.is_graph_output()):
             return -1 if value.dtype is None or not value.name else self._new_result(value, dynamic=dynamic)
@@ -219,7 +252,7 @@ class Lowering:
 
     def _new_result(self, value: ir.Value, *, dynamic: bool) -> int:
         place = self._context.place(value)
-        draft = Draft(value.name or "", place, "dynamic") if dynamic else self._draft(value, place)
+        draft = Draft(value.name or "", place, "dynamic") if dynamic and not place.type else self._draft(value, place)
         return self._add(value, place, draft)
 
     def _emit_control(self, layer: NodeLayer) -> None:
@@ -401,17 +434,14 @@ def _trim(outputs: list[int]) -> list[int]:
     return outputs
 
 
-def _last_uses(graph: ir.Graph) -> dict[ir.Value, int]:
-    """The position of the last node that reads each value, bodies included."""
-    uses: dict[ir.Value, int] = {}
-    position = 0
-    for node in graph:
-        if node.op_type == "Constant":
-            continue
-        for value in _reads(node):
-            uses[value] = position
-        position += 1
-    return uses
+def _last_uses(groups: Sequence[Group]) -> dict[ir.Value, int]:
+    """The position of the last group that reads each value, bodies included."""
+    return {
+        value: position
+        for position, group in enumerate(groups)
+        for layer in group.layers
+        for value in _reads(layer.node)
+    }
 
 
 def _reads(node: ir.Node) -> list[ir.Value]:

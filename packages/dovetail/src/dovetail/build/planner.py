@@ -15,10 +15,10 @@ import numpy as np
 import onnx_ir as ir
 
 from dovetail._version import __version__
+from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
 from dovetail.build.cache_session import CacheSession
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
-from dovetail.build.layers import layers_of
 from dovetail.build.lower import Lowering
 from dovetail.build.network_formats import choose_formats
 from dovetail.build.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
@@ -35,6 +35,7 @@ from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
 from dovetail.loggers import ILogger
 from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.network.shapes import ShapeInference, size_symbols
+from dovetail.network.value_types import has_no_shape
 from dovetail.plan.container import Blob
 from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.plan.manifest import (
@@ -49,6 +50,7 @@ from dovetail.plan.manifest import (
     ProgramRecord,
     RefitRecord,
 )
+from dovetail.plan.walk import walk_steps
 from dovetail.plugin.fields import encode_fields
 from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.interfaces import Provider
@@ -68,7 +70,8 @@ class BuildRequest:
     config: BuilderConfig
     logger: ILogger
     name: str = ""
-    provider: str = "cpu"
+    providers: Sequence[str] = ("cpu",)
+    """Back ends in order of preference; ``cpu`` runs what no other takes."""
     is_open: bool = False
     strongly_typed: bool = True
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -118,7 +121,15 @@ class _Planner:
         self._phases = phases
         self._model = request.model
         self._graph = request.model.graph
-        self._provider: Provider = get_provider(request.provider)
+        self._providers = [get_provider(name) for name in _with_host(request.providers)]
+        self._assigner = Assigner(
+            model=self._model,
+            providers=self._providers,
+            logger=request.logger,
+            strict=request.config.strict,
+            keep=request.refittable,
+            annotations=request.config.layer_providers,
+        )
         self._blobs = BlobTable()
         self._owned: list[PluginHandle] = []
         self._finals: dict[int, PluginHandle] = {}
@@ -172,7 +183,7 @@ class _Planner:
 
     def make_runner(self, program: ProgramRecord) -> ProgramRunner:
         """The program over the plugin objects of this build; they live until the planner is closed."""
-        template = ProgramTemplate(program, self._blobs.arrays.__getitem__)
+        template = ProgramTemplate(program, self._blobs.array)
         template.create_plugins(lambda _, record: self._finals[id(record)])
         runner = template.make_runner(self._tuner.context, is_open=self._request.is_open)
         for step in runner.all_plugin_steps():
@@ -206,7 +217,8 @@ class _Planner:
             )
 
     def _check_dynamic(self) -> None:
-        dynamic = [value.name for value in self._graph.inputs if value.shape is None or not value.shape.is_static()]
+        shaped = [value for value in self._graph.inputs if not has_no_shape(value)]
+        dynamic = [value.name for value in shaped if value.shape is None or not value.shape.is_static()]
         if dynamic and not self._request.is_open and not self._config.profiles:
             raise UsageError(
                 f"input(s) {', '.join(map(str, dynamic))} have dynamic dimensions and there is no optimization profile",
@@ -228,7 +240,7 @@ class _Planner:
     def _build_program(self, index: int, profile: OptimizationProfile | None) -> ProgramRecord:
         context = self._make_context(profile)
         nodes = self._plugin_nodes()
-        layers_of(self._model, self._graph, self._provider)  # nobody waits for tuning to hear of an unknown op
+        self._assigner.groups(self._graph)  # nobody waits for tuning to hear of an unknown op
         layers: dict[ir.Node, PluginLayer] = {}
         tuned: dict[ir.Node, TunedLayer] = {}
         with self._phases.phase(f"Tune profile {index}", steps=max(len(nodes), 1)) as phase:
@@ -250,7 +262,7 @@ class _Planner:
         self._known = known if self._known is None else {name: self._known[name] for name in self._known.keys() & known}
         return ProgramContext(
             model=self._model,
-            provider=self._provider,
+            assigner=self._assigner,
             blobs=self._blobs,
             static=self._static,
             ranges=ranges,
@@ -305,6 +317,7 @@ class _Planner:
 
     def _assemble(self, programs: list[ProgramRecord]) -> BuiltPlan:
         request = self._request
+        self._programs = programs
         libraries = []
         for name, payload in request.libraries:
             blob = self._blobs.add_array(f"library:{name}", _bytes_array(payload), kind="library")
@@ -328,7 +341,7 @@ class _Planner:
             programs=programs,
             blobs=records,
             libraries=libraries,
-            devices=[self._device_record()],
+            devices=self._device_records(),
             refit=refit,
             tuning=self._tables,
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
@@ -344,12 +357,25 @@ class _Planner:
             excluded.setdefault(name, "no step of the plan uses it")
         return RefitRecord(weights=weights, excluded=excluded)
 
-    def _device_record(self) -> DeviceRecord:
-        device = self._provider.device
-        version = get_factory(self._provider.name).version
-        return DeviceRecord(
-            provider=self._provider.name, name=device.name, fingerprint=device.fingerprint, version=version
-        )
+    def _device_records(self) -> list[DeviceRecord]:
+        """The providers that have a step, and the host's first: it runs copies and control flow."""
+        used = {step.provider for program in self._programs for step in walk_steps(program)}
+        kept = [p for p in reversed(self._providers) if p.name in used or p is self._providers[-1]]
+        return [_device_record(provider) for provider in kept]
+
+
+def _device_record(provider: Provider) -> DeviceRecord:
+    device = provider.device
+    return DeviceRecord(
+        provider=provider.name,
+        name=device.name,
+        fingerprint=device.fingerprint,
+        version=get_factory(provider.name).version,
+    )
+
+
+def _with_host(names: Sequence[str]) -> list[str]:
+    return [*(name for name in dict.fromkeys(names) if name != "cpu"), "cpu"]
 
 
 def _bytes_array(payload: bytes) -> Any:

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
 from dovetail.build.enumerate import Combination, Layout
 from dovetail.build.io_formats import io_format
 from dovetail.build.shapes import Ranges, StaticSymbol, dims_of, substitute_dims
 from dovetail.errors import InternalError
 from dovetail.expr import Expr, SizeTensor, symbols_of
+from dovetail.network.value_types import object_type
 from dovetail.plan.manifest import PluginRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.interfaces import Provider
@@ -28,6 +30,8 @@ class Place:
     dtype: str
     format: TensorFormat = TensorFormat.LINEAR
     scale: float = field(default=-1.0, compare=False)
+    type: str = ""
+    """What an object is, as ONNX writes types; empty for numbers."""
 
 
 def place_of(layout: Layout) -> Place:
@@ -39,7 +43,7 @@ def network_place(value: ir.Value, scale: float = -1.0) -> Place:
     """Where a value lies when nobody asked for anything else: row by row in its own type."""
     if value.dtype is None:
         raise InternalError("a value has no type", where=f"value '{value.name}'")
-    return Place(value.dtype.numpy().name, TensorFormat.LINEAR, scale)
+    return Place(value.dtype.numpy().name, TensorFormat.LINEAR, scale, object_type(value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +64,7 @@ class ProgramContext:
     """What all programs of one profile share."""
 
     model: ir.Model
-    provider: Provider
+    assigner: Assigner
     blobs: BlobTable
     static: Mapping[str, StaticSymbol]
     ranges: Ranges
@@ -71,6 +75,11 @@ class ProgramContext:
     """Exact shapes of plugin outputs, which onnx-ir's dims cannot always carry."""
     known: Mapping[str, Expr] = field(default_factory=dict)
     """Open dims that are known because the profile bounds what callers pass as sizes."""
+
+    @property
+    def provider(self) -> Provider:
+        """The host's provider: plugins, control flow, reformats and copies."""
+        return self.assigner.host
 
     def dims(self, value: ir.Value) -> list[Expr | None] | None:
         """The shape of a value as expressions."""
@@ -92,4 +101,4 @@ class ProgramContext:
     def io_place(self, value: ir.Value) -> Place:
         """Where a caller binds an input or output."""
         place = self.place(value)
-        return Place(place.dtype, io_format(value), place.scale)
+        return Place(place.dtype, io_format(value), place.scale, place.type)

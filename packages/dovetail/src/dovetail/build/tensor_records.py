@@ -12,6 +12,7 @@ from dovetail.build.shapes import StaticSymbol, substitute_dims
 from dovetail.errors import ModelError
 from dovetail.expr import Expr, SizeTensor, encode_expr, substitute, symbols_of
 from dovetail.network.shapes import ShapeInference, size_symbols
+from dovetail.network.value_types import object_type
 from dovetail.plan.manifest import TensorRecord
 
 __all__ = ["input_records", "output_records"]
@@ -33,10 +34,11 @@ def input_records(
         TensorRecord(
             name=value.name or "",
             dtype=_dtype(value),
-            dims=_encode(inference.exprs(value) or ()),
+            dims=_encode(inference.exprs(value)),
             format=io_format(value).name,
             location=_location(value),
             is_shape=position in shape_inputs,
+            type=object_type(value),
         )
         for position, value in enumerate(graph.inputs)
     ]
@@ -60,34 +62,39 @@ def output_records(
 ) -> list[TensorRecord]:
     """One record an output; where only the run tells its shape, the largest it can be."""
     sizes = {size.name: size.upper for node in graph.all_nodes() for size in size_symbols(node)}
-    shapes = [substitute_dims(inference.exprs(value) or (), known) for value in graph.outputs]
+    shapes = [inference.exprs(value) for value in graph.outputs]
     return [
-        _output_record(value, dims, static, sizes, aliases) for value, dims in zip(graph.outputs, shapes, strict=True)
+        _output_record(value, None if dims is None else substitute_dims(dims, known), static, sizes, aliases)
+        for value, dims in zip(graph.outputs, shapes, strict=True)
     ]
 
 
 def _output_record(
     value: ir.Value,
-    dims: Sequence[Expr | None],
+    dims: Sequence[Expr | None] | None,
     static: Mapping[str, StaticSymbol],
     sizes: Mapping[str, Expr],
     aliases: Mapping[str, str],
 ) -> TensorRecord:
-    known = [None if dim is None or not symbols_of(dim) <= static.keys() else dim for dim in dims]
-    upper = [None if dim is None else substitute(dim, sizes) for dim in dims]
+    known = [None if dim is None or not symbols_of(dim) <= static.keys() else dim for dim in dims or ()]
+    upper = [None if dim is None else substitute(dim, sizes) for dim in dims or ()]
     has_bound = None in known and all(u is not None and symbols_of(u) <= static.keys() for u in upper)
+    has_bound = has_bound and not object_type(value)
     return TensorRecord(
         name=value.name or "",
         dtype=_dtype(value),
-        dims=_encode(known),
+        dims=None if dims is None else _encode(known),
         format=io_format(value).name,
         location=_location(value),
         max_dims=_encode(upper) if has_bound else None,
         alias=aliases.get(value.name or ""),
+        type=object_type(value),
     )
 
 
-def _encode(dims: Sequence[Expr | None]) -> list[Any]:
+def _encode(dims: Sequence[Expr | None] | None) -> list[Any] | None:
+    if dims is None:
+        return None
     return [None if dim is None or isinstance(dim, SizeTensor) else encode_expr(dim) for dim in dims]
 
 

@@ -115,6 +115,6 @@ def _show(document: Document, screen: Screen) -> None:
 
 def _provider_text(provider: dict[str, Any]) -> str:
     if not provider["available"]:
-        return f"{provider['name']}: not available, {provider['reason']}"
+        return f"{provider['name']} ({provider['origin']}): not available, {provider['reason']}"
     devices = ", ".join(f"{device['name']} [{device['fingerprint']}]" for device in provider["devices"])
     return f"{provider['name']} {provider['version']}: {devices}"

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dovetail.cli.answers import Answer
 
 __all__ = [
+    "add_load",
     "add_model_options",
     "add_plugins",
     "add_shapes",
@@ -67,7 +68,17 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="LIB",
-        help="plugin libraries (Python files or package folders) to import first; their code runs",
+        help="plugin libraries to import first (Python files, package folders, or @NAME for one that an installed "
+        "package offers); their code runs",
+    )
+
+
+def add_load(parser: argparse.ArgumentParser) -> None:
+    """Whether a list may import what installed packages offer."""
+    parser.add_argument(
+        "--load",
+        action="store_true",
+        help="import what installed packages offer as entry points, to show it in full; their code runs",
     )
 
 

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "plan": "judge plan files",
     "provider": "look at back ends",
     "plugin": "look at custom layers",
+    "parity": "compare what two back ends cover: operators, versions and types",
     "env": "describe this installation, ready to paste into a report",
 }
 """Each command and what it is for; the module of the same name declares its arguments and runs it."""

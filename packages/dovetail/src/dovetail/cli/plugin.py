@@ -1,14 +1,19 @@
-"""``dovetail plugin list``: which custom layers are registered, here or by the libraries that are named."""
+"""``dovetail plugin list``: which custom layers are registered, and which libraries installed packages offer."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.answers import Answer, Document
-from dovetail.cli.options import add_plugins, add_subcommand
+from dovetail.cli.options import add_load, add_plugins, add_subcommand
 from dovetail.cli.screen import Screen
 from dovetail.cli.targets import load_libraries
+from dovetail.errors import PluginError
+
+if TYPE_CHECKING:
+    from dovetail.entry_points import Offer
+    from dovetail.plugin.registry import PluginRegistry
 
 __all__ = ["declare", "run"]
 
@@ -19,6 +24,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         parser, "list", "list the plugins that are registered, and those of the libraries you name", run
     )
     add_plugins(verb)
+    add_load(verb)
 
 
 def run(args: argparse.Namespace) -> Answer:
@@ -27,10 +33,33 @@ def run(args: argparse.Namespace) -> Answer:
 
     registry = PluginRegistry(parent=get_plugin_registry())
     load_libraries(args.plugins, registry)
+    installed = _describe_installed(registry, load=args.load)
     origins = {id(creator): library.path for library in registry.libraries for creator in library.creators}
     plugins = [_describe(creator, origins.get(id(creator))) for creator in registry.all_creators_recursive]
     plugins.sort(key=lambda plugin: (plugin["namespace"], plugin["name"], plugin["version"]))
-    return Answer(document={"plugins": plugins}, show=_show)
+    return Answer(document={"plugins": plugins, "installed": installed}, show=_show)
+
+
+def _describe_installed(registry: PluginRegistry, *, load: bool) -> list[dict[str, Any]]:
+    """What installed packages offer; one that cannot be loaded is listed with the reason."""
+    from dovetail.entry_points import PLUGIN_GROUP, find_offers
+
+    return [
+        {"name": offer.name, "origin": offer.origin, "module": offer.target} | _load_installed(offer, registry, load)
+        for offer in find_offers(PLUGIN_GROUP)
+    ]
+
+
+def _load_installed(offer: Offer, registry: PluginRegistry, load: bool) -> dict[str, Any]:
+    if any(library.name == offer.name and library.module_name == offer.module for library in registry.libraries):
+        return {"imported": True, "reason": None}
+    if not load:
+        return {"imported": False, "reason": "not imported"}
+    try:
+        registry.load_entry_points([offer.name])
+    except PluginError as error:
+        return {"imported": False, "reason": f"cannot be used: {str(error).partition(chr(10))[0]}"}
+    return {"imported": True, "reason": None}
 
 
 def _describe(creator: Any, library: str | None) -> dict[str, Any]:
@@ -47,9 +76,21 @@ def _describe(creator: Any, library: str | None) -> dict[str, Any]:
 
 
 def _show(document: Document, screen: Screen) -> None:
-    if not document["plugins"]:
+    if document["plugins"]:
+        _show_plugins(document, screen)
+    else:
         screen.line("no plugin is registered; name libraries with --plugins")
-        return
+    if document["installed"]:
+        screen.title("Plugin libraries of installed packages")
+        rows = [
+            (library["name"], library["origin"], library["module"], library["reason"] or "imported")
+            for library in document["installed"]
+        ]
+        screen.table(("library", "from", "module", "state"), rows)
+        screen.line("--load imports all of them, --plugins @NAME one; their code runs")
+
+
+def _show_plugins(document: Document, screen: Screen) -> None:
     rows = [
         (
             plugin["name"],

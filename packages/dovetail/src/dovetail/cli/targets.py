@@ -64,9 +64,12 @@ def _compile_model(path: Path, args: argparse.Namespace, shapes: Mapping[str, Sh
 
 
 def load_libraries(paths: Sequence[str], registry: PluginRegistry) -> None:
-    """Import plugin libraries into a registry, each once."""
+    """Import plugin libraries into a registry, each once; ``@name`` is one that an installed package offers."""
     for path in dict.fromkeys(paths):
-        registry.load_library(path)
+        if path.startswith("@"):
+            registry.load_entry_points([path[1:]])
+        else:
+            registry.load_library(path)
 
 
 def require_file(text: str) -> Path:

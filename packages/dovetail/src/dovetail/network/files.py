@@ -3,11 +3,15 @@
 A model names the files that hold its weights. Whoever wrote the model must not be able to make us read anything else,
 so each part of such a path is opened relative to the folder before it, links are refused wherever they point, and a
 file with a second name (a hard link) is refused because the other name may lie outside.
+
+Large ranges are mapped and not read, so that weights take no memory of their own. A mapped file that somebody shortens
+ends the process when the missing part is used: keep a model's folder to yourself while you build from it.
 """
 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 from collections.abc import Iterator
@@ -20,7 +24,7 @@ import numpy.typing as npt
 
 from dovetail.errors import ModelError
 
-__all__ = ["open_under", "read_range"]
+__all__ = ["check_range", "map_file", "open_under", "read_range"]
 
 _HAS_DIR_FD: Final = os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 _COMMON: Final = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
@@ -137,16 +141,36 @@ def _describe(error: OSError, where: str) -> ModelError:
     return ModelError(f"the file cannot be opened: {error.strerror or error}", where=where)
 
 
-def read_range(file: BinaryIO, offset: int, length: int, *, where: str) -> npt.NDArray[np.uint8]:
-    """A part of a file as bytes; nothing is allocated before the range is known to lie inside the file."""
-    before = os.fstat(file.fileno())
-    if offset < 0 or length < 0 or offset + length > before.st_size:
+def check_range(size: int, offset: int, length: int, *, where: str) -> None:
+    """Refuse a range that does not lie inside a file of this size."""
+    if offset < 0 or length < 0 or offset + length > size:
         raise ModelError(
             "the range lies outside the file",
             where=where,
-            expected=f"a range inside {before.st_size} bytes",
+            expected=f"a range inside {size} bytes",
             got=f"offset {offset}, length {length}",
         )
+
+
+def map_file(file: BinaryIO, *, where: str) -> npt.NDArray[np.uint8]:
+    """All bytes of an open file, mapped and read only; the map lives as long as the array, the file need not."""
+    before = os.fstat(file.fileno())
+    if not before.st_size:
+        return np.empty(0, np.uint8)
+    try:
+        mapped = mmap.mmap(file.fileno(), before.st_size, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"the file cannot be mapped: {error}", where=where) from error
+    after = os.fstat(file.fileno())
+    if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+        raise ModelError("the file changed while it was read", where=where)
+    return np.frombuffer(mapped, np.uint8)
+
+
+def read_range(file: BinaryIO, offset: int, length: int, *, where: str) -> npt.NDArray[np.uint8]:
+    """A part of a file as bytes; nothing is allocated before the range is known to lie inside the file."""
+    before = os.fstat(file.fileno())
+    check_range(before.st_size, offset, length, where=where)
     data = np.empty(length, np.uint8)
     view, done = data.data, 0
     file.seek(offset)

@@ -7,7 +7,7 @@ later, when functions have been inlined.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import onnx
@@ -35,7 +35,15 @@ _FIELDS: Final[Mapping[int, str]] = {
 """Where a tensor that has no raw bytes keeps its numbers; every other type uses ``int32_data``."""
 
 
-def check_proto(model: onnx.ModelProto, problems: Problems) -> list[onnx.TensorProto]:
+SizeOf = Callable[[onnx.TensorProto], int]
+"""How many raw bytes a tensor has, which may lie elsewhere than in the message."""
+
+
+def _raw_size(tensor: onnx.TensorProto) -> int:
+    return len(tensor.raw_data)
+
+
+def check_proto(model: onnx.ModelProto, problems: Problems, size_of: SizeOf = _raw_size) -> list[onnx.TensorProto]:
     """Note everything that is wrong with the form of a model; the tensors that lie in other files come back."""
     if not _is_text(model):
         problems.add("a name in it is not UTF-8", where="model", fix="check that the file is complete")
@@ -48,7 +56,7 @@ def check_proto(model: onnx.ModelProto, problems: Problems) -> list[onnx.TensorP
     if not model.graph.output:
         problems.add("it has no outputs", where="model")
     _check_opsets(model.opset_import, model.ir_version, problems, "model")
-    check = _GraphCheck(problems)
+    check = _GraphCheck(problems, size_of)
     check.check_graph(model.graph, "graph")
     known = set()
     for function in model.functions:
@@ -81,8 +89,9 @@ def _check_opsets(opsets: Iterable[onnx.OperatorSetIdProto], ir_version: int, pr
 class _GraphCheck:
     """Walks graphs with the names that each scope can see."""
 
-    def __init__(self, problems: Problems) -> None:
+    def __init__(self, problems: Problems, size_of: SizeOf) -> None:
         self._problems = problems
+        self._size_of = size_of
         self._scopes: list[set[str]] = []
         self.external: list[onnx.TensorProto] = []
 
@@ -199,7 +208,7 @@ class _GraphCheck:
     def _check_tensor(self, tensor: onnx.TensorProto, where: str) -> None:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             self.external.append(tensor)
-        problem = find_tensor_problem(tensor)
+        problem = find_tensor_problem(tensor, self._size_of)
         if problem is not None:
             self._problems.add(problem, where=where)
 
@@ -216,7 +225,7 @@ class _GraphCheck:
         self._problems.add(what, where=where, kind=UnsupportedOpError, fix=fix)
 
 
-def find_tensor_problem(tensor: onnx.TensorProto) -> str | None:
+def find_tensor_problem(tensor: onnx.TensorProto, size_of: SizeOf = _raw_size) -> str | None:
     """What is wrong with a stored tensor, or None: its type, its dims, or a count of data that does not fit them."""
     if tensor.data_type not in _TYPES:
         return f"there is no element type {tensor.data_type}"
@@ -226,17 +235,17 @@ def find_tensor_problem(tensor: onnx.TensorProto) -> str | None:
         return "it is stored in segments, which is not supported"
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _find_external_problem(tensor)
-    expected, got, unit = _count_data(tensor)
+    expected, got, unit = _count_data(tensor, size_of)
     if expected != got:
         return f"its data does not fit its shape {list(tensor.dims)[:8]}; expected {expected} {unit}, got {got}"
     return None
 
 
-def _count_data(tensor: onnx.TensorProto) -> tuple[int, int, str]:
+def _count_data(tensor: onnx.TensorProto, size_of: SizeOf) -> tuple[int, int, str]:
     count = math.prod(tensor.dims)
     dtype = ir.DataType(tensor.data_type)
     if tensor.HasField("raw_data") and dtype != ir.DataType.STRING:
-        return -(-count * dtype.bitwidth // 8), len(tensor.raw_data), "bytes"
+        return -(-count * dtype.bitwidth // 8), size_of(tensor), "bytes"
     field = _FIELDS.get(tensor.data_type, "int32_data")
     if dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
         count *= 2

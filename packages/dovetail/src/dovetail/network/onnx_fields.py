@@ -17,7 +17,7 @@ from dovetail.errors import ModelError
 from dovetail.network.problems import quote
 from dovetail.plugin.fields import PluginField, PluginFieldType
 
-__all__ = ["describe_attribute", "field_from_attribute"]
+__all__ = ["describe_attribute", "field_from_attribute", "field_type_of"]
 
 _TENSOR_FIELDS: Final[Mapping[ir.DataType, PluginFieldType]] = {
     ir.DataType.FLOAT: PluginFieldType.FLOAT32,
@@ -33,6 +33,14 @@ _TENSOR_FIELDS: Final[Mapping[ir.DataType, PluginFieldType]] = {
     ir.DataType.FLOAT8E4M3FN: PluginFieldType.FP8,
     ir.DataType.INT4: PluginFieldType.INT4,
     ir.DataType.FLOAT4E2M1: PluginFieldType.FP4,
+}
+_PLAIN_FIELDS: Final[Mapping[ir.AttributeType, PluginFieldType]] = {
+    ir.AttributeType.FLOAT: PluginFieldType.FLOAT32,
+    ir.AttributeType.FLOATS: PluginFieldType.FLOAT32,
+    ir.AttributeType.INT: PluginFieldType.INT32,
+    ir.AttributeType.INTS: PluginFieldType.INT32,
+    ir.AttributeType.STRING: PluginFieldType.CHAR,
+    ir.AttributeType.STRINGS: PluginFieldType.CHAR,
 }
 _INT32: Final = np.iinfo(np.int32)
 _SHOWN: Final = 40
@@ -95,15 +103,25 @@ def _field_from_tensor(name: str, tensor: ir.TensorProtocol) -> PluginField:
     return PluginField(name, array, field_type)
 
 
+def field_type_of(attribute: ir.Attr) -> str | None:
+    """The name of the type of the field that an attribute becomes; None when it cannot be one."""
+    if attribute.type == ir.AttributeType.TENSOR and not attribute.is_ref():
+        dtype = attribute.as_tensor().dtype
+        field_type = PluginFieldType.CHAR if dtype == ir.DataType.STRING else _TENSOR_FIELDS.get(dtype)
+    else:
+        field_type = _PLAIN_FIELDS.get(attribute.type)
+    return None if field_type is None else field_type.name
+
+
 def describe_attribute(attribute: ir.Attr) -> str:
-    """An attribute in a message: its name and as much of its value as fits."""
-    name = quote(attribute.name)[1:-1]
+    """An attribute in a message: its name, its type and as much of its value as fits."""
+    name = f"{quote(attribute.name)[1:-1]}: {attribute.type.name}"
     if attribute.is_ref():
         return f"{name}=@{quote(attribute.ref_attr_name)}"
     if attribute.type == ir.AttributeType.TENSOR:
         tensor = attribute.as_tensor()
         return f"{name}={tensor.dtype.name}{list(tensor.shape)}"
     if attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS):
-        return f"{name}=<graph>"
+        return name
     text = repr(attribute.value)
     return f"{name}={text if len(text) <= _SHOWN else text[: _SHOWN - 3] + '...'}"

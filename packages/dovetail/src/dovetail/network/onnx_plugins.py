@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import onnx
+import numpy as np
 import onnx_ir as ir
 
 from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError
@@ -19,6 +19,7 @@ from dovetail.loggers import ILogger, Severity
 from dovetail.network.onnx_fields import describe_attribute, field_from_attribute
 from dovetail.network.onnx_functions import PLUGIN_CALL
 from dovetail.network.onnx_schema import opset_of
+from dovetail.network.onnx_unknown import UnknownNodes, describe_unknown, explain_unknown
 from dovetail.network.plugins import PluginEntry, entry_of, make_plugin_node
 from dovetail.network.problems import Problems, describe_node, quote
 from dovetail.plugin.fields import PluginField, PluginFieldCollection
@@ -45,8 +46,16 @@ class PluginRequest:
     """Which inputs are shape inputs."""
 
     def split_inputs(self) -> tuple[list[ir.Value], list[ir.Value]]:
-        """Device inputs and shape inputs, each in the node's order."""
-        values = [value for value in self.node.inputs if value is not None]
+        """Device inputs and shape inputs, each in the node's order.
+
+        Empty names at the end are inputs that are not there. One in between stands for a tensor without elements, so
+        that the inputs after it keep their places.
+        """
+        last = max((index for index, value in enumerate(self.node.inputs) if value is not None), default=-1)
+        values = [
+            _make_empty(self.node, index) if value is None else value
+            for index, value in enumerate(self.node.inputs[: last + 1])
+        ]
         device = [value for index, value in enumerate(values) if index not in self.shape_positions]
         return device, [value for index, value in enumerate(values) if index in self.shape_positions]
 
@@ -74,45 +83,57 @@ class PluginImport:
         """Whether the model or the caller says that a node is a plugin, whatever else has its name."""
         return _NAMESPACE in node.attributes or node.op_type in self._override or node.overload == PLUGIN_CALL
 
+    def has_creator(self, node: ir.Node) -> bool:
+        """Whether a plugin of a node's name, version and namespace is registered."""
+        try:
+            return self._registry.find_creator(*_identity(node)) is not None
+        except ModelError:
+            return False
+
     # finding
 
     def find(self, nodes: Iterable[ir.Node], opsets: dict[str, int]) -> list[PluginRequest]:
-        """Look all nodes up; the ones that nothing can make are noted as problems."""
+        """Look all nodes up; the ones that nothing can make are noted as problems, one for each creator they lack."""
         self._opsets = opsets
-        requests = []
+        requests, missing = [], dict[tuple[str, ...], UnknownNodes]()
         for node in nodes:
-            where = describe_node(node, opset_of(opsets, node.domain))
+            where = self._where(node)
             try:
-                requests.append(self._find(node, where))
+                creator = self._creator(node, where, missing)
+                if creator is not None:
+                    requests.append(
+                        PluginRequest(node=node, creator=creator, shape_positions=_shape_positions(node))
+                    )
             except DovetailError as error:
                 self._problems.add_error(error, where=where)
+        for group in missing.values():
+            what, fix = describe_unknown(group)
+            self._problems.add(what, where=group.nodes[0][1], kind=UnsupportedOpError, fix=fix)
         return requests
 
-    def _find(self, node: ir.Node, where: str) -> PluginRequest:
-        version, namespace = _string(node, _VERSION, "1"), _string(node, _NAMESPACE, "")
+    def _creator(self, node: ir.Node, where: str, missing: dict[tuple[str, ...], UnknownNodes]) -> Any | None:
+        name, version, namespace = _identity(node)
         try:
-            creator = self._registry.get_creator(node.op_type, version, namespace)
+            return self._registry.get_creator(name, version, namespace)
         except PluginError as error:
-            raise self._missing(node, error, where) from error
-        _check_inputs(node)
-        return PluginRequest(node=node, creator=creator, shape_positions=_shape_positions(node))
+            reason = (
+                "a plugin is asked for"
+                if self.is_requested(node)
+                else explain_unknown(node, opset_of(self._opsets, node.domain))
+            )
+            group = UnknownNodes(name, version, namespace, reason, error, _CONTROL)
+            missing.setdefault((name, version, namespace, reason), group).nodes.append((node, where))
+            return None
 
-    def _missing(self, node: ir.Node, error: PluginError, where: str) -> UnsupportedOpError:
-        attributes = ", ".join(describe_attribute(attribute) for attribute in node.attributes.values())
-        reason = "a plugin is asked for" if self.is_requested(node) else _explain_unknown(node)
-        return UnsupportedOpError(
-            f"{reason}, and {error.what} (attributes: {attributes or 'none'})",
-            where=where,
-            expected=error.expected,
-            fix=error.fix,
-        )
+    def _where(self, node: ir.Node) -> str:
+        return describe_node(node, opset_of(self._opsets, node.domain))
 
     # converting
 
     def convert(self, requests: Iterable[PluginRequest], first_index: int) -> None:
         """Make the plugins, and plugin nodes in place of the old ones."""
         for index, request in enumerate(requests, first_index):
-            where = describe_node(request.node, opset_of(self._opsets, request.node.domain))
+            where = self._where(request.node)
             try:
                 self._convert(request, index, where)
             except DovetailError as error:
@@ -176,6 +197,11 @@ class PluginImport:
         self._logger.log(severity, f"{where}: {text}")
 
 
+def _identity(node: ir.Node) -> tuple[str, str, str]:
+    """Name, version and namespace of the plugin that a node asks for."""
+    return node.op_type, _string(node, _VERSION, "1"), _string(node, _NAMESPACE, "")
+
+
 def _string(node: ir.Node, name: str, default: str) -> str:
     attribute = node.attributes.get(name)
     if attribute is None:
@@ -185,27 +211,16 @@ def _string(node: ir.Node, name: str, default: str) -> str:
     return attribute.value
 
 
-def _explain_unknown(node: ir.Node) -> str:
-    """Why a node is nothing that ONNX has."""
-    if not onnx.defs.has(node.op_type, domain=node.domain):
-        return "no operator set has the operator"
-    versions = [
-        schema.since_version
-        for schema in onnx.defs.get_all_schemas_with_history()
-        if schema.name == node.op_type and schema.domain == node.domain
-    ]
-    return f"ONNX has the operator since version {min(versions)} of the operator set, which the model does not import"
-
-
-def _check_inputs(node: ir.Node) -> None:
-    """Empty names at the end are inputs that are not there; one in between would shift the inputs after it."""
-    last = max((index for index, value in enumerate(node.inputs) if value is not None), default=-1)
-    absent = [index for index, value in enumerate(node.inputs[:last]) if value is None]
-    if absent:
-        raise UnsupportedOpError(
-            f"input {absent[0]} is left out, and plugins have no optional inputs",
-            fix="pass an empty tensor, or write a plugin with fewer inputs",
-        )
+def _make_empty(node: ir.Node, index: int) -> ir.Value:
+    """What a plugin gets for an optional input that is left out: no elements, of the type of the inputs around it."""
+    known = [value.dtype for value in node.inputs if value is not None and value.dtype is not None]
+    tensor = ir.Tensor(np.empty(0, (known or [ir.DataType.FLOAT])[0].numpy()), name=f"{node.name}/input_{index}")
+    constant = ir.Node("", "Constant", [], [ir.AttrTensor("value", tensor)], num_outputs=1, name=tensor.name)
+    constant.outputs[0].name = tensor.name
+    if node.graph is None:
+        raise ModelError("the node belongs to no graph")
+    node.graph.insert_before(node, constant)
+    return constant.outputs[0]
 
 
 def _shape_positions(node: ir.Node) -> frozenset[int]:

@@ -1,4 +1,4 @@
-"""Nodes against the schemas of ONNX: counts of inputs and outputs, attributes, and element types."""
+"""Nodes against the schemas of ONNX and ONNX Runtime: counts of inputs and outputs, attributes, and element types."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from dovetail.errors import UnsupportedOpError
+from dovetail.network.contrib_schemas import ContribSchema, find_contrib_schema
 from dovetail.network.problems import Problems, describe_node, quote
 
 __all__ = ["SchemaCheck", "find_schema", "opset_of"]
@@ -27,11 +28,11 @@ def opset_of(opsets: Mapping[str, int], domain: str) -> int | None:
 
 @lru_cache(maxsize=4096)
 def find_schema(op: str, domain: str, opset: int) -> Any | None:
-    """The schema of an operator at an opset version, or None when there is none."""
+    """The schema of an operator at an opset version, ONNX's or ONNX Runtime's, or None when there is none."""
     try:
         return onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
-        return None
+        return find_contrib_schema(op, domain, opset)
 
 
 class SchemaCheck:
@@ -57,7 +58,7 @@ class SchemaCheck:
         if schema.deprecated:
             self._add(node, f"the operator is deprecated since opset {schema.since_version}")
             return
-        if _is_about_objects(schema):
+        if not isinstance(schema, ContribSchema) and _is_about_objects(schema):
             self._problems.add(
                 "sequences, optionals and strings are not supported",
                 where=self._where(node),

@@ -9,9 +9,11 @@ import onnx_ir as ir
 
 from dovetail.errors import DovetailError, ModelError
 
-__all__ = ["Problem", "Problems", "describe_node", "quote"]
+__all__ = ["Problem", "Problems", "describe_node", "mark_bodies", "mark_function", "mark_place", "quote"]
 
 _SHOWN: Final = 40
+_BODY_KEY: Final = "dovetail.body"
+_FUNCTION_KEY: Final = "dovetail.function"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +78,29 @@ def quote(text: object, limit: int = 60) -> str:
 
 
 def describe_node(node: ir.Node, opset: int | None) -> str:
-    """How messages name a node: its name, operator and opset version."""
+    """How messages name a node: its name, operator and opset version, and where it is unless that is the graph."""
     op = f"{node.domain}::{node.op_type}" if node.domain else node.op_type
-    return f"node {quote(node.name or '')} ({quote(op)[1:-1]}, opset {'unknown' if opset is None else opset})"
+    name = f"node {quote(node.name or '')} ({quote(op)[1:-1]}, opset {'unknown' if opset is None else opset})"
+    places = [node.meta[key] for key in (_BODY_KEY, _FUNCTION_KEY) if key in node.meta]
+    return ", ".join([name, *(f"in {place}" for place in places)])
+
+
+def mark_function(node: ir.Node, function: str) -> None:
+    """Note which function a node comes from; the copies that expansion makes keep it, and the innermost one counts."""
+    node.meta.setdefault(_FUNCTION_KEY, f"function {quote(function)}")
+
+
+def mark_place(node: ir.Node, place: str) -> None:
+    """Note which body or function a node is in."""
+    node.meta[_BODY_KEY] = place
+
+
+def mark_bodies(graph: ir.Graph, place: str = "") -> None:
+    """Note of every node in a body which body it is in; onnx-ir has no way up from a body to its node."""
+    for node in graph:
+        if place:
+            mark_place(node, place)
+        for attribute in node.attributes.values():
+            if attribute.type == ir.AttributeType.GRAPH and not attribute.is_ref():
+                inner = f"{quote(attribute.name)[1:-1]} of node {quote(node.name or node.op_type)}"
+                mark_bodies(attribute.as_graph(), f"{inner}, {place}" if place else inner)

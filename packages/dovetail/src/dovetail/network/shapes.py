@@ -17,6 +17,7 @@ import sympy
 from dovetail.errors import DovetailError, ModelError, PluginError
 from dovetail.expr import Constant, DimensionOperation, Expr, IExprBuilder, Operation, SizeTensor, Symbol
 from dovetail.network.inference_fixes import CORRECTIONS, BoundedContext, type_body_inputs
+from dovetail.network.inference_schema import infer_by_schema
 from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, PluginEntry, entry_of
 from dovetail.types import DataType
 
@@ -103,12 +104,12 @@ class ShapeInference:
                 for inner in attribute.as_graph():
                     self.infer_node(inner)
         infer = osi.registry.get(node.domain, node.op_type, version=self._context.get_opset_version(node.domain))
-        if infer is None:
-            return
         correct = CORRECTIONS.get((node.domain, node.op_type))
         try:
-            if correct is None or not correct(self._context, node):
+            if infer is not None and (correct is None or not correct(self._context, node)):
                 infer(self._context, node)
+            if any(value.type is None for value in node.outputs):
+                infer_by_schema(self._context, node)
         except DovetailError:
             raise
         except Exception as error:  # every op has its own ways to fail; the node is what the user needs

@@ -1,8 +1,7 @@
-"""The tensors of an imported model, each in memory with an array of its own.
+"""The tensors of an imported model, each with an array.
 
-Weights that lie in files beside the model are read through the one safe opener. They are read and not mapped: a mapped
-file that somebody shortens would take the whole process down. Tensors inside the model are copied out of the message,
-so that it can be freed.
+Weights that lie in files beside the model are opened by the one safe opener. Large ones stay in their file, mapped and
+read only, as do large ones inside the model's own file; small ones are copied, so that nothing hangs on their file.
 """
 
 from __future__ import annotations
@@ -19,10 +18,14 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from dovetail.errors import ModelError, UnsupportedOpError
-from dovetail.network.files import open_under, read_range
+from dovetail.network.files import check_range, map_file, open_under, read_range
+from dovetail.network.onnx_wire import TensorStash
 from dovetail.network.problems import Problems, quote
 
 __all__ = ["NO_FOLDER", "byte_count", "load_tensors", "walk_graphs"]
+
+_MAPPED: Final = 64 * 1024
+"""Bytes from which on a tensor in another file is mapped."""
 
 NO_FOLDER: Final = "the weights lie in another file, and a model from memory has no folder to look in"
 
@@ -38,15 +41,18 @@ def byte_count(dtype: ir.DataType, dims: tuple[int, ...]) -> int:
     return -(-math.prod(dims) * dtype.bitwidth // 8)
 
 
-def load_tensors(model: ir.Model, root: str | os.PathLike[str] | None, problems: Problems) -> None:
-    """Bring every tensor of a model into memory.
+def load_tensors(
+    model: ir.Model, root: str | os.PathLike[str] | None, problems: Problems, stash: TensorStash | None = None
+) -> None:
+    """Give every tensor of a model an array.
 
     Args:
         model: Changed in place: initializers and tensor attributes, in functions too.
         root: The model's folder; None when the model has none, and then each tensor must know its own.
         problems: What could not be read.
+        stash: Where the contents of large tensors are that the model only has marks for.
     """
-    loader = _Loader(root, problems)
+    loader = _Loader(root, problems, stash)
     graphs = [*walk_graphs(model.graph)]
     for function in model.functions.values():
         graphs += walk_graphs(function.graph)
@@ -61,6 +67,9 @@ def load_tensors(model: ir.Model, root: str | os.PathLike[str] | None, problems:
 class _Loader:
     root: str | os.PathLike[str] | None
     problems: Problems
+    stash: TensorStash | None = None
+    _mapped: dict[tuple[str, str], npt.NDArray[np.uint8]] = field(default_factory=dict)
+    """Each file is opened, checked and mapped once."""
     _read: dict[tuple[str, str, int, int], npt.NDArray[np.uint8]] = field(default_factory=dict)
     """Tensors that name the same range share it, as tied weights do."""
     _ranges: dict[tuple[str, str], list[tuple[int, int]]] = field(default_factory=dict)
@@ -88,7 +97,8 @@ class _Loader:
     def load(self, tensor: ir.TensorProtocol) -> ir.TensorProtocol:
         """The tensor in memory; the same tensor when it could not be read, and then there is a problem."""
         if isinstance(tensor, ir.serde.TensorProtoTensor):
-            return _copy(tensor)
+            raw = None if self.stash is None else self.stash.array_of(tensor.raw)
+            return _copy(tensor) if raw is None else _tensor(raw, tensor)
         if not isinstance(tensor, ir.ExternalTensor):
             return tensor
         where = f"tensor {quote(tensor.name or '')}"
@@ -115,15 +125,32 @@ class _Loader:
                 got=length,
             )
         raw = self._bytes(os.fspath(root), os.fspath(tensor.location), tensor.offset or 0, length)
-        return ir.Tensor(_array(raw, tensor.dtype, dims), dtype=tensor.dtype, shape=ir.Shape(dims), name=tensor.name)
+        return _tensor(raw, tensor)
 
     def _bytes(self, root: str, location: str, offset: int, length: int) -> npt.NDArray[np.uint8]:
         key = (root, location, offset, length)
         if key not in self._read:
-            with open_under(root, location) as file:
+            where = f"external data {quote(location)}"
+            if (root, location) in self._mapped:
                 self._claim(root, location, offset, length)
-                self._read[key] = read_range(file, offset, length, where=f"external data {quote(location)}")
+                self._read[key] = self._cut(root, location, offset, length, where)
+            else:
+                self._read[key] = self._open(root, location, offset, length, where)
         return self._read[key]
+
+    def _open(self, root: str, location: str, offset: int, length: int, where: str) -> npt.NDArray[np.uint8]:
+        with open_under(root, location) as file:
+            self._claim(root, location, offset, length)
+            if length < _MAPPED:
+                return read_range(file, offset, length, where=where)
+            self._mapped[root, location] = map_file(file, where=where)
+            return self._cut(root, location, offset, length, where)
+
+    def _cut(self, root: str, location: str, offset: int, length: int, where: str) -> npt.NDArray[np.uint8]:
+        data = self._mapped[root, location]
+        check_range(data.size, offset, length, where=where)
+        part = data[offset : offset + length]
+        return part if length >= _MAPPED else part.copy()
 
     def _claim(self, root: str, location: str, offset: int, length: int) -> None:
         """Refuse ranges that overlap in part: no writer makes them, and they let a small file fill the memory."""
@@ -142,6 +169,12 @@ class _Loader:
 
 def _dims(tensor: ir.TensorProtocol) -> tuple[int, ...]:
     return tuple(int(str(dim)) for dim in tensor.shape)
+
+
+def _tensor(raw: npt.NDArray[np.uint8], tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    """A tensor like another one, on these bytes."""
+    dims = _dims(tensor)
+    return ir.Tensor(_array(raw, tensor.dtype, dims), dtype=tensor.dtype, shape=ir.Shape(dims), name=tensor.name)
 
 
 def _copy(tensor: ir.TensorProtocol) -> ir.TensorProtocol:

@@ -13,6 +13,7 @@ from dovetail.expr import Constant, Expr, Operation, decode_expr, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.plan._header import show
 from dovetail.plan.limits import MAX_NAME_CHARS
+from dovetail.plan.value_types import ValueType, parse_value_type
 from dovetail.types import TensorFormat
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "check_indices",
     "check_name",
     "check_range",
+    "check_value_type",
     "dtype_from_name",
     "require",
 ]
@@ -58,6 +60,18 @@ def dtype_from_name(name: str) -> np.dtype[Any]:
     if name not in _DTYPES:
         raise PlanCorruptError("unknown element type", got=show(name), fix="build the plan again")
     return np.dtype(name)
+
+
+def check_value_type(type_text: str, dtype: str, where: str) -> ValueType | None:
+    """The type of an object value, whose element type must agree; None for plain numbers."""
+    if not type_text:
+        dtype_from_name(dtype)
+        return None
+    kind = parse_value_type(type_text)
+    if kind.dtype != "object":
+        dtype_from_name(kind.dtype)
+    require(kind.dtype == dtype, where, "has another element type than its type says", dtype)
+    return kind
 
 
 def check_name(name: str, where: str, *, may_be_empty: bool = False) -> None:

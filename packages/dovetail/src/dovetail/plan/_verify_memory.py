@@ -60,7 +60,7 @@ def _symbol_ranges(program: ProgramRecord, manifest: Manifest, profile: ProfileR
             continue
         entries = {} if profile is None else profile.shapes if symbol.source == "dim" else profile.values
         bounds = entries.get(tensor.name)
-        fixed = tensor.dims[symbol.index] if symbol.source == "dim" else None
+        fixed = tensor.dims[symbol.index] if symbol.source == "dim" and tensor.dims is not None else None
         if isinstance(fixed, int):
             ranges[symbol.name] = (fixed, fixed)
         elif bounds is not None and symbol.index < len(bounds[0]):

@@ -18,12 +18,13 @@ from dovetail.plan._rules import (
     check_indices,
     check_name,
     check_range,
-    dtype_from_name,
+    check_value_type,
     require,
 )
 from dovetail.plan._verify_memory import verify_arena, verify_unplaced
 from dovetail.plan._verify_steps import Scope, verify_step
 from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, SymbolRecord, ValueRecord
+from dovetail.plan.value_types import ValueType
 
 __all__ = ["verify_program"]
 
@@ -70,8 +71,10 @@ def _verify(program: ProgramRecord, manifest: Manifest, where: str, depth: int) 
 def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Collection[str]) -> None:
     check_name(value.name, where, may_be_empty=True)
     require(value.kind in kinds, where, "is of a kind that does not exist here", value.kind)
-    if value.kind != "object" or value.dtype != "object":
-        dtype_from_name(value.dtype)
+    kind = check_value_type(value.type, value.dtype, where)
+    if kind is not None:
+        _verify_object(value, kind, where)
+    require(value.kind != "object" or kind is not None, where, "is an object without a type")
     check_format(value.format, None if value.dims is None else len(value.dims), where)
     is_constant = value.kind == "constant"
     require(is_constant == (value.blob is not None), where, "constants, and only they, have a blob")
@@ -80,11 +83,24 @@ def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Col
         _verify_constant(value, value.blob, manifest, where)
 
 
+def _verify_object(value: ValueRecord, kind: ValueType, where: str) -> None:
+    """An object is never memory: it has no place, and a shape only where it is an array of strings from outside."""
+    require(value.kind in ("input", "constant", "object"), where, f"an object is of kind {value.kind}", value.type)
+    require(kind.is_string_tensor or value.kind != "constant", where, "is a constant and no tensor", value.type)
+    has_shape = value.kind == "input" and kind.is_string_tensor
+    require(has_shape or value.dims is None, where, "is an object with a shape", value.dims)
+    is_plain = (value.format, value.alias, value.offset, value.size_bytes) == ("LINEAR", None, None, None)
+    require(is_plain, where, "is an object and lies in memory", value.format)
+
+
 def _verify_constant(value: ValueRecord, blob: str, manifest: Manifest, where: str) -> None:
     record = manifest.blobs.get(blob)
-    if record is None or record.kind != "weights":
-        require(False, where, "names a blob that is not weights", blob)
+    expected = "strings" if value.type else "weights"
+    if record is None or record.kind != expected:
+        require(False, where, f"names a blob that is not {expected}", blob)
         return
+    if value.type:
+        return  # the blob of strings has its own shape
     require(record.dtype == value.dtype, where, "has another type than its blob", value.dtype)
     require(record.shape == value.dims, where, "has another shape than its blob", value.dims)
     require(value.format == "LINEAR", where, "is a constant that does not lie row by row", value.format)
@@ -107,7 +123,8 @@ def _verify_symbols(program: ProgramRecord, where: str) -> None:
 
 def _verify_symbol(symbol: SymbolRecord, value: ValueRecord, where: str, *, is_input: bool) -> None:
     require(symbol.source in ("dim", "element"), where, "is neither a dimension nor an element", symbol.source)
-    require(value.kind != "object", where, "belongs to an object")
+    is_array = value.kind != "object" and value.type in ("", "tensor(string)")
+    require(is_array, where, "belongs to an object")
     if symbol.source == "dim":
         rank = _MAX_INDEX if value.dims is None else len(value.dims)
         require(symbol.index < rank, where, "is a dimension that the value does not have", symbol.index)
@@ -221,12 +238,13 @@ def _verify_tensors(program: ProgramRecord, manifest: Manifest, where: str) -> N
     ports = (*zip(program.inputs, manifest.inputs, strict=True), *zip(program.outputs, manifest.outputs, strict=True))
     for index, tensor in ports:
         value, place = program.values[index], f"{where}, tensor {show(tensor.name)}"
-        same = (value.dtype, value.format) == (tensor.dtype, tensor.format)
+        same = (value.dtype, value.format, value.type) == (tensor.dtype, tensor.format, tensor.type)
         require(same, place, "is of another type or format than its value", (value.dtype, value.format))
-        unknown = check_dims([*tensor.dims, *(tensor.max_dims or ())], place, nullable=True) - static
+        unknown = check_dims([*(tensor.dims or ()), *(tensor.max_dims or ())], place, nullable=True) - static
         require(not unknown, place, "has a shape that inputs do not decide", sorted(unknown)[:3])
     for index, tensor in zip(program.inputs, manifest.inputs, strict=True):
-        place, is_plain = f"{where}, tensor {show(tensor.name)}", all(isinstance(dim, int | str) for dim in tensor.dims)
+        place = f"{where}, tensor {show(tensor.name)}"
+        is_plain = all(isinstance(dim, int | str) for dim in tensor.dims or ())
         require(is_plain, place, "is an input with a dimension that is neither a number nor a symbol", tensor.dims)
         require(program.values[index].dims == tensor.dims, place, "has another shape than its value", tensor.dims)
     _verify_outputs(program, manifest, where)
@@ -236,7 +254,7 @@ def _verify_tensors(program: ProgramRecord, manifest: Manifest, where: str) -> N
 def _verify_shape_inputs(program: ProgramRecord, manifest: Manifest, where: str) -> None:
     """An input whose contents decide shapes says so: its contents are read when shapes are asked for."""
     shapes = [value.dims or () for value in program.values if value.kind in _SHAPED_KINDS]
-    shapes += [dims for tensor in manifest.outputs for dims in (tensor.dims, tensor.max_dims or ())]
+    shapes += [dims or () for tensor in manifest.outputs for dims in (tensor.dims, tensor.max_dims)]
     used = frozenset[str]().union(*(check_dims(dims, where, nullable=True) for dims in shapes))
     tensors = dict(zip(program.inputs, manifest.inputs, strict=True))
     for symbol in program.symbols:
@@ -249,12 +267,13 @@ def _verify_outputs(program: ProgramRecord, manifest: Manifest, where: str) -> N
     sources = {tensor.name: index for index, tensor in zip(program.inputs, manifest.inputs, strict=True)}
     for index, tensor in zip(program.outputs, manifest.outputs, strict=True):
         value, place = program.values[index], f"{where}, tensor {show(tensor.name)}"
-        require(value.kind in ("output", "dynamic"), place, "is a value of a kind that cannot leave", value.kind)
+        is_free = value.kind in ("output", "dynamic", "object")
+        require(is_free, place, "is a value of a kind that cannot leave", value.kind)
         shared = value.alias if value.kind == "output" else None
         source = None if tensor.alias is None else sources.get(tensor.alias)
         require(shared == source, place, "shares memory with another input than its value", tensor.alias)
         if value.kind == "output":
-            same = value.dims is not None and len(value.dims) == len(tensor.dims)
+            same = value.dims is not None and tensor.dims is not None and len(value.dims) == len(tensor.dims)
             require(same, place, "has another number of dimensions than its value", tensor.dims)
     for index in set(range(len(program.values))) - set(program.outputs):
         kind = program.values[index].kind

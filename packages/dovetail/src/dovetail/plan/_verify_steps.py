@@ -43,6 +43,8 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     check_range(step.tactic, _MAX_NUMBER, where, "tactic out of range")
     check_range(step.workspace_bytes, MAX_BYTES, where, "workspace out of range")
     require(step.provider in scope.providers, where, "names another provider", step.provider)
+    is_subgraph = step.kind == "subgraph"
+    require(is_subgraph == (step.subgraph is not None), where, "compiled steps, and only they, have a partition")
     is_plugin = step.kind == "plugin"
     require(is_plugin == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
     others = (step.shape_inputs, step.sizes, step.workspace_bytes, step.asks_workspace)
@@ -56,7 +58,7 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
 def _read_attributes(step: StepRecord, scope: Scope, where: str) -> Mapping[str, Any]:
     def check_tensor(name: str) -> None:
         record = scope.manifest.blobs.get(name)
-        is_weights = record is not None and record.kind == "weights" and not record.stripped
+        is_weights = record is not None and record.kind in ("weights", "strings") and not record.stripped
         require(is_weights, where, "an attribute names a blob that is no weights", name)
 
     for attribute in step.attributes:
@@ -75,8 +77,28 @@ def _verify_reformat(step: StepRecord, scope: Scope, where: str) -> None:
     is_pair = len(step.inputs) == len(step.outputs) == 1 and min(*step.inputs, *step.outputs) >= 0
     require(is_pair, where, "a reformat has one input and one output")
     source, target = (scope.program.values[index].dims for index in (step.inputs[0], step.outputs[0]))
+    types = [scope.program.values[index].type for index in (*step.inputs, *step.outputs)]
+    require(not any(types), where, "a reformat takes no objects", types)
     same = source is None or target is None or len(source) == len(target)
     require(same, where, "a reformat changes the number of dimensions")
+
+
+def _verify_subgraph(step: StepRecord, scope: Scope, where: str) -> None:
+    record = step.subgraph
+    if record is None:
+        return
+    blob = scope.manifest.blobs.get(record.payload)
+    require(blob is not None and blob.kind == "subgraph", where, "names a blob that is no partition", record.payload)
+    for names, ports in ((record.inputs, step.inputs), (record.outputs, step.outputs)):
+        same = len(names) == len(ports) and len(set(names)) == len(names)
+        require(same, where, "a partition has another number of names than values", len(names))
+        require(min(ports, default=0) >= 0, where, "a partition has no absent inputs or outputs")
+        for name in names:
+            check_name(name, where)
+    for name, weight in record.weights.items():
+        check_name(name, where)
+        known = scope.manifest.blobs.get(weight)
+        require(known is not None and known.kind == "weights", where, "names a blob that is no weights", weight)
 
 
 # control flow
@@ -89,8 +111,21 @@ def _verify_control(step: StepRecord, scope: Scope, where: str) -> None:
     for body in step.bodies:
         require(len(body.inputs) == num_inputs, where, "its body has another number of inputs", len(body.inputs))
         require(len(body.outputs) >= num_outputs, where, "its body has too few outputs", len(body.outputs))
+        _verify_body_types(step, body, scope, where)
     kinds = {scope.program.values[index].kind for index in step.outputs if index >= 0}
     require(kinds <= {"dynamic", "object"}, where, "an output of control flow is not dynamic", sorted(kinds))
+
+
+def _verify_body_types(step: StepRecord, body: ProgramRecord, scope: Scope, where: str) -> None:
+    """What is an object outside of a body is one inside, and the other way round."""
+    values = scope.program.values
+    results = body.outputs[1:] if step.op == "Loop" else body.outputs
+    pairs = [*body.captures, *zip(step.outputs, results, strict=False)]
+    pairs += zip(step.inputs, body.inputs, strict=True) if step.op != "If" else ()
+    for outside, inside in pairs:
+        if outside >= 0 and 0 <= inside < len(body.values):
+            same = values[outside].type == body.values[inside].type
+            require(same, where, "a value has another type in its body", body.values[inside].type)
 
 
 def _count_if(step: StepRecord, attributes: Mapping[str, Any], where: str) -> tuple[int, int]:
@@ -130,7 +165,8 @@ def _verify_plugin(step: StepRecord, scope: Scope, where: str) -> None:
     require(min(ports, default=-1) >= 0, where, "a plugin has no absent inputs or outputs")
     require(bool(step.outputs), where, "a plugin has at least one output")
     for index in ports:
-        _verify_port(values[index].kind, values[index].dtype, where)
+        require(not values[index].type, where, "a plugin takes no objects", values[index].type)
+        _verify_port(values[index].dtype, where)
     for name, upper in step.sizes.items():
         _verify_size(step, scope, where, name)
         _verify_readable(check_dims([upper], where), step, scope, where)
@@ -161,8 +197,7 @@ def _verify_field(field: FieldRecord, where: str) -> None:
     require(is_whole, where, "the size of a plugin field does not fit its data", field.size)
 
 
-def _verify_port(kind: str, dtype: str, where: str) -> None:
-    require(kind != "object", where, "a plugin takes no objects")
+def _verify_port(dtype: str, where: str) -> None:
     try:
         data_type_from_numpy(dtype_from_name(dtype))
     except UsageError:
@@ -201,5 +236,6 @@ _KINDS: Final[Mapping[str, Callable[[StepRecord, Scope, str], None]]] = {
     "kernel": _verify_kernel,
     "plugin": _verify_plugin,
     "reformat": _verify_reformat,
+    "subgraph": _verify_subgraph,
     "control": _verify_control,
 }

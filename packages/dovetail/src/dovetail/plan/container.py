@@ -151,8 +151,12 @@ class PlanFile:
     while it is in use; ``write_plan`` never does that.
     """
 
-    def __init__(self, buffer: mmap.mmap | memoryview, header: Header, where: str) -> None:
+    def __init__(
+        self, buffer: mmap.mmap | memoryview, header: Header, where: str, *, path: str | None = None
+    ) -> None:
         """Take a buffer and its checked header; ``open`` and ``from_bytes`` are the ways to make one."""
+        self.path = path
+        """The file, as an absolute path; None for a plan in memory."""
         self._buffer: mmap.mmap | memoryview | None = buffer
         self._view = memoryview(buffer).toreadonly()
         self._where = where
@@ -174,7 +178,7 @@ class PlanFile:
         try:
             with _open_regular(where) as file:
                 header, size_bytes = _read_header(file, where)
-                return cls(_map(file, size_bytes, where), header, where)
+                return cls(_map(file, size_bytes, where), header, where, path=os.path.abspath(where))
         except OSError as error:
             fix = "check the path and who may read it"
             raise PlanError("plan cannot be read", where=where, got=error.strerror or error, fix=fix) from error

@@ -50,8 +50,9 @@ class TensorRecord(_Record, frozen=True, kw_only=True):
 
     name: str
     dtype: str
-    dims: list[Any]
-    """An expression per dimension (see ``dovetail.expr``); null where only the run tells."""
+    dims: list[Any] | None
+    """An expression per dimension (see ``dovetail.expr``), null where only the run tells; null when even the rank is
+    not known, and for sequences and optionals, which have no shape."""
     format: str = "LINEAR"
     location: str = "DEVICE"
     is_shape: bool = False
@@ -60,7 +61,8 @@ class TensorRecord(_Record, frozen=True, kw_only=True):
     alias: str | None = None
     """The input whose memory this output shares."""
     type: str = ""
-    """Object values: their ONNX type, such as ``seq(tensor(float))``; ``dtype`` is then that of the tensors inside."""
+    """Object values: their ONNX type, such as ``seq(tensor(float))``; ``dtype`` is then that of the tensors inside,
+    ``object`` for strings."""
 
 
 class SymbolRecord(_Record, frozen=True, kw_only=True):
@@ -92,7 +94,7 @@ class ValueRecord(_Record, frozen=True, kw_only=True):
     memory: str = ""
     """The provider in whose memory it lies; empty for host memory."""
     type: str = ""
-    """Object values: their ONNX type, such as ``seq(tensor(float))``."""
+    """Object values, and inputs and constants that are such: their ONNX type, as in a tensor's record."""
 
 
 class AttributeRecord(_Record, frozen=True, kw_only=True):
@@ -134,9 +136,8 @@ class SubgraphRecord(_Record, frozen=True, kw_only=True):
     outputs: list[str]
     weights: dict[str, str] = {}
     """What the payload calls a weight -> blob."""
-    num_nodes: int = 0
-    source: str = ""
-    """The blob of the partition as it was before it was compiled, for another version of the provider."""
+    layers: list[str] = []
+    """The names of the layers in it."""
 
 
 class StepRecord(_Record, frozen=True, kw_only=True):
@@ -191,7 +192,7 @@ class BlobRecord(_Record, frozen=True, kw_only=True):
     """One blob of the container: its true type, and its digest."""
 
     kind: str
-    """"weights", "library", "kernel" or "subgraph"."""
+    """"weights", "strings" (see ``dovetail.plan.strings``), "library", "kernel" or "subgraph"."""
     dtype: str
     shape: list[int]
     algorithm: str

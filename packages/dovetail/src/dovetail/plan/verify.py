@@ -19,6 +19,7 @@ from dovetail.plan._rules import (
     check_dims,
     check_format,
     check_name,
+    check_value_type,
     dtype_from_name,
     require,
 )
@@ -26,11 +27,11 @@ from dovetail.plan._verify_programs import verify_program
 from dovetail.plan.blob_types import STORED_TYPES, stored_size_bytes
 from dovetail.plan.container import BlobInfo, PlanFile
 from dovetail.plan.manifest import BlobRecord, Manifest, ProfileRecord, TensorRecord
-from dovetail.provider.loader import provider_names
+from dovetail.provider.loader import has_provider, provider_names
 
 __all__ = ["dtype_from_name", "verify_manifest"]
 
-_BLOB_KINDS: Final = frozenset(("weights", "library", "kernel"))
+_BLOB_KINDS: Final = frozenset(("weights", "strings", "library", "kernel", "subgraph"))
 _DIGESTS: Final = {"xxh3": re.compile("[0-9a-f]{32}"), "sha256": re.compile("[0-9a-f]{64}")}
 
 
@@ -67,13 +68,17 @@ def _verify_tensors(manifest: Manifest) -> None:
 def _verify_tensor(tensor: TensorRecord) -> None:
     where = f"tensor {show(tensor.name)}"
     check_name(tensor.name, where)
-    dtype_from_name(tensor.dtype)
+    kind = check_value_type(tensor.type, tensor.dtype, where)
     require(tensor.location in ("DEVICE", "HOST"), where, "unknown location", tensor.location)
-    check_dims(tensor.dims, where, nullable=True)
-    check_format(tensor.format, len(tensor.dims), where)
+    check_dims(tensor.dims or (), where, nullable=True)
+    check_format(tensor.format, None if tensor.dims is None else len(tensor.dims), where)
     if tensor.max_dims is not None:
         check_dims(tensor.max_dims, where)
-        require(len(tensor.max_dims) == len(tensor.dims), where, "has bounds of another rank", len(tensor.max_dims))
+        require(len(tensor.max_dims) == len(tensor.dims or ()), where, "has bounds of another rank", tensor.max_dims)
+    if kind is not None:
+        has_shape = kind.is_string_tensor or tensor.dims is None
+        is_plain = (tensor.format, tensor.is_shape, tensor.alias) == ("LINEAR", False, None)
+        require(has_shape and is_plain, where, "is an object and has what only numbers have", tensor.type)
 
 
 # blobs
@@ -157,6 +162,8 @@ def _verify_profile(profile: ProfileRecord, manifest: Manifest, where: str) -> N
     inputs = {tensor.name: tensor for tensor in manifest.inputs}
     for name, bounds in (*profile.shapes.items(), *profile.values.items()):
         require(name in inputs, where, "names an unknown input", name)
+        bounded = ("", "tensor(string)") if bounds is profile.shapes.get(name) else ("",)
+        require(inputs[name].type in bounded, where, "bounds an input that is an object", name)
         require(len({len(part) for part in bounds}) == 1, where, "has min, opt and max of different lengths", name)
         ordered = all(low <= opt <= high for low, opt, high in zip(*bounds, strict=True))
         require(ordered, where, "min, opt and max are not in order", name)
@@ -166,8 +173,9 @@ def _verify_profile(profile: ProfileRecord, manifest: Manifest, where: str) -> N
 
 
 def _verify_shape_bounds(tensor: TensorRecord, bounds: Sequence[list[int]], where: str) -> None:
-    require(len(bounds[0]) == len(tensor.dims), where, "has bounds of another rank", len(bounds[0]))
-    for dim, low, high in zip(tensor.dims, bounds[0], bounds[2], strict=True):
+    dims = [None] * len(bounds[0]) if tensor.dims is None else tensor.dims
+    require(len(bounds[0]) == len(dims), where, "has bounds of another rank", len(bounds[0]))
+    for dim, low, high in zip(dims, bounds[0], bounds[2], strict=True):
         require(low >= 0, where, "has a negative bound", low)
         fits = not isinstance(dim, int) or low == high == dim
         require(fits, where, "has bounds for a dimension that is fixed", (dim, low, high))
@@ -193,7 +201,7 @@ def _verify_tuning(manifest: Manifest) -> None:
 
 def _verify_providers(manifest: Manifest) -> None:
     for device in manifest.devices:
-        if device.provider not in provider_names():
+        if not has_provider(device.provider):
             raise PlanDeviceMismatchError(
                 f"the plan needs the provider {show(device.provider)}, which is not installed",
                 expected=", ".join(provider_names()),

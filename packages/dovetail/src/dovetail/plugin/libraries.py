@@ -8,6 +8,8 @@ Importing a library runs its code with all rights of this process.
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import importlib.machinery
 import importlib.util
 import itertools
@@ -15,7 +17,7 @@ import sys
 import threading
 import traceback
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike, fspath
@@ -23,6 +25,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from dovetail.entry_points import PLUGIN_GROUP, Offer, find_offers, loading_policy
 from dovetail.errors import DovetailError, PluginError
 from dovetail.loggers import ILogger, ILoggerFinder, Severity
 from dovetail.plugin._memory_import import PREFIX, add_sources, remove_sources
@@ -30,7 +33,15 @@ from dovetail.plugin.creators import bind_creator
 from dovetail.plugin.payload import NATIVE_SUFFIXES, decode_payload, pack_library
 from dovetail.plugin.registry import PluginRegistry, collect_static_registrations
 
-__all__ = ["PluginLibrary", "load_library", "load_packed_library", "load_python_library", "pack_library"]
+__all__ = [
+    "PluginLibrary",
+    "find_installed_libraries",
+    "load_installed_library",
+    "load_library",
+    "load_packed_library",
+    "load_python_library",
+    "pack_library",
+]
 
 _numbers: Final = itertools.count(1)
 _numbers_lock: Final = threading.Lock()
@@ -112,6 +123,58 @@ def load_packed_library(name: str, payload: bytes, registry: PluginRegistry) -> 
     module_name = _private_name(name)
     spec = add_sources(module_name, origin, library)
     return _load(spec, name, origin, registry)
+
+
+def find_installed_libraries(names: Sequence[str] | None = None) -> list[Offer]:
+    """The plugin libraries that installed packages offer, without importing them.
+
+    Args:
+        names: Which; without them, all that the loading policy allows.
+
+    Raises:
+        PluginError: A name is not offered, is offered twice, or is not allowed.
+    """
+    offers, policy = find_offers(PLUGIN_GROUP), loading_policy()
+    if names is None:
+        return [offer for offer in offers if policy.refusal(PLUGIN_GROUP, offer.name) is None]
+    return [_choose_offer(name, offers) for name in dict.fromkeys(names)]
+
+
+def _choose_offer(name: str, offers: Sequence[Offer]) -> Offer:
+    refusal = loading_policy().refusal(PLUGIN_GROUP, name)
+    if refusal is not None:
+        raise PluginError(f"the plugin library may not be imported: {refusal}", where=f"plugin library '{name}'")
+    found = [offer for offer in offers if offer.name == name]
+    if len(found) != 1:
+        known = sorted({offer.name for offer in offers})
+        raise PluginError(
+            "several packages offer it" if found else "no installed package offers it",
+            where=f"plugin library '{name}'",
+            expected="one of " + ", ".join(difflib.get_close_matches(name, known) or known or ["none"]),
+            got=", ".join(offer.origin for offer in found) or None,
+            fix="uninstall all but one"
+            if found
+            else f"install the package that has it, as an entry point {PLUGIN_GROUP}",
+        )
+    return found[0]
+
+
+_static_creators: Final[dict[str, list[Any]]] = {}
+
+
+def load_installed_library(offer: Offer, registry: PluginRegistry) -> PluginLibrary:
+    """Import the module that an entry point names, as any import does, and register its creators, all or none."""
+    where = f"plugin library '{offer.name}' of {offer.origin}"
+    if offer.module is None or offer.attribute is not None:
+        raise PluginError("the entry point names no module", where=where, expected="module", got=offer.target)
+    with _attributing(where), collect_static_registrations() as static:
+        module = importlib.import_module(offer.module)
+        # A module is imported once: what its decorators gave then is what another registry gets too.
+        kept = _static_creators.setdefault(offer.module, static)
+        creators = _gather_creators(module, kept, where, registry)
+    library = PluginLibrary(offer.name, where, creators, offer.module, lambda: None)
+    registry.add_library(library)
+    return library
 
 
 def _private_name(stem: str) -> str:

@@ -7,7 +7,7 @@ and then, unless that is switched off, its parent. Everything here may be called
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from os import PathLike
@@ -174,6 +174,21 @@ class PluginRegistry:
 
         with self._recording(ErrorCode.FAILED_INITIALIZATION):
             return load_library(plugin_path, self)
+
+    def load_entry_points(self, names: Iterable[str] | None = None) -> list[PluginLibrary]:
+        """Import the plugin libraries that installed packages offer as ``dovetail.plugins``, and register them.
+
+        Args:
+            names: Which; without them, all that the loading policy allows.
+
+        Raises:
+            PluginError: A name is not offered or not allowed, or a library cannot be imported; those before it stay.
+        """
+        from dovetail.plugin.libraries import find_installed_libraries, load_installed_library
+
+        with self._recording(ErrorCode.FAILED_INITIALIZATION):
+            offers = find_installed_libraries(None if names is None else list(names))
+            return [load_installed_library(offer, self) for offer in offers]
 
     def deregister_library(self, handle: PluginLibrary) -> bool:
         """Remove a library's creators and its modules; plugins that it made keep working."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Protocol, runtime_checkable
 
-__all__ = ["HOST_MEMORY", "CapturedGraph", "Device", "Event", "MemoryInfo", "ProfileEvent", "Stream"]
+__all__ = ["HOST_MEMORY", "CapturedGraph", "Device", "DeviceArray", "Event", "MemoryInfo", "ProfileEvent", "Stream"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,26 @@ class MemoryInfo:
     """Whether NumPy can read it."""
     alignment_bytes: int = 256
     ordinal: int = 0
+
+
+@runtime_checkable
+class DeviceArray(Protocol):
+    """What the runtime looks at in an array of a device: elements lie row by row from the address on."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+        ...
+
+    @property
+    def dtype(self) -> Any:
+        """Its element type, as NumPy has it."""
+        ...
+
+    @property
+    def address(self) -> int:
+        """Where its first element is, on the device."""
+        ...
 
 
 HOST_MEMORY: Final = MemoryInfo(name="host", is_host=True)

@@ -13,7 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -89,6 +89,11 @@ class NodeView(Protocol):
     @property
     def output_types(self) -> Sequence[str | None]:
         """The same for outputs."""
+        ...
+
+    @property
+    def constants(self) -> frozenset[int]:
+        """The positions of inputs that are weights."""
         ...
 
     @property
@@ -186,7 +191,7 @@ class OptionSpec:
 class Provider(ABC):
     """A back end on one device."""
 
-    name: ClassVar[str]
+    name: str
     """The name plans store. Required."""
     device: Device
     """What it runs on. Required."""
@@ -214,6 +219,14 @@ class Provider(ABC):
         """A claim for each node, in order; by default what the registry has, attributes included."""
         return [claim_by_registry(self.kernels, node) for node in nodes]
 
+    def host_inputs(self, op: str, domain: str, opset: int) -> frozenset[int]:
+        """The positions of a node's inputs that its step reads on the host: shapes, axes, counts.
+
+        The step gets NumPy arrays there and is done with them when it returns. By default what the registry says.
+        """
+        kernel = self.kernels.find(op, domain, opset)
+        return frozenset() if kernel is None else kernel.host_inputs
+
     # steps
 
     def compile(
@@ -231,8 +244,11 @@ class Provider(ABC):
         """
         raise ProviderError("it takes no single nodes", where=f"provider '{self.name}'")
 
-    def build_subgraph(self, model: ir.Model) -> BuiltSubgraph:
-        """Compile a partition: a model whose inputs and outputs are its border, weights as initializers."""
+    def build_subgraph(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltSubgraph:
+        """Compile a partition: a model whose inputs and outputs are its border, weights as initializers.
+
+        Weights whose names are in ``keep`` may be replaced in a loaded engine, so they stay as they are.
+        """
         raise ProviderError("it takes no subgraphs", where=f"provider '{self.name}'")
 
     def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
@@ -240,6 +256,11 @@ class Provider(ABC):
         raise ProviderError("it takes no subgraphs", where=f"provider '{self.name}'")
 
     # memory
+
+    @property
+    def memory_name(self) -> str:
+        """How plans call its memory: empty for the host's, else the name of the provider."""
+        return "" if self.memory.is_host else self.name
 
     @property
     def allocator(self) -> IGpuAllocator:
@@ -250,6 +271,13 @@ class Provider(ABC):
         """A view of this back end's memory as its steps take it; by default a NumPy array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         return np.ndarray(tuple(shape), dtype, (ctypes.c_char * size).from_address(address) if size else None)
+
+    def import_array(self, value: Any) -> Any | None:
+        """A caller's array as its steps take it, without a copy; None when it does not lie in this memory.
+
+        What it gives, and what ``array_at`` gives, is a ``DeviceArray`` where the memory is not the host's.
+        """
+        return None
 
     def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
         """Whether ``copy`` goes from one memory to the other."""

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from dovetail.errors import ProviderError
+from dovetail.provider.families import KernelFamilies
+from dovetail.provider.op_declarations import OpDeclaration
 
 __all__ = ["Kernel", "KernelRegistry"]
 
@@ -34,15 +36,39 @@ class Kernel:
     """Constraint name of the ONNX schema -> NumPy dtype names; a constraint not named here accepts every type."""
     function: KernelFunction
     attributes: frozenset[str] = field(default=frozenset())
+    into: KernelFunction | None = None
+    """The same with the output array as one more last positional argument; what it returns is not looked at.
+
+    A kernel may have one when the shapes and types of its inputs decide those of its output, or when it only moves
+    elements into whatever shape the output has. It must not read an input after it wrote to the output, which may lie
+    in the same memory. It is called only after ``function`` gave, for inputs of these shapes and types, a result of
+    the output's shape and type; so it checks nothing.
+    """
+    declaration: OpDeclaration | None = None
+    """What the op looks like, for one that no schema of ONNX or ONNX Runtime describes."""
+    host_inputs: frozenset[int] = field(default=frozenset())
+    """Devices: the positions of inputs that the kernel reads on the host."""
 
     def covers(self, opset: int) -> bool:
         """Whether a node of this opset version is served."""
         return self.since <= opset and (self.until is None or opset <= self.until)
 
     def bind(
-        self, attributes: Mapping[str, Any], num_outputs: int, *, function: KernelFunction | None = None
+        self,
+        attributes: Mapping[str, Any],
+        num_outputs: int,
+        *,
+        function: KernelFunction | None = None,
+        direct: bool = False,
     ) -> KernelFunction:
-        """Fix the attributes once, so that a run passes only arrays; ``function`` replaces the registered one."""
+        """Fix the attributes once, so that a run passes only arrays.
+
+        Args:
+            attributes: Those of the node.
+            num_outputs: How many outputs the node has.
+            function: Replaces the registered function.
+            direct: Whether the result carries ``into``, when the kernel has one, as an attribute.
+        """
         unknown = attributes.keys() - self.attributes
         if unknown:
             raise ProviderError(
@@ -53,7 +79,18 @@ class Kernel:
         bound = dict(attributes)
         if "num_outputs" in self.attributes:
             bound["num_outputs"] = num_outputs
-        return _bind_keywords(function or self.function, bound)
+        step = _bind_keywords(function or self.function, bound)
+        return step if self.into is None or not direct else _carry(step, _bind_keywords(self.into, bound))
+
+
+def _carry(function: KernelFunction, into: KernelFunction) -> KernelFunction:
+    """A function of its own to hold ``into``: the registered one serves other nodes too."""
+
+    def step(*arrays: Any) -> Any:
+        return function(*arrays)
+
+    step.into = into  # type: ignore[attr-defined]
+    return step
 
 
 def _bind_keywords(function: KernelFunction, keywords: dict[str, Any]) -> KernelFunction:
@@ -67,7 +104,7 @@ def _bind_keywords(function: KernelFunction, keywords: dict[str, Any]) -> Kernel
 
 
 class KernelRegistry:
-    """All kernels of one provider.
+    """All kernels of one provider: those registered, and with ``families`` also those of modules not imported yet.
 
     >>> registry = KernelRegistry("demo")
     >>> @registry.register("Neg", since=6, types={"T": ("float32",)})
@@ -76,8 +113,9 @@ class KernelRegistry:
     -2.0
     """
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, families: KernelFamilies | None = None) -> None:
         self.provider = provider
+        self._families = families
         self._kernels: dict[tuple[str, str], list[Kernel]] = {}
 
     def register(
@@ -88,8 +126,11 @@ class KernelRegistry:
         until: int | None = None,
         domain: str = "",
         types: Mapping[str, Sequence[str]] | None = None,
+        into: KernelFunction | None = None,
+        declaration: OpDeclaration | None = None,
+        host_inputs: Sequence[int] = (),
     ) -> Callable[[F], F]:
-        """Collect a kernel; decorators stack, so one function may serve several ops."""
+        """Collect a kernel as ``Kernel`` describes it; decorators stack, so one function may serve several ops."""
 
         def collect(function: F) -> F:
             frozen = {name: frozenset(names) for name, names in (types or {}).items()}
@@ -101,6 +142,9 @@ class KernelRegistry:
                 types=frozen,
                 function=function,
                 attributes=_keyword_names(function),
+                into=into,
+                declaration=declaration,
+                host_inputs=frozenset(host_inputs),
             )
             self._insert(kernel)
             return function
@@ -121,16 +165,33 @@ class KernelRegistry:
     def find(self, op: str, domain: str, opset: int) -> Kernel | None:
         """The kernel that serves this op at this opset version, if any."""
         domain = "" if domain == "ai.onnx" else domain
+        if self._families is None:
+            return self._find_registered(op, domain, opset)
+        self._families.import_for(op, domain)
+        kernel = self._find_registered(op, domain, opset)
+        if kernel is None:
+            self._families.import_all()
+            kernel = self._find_registered(op, domain, opset)
+        return kernel
+
+    def _find_registered(self, op: str, domain: str, opset: int) -> Kernel | None:
         for kernel in self._kernels.get((domain, op), ()):
             if kernel.covers(opset):
                 return kernel
         return None
 
+    def load_all(self) -> None:
+        """Have every kernel registered now; iterating and counting do so by themselves."""
+        if self._families is not None:
+            self._families.import_all()
+
     def __iter__(self) -> Iterator[Kernel]:
-        for kernels in self._kernels.values():
+        self.load_all()
+        for kernels in list(self._kernels.values()):
             yield from kernels
 
     def __len__(self) -> int:
+        self.load_all()
         return sum(len(kernels) for kernels in self._kernels.values())
 
 

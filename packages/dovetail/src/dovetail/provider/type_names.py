@@ -15,6 +15,8 @@ _SPELLED_OTHERWISE: Final = {
     "double": "float64",
     "string": "object",
     "float4e2m1": "float4_e2m1fn",
+    "float6e2m3": "float6_e2m3fn",
+    "float6e3m2": "float6_e3m2fn",
     "float8e4m3fn": "float8_e4m3fn",
     "float8e4m3fnuz": "float8_e4m3fnuz",
     "float8e5m2": "float8_e5m2",

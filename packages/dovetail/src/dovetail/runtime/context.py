@@ -20,8 +20,9 @@ from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.runtime.arrays import PackedMemory, array_at
+from dovetail.runtime.objects import give_object, refuse_address, shape_of
 from dovetail.runtime.profiler import IProfiler, run_profiled
-from dovetail.runtime.profiles import check_profile, check_values
+from dovetail.runtime.profiles import check_profile, check_values, known_dims
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array, share_memory, writable
 from dovetail.types import Dims, TensorFormat, data_type_from_numpy
@@ -139,6 +140,7 @@ class ExecutionContext:
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
         """Say what shape an input will have; checked against the engine and the profile at once."""
         tensor = self._engine.input_tensor(name)
+        refuse_address(tensor)
         dims = as_integers(shape, f"input '{name}'")
         check_profile(self._engine.manifest, self._profile, tensor, dims)
         if self._shapes.get(name) != dims:
@@ -152,16 +154,16 @@ class ExecutionContext:
             return Dims(self._shapes[name])
         tensor = self._engine.tensor(name)
         if self.infer_shapes():
-            return Dims(dim if isinstance(dim, int) else -1 for dim in tensor.dims)
+            return Dims(dim if isinstance(dim, int) else -1 for dim in known_dims(tensor))
         index = self._engine.value_index(self._profile, name)
         shape = self._runner.shapes[index]
         if shape is not None:
             return Dims(shape)
-        return Dims(-1 if dim is None else self._runner.evaluate_dim(dim) for dim in tensor.dims)
+        return Dims(-1 if dim is None else self._runner.evaluate_dim(dim) for dim in known_dims(tensor))
 
     def infer_shapes(self) -> list[str]:
         """Work shapes out; the names of inputs whose shape, or contents if it is a shape input, is still missing."""
-        missing = [t.name for t in self._engine.manifest.inputs if t.name not in self._shapes]
+        missing = [t.name for t in self._engine.manifest.inputs if t.type or t.name not in self._shapes]
         if not missing:
             missing = [t.name for t in self._engine.manifest.inputs if t.is_shape and t.name not in self._addresses]
         if not missing:
@@ -182,7 +184,7 @@ class ExecutionContext:
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
         """Bind an input or output to memory of the caller's."""
-        self._engine.tensor(name)
+        refuse_address(self._engine.tensor(name))
         address = as_address(memory, f"tensor '{name}'")
         if self._addresses.get(name) != address:
             self._addresses[name] = address
@@ -196,7 +198,7 @@ class ExecutionContext:
 
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
         """Let the caller provide memory for an output once its size is known."""
-        self._engine.output_tensor(name)
+        refuse_address(self._engine.output_tensor(name))
         if output_allocator is None:
             self._allocators.pop(name, None)
         else:
@@ -215,7 +217,7 @@ class ExecutionContext:
 
     def _bound_bytes(self, tensor: TensorRecord) -> int:
         dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
-        if any(dim is None for dim in dims):
+        if dims is None or any(dim is None for dim in dims):
             return -1
         shape = [self._runner.evaluate_dim(dim) for dim in dims]
         return _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
@@ -248,6 +250,8 @@ class ExecutionContext:
 
     def _rebind(self) -> None:
         self._require_open()
+        for tensor in (*self._engine.manifest.inputs, *self._engine.manifest.outputs):
+            refuse_address(tensor)
         missing = [t.name for t in self._engine.manifest.inputs if t.name not in self._shapes]
         if missing:
             raise InputError("input shapes are not set", where=", ".join(missing), fix="call set_input_shape for each")
@@ -259,7 +263,7 @@ class ExecutionContext:
         self._is_stale = False
         self._last_shapes = None
 
-    def _resolve(self, shapes: Sequence[tuple[int, ...]]) -> bool:
+    def _resolve(self, shapes: Sequence[tuple[int, ...] | None]) -> bool:
         """Find shapes and places when the inputs are bound; True when anything changed."""
         if self._runner.has_element_symbols:
             arrays = [self._runner.frame[index] for index in self._runner.program.inputs]
@@ -379,14 +383,18 @@ class ExecutionContext:
 
     # running with arrays
 
-    def run(self, inputs: Sequence[Any]) -> list[Array]:
-        """Run over arrays in the engine's input order; the returned arrays belong to the caller."""
+    def run(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run over arrays in the engine's input order; the returned arrays belong to the caller.
+
+        A sequence is a list of arrays, an empty optional is None, and strings are an array of ``str``.
+        """
         return self.run_checked(self._engine.check_inputs(inputs))
 
-    def run_checked(self, inputs: Sequence[Array]) -> list[Array]:
+    def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
         """The same over arrays that ``Engine.check_inputs`` gave."""
         runner, manifest = self._runner, self._engine.manifest
-        shapes = tuple([array.shape for array in inputs])
+        has_objects = self._engine.has_objects
+        shapes = tuple([shape_of(value) if has_objects else value.shape for value in inputs])
         arrays: Sequence[Array] = inputs
         if self._engine.has_formatted_io:
             arrays = [_pack_input(array, tensor) for array, tensor in zip(inputs, manifest.inputs, strict=True)]
@@ -394,7 +402,8 @@ class ExecutionContext:
         if is_new:
             self._require_open()
             for tensor, shape in zip(manifest.inputs, shapes, strict=True):
-                check_profile(manifest, self._profile, tensor, shape)
+                if shape is not None:
+                    check_profile(manifest, self._profile, tensor, shape)
             self._is_stale = True
             self._last_shapes = None
         for index, array in zip(runner.program.inputs, arrays, strict=True):
@@ -409,18 +418,26 @@ class ExecutionContext:
     def _bind_fresh_outputs(self, inputs: Sequence[Array]) -> None:
         runner = self._runner
         for index, dtype, alias in self._engine.output_slots(self._profile):
+            if dtype is None:
+                runner.frame[index] = None  # its step brings the memory
+                continue
             shape = runner.physical_shape(index)
             if alias is not None:
                 runner.bind(index, share_memory(writable(inputs[alias]), shape or (), dtype))
             elif shape is not None:
                 runner.bind(index, _empty(shape, dtype))
 
-    def _collect(self) -> list[Array]:
+    def _collect(self) -> list[Any]:
         runner, results = self._runner, []
-        for index, tensor in zip(runner.program.outputs, self._engine.manifest.outputs, strict=True):
+        slots = self._engine.output_slots(self._profile)
+        for (index, dtype, _), tensor in zip(slots, self._engine.manifest.outputs, strict=True):
             array = runner.frame[index]
             shape = runner.shapes[index]
-            if shape is None:
+            if tensor.type:
+                array = give_object(array, tensor)
+            elif dtype is None:
+                array, runner.frame[index] = _require_array(array, tensor), None
+            elif shape is None:
                 array = _require_array(array, tensor).copy()
             elif tensor.format != "LINEAR":
                 array = unpack(array, TensorFormat[tensor.format], shape)

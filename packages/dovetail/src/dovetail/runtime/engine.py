@@ -25,9 +25,11 @@ from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.arrays import as_input
 from dovetail.runtime.context import ExecutionContext
-from dovetail.runtime.profiles import find_profile
+from dovetail.runtime.objects import as_object, refuse_address
+from dovetail.runtime.profiles import find_profile, known_dims
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array
+from dovetail.runtime.subgraph_step import results_of_subgraphs
 from dovetail.runtime.template import ProgramTemplate, create_runtime_plugin
 from dovetail.runtime.weights import BlobStore
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
@@ -53,7 +55,7 @@ class Engine:
         self._file = file
         self.blobs = blobs or BlobStore(manifest.blobs, file)
         self.allocator = allocator or get_provider(manifest.devices[0].provider).allocator
-        self.templates = [ProgramTemplate(program, self.blobs.array) for program in manifest.programs]
+        self.templates = [ProgramTemplate(program, self.blobs.array, self.blobs) for program in manifest.programs]
         self._create_plugins()
         self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._idle: deque[ExecutionContext] = deque()
@@ -110,12 +112,12 @@ class Engine:
         return self.check_inputs(arrays)
 
     def check_inputs(self, arrays: Sequence[Any]) -> list[Array]:
-        """One array an input, in order, each of the type that the input has."""
+        """One array an input, in order, each of the type that the input has; for objects, lists, None and strings."""
         if len(arrays) != len(self._input_names):
             names = ", ".join(self._input_names)
             raise InputError("wrong number of inputs", expected=f"{len(self._input_names)} ({names})", got=len(arrays))
         return [
-            as_input(value, tensor, dtype)
+            as_object(value, tensor) if tensor.type else as_input(value, tensor, dtype)
             for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)
         ]
 
@@ -255,11 +257,12 @@ class Engine:
 
     def get_tensor_dtype(self, name: str) -> DataType:
         """The element type of a tensor."""
+        refuse_address(self.tensor(name))
         return data_type_from_numpy(self.tensor(name).dtype)
 
     def get_tensor_shape(self, name: str) -> Dims:
         """The shape, with -1 where it is not fixed."""
-        return Dims(dim if isinstance(dim, int) else -1 for dim in self.tensor(name).dims)
+        return Dims(dim if isinstance(dim, int) else -1 for dim in known_dims(self.tensor(name)))
 
     def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
         """The layout of a tensor."""
@@ -299,15 +302,21 @@ class Engine:
         return EngineInspector(self.manifest)
 
     def __repr__(self) -> str:
-        ports = ", ".join(f"{t.name}: {t.dtype}{_shape_text(t)}" for t in self.manifest.inputs)
-        results = ", ".join(f"{t.name}: {t.dtype}{_shape_text(t)}" for t in self.manifest.outputs)
+        ports = ", ".join(f"{t.name}: {t.type or t.dtype}{_shape_text(t)}" for t in self.manifest.inputs)
+        results = ", ".join(f"{t.name}: {t.type or t.dtype}{_shape_text(t)}" for t in self.manifest.outputs)
         return f"<Engine '{self.name}' ({ports}) -> ({results}), {self.num_layers} steps>"
 
     # what contexts ask
 
     def static_input_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of inputs that have only one."""
-        return {t.name: tuple(t.dims) for t in self.manifest.inputs if all(isinstance(d, int) for d in t.dims)}
+        inputs = [(t.name, t.dims) for t in self.manifest.inputs if t.dims is not None]
+        return {name: tuple(dims) for name, dims in inputs if all(isinstance(dim, int) for dim in dims)}
+
+    @cached_property
+    def has_objects(self) -> bool:
+        """Whether any input or output is a sequence, an optional or a tensor of strings."""
+        return any(t.type for t in (*self.manifest.inputs, *self.manifest.outputs))
 
     @cached_property
     def has_formatted_io(self) -> bool:
@@ -321,18 +330,25 @@ class Engine:
         return program.outputs[names.index(name)]
 
     @cached_property
-    def _slots(self) -> list[list[tuple[int, np.dtype[Any], int | None]]]:
+    def _slots(self) -> list[list[tuple[int, np.dtype[Any] | None, int | None]]]:
         inputs = {tensor.name: index for index, tensor in enumerate(self.manifest.inputs)}
-        return [
-            [
-                (index, np.dtype(tensor.dtype), None if tensor.alias is None else inputs[tensor.alias])
-                for index, tensor in zip(program.outputs, self.manifest.outputs, strict=True)
-            ]
-            for program in self.manifest.programs
-        ]
+        slots = []
+        for program in self.manifest.programs:
+            made = results_of_subgraphs(program.steps, program.outputs)
+            slots.append(
+                [
+                    (
+                        index,
+                        None if index in made else np.dtype(tensor.dtype),
+                        None if tensor.alias is None else inputs[tensor.alias],
+                    )
+                    for index, tensor in zip(program.outputs, self.manifest.outputs, strict=True)
+                ]
+            )
+        return slots
 
-    def output_slots(self, profile: int) -> list[tuple[int, np.dtype[Any], int | None]]:
-        """For each output: its value, its type, and the input it shares memory with."""
+    def output_slots(self, profile: int) -> list[tuple[int, np.dtype[Any] | None, int | None]]:
+        """For each output: its value, its type unless its step brings the memory, and whose memory it shares."""
         return self._slots[profile]
 
 
@@ -348,7 +364,9 @@ def _find(name: str, tensors: list[TensorRecord], kind: str) -> TensorRecord:
 
 
 def _shape_text(tensor: TensorRecord) -> str:
-    """The dims: numbers, names that the model's author gave, and ? for the rest."""
+    """The dims: numbers, names that the model's author gave, and ? for the rest; [...] when the rank is not known."""
+    if tensor.dims is None:
+        return "" if tensor.type else "[...]"
     named = [isinstance(dim, int) or (isinstance(dim, str) and not dim.startswith("_")) for dim in tensor.dims]
     return f"[{', '.join(str(dim) if known else '?' for dim, known in zip(tensor.dims, named, strict=True))}]"
 

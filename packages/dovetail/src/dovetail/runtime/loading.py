@@ -12,8 +12,6 @@ from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify import verify_manifest
-from dovetail.plugin.libraries import load_packed_library
-from dovetail.plugin.payload import decode_payload
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.runtime.engine import Engine
 from dovetail.runtime.weights import BlobStore
@@ -73,15 +71,24 @@ class Runtime(NoOpContext):
     def _make_engine(self, manifest: Manifest, file: PlanFile, blobs: BlobStore) -> Engine:
         registry = PluginRegistry(parent=self._registry)
         try:
-            payloads = [(library.name, bytes(blobs.bytes_of(library.blob))) for library in manifest.libraries]
-            for name, payload in payloads:
-                decode_payload(payload, where=f"library {name!a}")  # all are right before one is imported
-            for name, payload in payloads:
-                load_packed_library(name, payload, registry)
+            if manifest.libraries:
+                _load_libraries(manifest, blobs, registry)
             return Engine(manifest, file, registry, blobs=blobs, allocator=self.gpu_allocator, owns_registry=True)
         except BaseException:
             registry.close()
             raise
+
+
+def _load_libraries(manifest: Manifest, blobs: BlobStore, registry: PluginRegistry) -> None:
+    # Few plans carry libraries, and what imports them takes as long to import as a tenth of the runtime.
+    from dovetail.plugin.libraries import load_packed_library
+    from dovetail.plugin.payload import decode_payload
+
+    payloads = [(library.name, bytes(blobs.bytes_of(library.blob))) for library in manifest.libraries]
+    for name, payload in payloads:
+        decode_payload(payload, where=f"library {name!a}")  # all are right before one is imported
+    for name, payload in payloads:
+        load_packed_library(name, payload, registry)
 
 
 def load(path: str | os.PathLike[str], *, host_code: bool = False, logger: ILogger | None = None) -> Engine:

@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from dovetail.errors import InputError
+from dovetail.errors import InputError, UsageError
 from dovetail.plan.manifest import Manifest, ProfileRecord, TensorRecord
 from dovetail.runtime.steps import Array
 
-__all__ = ["check_profile", "check_values", "find_profile"]
+__all__ = ["check_profile", "check_values", "find_profile", "known_dims"]
+
+
+def known_dims(tensor: TensorRecord) -> list[Any]:
+    """The dims of a tensor's record.
+
+    Raises:
+        UsageError: Only the run tells how many it has.
+    """
+    if tensor.dims is None:
+        raise UsageError(
+            f"{tensor.type} has no shape" if tensor.type else "only the run tells its number of dimensions",
+            where=f"tensor '{tensor.name}'",
+            fix="look at what engine(...) returns"
+            if tensor.type
+            else "set an output allocator, which is told the shape, or call engine(...)",
+        )
+    return tensor.dims
 
 
 def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape: Sequence[int]) -> None:
     """Raise an error that shows what the engine allows, unless the shape is allowed."""
-    if len(shape) != len(tensor.dims) or any(
-        isinstance(d, int) and d != n for d, n in zip(tensor.dims, shape, strict=False)
+    dims = tensor.dims
+    if dims is not None and (
+        len(shape) != len(dims) or any(isinstance(d, int) and d != n for d, n in zip(dims, shape, strict=False))
     ):
         raise InputError(
             "wrong shape",
             where=f"input '{tensor.name}'",
-            expected=f"({', '.join(str(d) for d in tensor.dims)})",
+            expected=f"({', '.join(str(d) for d in dims)})",
             got=tuple(shape),
         )
     if min(shape, default=0) < 0:

@@ -94,8 +94,11 @@ class ProgramRunner:
 
     # shapes
 
-    def resolve(self, input_shapes: Sequence[Shape]) -> bool:
-        """Find all shapes that inputs decide, and place planned values; True when anything changed."""
+    def resolve(self, input_shapes: Sequence[Shape | None]) -> bool:
+        """Find all shapes that inputs decide, and place planned values; True when anything changed.
+
+        An input that is no array has no shape.
+        """
         for index, shape in zip(self.program.inputs, input_shapes, strict=True):
             self.shapes[index] = shape
         key = self._plan.symbol_values(self.shapes, self.frame)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from dovetail.errors import InputError, InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
+from dovetail.runtime.direct import write_directly
 
 __all__ = [
     "Array",
@@ -86,11 +87,15 @@ class KernelStep:
     def short_path(self) -> Step:
         """The step as a plain function where it can be: one output, which lies in planned memory.
 
-        Nearly all kernels are so, and a closure over the slots costs half of what the general form does.
+        Nearly all kernels are so, and a closure over the slots costs half of what the general form does. A function
+        with an attribute ``into``, its form with the output as one more last argument, then writes there itself.
         """
         if len(self._outputs) != 1 or not self._outputs[0][1]:
             return self
         step = self._one_input() if len(self._inputs) == 1 else self._many_inputs()
+        into = getattr(self._function, "into", None)
+        if into is not None:
+            step = write_directly(into, step, self._inputs, self._outputs[0][0])
         step.name = self.name  # type: ignore[attr-defined]  # what a failure is reported under
         return step
 

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from dovetail.errors import InternalError, PluginError
 from dovetail.plan.attributes import decode_attributes
-from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord
+from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord, SubgraphRecord
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.interfaces import LoadedSubgraph, StoredSubgraph
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.control import BodyRunner, make_control_step
 from dovetail.runtime.plugin_step import PluginStep, SymbolReader
 from dovetail.runtime.reformat_step import ReformatStep
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array, KernelStep, Step
+from dovetail.runtime.subgraph_step import SubgraphStep
 from dovetail.types import TensorRTPhase
 
 __all__ = ["PluginMaker", "ProgramTemplate", "create_runtime_plugin"]
+
+class BlobPlaces(Protocol):
+    """Where the blobs of a plan lie."""
+
+    @property
+    def path(self) -> str | None:
+        """The plan file; None for a plan in memory."""
+        ...
+
+    @property
+    def missing(self) -> Set[str]:
+        """Blobs that have no contents yet."""
+        ...
+
+    def find_places(self, blobs: Mapping[str, str]) -> Mapping[str, int]:
+        """For each key whose blob is in the file as it is, where it begins."""
+        ...
+
 
 PluginMaker = Callable[[str, PluginRecord], PluginHandle]
 """Makes the plugin of a layer, named first, from its record."""
@@ -32,6 +52,7 @@ class _StepTemplate:
     record: StepRecord
     function: Callable[..., Any] | None = None
     handle: PluginHandle | None = None
+    subgraph: LoadedSubgraph | None = None
     bodies: list[ProgramTemplate] = field(default_factory=list)
 
 
@@ -41,8 +62,9 @@ class ProgramTemplate:
     Plugins are created last and on demand, so that a program with a kernel nobody has runs no code of plugins.
     """
 
-    def __init__(self, program: ProgramRecord, load_blob: Callable[[str], Array]) -> None:
+    def __init__(self, program: ProgramRecord, load_blob: Callable[[str], Array], file: BlobPlaces | None = None) -> None:
         self.program = program
+        self._file = file
         self.constants = {i: load_blob(v.blob) for i, v in enumerate(program.values) if v.blob is not None}
         self._steps = [self._prepare(record, load_blob) for record in program.steps]
 
@@ -67,7 +89,9 @@ class ProgramTemplate:
         if record.kind in ("plugin", "reformat"):
             return _StepTemplate(record)
         if record.kind == "control":
-            return _StepTemplate(record, bodies=[ProgramTemplate(body, load_blob) for body in record.bodies])
+            return _StepTemplate(record, bodies=[ProgramTemplate(body, load_blob, self._file) for body in record.bodies])
+        if record.subgraph is not None:
+            return _StepTemplate(record, subgraph=self._load_subgraph(record, record.subgraph, load_blob))
         if record.kind != "kernel":
             raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
         return _StepTemplate(record, function=self._compile(record, load_blob))
@@ -78,11 +102,32 @@ class ProgramTemplate:
         types = [self.program.values[index].dtype if index >= 0 else None for index in record.inputs]
         return provider.compile(record.op, record.domain, record.opset, attributes, types, len(record.outputs))
 
+    def _load_subgraph(
+        self, record: StepRecord, subgraph: SubgraphRecord, load_blob: Callable[[str], Array]
+    ) -> LoadedSubgraph | None:
+        """Have the provider make a partition ready; one that misses weights is made when they come."""
+        if self._file is not None and not self._file.missing.isdisjoint(subgraph.weights.values()):
+            return None
+        places = {} if self._file is None else self._file.find_places(subgraph.weights)
+        stored = StoredSubgraph(
+            name=record.name,
+            payload=load_blob(subgraph.payload).data,
+            version=subgraph.version,
+            inputs=subgraph.inputs,
+            outputs=subgraph.outputs,
+            weights={name: load_blob(blob) for name, blob in subgraph.weights.items()},
+            places=places,
+            path=None if self._file is None else self._file.path,
+        )
+        return get_provider(record.provider).load_subgraph(stored)
+
     def recompile(self, load_blob: Callable[[str], Array]) -> None:
         """Have the providers make their steps again, for those that take new weights only so; plugins stay."""
         for template in self._steps:
             if template.record.kind == "kernel":
                 template.function = self._compile(template.record, load_blob)
+            elif template.record.subgraph is not None:
+                template.subgraph = self._load_subgraph(template.record, template.record.subgraph, load_blob)
             for body in template.bodies:
                 body.recompile(load_blob)
 
@@ -93,6 +138,8 @@ class ProgramTemplate:
     def _renew(self, template: _StepTemplate, step: Step) -> Step:
         if template.function is not None:
             return KernelStep(template.record, self.program.values, template.function)
+        if template.subgraph is not None:
+            return SubgraphStep(template.record, self.program.values, template.subgraph.bind(None))
         for body_template, body in zip(template.bodies, getattr(step, "bodies", ()), strict=True):
             body.steps = body_template.renew_steps(body.steps)
         return step
@@ -128,6 +175,8 @@ class ProgramTemplate:
             return make_control_step(template.record, values, [body.make_body(context) for body in template.bodies])
         if template.record.kind == "reformat":
             return ReformatStep(template.record, values)
+        if template.subgraph is not None:
+            return SubgraphStep(template.record, values, template.subgraph.bind(None))
         if template.function is None:
             raise InternalError("a step without a function", where=f"step '{template.record.name}'")
         return KernelStep(template.record, values, template.function)

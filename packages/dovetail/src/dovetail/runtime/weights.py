@@ -12,6 +12,7 @@ from dovetail.formats import unpack_nibbles
 from dovetail.plan.blob_types import FOUR_BIT_TYPES
 from dovetail.plan.container import PlanFile, verify_blob
 from dovetail.plan.manifest import BlobRecord
+from dovetail.plan.strings import unpack_strings
 from dovetail.runtime.steps import Array
 
 __all__ = ["BlobStore"]
@@ -24,6 +25,7 @@ class BlobStore:
         self._records = records
         self._file = file
         self._arrays: dict[str, Array] = {}
+        self._replaced: set[str] = set()
         for name, record in records.items():
             if not record.stripped:
                 verify_blob(name, self._view(name), record.algorithm, record.digest)
@@ -48,15 +50,28 @@ class BlobStore:
         if name not in self._records:
             raise PlanCorruptError("a blob is used but not described", where=f"blob '{name}'")
         record = self._records[name]
+        if record.kind == "strings":
+            return unpack_strings(self._view(name), f"blob '{name}'")
         dtype = np.dtype(record.dtype)
         if record.stripped:
             # One element seen many times: the shape of a weight that is not here takes no memory.
             return np.broadcast_to(np.zeros((), dtype), record.shape)
         return _as_array(name, self._view(name), dtype, record.shape)
 
+    @property
+    def path(self) -> str | None:
+        """The plan file; None for a plan in memory."""
+        return self._file.path
+
+    def find_places(self, blobs: Mapping[str, str]) -> dict[str, int]:
+        """For each key whose blob is in the file as it is, where it begins."""
+        in_file = {key: blob for key, blob in blobs.items() if blob not in self._replaced and blob in self._file.blobs}
+        return {key: self._file.blobs[blob].begin for key, blob in in_file.items()}
+
     def replace(self, name: str, array: Array) -> None:
         """Give a blob new contents."""
         self._arrays[name] = array
+        self._replaced.add(name)
         self.missing.discard(name)
 
 

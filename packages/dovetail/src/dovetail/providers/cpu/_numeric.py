@@ -16,6 +16,7 @@ __all__ = [
     "FLOATS",
     "INTEGERS",
     "NARROW_FLOATS",
+    "NATIVE",
     "NUMBERS",
     "Array",
     "in_float32",
@@ -31,6 +32,8 @@ INTEGERS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32
 NUMBERS: Final = FLOATS + INTEGERS
 BOOL: Final = ("bool",)
 ALL: Final = NUMBERS + BOOL
+NATIVE: Final = frozenset(("float32", "float64", *INTEGERS, *BOOL))
+"""The types that NumPy computes in as they are; kernels write these straight into their output."""
 
 _NARROW: Final = frozenset(
     np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2)

@@ -16,7 +16,16 @@ from typing import Any, Final
 from dovetail.errors import ProviderError
 from dovetail.provider.type_names import dtype_from_onnx_type
 
-__all__ = ["KernelDef", "OpsetChoice", "max_opset", "read_kernel_defs", "schema_version", "supported_opset", "supports"]
+__all__ = [
+    "KernelDef",
+    "OpsetChoice",
+    "formal_types",
+    "max_opset",
+    "read_kernel_defs",
+    "schema_version",
+    "supported_opset",
+    "supports",
+]
 
 _EXECUTION_PROVIDER: Final = "CPUExecutionProvider"
 _NO_END: Final = 2**31 - 1
@@ -37,7 +46,7 @@ class KernelDef:
     types: Mapping[str, frozenset[str]]
     """Constraint -> NumPy names, or ONNX's spelling for sequences, optionals and maps."""
 
-    def serves(self, version: int) -> bool:
+    def covers(self, version: int) -> bool:
         """Whether it is for the schema of this ``since_version``."""
         return self.since == version or (self.until is not None and self.since <= version <= self.until)
 
@@ -118,7 +127,8 @@ def supports(op: str, domain: str, opset: int, types: Mapping[str, str]) -> bool
     Args:
         op: The operator.
         domain: Its domain.
-        opset: The opset version of the domain.
+        opset: The opset version of the domain, one that ONNX Runtime takes (see ``max_opset``): what a newer one
+            changed it does not know.
         types: Constraint of the ONNX schema -> the type, named as in ``KernelDef.types``. One left out is not asked.
     """
     domain = _plain(domain)
@@ -127,7 +137,7 @@ def supports(op: str, domain: str, opset: int, types: Mapping[str, str]) -> bool
         return False
     if (domain, op) in _WITHOUT_KERNEL:
         return True
-    return any(known.serves(version) and known.takes(types) for known in _defs_by_op().get((domain, op), ()))
+    return any(known.covers(version) and known.takes(types) for known in _defs_by_op().get((domain, op), ()))
 
 
 def _plain(domain: str) -> str:
@@ -199,3 +209,24 @@ def _since(op: str, domain: str, opset: int) -> int | None:
     except defs.SchemaError:
         return schema_version(op, domain, opset)
     return version
+
+
+@cache
+def formal_types(op: str, domain: str, opset: int) -> tuple[tuple[str | None, ...], tuple[str | None, ...]]:
+    """For each input and output of an op the constraint its type is under; None where the schema fixes the type."""
+    domain = _plain(domain)
+    version = schema_version(op, domain, opset)
+    schema = _schemas().get((domain, op, version))
+    if schema is None:
+        return (), ()
+    names = {constraint.type_param_str for constraint in schema.type_constraints}
+    inputs, outputs = (
+        tuple(formal.typeStr if formal.typeStr in names else None for formal in formals)
+        for formals in (schema.inputs, schema.outputs)
+    )
+    return inputs, outputs
+
+
+@cache
+def _schemas() -> dict[tuple[str, str, int | None], Any]:
+    return {(s.domain, s.name, s.since_version): s for s in _state().get_all_operator_schema()}

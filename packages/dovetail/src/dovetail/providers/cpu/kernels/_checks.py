@@ -6,15 +6,36 @@ writes outside its arrays whatever a model or a caller passes.
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Iterable, Sequence
-from typing import NoReturn
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
 
-__all__ = ["fail", "normalize_axes", "normalize_axis", "read_scalar", "require", "spread", "wrap_indices"]
+__all__ = [
+    "fail",
+    "normalize_axes",
+    "normalize_axis",
+    "read_scalar",
+    "require",
+    "require_room",
+    "spread",
+    "wrap_indices",
+]
+
+
+def _count_memory_bytes() -> int:
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2**40  # no such question on this system: more than its memory, less than an absurd size
+
+
+_MEMORY_BYTES: Final = _count_memory_bytes()
 
 
 def fail(op: str, what: str, *, expected: object = None, got: object = None) -> NoReturn:
@@ -63,6 +84,18 @@ def wrap_indices(op: str, indices: Array, size: int, *, lowest: int | None = Non
         worst = wide.min() if wide.min() < floor else wide.max()
         fail(op, "index is out of range", expected=f"{floor}..{size - 1}", got=int(worst))
     return np.where(wide < 0, wide + size, wide)
+
+
+def require_room(op: str, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+    """Raise ``InputError`` for a result that is larger than all memory, before it is allocated.
+
+    For every op whose data, not the shapes of its inputs, decide how large the result is.
+    """
+    size = math.prod(int(n) for n in shape) * dtype.itemsize
+    # NumPy cannot address an empty array of absurd sizes either.
+    largest = max((int(n) for n in shape), default=0)
+    fits = size <= _MEMORY_BYTES and largest < 2**63
+    require(fits, op, "the result does not fit into memory", expected=f"<= {_MEMORY_BYTES} bytes", got=tuple(shape))
 
 
 def read_scalar(op: str, name: str, array: Array) -> int | float | bool:

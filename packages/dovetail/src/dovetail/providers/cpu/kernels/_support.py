@@ -8,10 +8,31 @@ from typing import Any, Final
 
 import numpy as np
 
-from dovetail.providers.cpu._numeric import Array, in_float32, mark_plain
+from dovetail.providers.cpu._numeric import FLOATS, Array, in_float32, mark_plain
 
-__all__ = ["COMPLEX", "FLOAT4", "FLOAT6", "FLOAT8", "INT2", "INT4", "STRING", "float_reference", "reference", "widen"]
+__all__ = [
+    "COMPLEX",
+    "FLOAT4",
+    "FLOAT6",
+    "FLOAT8",
+    "IEEE_FLOATS",
+    "INT2",
+    "INT4",
+    "SIGNED",
+    "SINGLE_FLOATS",
+    "STRING",
+    "WORDS",
+    "float_reference",
+    "reference",
+    "widen",
+]
 
+IEEE_FLOATS: Final = ("float32", "float64", "float16")
+"""What schemas allow as floats before they allow bfloat16."""
+SINGLE_FLOATS: Final = ("float32", "float16", "bfloat16")
+"""Single precision and narrower."""
+SIGNED: Final = (*FLOATS, "int8", "int16", "int32", "int64")
+WORDS: Final = ("int32", "int64", "uint32", "uint64")
 FLOAT8: Final = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
 FLOAT6: Final = ("float6_e2m3fn", "float6_e3m2fn")
 FLOAT4: Final = ("float4_e2m1fn",)

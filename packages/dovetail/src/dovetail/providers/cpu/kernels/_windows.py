@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels._checks import require, spread
+from dovetail.providers.cpu.kernels._checks import require, require_room, spread
 
 __all__ = ["Window", "accumulate_taps", "make_window", "pad_spatial", "view_windows"]
 
@@ -62,6 +62,9 @@ def make_window(
         extent = (kernel[i] - 1) * spacings[i] + 1
         begin, end = _resolve_pads(auto_pad, size, extent, steps[i], both[i], both[rank + i])
         axes.append((begin, end, *_count_outputs(op, size, extent, steps[i], begin, end, rounds_up)))
+    # The images are no smaller than one byte an element, so this much at least will be padded or made.
+    require_room(op, [n + begin + end for n, (begin, end, *_) in zip(sizes, axes, strict=True)], np.dtype(np.int8))
+    require_room(op, [count for *_, count, _ in axes], np.dtype(np.int8))
     begins, ends, outputs, overhangs = zip(*axes, strict=True) if axes else ((), (), (), ())
     return Window(
         kernel=tuple(int(k) for k in kernel),

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 
 from dovetail.errors import ModelError
-from dovetail.providers.cpu._numeric import FLOATS, NUMBERS, Array
+from dovetail.providers.cpu._numeric import FLOATS, INTEGERS, NUMBERS, Array
 from dovetail.providers.cpu.kernels._checks import normalize_axis
 from dovetail.providers.cpu.kernels._erf import erf
-from dovetail.providers.cpu.kernels._support import float_reference
+from dovetail.providers.cpu.kernels._support import IEEE_FLOATS, SIGNED, WORDS, float_reference
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = [
@@ -41,23 +41,37 @@ __all__ = [
 ]
 
 _FLOAT32_MAX: Final = float(np.finfo(np.float32).max)
+_ZEROS: Final = {np.dtype(name): np.zeros((), name) for name in ("float32", "float64", *INTEGERS)}
+"""An array costs a ufunc less than the number 0, which it has to convert in every call."""
 _SELU_ALPHA: Final = 1.67326319217681884765625
 _SELU_GAMMA: Final = 1.05070102214813232421875
 
 
-@kernel("Relu", since=6, types={"T": NUMBERS})
+def _relu_into(x: Array, out: Array) -> None:
+    np.maximum(x, _ZEROS[x.dtype], out=out)
+
+
+@kernel("Relu", since=6, types={"T": SIGNED}, into=_relu_into)
 @float_reference
 def relu(x: Array) -> Array:
     """The positive part."""
     return np.maximum(x, 0)
 
 
-@kernel("Sigmoid", since=6, types={"T": FLOATS})
+def _sigmoid_terms(x: Array) -> tuple[Array, Array]:
+    decay = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, decay), 1 + decay
+
+
+def _sigmoid_into(x: Array, out: Array) -> None:
+    np.divide(*_sigmoid_terms(x), out)
+
+
+@kernel("Sigmoid", since=6, types={"T": FLOATS}, into=_sigmoid_into)
 @float_reference
 def sigmoid(x: Array) -> Array:
     """The logistic function, written so that the exponential never overflows and the small tail keeps its digits."""
-    decay = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1, decay) / (1 + decay))
+    return np.asarray(np.divide(*_sigmoid_terms(x)))
 
 
 @kernel("LeakyRelu", since=6, types={"T": FLOATS})
@@ -67,7 +81,7 @@ def leaky_relu(x: Array, *, alpha: float = 0.01) -> Array:
     return np.where(x < 0, x * alpha, x)
 
 
-@kernel("PRelu", since=7, types={"T": NUMBERS})
+@kernel("PRelu", since=7, types={"T": FLOATS + WORDS})
 @float_reference
 def parametric_relu(x: Array, slope: Array) -> Array:
     """The identity, with negative elements times the slope broadcast to them."""
@@ -102,14 +116,22 @@ def celu(x: Array, *, alpha: float = 1.0) -> Array:
     return np.maximum(x, 0) + np.minimum(alpha * np.expm1(np.minimum(x, 0) / alpha), 0)
 
 
-@kernel("Softsign", since=1, types={"T": FLOATS})
+def _softsign_into(x: Array, out: Array) -> None:
+    np.divide(x, 1 + np.abs(x), out)
+
+
+@kernel("Softsign", since=1, types={"T": FLOATS}, into=_softsign_into)
 @float_reference
 def softsign(x: Array) -> Array:
     """Elements divided by one plus their magnitude."""
     return np.asarray(x / (1 + np.abs(x)))
 
 
-@kernel("Softplus", since=1, types={"T": FLOATS})
+def _softplus_into(x: Array, out: Array) -> None:
+    np.logaddexp(x, _ZEROS[x.dtype], out)
+
+
+@kernel("Softplus", since=1, types={"T": FLOATS}, into=_softplus_into)
 @float_reference
 def softplus(x: Array) -> Array:
     """The logarithm of one plus the exponential, without overflow."""
@@ -123,7 +145,11 @@ def hard_sigmoid(x: Array, *, alpha: float = 0.2, beta: float = 0.5) -> Array:
     return np.clip(alpha * x + beta, 0, 1)
 
 
-@kernel("HardSwish", since=14, types={"T": FLOATS})
+def _hard_swish_into(x: Array, out: Array) -> None:
+    np.multiply(x, np.clip(x / 6 + 0.5, 0, 1), out)
+
+
+@kernel("HardSwish", since=14, types={"T": FLOATS}, into=_hard_swish_into)
 @float_reference
 def hard_swish(x: Array) -> Array:
     """Elements times the line ``x / 6 + 1 / 2`` cut at zero and one."""
@@ -165,7 +191,7 @@ def swiglu(gate: Array, value: Array, *, alpha: float = 1.0) -> Array:
     return np.asarray(gate * sigmoid(alpha * gate) * value)
 
 
-@kernel("Shrink", since=9, types={"T": NUMBERS})
+@kernel("Shrink", since=9, types={"T": IEEE_FLOATS + INTEGERS})
 @float_reference
 def shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
     """Elements moved by ``bias`` toward zero when their magnitude exceeds ``lambd``, zero otherwise."""
@@ -173,14 +199,29 @@ def shrink(x: Array, *, bias: float = 0.0, lambd: float = 0.5) -> Array:
     return moved.astype(x.dtype)
 
 
-@kernel("Clip", since=6, until=10, types={"T": FLOATS})
+def _clip_fixed_into(x: Array, out: Array, *, min: float = -_FLOAT32_MAX, max: float = _FLOAT32_MAX) -> None:  # noqa: A002
+    np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max), out=out)
+
+
+@kernel("Clip", since=6, until=10, types={"T": IEEE_FLOATS}, into=_clip_fixed_into)
 @float_reference
 def clip_fixed(x: Array, *, min: float = -_FLOAT32_MAX, max: float = _FLOAT32_MAX) -> Array:  # noqa: A002
     """Elements limited to a range given by attributes."""
     return np.asarray(np.minimum(np.maximum(x, x.dtype.type(min)), x.dtype.type(max)))
 
 
-@kernel("Clip", since=11, types={"T": NUMBERS})
+def _clip_into(x: Array, *limits_and_out: Array | None) -> None:
+    *limits, out = limits_and_out
+    low, high = (*limits, None, None)[:2]
+    if high is not None:
+        np.minimum(x if low is None else np.maximum(x, low.reshape(())), high.reshape(()), out=out)
+    elif low is not None:
+        np.maximum(x, low.reshape(()), out=out)
+    else:
+        np.positive(x, out)
+
+
+@kernel("Clip", since=11, types={"T": NUMBERS}, into=_clip_into)
 @float_reference
 def clip(x: Array, low: Array | None = None, high: Array | None = None) -> Array:
     """Elements limited to a range; where the limits cross, the upper one wins."""
@@ -224,7 +265,7 @@ def _register_along_axis(op: str, function: Callable[[Array, int], Array]) -> No
         rows = math.prod(x.shape[:first])
         return function(x.reshape(rows, math.prod(x.shape[first:])), 1).reshape(x.shape)
 
-    kernel(op, since=1, until=12, types={"T": FLOATS})(float_reference(along_trailing_axes))
+    kernel(op, since=1, until=12, types={"T": IEEE_FLOATS})(float_reference(along_trailing_axes))
     kernel(op, since=13, types={"T": FLOATS})(float_reference(along_axis))
 
 

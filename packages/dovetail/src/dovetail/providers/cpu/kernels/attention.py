@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.providers.cpu._numeric import FLOATS, Array
 from dovetail.providers.cpu.kernels._checks import fail, require, wrap_indices
 from dovetail.providers.cpu.kernels._conversion import dtype_of
-from dovetail.providers.cpu.kernels._support import float_reference, reference
+from dovetail.providers.cpu.kernels._support import SINGLE_FLOATS, float_reference, reference
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["attention", "attention_23", "rotary_embedding"]
@@ -230,7 +230,7 @@ def _softmax(scores: Array, bias: Array | None, precision: int | None) -> Array:
     return weights.astype(narrow.dtype)
 
 
-@kernel("RotaryEmbedding", since=23, types={"T": FLOATS})
+@kernel("RotaryEmbedding", since=23, types={"T": SINGLE_FLOATS})
 @float_reference
 def rotary_embedding(
     x: Array,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.providers.cpu._numeric import FLOATS, Array
-from dovetail.providers.cpu.kernels._checks import require, spread
+from dovetail.providers.cpu.kernels._checks import require, require_room, spread
 from dovetail.providers.cpu.kernels._interpolation import sample_linear
 from dovetail.providers.cpu.kernels._quantization import requantize
 from dovetail.providers.cpu.kernels._support import float_reference
@@ -176,6 +176,8 @@ def conv_transpose(
     steps = spread(strides, 1, rank, op=op, name="strides")
     spacings = spread(dilations, 1, rank, op=op, name="dilations")
     extra = spread(output_padding, 0, rank, op=op, name="output_padding")
+    require(min((*steps, *spacings), default=1) > 0, op, "strides and dilations must be positive")
+    require(min(extra, default=0) >= 0, op, "'output_padding' must not be negative", got=extra)
     fulls = tuple(
         s * (n - 1) + e + (k - 1) * d + 1
         for s, n, e, k, d in zip(steps, x.shape[2:], extra, w.shape[2:], spacings, strict=True)
@@ -184,6 +186,7 @@ def conv_transpose(
         output_shape = [n * s for n, s in zip(x.shape[2:], steps, strict=True)]
     begins, outputs = _transpose_crop(op, fulls, pads, output_shape, auto_pad)
     sizes = tuple(max(full, begin + n) for full, begin, n in zip(fulls, begins, outputs, strict=True))
+    require_room(op, (x.shape[0], w.shape[1] * group, *sizes), x.dtype)
     y = _spread_taps(x, w, group, steps, spacings, sizes)
     crop = tuple(slice(begin, begin + n) for begin, n in zip(begins, outputs, strict=True))
     return _add_bias(y[:, :, *crop].copy(), b)
@@ -201,6 +204,7 @@ def _transpose_crop(
         return both[:rank], sizes
     outputs = tuple(int(n) for n in output_shape[-rank:])
     require(len(outputs) == rank, op, "'output_shape' has the wrong length", expected=rank, got=len(outputs))
+    require(min(outputs, default=0) >= 0, op, "'output_shape' must not be negative", got=outputs)
     totals = [max(full - n, 0) for full, n in zip(fulls, outputs, strict=True)]
     return tuple(t // 2 if auto_pad == "SAME_UPPER" else t - t // 2 for t in totals), outputs
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.errors import ModelError
 from dovetail.providers.cpu._numeric import ALL, BOOL, FLOATS, INTEGERS, NUMBERS, Array
-from dovetail.providers.cpu.kernels._support import STRING, float_reference, reference
+from dovetail.providers.cpu.kernels._support import IEEE_FLOATS, STRING, float_reference, reference
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["bit_shift", "divide", "invert_bits", "mean_of", "modulo", "negate_logic", "power", "where"]
@@ -32,6 +32,29 @@ _COMPARISON: Final[dict[str, tuple[int, Binary]]] = {
     "GreaterOrEqual": (12, np.greater_equal),
     "LessOrEqual": (12, np.less_equal),
 }
+
+
+def _extreme_into(function: Callable[..., Array]) -> Callable[..., object]:
+    """These two take their output by keyword only."""
+
+    def write(a: Array, b: Array, out: Array) -> None:
+        function(a, b, out=out)
+
+    return write
+
+
+def _folding_into(function: Binary, into: Callable[..., object]) -> Callable[..., object]:
+    def write(*arrays: Array) -> None:
+        *inputs, out = arrays
+        if len(inputs) == 1:
+            out[...] = inputs[0]
+        else:
+            into(functools.reduce(function, inputs[:-1]), inputs[-1], out)
+
+    return write
+
+
+_EXTREMES: Final = {"Max": _extreme_into(np.maximum), "Min": _extreme_into(np.minimum)}
 
 
 def _pairwise(function: Binary) -> Callable[..., Array]:
@@ -57,19 +80,28 @@ def _folding(function: Binary) -> Callable[..., Array]:
 
 
 for _op, _function in _ARITHMETIC.items():
-    kernel(_op, since=7, types={"T": NUMBERS})(float_reference(_pairwise(_function)))
+    kernel(_op, since=7, types={"T": NUMBERS}, into=_function)(float_reference(_pairwise(_function)))
 for _op, _function in _VARIADIC.items():
-    kernel(_op, since=8, types={"T": NUMBERS})(float_reference(_folding(_function)))
+    _into = _folding_into(_function, _EXTREMES.get(_op, _function))
+    _types = FLOATS if _op == "Sum" else NUMBERS
+    kernel(_op, since=8, types={"T": _types}, into=_into)(float_reference(_folding(_function)))
 for _op, _function in _LOGIC.items():
-    kernel(_op, since=7, types={"T": BOOL})(reference(_pairwise(_function)))
+    kernel(_op, since=7, types={"T": BOOL}, into=_function)(reference(_pairwise(_function)))
 for _op, _function in _BITWISE.items():
-    kernel(_op, since=18, types={"T": INTEGERS})(reference(_pairwise(_function)))
+    kernel(_op, since=18, types={"T": INTEGERS}, into=_function)(reference(_pairwise(_function)))
 for _op, (_since, _function) in _COMPARISON.items():
     _types = ALL + STRING if _op == "Equal" else NUMBERS
-    kernel(_op, since=_since, types={"T": _types})(reference(_comparing(_function)))
+    kernel(_op, since=_since, types={"T": _types}, into=_function)(reference(_comparing(_function)))
 
 
-@kernel("Div", since=7, types={"T": NUMBERS})
+def _divide_into(a: Array, b: Array, out: Array) -> None:
+    if a.dtype.kind == "f":
+        np.divide(a, b, out)
+    else:
+        out[...] = divide(a, b)
+
+
+@kernel("Div", since=7, types={"T": NUMBERS}, into=_divide_into)
 @float_reference
 def divide(a: Array, b: Array) -> Array:
     """Quotients; those of integers are truncated toward zero."""
@@ -81,22 +113,38 @@ def divide(a: Array, b: Array) -> Array:
     return np.where(is_low, floored + 1, floored).astype(a.dtype)
 
 
-@kernel("Mean", since=8, types={"T": FLOATS})
+def _mean_into(*arrays: Array) -> None:
+    *inputs, out = arrays
+    np.divide(functools.reduce(np.add, inputs), len(inputs), out)
+
+
+@kernel("Mean", since=8, types={"T": FLOATS}, into=_mean_into)
 @float_reference
 def mean_of(*inputs: Array) -> Array:
     """The element-wise mean of all inputs."""
     return functools.reduce(np.add, inputs) / len(inputs)
 
 
-@kernel("Mod", since=10, types={"T": NUMBERS})
+def _modulo_into(a: Array, b: Array, out: Array, *, fmod: int = 0) -> None:
+    (np.fmod if fmod else np.mod)(a, b, out)
+
+
+@kernel("Mod", since=10, types={"T": NUMBERS}, into=_modulo_into)
 @float_reference
 def modulo(a: Array, b: Array, *, fmod: int = 0) -> Array:
     """The remainder with the sign of the divisor, or with ``fmod`` that of the dividend."""
     return np.fmod(a, b) if fmod else np.mod(a, b)
 
 
-@kernel("Pow", since=7, until=11, types={"T": FLOATS})
-@kernel("Pow", since=12, types={"T": NUMBERS, "T1": NUMBERS})
+def _power_into(base: Array, exponent: Array, out: Array) -> None:
+    if base.dtype.kind == "f" and base.dtype == exponent.dtype:
+        np.power(base, exponent, out)
+    else:
+        out[...] = power(base, exponent)
+
+
+@kernel("Pow", since=7, until=11, types={"T": IEEE_FLOATS}, into=_power_into)
+@kernel("Pow", since=12, types={"T": (*FLOATS, "int32", "int64"), "T1": NUMBERS}, into=_power_into)
 @reference
 def power(base: Array, exponent: Array) -> Array:
     """Powers in the type of the base, whatever the type of the exponent."""
@@ -116,21 +164,25 @@ def _integer_power(base: Array, exponent: Array) -> Array:
     return np.asarray(np.power(base.astype(wide), bounded)).astype(base.dtype)
 
 
-@kernel("Not", since=1, types={"T": BOOL})
+@kernel("Not", since=1, types={"T": BOOL}, into=np.logical_not)
 @reference
 def negate_logic(x: Array) -> Array:
     """The opposite truth value."""
     return np.logical_not(x)
 
 
-@kernel("BitwiseNot", since=18, types={"T": INTEGERS})
+@kernel("BitwiseNot", since=18, types={"T": INTEGERS}, into=np.invert)
 @reference
 def invert_bits(x: Array) -> Array:
     """Every bit flipped."""
     return np.invert(x)
 
 
-@kernel("BitShift", since=11, types={"T": INTEGERS})
+def _bit_shift_into(x: Array, amount: Array, out: Array, *, direction: str) -> None:
+    (np.left_shift if direction == "LEFT" else np.right_shift)(x, amount, out)
+
+
+@kernel("BitShift", since=11, types={"T": INTEGERS}, into=_bit_shift_into)
 @reference
 def bit_shift(x: Array, amount: Array, *, direction: str) -> Array:
     """Shifted bits; an amount outside the width leaves only copies of the sign, as NumPy also does."""

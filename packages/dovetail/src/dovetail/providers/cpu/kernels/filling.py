@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.providers.cpu._numeric import FLOATS, Array
-from dovetail.providers.cpu.kernels._checks import fail, read_scalar, require
+from dovetail.providers.cpu.kernels._checks import fail, read_scalar, require, require_room
 from dovetail.providers.cpu.kernels._conversion import dtype_of
 from dovetail.providers.cpu.kernels._support import float_reference
 from dovetail.providers.cpu.registry import kernel
@@ -52,6 +52,7 @@ def constant_of_shape(shape: Array, *, value: Array | None = None) -> Array:
     require(min(sizes, default=0) >= 0, op, "sizes must not be negative", got=sizes)
     fill = np.zeros(1, dtype=np.float32) if value is None else value
     require(fill.size == 1, op, "'value' must hold one element", expected=1, got=fill.size)
+    require_room(op, sizes, fill.dtype)
     return np.full(sizes, fill.reshape(()), dtype=fill.dtype)
 
 
@@ -73,7 +74,7 @@ def size_of(data: Array) -> Array:
     return np.array(data.size, dtype=np.int64)
 
 
-_STEPPED = (*FLOATS, "int16", "int32", "int64")
+_STEPPED = ("float32", "float64", "int16", "int32", "int64")
 
 
 @kernel("Range", since=11, until=26, types={"T": _STEPPED})
@@ -85,15 +86,23 @@ def range_of(start: Array, limit: Array, delta: Array) -> Array:
     require(step != 0, op, "'delta' must not be zero")
     if dtype.kind == "i":
         whole = range(int(first), int(last), int(step))
+        require_room(op, [_count(whole)], np.dtype(np.int64))
         return (np.arange(len(whole), dtype=np.int64) * int(step) + int(first)).astype(dtype)
     exact = float(limit.reshape(()) - start.reshape(())) / step
     if not math.isfinite(exact):
         fail(op, "the count of elements is not finite", got=(first, last, step))
-    steps = np.arange(max(math.ceil(exact), 0)).astype(dtype)
+    count = max(math.ceil(exact), 0)
+    require_room(op, [count], np.dtype(np.int64))
+    steps = np.arange(count).astype(dtype)
     return np.asarray(start.reshape(()) + steps * delta.reshape(()))
 
 
-@kernel("Range", since=27, types={"T": _STEPPED})
+def _count(numbers: range) -> int:
+    """The length of a range, which ``len`` refuses to say past the largest index."""
+    return max(-(-(numbers.stop - numbers.start) // numbers.step), 0)
+
+
+@kernel("Range", since=27, types={"T": (*FLOATS, *_STEPPED)})
 def range_27(start: Array, limit: Array, delta: Array, *, stash_type: int = 1) -> Array:
     """Range whose narrow floats are computed in another type; it is float32 here, whatever the model allows."""
     require(stash_type in (1, 10, 11, 16), "Range", "'stash_type' is no float type", got=stash_type)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.providers.cpu._numeric import FLOATS, Array
-from dovetail.providers.cpu.kernels._checks import require
+from dovetail.providers.cpu.kernels._checks import require, require_room
 from dovetail.providers.cpu.kernels._interpolation import cubic_weights, gather_points, sample
 from dovetail.providers.cpu.kernels._support import float_reference, reference
 from dovetail.providers.cpu.registry import kernel
@@ -136,6 +136,8 @@ def affine_grid(theta: Array, size: Array, *, align_corners: int = 0) -> Array:
     wanted = (int(size[0]), rank, rank + 1)
     require(theta.shape == wanted, op, "'theta' has the wrong shape", expected=wanted, got=theta.shape)
     require(min(spatial) >= 0, op, "'size' must not be negative", got=spatial)
+    require_room(op, (theta.shape[0], *spatial, rank), theta.dtype)
+    require_room(op, (max(spatial),), np.dtype(np.float64))
     axes = [_spaced(n, theta.dtype, bool(align_corners)) for n in spatial]
     mesh = np.meshgrid(*axes, indexing="ij")
     # A point is (innermost, ..., outermost, 1), so that the last column of the matrix is the shift.

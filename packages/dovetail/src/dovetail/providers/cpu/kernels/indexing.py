@@ -9,7 +9,14 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels._checks import fail, normalize_axis, read_scalar, require, wrap_indices
+from dovetail.providers.cpu.kernels._checks import (
+    fail,
+    normalize_axis,
+    read_scalar,
+    require,
+    require_room,
+    wrap_indices,
+)
 from dovetail.providers.cpu.kernels._support import float_reference, reference
 from dovetail.providers.cpu.registry import kernel
 
@@ -176,6 +183,8 @@ def one_hot(indices: Array, depth: Array, values: Array, *, axis: int = -1) -> A
     require(size >= 0, op, "'depth' must not be negative", got=size)
     require(values.shape == (2,), op, "'values' must hold two elements", expected=(2,), got=values.shape)
     where = normalize_axis(op, axis, indices.ndim + 1)
+    require_room(op, (*indices.shape, size), np.dtype(np.int64))
+    require_room(op, [size], np.dtype(np.int64))
     classes = np.expand_dims(_as_classes(indices, size), where)
     along: list[Any] = [1] * (indices.ndim + 1)
     along[where] = size

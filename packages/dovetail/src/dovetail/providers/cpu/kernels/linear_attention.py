@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.providers.cpu._numeric import FLOATS, Array
+from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels._checks import require
-from dovetail.providers.cpu.kernels._support import float_reference, reference
+from dovetail.providers.cpu.kernels._support import SINGLE_FLOATS, float_reference, reference
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["causal_conv_with_state", "linear_attention"]
@@ -14,7 +14,7 @@ __all__ = ["causal_conv_with_state", "linear_attention"]
 _RULES = ("linear", "gated", "delta", "gated_delta")
 
 
-@kernel("LinearAttention", since=27, types={"T": FLOATS, "S": FLOATS})
+@kernel("LinearAttention", since=27, types={"T": SINGLE_FLOATS, "S": SINGLE_FLOATS})
 @reference
 def linear_attention(
     query: Array,
@@ -78,7 +78,7 @@ def _update(state: Array, key: Array, value: Array, gate: Array | None, rate: Ar
     return np.asarray(state + key[..., :, None] * value[..., None, :])
 
 
-@kernel("CausalConvWithState", since=27, types={"T": FLOATS})
+@kernel("CausalConvWithState", since=27, types={"T": SINGLE_FLOATS})
 @float_reference
 def causal_conv_with_state(
     x: Array, weight: Array, bias: Array | None = None, past_state: Array | None = None, *, activation: str = "none"

@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.providers.cpu._numeric import FLOATS, NUMBERS, Array
 from dovetail.providers.cpu.kernels._checks import fail, require
 from dovetail.providers.cpu.kernels._quantization import quantize, requantize
-from dovetail.providers.cpu.kernels._support import FLOAT8, float_reference, reference
+from dovetail.providers.cpu.kernels._support import FLOAT8, SINGLE_FLOATS, float_reference, reference
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["det", "einsum", "gemm", "matmul", "matmul_integer", "qlinear_matmul"]
@@ -16,7 +16,7 @@ _PRODUCTS = (*FLOATS, "int32", "int64", "uint32", "uint64")
 _BYTES = ("int8", "uint8")
 
 
-@kernel("MatMul", since=1, types={"T": _PRODUCTS})
+@kernel("MatMul", since=1, types={"T": _PRODUCTS}, into=np.matmul)
 @float_reference
 def matmul(a: Array, b: Array) -> Array:
     """Multiply matrices, or stacks of them; a vector is a row on the left and a column on the right."""
@@ -102,7 +102,7 @@ def _align(values: Array, *, per_row: bool) -> Array:
 @kernel(
     "QLinearMatMul",
     since=21,
-    types={"T1": _BYTES + FLOAT8, "T2": _BYTES + FLOAT8, "T3": _BYTES + FLOAT8, "TS": FLOATS},
+    types={"T1": _BYTES + FLOAT8, "T2": _BYTES + FLOAT8, "T3": _BYTES + FLOAT8, "TS": SINGLE_FLOATS},
 )
 @reference
 def qlinear_matmul(

@@ -15,7 +15,7 @@ from dovetail.errors import ModelError
 from dovetail.providers.cpu._numeric import FLOATS, Array
 from dovetail.providers.cpu.kernels._checks import normalize_axes, normalize_axis, require
 from dovetail.providers.cpu.kernels._conversion import dtype_of
-from dovetail.providers.cpu.kernels._support import float_reference, reference, widen
+from dovetail.providers.cpu.kernels._support import IEEE_FLOATS, float_reference, reference, widen
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = [
@@ -70,7 +70,7 @@ def _blend(running: Array, current: Array, momentum: float) -> Array:
     return (widen(running) * momentum + current * (1 - momentum)).astype(running.dtype)
 
 
-@kernel("BatchNormalization", since=9, until=13, types={"T": FLOATS})
+@kernel("BatchNormalization", since=9, until=13, types={"T": IEEE_FLOATS})
 @reference
 def normalize_batch_by_outputs(
     x: Array,

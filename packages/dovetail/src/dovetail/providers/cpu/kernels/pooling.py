@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.providers.cpu._numeric import FLOATS, Array
-from dovetail.providers.cpu.kernels._checks import require, spread, wrap_indices
+from dovetail.providers.cpu.kernels._checks import require, require_room, spread, wrap_indices
 from dovetail.providers.cpu.kernels._support import float_reference
 from dovetail.providers.cpu.kernels._windows import Window, make_window, pad_spatial, view_windows
 from dovetail.providers.cpu.registry import kernel
@@ -224,6 +224,8 @@ def max_unpool(
     require(min(source) >= 0, op, "'pads' must leave an output", got=both)
     shape = source if output_shape is None else tuple(int(n) for n in output_shape)
     require(len(shape) == x.ndim, op, "'output_shape' has the wrong length", expected=x.ndim, got=len(shape))
+    require(min(shape) >= 0, op, "'output_shape' must not be negative", got=shape)
+    require_room(op, shape, x.dtype)
     y = np.zeros(shape, dtype=x.dtype)
     positions = wrap_indices(op, indices, math.prod(source)).reshape(-1)
     if shape == source:

@@ -12,10 +12,10 @@ import ml_dtypes
 import numpy as np
 
 from dovetail.errors import ModelError
-from dovetail.providers.cpu._numeric import FLOATS, Array
+from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels._checks import normalize_axis, require
 from dovetail.providers.cpu.kernels._conversion import convert, dtype_of, integer_limits, is_integer
-from dovetail.providers.cpu.kernels._support import FLOAT4, FLOAT6, FLOAT8, INT2, INT4, reference, widen
+from dovetail.providers.cpu.kernels._support import FLOAT4, FLOAT6, FLOAT8, INT2, INT4, SINGLE_FLOATS, reference, widen
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = [
@@ -34,7 +34,9 @@ __all__ = [
 ]
 
 _BYTES: Final = ("int8", "uint8")
-_QUANTIZED: Final = (*_BYTES, "int16", "uint16", *INT4, *INT2, *FLOAT8, *FLOAT6, *FLOAT4)
+_QUANTIZED_19: Final = (*_BYTES, *FLOAT8)
+_QUANTIZED_21: Final = (*_QUANTIZED_19, "int16", "uint16", *INT4)
+_QUANTIZED: Final = (*_QUANTIZED_21, *INT2, *FLOAT6, *FLOAT4)
 _REAL: Final = ("float32", "float16", "bfloat16", "int32")
 _SCALES: Final = (*_REAL, "float8_e8m0fnu")
 _E8M0: Final = np.dtype(ml_dtypes.float8_e8m0fnu)
@@ -123,21 +125,21 @@ def _real_dtype(scale: Array, output_dtype: int) -> np.dtype[Any]:
     return scale.dtype
 
 
-@kernel("QuantizeLinear", since=10, until=12, types={"T1": _REAL, "T2": _BYTES})
+@kernel("QuantizeLinear", since=10, until=12, types={"T1": ("float32", "int32"), "T2": _BYTES})
 @reference
 def quantize_tensor(x: Array, scale: Array, zero_point: Array | None = None) -> Array:
     """Quantization with one scale for the whole tensor."""
     return quantize(x, scale, zero_point)
 
 
-@kernel("QuantizeLinear", since=13, until=18, types={"T1": _REAL, "T2": _BYTES})
+@kernel("QuantizeLinear", since=13, until=18, types={"T1": ("float32", "int32"), "T2": _BYTES})
 @reference
 def quantize_axis(x: Array, scale: Array, zero_point: Array | None = None, *, axis: int = 1) -> Array:
     """Quantization with one scale for each index of an axis."""
     return quantize(x, scale, zero_point, axis=axis)
 
 
-@kernel("QuantizeLinear", since=19, until=20, types={"T1": _REAL, "T2": _QUANTIZED})
+@kernel("QuantizeLinear", since=19, until=20, types={"T1": _REAL, "T2": _QUANTIZED_19})
 @reference
 def quantize_float8(
     x: Array, scale: Array, zero_point: Array | None = None, *, axis: int = 1, saturate: int = 1
@@ -146,7 +148,7 @@ def quantize_float8(
     return quantize(x, scale, zero_point, axis=axis, saturate=bool(saturate))
 
 
-@kernel("QuantizeLinear", since=21, until=22, types={"T1": _REAL, "T2": _QUANTIZED})
+@kernel("QuantizeLinear", since=21, until=22, types={"T1": _REAL, "T2": _QUANTIZED_21})
 @reference
 def quantize_blocks(
     x: Array,
@@ -198,14 +200,14 @@ def dequantize_tensor(x: Array, scale: Array, zero_point: Array | None = None) -
 
 
 @kernel("DequantizeLinear", since=13, until=18, types={"T": (*_BYTES, "int32")})
-@kernel("DequantizeLinear", since=19, until=20, types={"T1": (*_QUANTIZED, "int32"), "T2": FLOATS})
+@kernel("DequantizeLinear", since=19, until=20, types={"T1": (*_QUANTIZED_19, "int32"), "T2": SINGLE_FLOATS})
 @reference
 def dequantize_axis(x: Array, scale: Array, zero_point: Array | None = None, *, axis: int = 1) -> Array:
     """Dequantization with one scale for each index of an axis."""
     return dequantize(x, scale, zero_point, axis=axis)
 
 
-@kernel("DequantizeLinear", since=21, until=22, types={"T1": (*_QUANTIZED, "int32"), "T2": FLOATS})
+@kernel("DequantizeLinear", since=21, until=22, types={"T1": (*_QUANTIZED_21, "int32"), "T2": SINGLE_FLOATS})
 @reference
 def dequantize_blocks(
     x: Array, scale: Array, zero_point: Array | None = None, *, axis: int = 1, block_size: int = 0
@@ -215,7 +217,9 @@ def dequantize_blocks(
 
 
 @kernel(
-    "DequantizeLinear", since=23, types={"T1": (*_QUANTIZED, "int32"), "T2": (*FLOATS, "float8_e8m0fnu"), "T3": FLOATS}
+    "DequantizeLinear",
+    since=23,
+    types={"T1": (*_QUANTIZED, "int32"), "T2": (*SINGLE_FLOATS, "float8_e8m0fnu"), "T3": SINGLE_FLOATS},
 )
 @reference
 def dequantize_linear(

@@ -9,9 +9,9 @@ import numpy as np
 
 from dovetail.errors import ModelError
 from dovetail.providers.cpu._numeric import FLOATS, Array
-from dovetail.providers.cpu.kernels._checks import read_scalar, require
+from dovetail.providers.cpu.kernels._checks import read_scalar, require, require_room
 from dovetail.providers.cpu.kernels._conversion import convert, dtype_of
-from dovetail.providers.cpu.kernels._support import FLOAT8, reference, widen
+from dovetail.providers.cpu.kernels._support import FLOAT8, IEEE_FLOATS, reference, widen
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = [
@@ -40,7 +40,13 @@ def make_generator(seed: float | None) -> np.random.Generator:
     return np.random.default_rng(bits)
 
 
+def _check_shape(op: str, shape: Sequence[int]) -> None:
+    require(min(shape, default=0) >= 0, op, "'shape' must not be negative", got=tuple(shape))
+    require_room(op, shape, np.dtype(np.float64))
+
+
 def _uniform(shape: Sequence[int], dtype: np.dtype[Any], low: float, high: float, seed: float | None) -> Array:
+    _check_shape("RandomUniform", shape)
     drawn = np.asarray(make_generator(seed).uniform(low, high, tuple(shape))).astype(dtype)
     # Rounding to the type may reach the upper bound, which is outside.
     top = np.asarray(high).astype(dtype)
@@ -48,6 +54,7 @@ def _uniform(shape: Sequence[int], dtype: np.dtype[Any], low: float, high: float
 
 
 def _normal(shape: Sequence[int], dtype: np.dtype[Any], mean: float, scale: float, seed: float | None) -> Array:
+    _check_shape("RandomNormal", shape)
     return np.asarray(make_generator(seed).normal(mean, scale, tuple(shape))).astype(dtype)
 
 
@@ -110,18 +117,20 @@ def multinomial(x: Array, *, dtype: int = 6, sample_size: int = 1, seed: float |
     The largest of log-probability plus Gumbel noise is a draw from the distribution, without normalising it.
     """
     require(x.ndim == 2 and x.shape[1] > 0, "Multinomial", "the input is no batch of classes", got=x.shape)
+    require(sample_size >= 0, "Multinomial", "'sample_size' must not be negative", got=sample_size)
+    require_room("Multinomial", (*x.shape, sample_size), np.dtype(np.float64))
     noise = make_generator(seed).gumbel(size=(x.shape[0], sample_size, x.shape[1]))
     return np.asarray(np.argmax(x.astype(np.float64)[:, None, :] + noise, axis=2).astype(dtype_of(dtype)))
 
 
-@kernel("Dropout", since=7, until=9, types={"T": FLOATS})
+@kernel("Dropout", since=7, until=9, types={"T": IEEE_FLOATS})
 @reference
 def drop_nothing(x: Array, *, ratio: float = 0.5, num_outputs: int = 1) -> tuple[Array, ...]:
     """Dropout of older opsets, which only infers; the mask has the type of the data."""
     return (x.copy(), np.ones(x.shape, dtype=x.dtype))[:num_outputs]
 
 
-@kernel("Dropout", since=10, until=11, types={"T": FLOATS})
+@kernel("Dropout", since=10, until=11, types={"T": IEEE_FLOATS})
 @reference
 def drop_nothing_masked(x: Array, *, ratio: float = 0.5, num_outputs: int = 1) -> tuple[Array, ...]:
     """Dropout that only infers, with a mask of truth values."""

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from dovetail.providers.cpu._numeric import ALL, NUMBERS, Array
+from dovetail.providers.cpu._numeric import BOOL, FLOATS, INTEGERS, NUMBERS, Array
 from dovetail.providers.cpu.kernels._checks import normalize_axes, normalize_axis, read_scalar, require
-from dovetail.providers.cpu.kernels._support import float_reference
+from dovetail.providers.cpu.kernels._support import IEEE_FLOATS, WORDS, float_reference
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["Reduction", "accumulate", "cumulative_product", "cumulative_sum", "log_sum_exp"]
@@ -119,9 +119,12 @@ def _register(op: str, reduce: Reduction) -> None:
         return run(x, named if named or noop_with_empty_axes else None, keepdims)
 
     since = _AXES_INPUT_SINCE.get(op, 18)
-    types = {"T": ALL if op in ("ReduceMax", "ReduceMin") else NUMBERS}
-    kernel(op, since=1, until=since - 1, types=types)(float_reference(axes_attribute))
-    kernel(op, since=since, types=types)(float_reference(axes_input))
+    is_order = op in ("ReduceMax", "ReduceMin")
+    integers = WORDS + (("int8", "uint8") if is_order else ())
+    old_floats = FLOATS if since > 13 else IEEE_FLOATS  # bfloat16 came in opset 13
+    kernel(op, since=1, until=since - 1, types={"T": old_floats + integers})(float_reference(axes_attribute))
+    new_types = FLOATS + integers + (BOOL if is_order else ())
+    kernel(op, since=since, types={"T": new_types})(float_reference(axes_input))
 
 
 for _op, _reduce in _REDUCTIONS.items():
@@ -139,7 +142,7 @@ def _register_position(op: str, find: Callable[..., Array]) -> None:
     def locate_first(x: Array, *, axis: int = 0, keepdims: int = 1) -> Array:
         return locate(x, axis=axis, keepdims=keepdims)
 
-    kernel(op, since=1, until=11, types={"T": NUMBERS})(float_reference(locate_first))
+    kernel(op, since=1, until=11, types={"T": IEEE_FLOATS + INTEGERS})(float_reference(locate_first))
     kernel(op, since=12, types={"T": NUMBERS})(float_reference(locate))
 
 
@@ -158,7 +161,7 @@ def accumulate(x: Array, axis: int, running: np.ufunc, *, start: int, exclusive:
     return np.ascontiguousarray(np.moveaxis(total[::-1] if reverse else total, 0, axis))
 
 
-@kernel("CumSum", since=11, types={"T": NUMBERS, "T2": ("int32", "int64")})
+@kernel("CumSum", since=11, types={"T": FLOATS + WORDS, "T2": ("int32", "int64")})
 @float_reference
 def cumulative_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
     """Running sums along an axis."""
@@ -166,7 +169,7 @@ def cumulative_sum(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 
     return accumulate(x, along, np.add, start=0, exclusive=bool(exclusive), reverse=bool(reverse))
 
 
-@kernel("CumProd", since=26, types={"T": NUMBERS, "T2": ("int32", "int64")})
+@kernel("CumProd", since=26, types={"T": FLOATS + WORDS, "T2": ("int32", "int64")})
 @float_reference
 def cumulative_product(x: Array, axis: Array, *, exclusive: int = 0, reverse: int = 0) -> Array:
     """Running products along an axis."""

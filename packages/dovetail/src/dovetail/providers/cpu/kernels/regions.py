@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from dovetail.providers.cpu._numeric import FLOATS, Array
-from dovetail.providers.cpu.kernels._checks import fail, require, wrap_indices
-from dovetail.providers.cpu.kernels._support import float_reference
+from dovetail.providers.cpu.kernels._checks import fail, require, require_room, wrap_indices
+from dovetail.providers.cpu.kernels._support import IEEE_FLOATS, float_reference
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["max_roi_pool", "roi_align", "roi_align_unshifted"]
 
 
-@kernel("RoiAlign", since=10, until=15, types={"T1": FLOATS})
+@kernel("RoiAlign", since=10, until=15, types={"T1": IEEE_FLOATS})
 def roi_align_unshifted(
     x: Array,
     rois: Array,
@@ -62,6 +62,9 @@ def roi_align(
     require(x.ndim == 4 and 0 not in x.shape[2:], op, "the input must be (batch, channel, height, width)", got=x.shape)
     require(rois.shape == (batch_indices.size, 4), op, "'rois' has the wrong shape", got=rois.shape)
     require(mode in ("avg", "max"), op, "'mode' is unknown", expected="avg or max", got=mode)
+    bins = (output_height, output_width)
+    require(min(bins) > 0, op, "'output_height' and 'output_width' must be positive", got=bins)
+    require_room(op, (rois.shape[0], x.shape[1], *bins), x.dtype)
     images = wrap_indices(op, batch_indices.reshape(-1), x.shape[0], lowest=0)
     shifted = coordinate_transformation_mode == "half_pixel"
     corners = rois * x.dtype.type(spatial_scale) - x.dtype.type(0.5 if shifted else 0.0)
@@ -84,6 +87,7 @@ def _axis_samples(start: float, end: float, size: int, bins: int, ratio: int, sh
     if not math.isfinite(length):
         fail("RoiAlign", "a region is not finite", got=f"{start}..{end}")
     count = ratio if ratio > 0 else max(math.ceil(length / bins), 0)
+    require_room("RoiAlign", (bins, count, 2), np.dtype(np.float64))
     # The samples of a bin cover it evenly, so that their mean is its integral.
     offsets = np.arange(bins)[:, None] + (np.arange(count) + 0.5) / max(count, 1)
     points = start + offsets * (length / bins)
@@ -127,6 +131,9 @@ def max_roi_pool(x: Array, rois: Array, *, pooled_shape: Sequence[int], spatial_
     require(x.ndim == 4, op, "the input must have four axes", got=x.shape)
     require(rois.ndim == 2 and rois.shape[1] == 5, op, "'rois' must be (regions, 5)", got=rois.shape)
     require(bool(np.isfinite(rois).all()), op, "a region is not finite")
+    fits = len(pooled_shape) == 2 and min(pooled_shape) > 0
+    require(fits, op, "'pooled_shape' must be two positive numbers", got=tuple(pooled_shape))
+    require_room(op, (rois.shape[0], x.shape[1], *pooled_shape), x.dtype)
     images = wrap_indices(op, rois[:, 0], x.shape[0], lowest=0)
     scaled = rois[:, 1:] * spatial_scale
     corners = (np.sign(scaled) * np.floor(np.abs(scaled) + 0.5)).astype(np.int64)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels._checks import fail, normalize_axes, require
+from dovetail.providers.cpu.kernels._checks import fail, normalize_axes, require, require_room
 from dovetail.providers.cpu.kernels._interpolation import cubic_weights
 from dovetail.providers.cpu.kernels._support import float_reference
 from dovetail.providers.cpu.registry import kernel
@@ -171,7 +171,7 @@ def _plan_scales(op: str, x: Array, scales: Array, axes: Sequence[int], roi: Arr
         _Axis(
             index=axis,
             size=x.shape[axis],
-            resized=int(np.floor(np.float32(x.shape[axis]) * np.float32(factor))),
+            resized=int(np.floor(np.float64(np.float32(x.shape[axis]) * np.float32(factor)))),
             scale=float(factor),
             start=region[0],
             end=region[1],
@@ -200,6 +200,12 @@ def _plan_sizes(op: str, x: Array, sizes: Array, axes: Sequence[int], roi: Array
 def _resize(x: Array, axes: list[_Axis], rule: _Rule, extrapolation_value: float, op: str) -> Array:
     require(rule.mode in ("nearest", "linear", "cubic"), op, "'mode' is unknown", got=rule.mode)
     require(rule.mode == "nearest" or x.dtype.kind in "biufc", op, "only 'nearest' takes this type", got=x.dtype)
+    shape = list(x.shape)
+    for axis in axes:
+        shape[axis.index] = axis.resized
+        # One long axis is tabulated whole, even when another one is empty.
+        require_room(op, [axis.resized], np.dtype(np.float64))
+    require_room(op, shape, x.dtype)
     y, outside = x, []
     for axis in axes:
         identity = axis.resized == axis.size and axis.scale == 1.0 and (axis.start, axis.end) == (0.0, 1.0)

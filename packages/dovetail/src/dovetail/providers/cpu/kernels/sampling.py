@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.providers.cpu._numeric import FLOATS, NUMBERS, Array
-from dovetail.providers.cpu.kernels._checks import normalize_axis, read_scalar, require
+from dovetail.providers.cpu.kernels._checks import normalize_axis, read_scalar, require, require_room
 from dovetail.providers.cpu.kernels._conversion import convert, dtype_of
 from dovetail.providers.cpu.kernels._support import COMPLEX, float_reference, reference
 from dovetail.providers.cpu.kernels._windows import accumulate_taps, make_window
@@ -25,6 +25,7 @@ def _make_window_kernel(op: str, coefficients: tuple[float, ...]) -> Callable[..
     def window(size: Array, *, output_datatype: int = 1, periodic: int = 1) -> Array:
         count = int(read_scalar(op, "size", size))
         require(count >= 0, op, "'size' must not be negative", got=count)
+        require_room(op, [count], np.dtype(np.float64))
         period = count if periodic else count - 1
         angles = np.arange(count) * (2 * math.pi / max(period, 1))
         terms = (a * (-1) ** i * np.cos(i * angles) for i, a in enumerate(coefficients))
@@ -70,6 +71,7 @@ def _transform(x: Array, dft_length: Array | None, axis: int, *, inverse: bool, 
     default = 2 * (x.shape[where] - 1) if halved else x.shape[where]
     length = default if dft_length is None else int(read_scalar(op, "dft_length", dft_length))
     require(length > 0, op, "'dft_length' must be positive", got=length)
+    require_room(op, (*x.shape[:where], length, *x.shape[where + 1 :]), x.dtype)
     if halved:
         require(x.shape[-1] == 2, op, "a one-sided inverse needs complex input", got=x.shape)
         return np.fft.irfft(_as_complex(x), n=length, axis=where)[..., None].astype(x.dtype)
@@ -134,8 +136,9 @@ def mel_weight_matrix(
     bands = int(read_scalar(op, "num_mel_bins", num_mel_bins))
     length, rate = int(read_scalar(op, "dft_length", dft_length)), int(read_scalar(op, "sample_rate", sample_rate))
     require(bands >= 0 and length > 0 and rate > 0, op, "counts must be positive", got=(bands, length, rate))
+    require_room(op, (length // 2 + 1, bands), np.dtype(np.float64))
     low, high = (
-        2595 * math.log10(1 + float(read_scalar(op, name, edge)) / 700)
+        _to_mel(op, float(read_scalar(op, name, edge)))
         for name, edge in (("lower_edge_hertz", lower_edge_hertz), ("upper_edge_hertz", upper_edge_hertz))
     )
     mels = low + np.arange(bands + 2) * ((high - low) / (bands + 2))
@@ -148,6 +151,11 @@ def mel_weight_matrix(
     on_right = (spectrum >= middle) & (spectrum < right)
     matrix = np.where(on_right, falling, np.where(on_left, rising, 0))
     return convert(matrix, dtype_of(output_datatype))
+
+
+def _to_mel(op: str, hertz: float) -> float:
+    require(0 <= hertz < math.inf, op, "an edge is no frequency", expected=">= 0", got=hertz)
+    return 2595 * math.log10(1 + hertz / 700)
 
 
 @kernel("Col2Im", since=18, types={"T": NUMBERS + COMPLEX})
@@ -164,12 +172,14 @@ def col2im(
     """Add columns of blocks back into the images they would be cut from."""
     op = "Col2Im"
     sizes, block = (tuple(int(n) for n in shape.reshape(-1)) for shape in (image_shape, block_shape))
+    require(min(sizes, default=0) >= 0, op, "'image_shape' must not be negative", got=sizes)
     window = make_window(op, sizes, block, strides=strides, dilations=dilations, pads=pads)
     taps, positions = math.prod(block), math.prod(window.outputs)
     require(x.ndim == 3 and x.shape[1] % taps == 0, op, f"columns do not divide into blocks of {taps}", got=x.shape)
     require(x.shape[2] == positions, op, "the count of blocks is wrong", expected=positions, got=x.shape[2])
     columns = x.reshape(x.shape[0], x.shape[1] // taps, *block, *window.outputs)
     padded = tuple(n + b + e for n, b, e in zip(sizes, window.begins, window.ends, strict=True))
+    require_room(op, (*columns.shape[:2], *padded), x.dtype)
     y = accumulate_taps(columns, window.strides, window.dilations, padded)
     inner = tuple(slice(b, b + n) for n, b in zip(sizes, window.begins, strict=True))
     return y[:, :, *inner].copy()

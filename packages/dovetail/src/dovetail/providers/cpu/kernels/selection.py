@@ -6,20 +6,20 @@ import numpy as np
 
 from dovetail.providers.cpu._numeric import NUMBERS, Array
 from dovetail.providers.cpu.kernels._checks import normalize_axis, read_scalar, require
-from dovetail.providers.cpu.kernels._support import reference
+from dovetail.providers.cpu.kernels._support import IEEE_FLOATS, reference
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["compress", "non_max_suppression", "non_zero", "top_k", "top_k_1", "top_k_10", "unique"]
 
 
-@kernel("TopK", since=1, until=9, types={"T": NUMBERS})
+@kernel("TopK", since=1, until=9, types={"T": IEEE_FLOATS})
 def top_k_1(x: Array, *, axis: int = -1, k: int) -> tuple[Array, Array]:
     """TopK with the count as an attribute."""
     found: tuple[Array, Array] = top_k(x, np.array([k]), axis=axis)
     return found
 
 
-@kernel("TopK", since=10, until=10, types={"T": NUMBERS})
+@kernel("TopK", since=10, until=10, types={"T": IEEE_FLOATS})
 def top_k_10(x: Array, k: Array, *, axis: int = -1) -> tuple[Array, Array]:
     """TopK before it could look for the smallest."""
     found: tuple[Array, Array] = top_k(x, k, axis=axis)

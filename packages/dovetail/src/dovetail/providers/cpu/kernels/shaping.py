@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels._checks import normalize_axes, normalize_axis, require
+from dovetail.providers.cpu.kernels._checks import normalize_axes, normalize_axis, require, require_room
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = [
@@ -33,7 +34,13 @@ __all__ = [
 ]
 
 
-@kernel("Reshape", since=5)
+def _reshape_into(data: Array, *shape_and_out: Array, **attributes: Any) -> None:
+    """For all ops that give the same elements in another shape, which is the output's."""
+    out = shape_and_out[-1]
+    out[...] = data.reshape(out.shape)
+
+
+@kernel("Reshape", since=5, into=_reshape_into)
 def reshape(data: Array, shape: Array, *, allowzero: int = 0) -> Array:
     """The same elements in another shape; 0 keeps an axis and -1 takes what is left."""
     op = "Reshape"
@@ -54,7 +61,7 @@ def reshape(data: Array, shape: Array, *, allowzero: int = 0) -> Array:
     return data.reshape(wanted).copy()
 
 
-@kernel("Flatten", since=1)
+@kernel("Flatten", since=1, into=_reshape_into)
 def flatten(x: Array, *, axis: int = 1) -> Array:
     """A matrix: the axes before ``axis`` become its rows, the others its columns."""
     require(-x.ndim <= axis <= x.ndim, "Flatten", "axis is out of range", expected=f"{-x.ndim}..{x.ndim}", got=axis)
@@ -62,7 +69,11 @@ def flatten(x: Array, *, axis: int = 1) -> Array:
     return x.reshape(math.prod(x.shape[:first]), math.prod(x.shape[first:])).copy()
 
 
-@kernel("Transpose", since=1)
+def _transpose_into(data: Array, out: Array, *, perm: Sequence[int] | None = None) -> None:
+    out[...] = data.transpose(perm)
+
+
+@kernel("Transpose", since=1, into=_transpose_into)
 def transpose(data: Array, *, perm: Sequence[int] | None = None) -> Array:
     """The axes in another order, reversed unless one is given."""
     order = tuple(reversed(range(data.ndim))) if perm is None else tuple(perm)
@@ -70,13 +81,13 @@ def transpose(data: Array, *, perm: Sequence[int] | None = None) -> Array:
     return data.transpose(order).copy()
 
 
-@kernel("Squeeze", since=1, until=12)
+@kernel("Squeeze", since=1, until=12, into=_reshape_into)
 def squeeze_attribute(data: Array, *, axes: Sequence[int] | None = None) -> Array:
     """Squeeze with the axes as an attribute."""
     return squeeze(data, None if axes is None else np.asarray(axes))
 
 
-@kernel("Squeeze", since=13)
+@kernel("Squeeze", since=13, into=_reshape_into)
 def squeeze(data: Array, axes: Array | None = None) -> Array:
     """Remove axes of size one: those named, or all."""
     if axes is None:
@@ -88,27 +99,34 @@ def squeeze(data: Array, axes: Array | None = None) -> Array:
     return np.squeeze(data, axis=gone).copy()
 
 
-@kernel("Unsqueeze", since=1, until=12)
+@kernel("Unsqueeze", since=1, until=12, into=_reshape_into)
 def unsqueeze_attribute(data: Array, *, axes: Sequence[int]) -> Array:
     """Unsqueeze with the axes as an attribute."""
     return unsqueeze(data, np.asarray(axes))
 
 
-@kernel("Unsqueeze", since=13)
+@kernel("Unsqueeze", since=13, into=_reshape_into)
 def unsqueeze(data: Array, axes: Array) -> Array:
     """Insert axes of size one, named by where they are in the result."""
     places = normalize_axes("Unsqueeze", axes.reshape(-1).tolist(), data.ndim + axes.size)
     return np.expand_dims(data, places).copy()
 
 
-@kernel("Expand", since=8)
+def _expand_into(x: Array, shape: Array, out: Array) -> None:
+    out[...] = x
+
+
+@kernel("Expand", since=8, into=_expand_into)
 def expand(x: Array, shape: Array) -> Array:
     """Repeat along axes of size one until both shapes broadcast."""
     wanted = tuple(int(n) for n in shape.reshape(-1))
     require(min(wanted, default=0) >= 0, "Expand", "sizes must not be negative", got=wanted)
     for size, other in zip(reversed(x.shape), reversed(wanted), strict=False):
         require(1 in (size, other) or size == other, "Expand", "shapes do not broadcast", expected=x.shape, got=wanted)
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, wanted)).copy()
+    require_room("Expand", wanted, x.dtype)
+    shape = np.broadcast_shapes(x.shape, wanted)
+    require_room("Expand", shape, x.dtype)
+    return np.broadcast_to(x, shape).copy()
 
 
 @kernel("Tile", since=6)
@@ -121,10 +139,17 @@ def tile(x: Array, repeats: Array) -> Array:
     paired = tuple(n for size in x.shape for n in (1, size))
     spread = tuple(n for count, size in zip(counts, x.shape, strict=True) for n in (count, size))
     shape = tuple(count * size for count, size in zip(counts, x.shape, strict=True))
+    require_room("Tile", shape, x.dtype)
+    if 0 in shape:
+        return np.zeros(shape, dtype=x.dtype)
     return np.array(np.broadcast_to(x.reshape(paired), spread)).reshape(shape)
 
 
-@kernel("Concat", since=4)
+def _concat_into(*arrays: Array, axis: int) -> None:
+    np.concatenate(arrays[:-1], axis=axis, out=arrays[-1])
+
+
+@kernel("Concat", since=4, into=_concat_into)
 def concat(*inputs: Array, axis: int) -> Array:
     """Join tensors along an axis."""
     first = inputs[0]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels._checks import normalize_axes, read_scalar, require
+from dovetail.providers.cpu.kernels._checks import normalize_axes, read_scalar, require, require_room
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["center_crop_pad", "pad", "pad_attribute", "reverse_sequence", "slice_attribute", "slice_of", "trilu"]
@@ -80,6 +80,7 @@ def pad(
         amounts[axis] = (begin, end)
     y = _crop(op, data, amounts)
     frame = [(max(begin, 0), max(end, 0)) for begin, end in amounts]
+    require_room(op, _framed(y, frame), y.dtype)
     if mode == "constant":
         return _surround(y, frame, constant_value)
     for axis, amount in enumerate(frame):
@@ -98,8 +99,12 @@ def _crop(op: str, data: Array, amounts: list[tuple[int, int]]) -> Array:
     return data[..., *parts]
 
 
+def _framed(x: Array, frame: list[tuple[int, int]]) -> tuple[int, ...]:
+    return tuple(begin + n + end for n, (begin, end) in zip(x.shape, frame, strict=True))
+
+
 def _surround(x: Array, frame: list[tuple[int, int]], value: Array | None) -> Array:
-    shape = tuple(begin + n + end for n, (begin, end) in zip(x.shape, frame, strict=True))
+    shape = _framed(x, frame)
     if value is None or value.size == 0:
         y = np.full(shape, "", dtype=object) if x.dtype == object else np.zeros(shape, dtype=x.dtype)
     else:
@@ -117,12 +122,14 @@ def center_crop_pad(x: Array, shape: Array, *, axes: Sequence[int] | None = None
     require(len(sizes) == len(chosen), op, "'shape' has the wrong length", expected=len(chosen), got=len(sizes))
     require(min(sizes, default=0) >= 0, op, "'shape' must not be negative", got=sizes)
     amounts = [(0, 0)] * x.ndim
+    require_room(op, sizes, x.dtype)
     for axis, size in zip(chosen, sizes, strict=True):
         missing = size - x.shape[axis]
         begin = missing // 2 if missing > 0 else -(-missing // 2)
         amounts[axis] = (begin, missing - begin)
-    cut = _crop(op, x, amounts)
-    return _surround(cut, [(max(begin, 0), max(end, 0)) for begin, end in amounts], None)
+    cut, frame = _crop(op, x, amounts), [(max(begin, 0), max(end, 0)) for begin, end in amounts]
+    require_room(op, _framed(cut, frame), x.dtype)
+    return _surround(cut, frame, None)
 
 
 @kernel("Trilu", since=14)

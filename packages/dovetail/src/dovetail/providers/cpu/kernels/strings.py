@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels._checks import fail, require
+from dovetail.providers.cpu.kernels._checks import fail, require, require_room
 from dovetail.providers.cpu.kernels._support import STRING
 from dovetail.providers.cpu.registry import kernel
 
@@ -92,6 +92,7 @@ def tfidf_vectorizer(
     columns = _map_grams(op, pool, ngram_counts, ngram_indexes)
     width = max(ngram_indexes, default=-1) + 1
     rows = x.reshape(1, -1) if x.ndim == 1 else x
+    require_room(op, (rows.shape[0], width), np.dtype(np.float32))
     y = np.zeros((rows.shape[0], width), dtype=np.float32)
     for counts, row in zip(y, rows.tolist(), strict=True):
         for gram in _list_grams(row, min_gram_length, max_gram_length, max_skip_count):

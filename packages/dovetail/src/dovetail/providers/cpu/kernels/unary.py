@@ -11,7 +11,16 @@ from dovetail.errors import ModelError
 from dovetail.providers.cpu._numeric import FLOATS, NUMBERS, Array
 from dovetail.providers.cpu.kernels._conversion import convert, dtype_of
 from dovetail.providers.cpu.kernels._erf import erf
-from dovetail.providers.cpu.kernels._support import FLOAT4, FLOAT6, FLOAT8, INT2, INT4, float_reference, reference
+from dovetail.providers.cpu.kernels._support import (
+    FLOAT4,
+    FLOAT6,
+    FLOAT8,
+    INT2,
+    INT4,
+    SIGNED,
+    float_reference,
+    reference,
+)
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = [
@@ -65,12 +74,18 @@ def _applying(function: Unary) -> Unary:
 
 
 for _op, (_since, _function) in _FUNCTIONS.items():
-    kernel(_op, since=_since, types={"T": FLOATS})(float_reference(_applying(_function)))
+    _into = _function if isinstance(_function, np.ufunc) else None
+    kernel(_op, since=_since, types={"T": FLOATS}, into=_into)(float_reference(_applying(_function)))
 for _op, (_since, _function) in _SIGNED.items():
-    kernel(_op, since=_since, types={"T": NUMBERS})(float_reference(_applying(_function)))
+    _types = SIGNED if _op == "Neg" else NUMBERS
+    kernel(_op, since=_since, types={"T": _types}, into=_function)(float_reference(_applying(_function)))
 
 
-@kernel("Reciprocal", since=6, types={"T": FLOATS})
+def _reciprocal_into(x: Array, out: Array) -> None:
+    np.divide(x.dtype.type(1), x, out)
+
+
+@kernel("Reciprocal", since=6, types={"T": FLOATS}, into=_reciprocal_into)
 @float_reference
 def reciprocal(x: Array) -> Array:
     """One over each element."""
@@ -85,7 +100,7 @@ def is_inf(x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> A
     return (np.isneginf(wide) & bool(detect_negative)) | (np.isposinf(wide) & bool(detect_positive))
 
 
-@kernel("IsNaN", since=9, types={"T1": FLOATS + FLOAT8})
+@kernel("IsNaN", since=9, types={"T1": FLOATS + FLOAT8}, into=np.isnan)
 @reference
 def is_nan(x: Array) -> Array:
     """Where an element is not a number."""
@@ -97,49 +112,67 @@ def _as_native(x: Array) -> Array:
     return x.astype(np.float32) if x.dtype.kind == "V" else x
 
 
-@kernel("Identity", since=1)
+def _identity_into(x: Array, out: Array) -> None:
+    out[...] = x
+
+
+@kernel("Identity", since=1, into=_identity_into)
 @reference
 def identity(x: Any) -> Any:
     """A copy of a tensor or of a sequence; an absent optional stays absent."""
     return None if x is None else x.copy()
 
 
-@kernel("Cast", since=6, until=18)
+def _convert_into(x: Array, out: Array, saturate: int = 1, round_mode: str = "up") -> None:
+    # What NumPy has conversions for, it converts while it copies, as astype does.
+    is_native = out.dtype.kind in "biuf"
+    out[...] = x if is_native else convert(x, out.dtype, saturate=bool(saturate), round_mode=round_mode)
+
+
+def _cast_into(x: Array, out: Array, *, to: int, **options: Any) -> None:
+    _convert_into(x, out, **options)
+
+
+def _cast_like_into(x: Array, target: Array, out: Array, **options: Any) -> None:
+    _convert_into(x, out, **options)
+
+
+@kernel("Cast", since=6, until=18, into=_cast_into)
 @reference
 def cast_plain(x: Array, *, to: int) -> Array:
     """Each element converted to the element type with this ONNX number."""
     return convert(x, dtype_of(to))
 
 
-@kernel("Cast", since=19, until=23)
+@kernel("Cast", since=19, until=23, into=_cast_into)
 @reference
 def cast_saturating(x: Array, *, to: int, saturate: int = 1) -> Array:
     """``cast_plain`` with a choice for values outside the range of an 8-bit float."""
     return convert(x, dtype_of(to), saturate=bool(saturate))
 
 
-@kernel("Cast", since=24)
+@kernel("Cast", since=24, into=_cast_into)
 @reference
 def cast_to(x: Array, *, to: int, saturate: int = 1, round_mode: str = "up") -> Array:
     """``cast_saturating`` with a choice of rounding to powers of two (float8e8m0)."""
     return convert(x, dtype_of(to), saturate=bool(saturate), round_mode=round_mode)
 
 
-@kernel("CastLike", since=15, until=18)
+@kernel("CastLike", since=15, until=18, into=_cast_like_into)
 @reference
 def cast_like_plain(x: Array, target: Array) -> Array:
     """Each element converted to the element type of ``target``."""
     return convert(x, target.dtype)
 
 
-@kernel("CastLike", since=19, until=23)
+@kernel("CastLike", since=19, until=23, into=_cast_like_into)
 @reference
 def cast_like_saturating(x: Array, target: Array, *, saturate: int = 1) -> Array:
     """``cast_like_plain`` with a choice for values outside the range of an 8-bit float."""
     return convert(x, target.dtype, saturate=bool(saturate))
 
 
-@kernel("CastLike", since=24)
+@kernel("CastLike", since=24, into=_cast_like_into)
 @reference
 def cast_like(x: Array, target: Array, *, saturate: int = 1, round_mode: str = "up") -> Array:
     """``cast_like_saturating`` with a choice of rounding to powers of two (float8e8m0)."""

@@ -1,0 +1,254 @@
+"""Giving nodes to providers: every provider is asked, the rules of placing decide, and partitions are compiled.
+
+A provider that fails while it is asked, or that cannot compile what it took, is named; its nodes go to the next one,
+unless the build is strict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import onnx_ir as ir
+
+from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
+from dovetail.build.subgraphs import Border, extract_model, find_border
+from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
+from dovetail.loggers import ILogger, Severity
+from dovetail.provider.interfaces import BuiltSubgraph, Claim, Provider, StepKind
+from dovetail.provider.partition import find_partitions
+from dovetail.provider.placement import CONSTANT, OUTSIDE, PlacedNode, place
+
+__all__ = ["Assigner", "Group"]
+
+ANNOTATION_KEY: Final = "dovetail.layer_provider"
+_PLUGIN: Final = "(plugin)"
+_CONTROL: Final = "(control)"
+_FREE_OPS: Final = frozenset("Identity Reshape Flatten Squeeze Unsqueeze Cast Shape Size Constant".split())
+"""Ops that cost less as a single kernel than the border of a partition does."""
+_SMALL_ELEMENTS: Final = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Nodes that become one step, and the compiled partition when they are several under one provider."""
+
+    provider: str
+    layers: Sequence[NodeLayer]
+    border: Border | None = None
+    built: BuiltSubgraph | None = None
+
+
+@dataclass(kw_only=True)
+class Assigner:
+    """Decides for a model, once for all profiles."""
+
+    model: ir.Model
+    providers: Sequence[Provider]
+    """In order of preference; the last one is the host's, which runs plugins and control flow."""
+    logger: ILogger
+    strict: bool = False
+    keep: frozenset[str] = frozenset()
+    """Names of weights that may be replaced in a loaded engine."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    _banned: dict[tuple[str, ir.Node], str] = field(default_factory=dict, init=False)
+    _groups: dict[ir.Graph, list[Group]] = field(default_factory=dict, init=False)
+
+    @property
+    def host(self) -> Provider:
+        """The provider of plugins, control flow, reformats and copies."""
+        return self.providers[-1]
+
+    def groups(self, graph: ir.Graph) -> list[Group]:
+        """The groups of a graph in the order they run; those of bodies are decided with it."""
+        if graph not in self._groups:
+            while (groups := self._try_groups(graph)) is None:
+                pass
+            self._groups[graph] = groups
+            for group in groups:
+                if group.provider == _CONTROL:
+                    for body in body_graphs(group.layers[0].node):
+                        self.groups(body)
+        return self._groups[graph]
+
+    def tag_nodes(self, graph: ir.Graph) -> None:
+        """Note on every node, bodies included, which provider it goes to, so that passes and later rounds know."""
+        layers = self._layers(graph)
+        for layer, provider in zip(layers, self._place(layers), strict=True):
+            if provider == _CONTROL:
+                for body in body_graphs(layer.node):
+                    self.tag_nodes(body)
+            elif provider != _PLUGIN:
+                layer.node.metadata_props[ASSIGNED_KEY] = provider
+
+    def _try_groups(self, graph: ir.Graph) -> list[Group] | None:
+        layers = self._layers(graph)
+        chosen = self._place(layers)
+        whole = frozenset(p.name for p in self.providers if p.step_kind == StepKind.SUBGRAPH)
+        producers = [[s for s in sources if s >= 0] for sources in _sources(layers)]
+        partitions = find_partitions(chosen, producers, whole)
+        cheap = [(name, nodes) for name, nodes in partitions if name in whole and _is_free(layers, nodes)]
+        if len(partitions) > 1 and cheap:
+            for name, nodes in cheap:
+                self._ban(name, [layers[n].node for n in nodes], "a partition of its own would cost more than it saves")
+            return None
+        groups: list[Group] = []
+        for name, nodes in partitions:
+            group = self._make_group(name, [layers[n] for n in nodes], compiled=name in whole)
+            if group is None:
+                return None
+            groups.append(group)
+        return groups
+
+    def _make_group(self, name: str, layers: Sequence[NodeLayer], *, compiled: bool) -> Group | None:
+        named = [NodeLayer(layer.node, self._step_provider(name), layer.opsets) for layer in layers]
+        if not compiled:
+            return Group(provider=name, layers=named)
+        nodes = [layer.node for layer in layers]
+        border = find_border(nodes)
+        try:
+            model = extract_model(self.model, nodes, border, name=_group_name(layers))
+            built = self._provider(name).build_subgraph(model, keep=self.keep)
+        except DovetailError as error:
+            self._report(f"provider '{name}' could not compile what it took: {error}", error)
+            self._ban(name, nodes, f"it could not be compiled: {error.what}")
+            return None
+        return Group(provider=name, layers=named, border=border, built=built)
+
+    def _step_provider(self, name: str) -> str:
+        return self.host.name if name in (_PLUGIN, _CONTROL) else name
+
+    def _provider(self, name: str) -> Provider:
+        return next(provider for provider in self.providers if provider.name == name)
+
+    def _ban(self, provider: str, nodes: Sequence[ir.Node], reason: str) -> None:
+        for node in nodes:
+            self._banned[provider, node] = reason
+            node.metadata_props.pop(ASSIGNED_KEY, None)
+
+    def _report(self, text: str, error: DovetailError | None = None) -> None:
+        if self.strict:
+            raise error or ProviderError(text)
+        self.logger.log(Severity.WARNING, text)
+
+    # asking
+
+    def _layers(self, graph: ir.Graph) -> list[NodeLayer]:
+        opsets = self.model.opset_imports
+        return [NodeLayer(node, self.host.name, opsets) for node in graph if not is_constant_node(node)]
+
+    def _place(self, layers: Sequence[NodeLayer]) -> list[str]:
+        """The provider of each layer, or what stands for plugins and for control flow that is run from here."""
+        plain = [layer for layer in layers if layer.entry is None]
+        claims = {provider.name: self._ask(provider, plain) for provider in self.providers}
+        nodes = [_placed(layer, sources) for layer, sources in zip(plain, _sources(plain), strict=True)]
+        found = place(
+            nodes,
+            claims,
+            [provider.name for provider in self.providers],
+            annotations=self.annotations,
+            budgets={provider.name: provider.budget_bytes for provider in self.providers},
+            devices=[provider.name for provider in self.providers if not provider.memory.is_host],
+            host=self.host.name,
+        )
+        for index in found.unmet:
+            self._report(f"layer '{plain[index].name}': {found.reasons[index]}")
+        names = dict(zip((layer.node for layer in plain), found.providers, strict=True))
+        self._check(plain, names, claims)
+        return [_PLUGIN if layer.entry is not None else self._name(layer, names[layer.node]) for layer in layers]
+
+    def _name(self, layer: NodeLayer, provider: str | None) -> str:
+        return _CONTROL if provider is None or (layer.is_control and provider == self.host.name) else provider
+
+    def _ask(self, provider: Provider, layers: Sequence[NodeLayer]) -> list[Claim]:
+        views = [NodeLayer(layer.node, provider.name, layer.opsets) for layer in layers]
+        try:
+            claims = list(provider.get_capability(views))
+            if len(claims) != len(views):
+                raise ProviderError("get_capability gave another number of claims", expected=len(views), got=len(claims))
+        except Exception as error:
+            text = f"provider '{provider.name}' failed when it was asked what it takes: {error}"
+            self._report(text, ProviderError(text))
+            claims = [Claim(taken=False, reason=f"it failed when it was asked: {error}")] * len(views)
+        return [self._unless_banned(provider.name, v, c) for v, c in zip(views, claims, strict=True)]
+
+    def _unless_banned(self, provider: str, layer: NodeLayer, claim: Claim) -> Claim:
+        reason = self._banned.get((provider, layer.node))
+        if reason is not None:
+            return Claim(taken=False, reason=reason)
+        if layer.is_control and provider == self.host.name:
+            return Claim(taken=True)
+        return claim
+
+    def _check(
+        self,
+        layers: Sequence[NodeLayer],
+        names: Mapping[ir.Node, str | None],
+        claims: Mapping[str, Sequence[Claim]],
+    ) -> None:
+        """One error names every node that nobody takes."""
+        rows = []
+        for index, layer in enumerate(layers):
+            if names[layer.node] is None:
+                reasons = "; ".join(f"{name}: {row[index].reason}" for name, row in claims.items())
+                rows.append(f"  '{layer.name}' ({layer.op}): {reasons}")
+        if rows:
+            raise UnsupportedOpError(
+                f"{len(rows)} node(s) that no provider takes:\n" + "\n".join(rows),
+                fix="write a plugin for the operator, or replace the node",
+            )
+
+
+def _placed(layer: NodeLayer, sources: Sequence[int]) -> PlacedNode:
+    return PlacedNode(
+        name=layer.name,
+        op=layer.op,
+        domain=layer.domain,
+        inputs=sources,
+        is_small_integer=all(_is_small_integer(value) for value in layer.node.outputs),
+        annotation=layer.node.metadata_props.get(ANNOTATION_KEY),
+        assigned=layer.node.metadata_props.get(ASSIGNED_KEY),
+    )
+
+
+def _is_small_integer(value: ir.Value) -> bool:
+    if value.dtype is None or not (value.dtype.is_integer() or value.dtype == ir.DataType.BOOL):
+        return False
+    if value.shape is None or not value.shape.is_static():
+        return False
+    count = 1
+    for dim in value.shape.numpy():
+        count *= dim
+    return count <= _SMALL_ELEMENTS
+
+
+def _sources(layers: Sequence[NodeLayer]) -> list[list[int]]:
+    """For each layer, who makes each of its inputs, and what its bodies read from outside."""
+    number = {layer.node: index for index, layer in enumerate(layers)}
+    return [[_source(value, number) for value in _reads(layer.node)] for layer in layers]
+
+
+def _source(value: ir.Value | None, number: Mapping[ir.Node, int]) -> int:
+    if value is None:
+        return OUTSIDE
+    producer = value.producer()
+    if producer is None:
+        return CONSTANT if value.const_value is not None else OUTSIDE
+    return CONSTANT if is_constant_node(producer) else number.get(producer, OUTSIDE)
+
+
+def _reads(node: ir.Node) -> Iterator[ir.Value | None]:
+    yield from node.inputs
+    for graph in body_graphs(node):
+        for inner in graph.all_nodes():
+            yield from inner.inputs
+        yield from graph.outputs
+
+
+def _is_free(layers: Sequence[NodeLayer], nodes: Sequence[int]) -> bool:
+    return len(nodes) <= 2 and all(layers[n].domain == "" and layers[n].op in _FREE_OPS for n in nodes)
+
+
+def _group_name(layers: Sequence[NodeLayer]) -> str:
+    return layers[0].name if len(layers) == 1 else f"{layers[0].name} ... {layers[-1].name} ({len(layers)} layers)"

@@ -1,0 +1,54 @@
+"""The types of object values as a plan writes them: ``tensor(string)``, sequences and optionals of tensors.
+
+A plain tensor has no such type; its element type says it all.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from dovetail.errors import PlanCorruptError
+from dovetail.plan._header import show
+from dovetail.provider.type_names import dtype_from_onnx_type
+
+__all__ = ["ValueType", "parse_value_type"]
+
+_FORM: Final = re.compile(r"(optional\()?(seq\()?tensor\(([a-z0-9_]{1,32})\)(\)*)")
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """What an object value is: an array of strings, a list, or one of both or of numbers that may be None."""
+
+    dtype: str
+    """The NumPy name of the tensors inside; ``object`` for strings."""
+    is_sequence: bool = False
+    is_optional: bool = False
+
+    @property
+    def is_string_tensor(self) -> bool:
+        """Whether it is an array of strings, which has a shape."""
+        return not self.is_sequence and not self.is_optional
+
+
+@lru_cache(maxsize=256)
+def parse_value_type(text: str) -> ValueType:
+    """Read a type.
+
+    >>> parse_value_type("optional(seq(tensor(float)))")
+    ValueType(dtype='float32', is_sequence=True, is_optional=True)
+
+    Raises:
+        PlanCorruptError: It is none, or it is that of a plain tensor.
+    """
+    match = _FORM.fullmatch(text)
+    if match is not None:
+        optional, sequence, element, ends = match.groups()
+        kind = ValueType(dtype_from_onnx_type(f"tensor({element})"), sequence is not None, optional is not None)
+        is_object = not kind.is_string_tensor or kind.dtype == "object"
+        if is_object and len(ends) == kind.is_sequence + kind.is_optional:
+            return kind
+    raise PlanCorruptError("there is no such type of value", got=show(text), fix="build the plan again")

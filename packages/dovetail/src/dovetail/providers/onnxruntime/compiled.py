@@ -1,0 +1,91 @@
+"""Compiling a partition: ONNX Runtime optimises it at build time as far as no CPU matters, and the result is stored.
+
+Everything large goes through files in a temporary folder and is mapped, so that a build holds no copy of the weights.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from dovetail.errors import ProviderError
+from dovetail.provider.interfaces import BuiltSubgraph
+from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
+from dovetail.providers.onnxruntime.sessions import Level, create_session, make_options
+
+__all__ = ["build_subgraph"]
+
+_INLINE_BYTES: Final = 1024
+"""Weights below this stay in the graph: shapes, axes and scalars that are read while the graph is optimised."""
+_IR_VERSION: Final = 10
+_EXTERNAL: Final = onnx.TensorProto.EXTERNAL
+
+
+def build_subgraph(model: ir.Model, *, threads: int, version: str, keep: frozenset[str]) -> BuiltSubgraph:
+    """Compile a partition; with weights to keep, it is stored as it is and optimised whenever it is loaded."""
+    stamp_opsets(model)
+    model.ir_version = _IR_VERSION
+    kept = keep & set(model.graph.initializers)
+    with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
+        source = Path(folder) / "partition.onnx"
+        ir.save(model, source, external_data="partition.data", size_threshold_bytes=0 if kept else _INLINE_BYTES)
+        if kept:
+            return _split(source, version="")
+        target = Path(folder) / "optimised.onnx"
+        _optimise(source, target, threads, where=f"partition '{model.graph.name}'")
+        return _split(target, version=version)
+
+
+def stamp_opsets(model: ir.Model) -> None:
+    """Write the newest opsets that ONNX Runtime accepts and at which every op is what it is in the model."""
+    used: dict[str, set[str]] = {}
+    for node in model.graph.all_nodes():
+        used.setdefault("" if node.domain == "ai.onnx" else node.domain, set()).add(node.op_type)
+    opsets = {domain: model.opset_imports.get(domain, 1) for domain in (*used, "")}
+    for domain, opset in opsets.items():
+        if opset > max_opset(domain):
+            choice = supported_opset([(op, opset) for op in sorted(used.get(domain, ()))], domain)
+            if choice.opset is None:
+                raise ProviderError(f"ops changed after the newest opset it knows: {', '.join(choice.changed)}")
+            opsets[domain] = choice.opset
+    model.opset_imports.clear()
+    model.opset_imports.update(opsets)
+
+
+def _optimise(source: Path, target: Path, threads: int, *, where: str) -> None:
+    entries = {
+        "session.optimized_model_external_initializers_file_name": f"{target.stem}.data",
+        "session.optimized_model_external_initializers_min_size_in_bytes": str(_INLINE_BYTES),
+        "session.disable_prepacking": "1",
+    }
+    options = make_options(Level.EXTENDED, threads=threads, entries=entries)
+    options.optimized_model_filepath = str(target)
+    create_session(str(source), options, where=where)
+
+
+def _split(path: Path, *, version: str) -> BuiltSubgraph:
+    """The graph without the weights that lie in a file, and those weights, mapped."""
+    model = onnx.load(path, load_external_data=False)
+    inside, outside = [], []
+    for tensor in model.graph.initializer:
+        (outside if tensor.data_location == _EXTERNAL else inside).append(tensor)
+    weights = {tensor.name: _map_tensor(tensor, path.parent) for tensor in outside}
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(inside)
+    return BuiltSubgraph(payload=model.SerializeToString(deterministic=True), weights=weights, version=version)
+
+
+def _map_tensor(tensor: onnx.TensorProto, folder: Path) -> Any:
+    place: Mapping[str, str] = {entry.key: entry.value for entry in tensor.external_data}
+    dtype = ir.DataType(tensor.data_type).numpy()
+    shape = tuple(tensor.dims)
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    # The mapping outlives the folder: the file is gone from it, and its pages stay until the last array is.
+    return np.memmap(folder / place["location"], dtype, "r", int(place.get("offset", 0)), shape)

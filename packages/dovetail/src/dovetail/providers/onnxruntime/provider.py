@@ -1,0 +1,156 @@
+"""ONNX Runtime as a back end: it takes whole subgraphs and runs each as one session on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from dovetail.allocators import HostAllocator, IGpuAllocator
+from dovetail.errors import PlanCorruptError, ProviderError
+from dovetail.provider.devices import Device
+from dovetail.provider.host import host_device
+from dovetail.provider.interfaces import (
+    API_VERSION,
+    BuiltSubgraph,
+    Claim,
+    LoadedSubgraph,
+    NodeView,
+    OptionSpec,
+    Provider,
+    RefitMode,
+    StepKind,
+    StoredSubgraph,
+)
+from dovetail.provider.kernels import KernelRegistry
+from dovetail.providers.onnxruntime.binding import SessionSubgraph
+from dovetail.providers.onnxruntime.sessions import Level, create_session, import_onnxruntime, make_options
+from dovetail.providers.onnxruntime.wire import ExternalTensor, append_weights, names_files
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["OnnxRuntimeProvider", "OnnxRuntimeProviderFactory", "create_factory"]
+
+_FOLDER_ENTRY: Final = "session.model_external_initializers_file_folder_path"
+
+
+class OnnxRuntimeProvider(Provider):
+    """ONNX Runtime's CPU kernels."""
+
+    name = "onnxruntime"
+    refit_mode = RefitMode.RECREATE
+    step_kind = StepKind.SUBGRAPH
+    fuses = False
+
+    def __init__(self, device: Device, *, threads: int = 0) -> None:
+        self.device = device
+        self.version: str = import_onnxruntime().__version__
+        self._threads = threads
+        self._allocator = HostAllocator()
+
+    @property
+    def kernels(self) -> KernelRegistry:
+        """What ONNX Runtime's own registry says, without functions: it runs no single nodes."""
+        from dovetail.providers.onnxruntime.capability import read_registry
+
+        return read_registry()
+
+    @property
+    def allocator(self) -> IGpuAllocator:
+        """Memory of the process."""
+        return self._allocator
+
+    def get_capability(self, nodes: Sequence[NodeView]) -> Sequence[Claim]:
+        """Take what ONNX Runtime has a kernel for, and control flow whose bodies it can run whole."""
+        from dovetail.providers.onnxruntime.capability import claim_node
+
+        return [claim_node(node) for node in nodes]
+
+    def build_subgraph(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltSubgraph:
+        """Optimise a partition as far as no CPU matters; with weights to keep it is stored as it is."""
+        from dovetail.providers.onnxruntime.compiled import build_subgraph
+
+        return build_subgraph(model, threads=self._threads, version=self.version, keep=keep)
+
+    def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
+        """A session over the stored graph; weights are mapped from the plan file, or shared with it in memory."""
+        where = f"step '{stored.name}'"
+        if names_files(stored.payload):
+            raise PlanCorruptError("a compiled partition names a file", where=where, fix="build the plan again")
+        if stored.path is not None and all(name in stored.places for name in stored.weights):
+            return self._load_mapped(stored, where)
+        return self._load_shared(stored, where)
+
+    def _load_mapped(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
+        path = Path(stored.path or "")
+        options = make_options(Level.ALL, threads=self._threads, entries={_FOLDER_ENTRY: str(path.parent)})
+        model = append_weights(stored.payload, _external_tensors(stored, path.name))
+        session = create_session(model, options, where=where)
+        return SessionSubgraph(session, stored.inputs, stored.outputs)
+
+    def _load_shared(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
+        from onnxruntime import OrtValue
+
+        options = make_options(Level.ALL, threads=self._threads)
+        values = [OrtValue.ortvalue_from_numpy(array) for array in stored.weights.values()]
+        options.add_external_initializers(list(stored.weights), values)
+        model = append_weights(stored.payload, _external_tensors(stored, "plan"))
+        session = create_session(model, options, where=where)
+        return SessionSubgraph(session, stored.inputs, stored.outputs, keep=(values, stored.weights))
+
+
+def _external_tensors(stored: StoredSubgraph, file: str) -> list[ExternalTensor]:
+    return [
+        ExternalTensor(
+            name=name,
+            dtype=array.dtype.name,
+            shape=array.shape,
+            file=file,
+            offset=stored.places.get(name, 0),
+            length_bytes=array.nbytes,
+        )
+        for name, array in stored.weights.items()
+    ]
+
+
+class OnnxRuntimeProviderFactory:
+    """The entry point of this back end."""
+
+    name = "onnxruntime"
+    api_version = API_VERSION
+    options: Mapping[str, OptionSpec] = {
+        "threads": OptionSpec(help="threads of the pool that all partitions share; 0 for one a core", default="0")
+    }
+
+    @property
+    def version(self) -> str:
+        """The version of ONNX Runtime."""
+        version: str = import_onnxruntime().__version__
+        return version
+
+    def devices(self) -> Sequence[Device]:
+        """The one CPU."""
+        return [host_device()]
+
+    def create(self, device: Device, options: Mapping[str, str]) -> OnnxRuntimeProvider:
+        """A provider; ``threads`` is its only option."""
+        unknown = options.keys() - self.options.keys()
+        if unknown:
+            raise ProviderError(
+                f"unknown option(s) {', '.join(sorted(unknown))}",
+                where="provider 'onnxruntime'",
+                expected=", ".join(self.options),
+            )
+        return OnnxRuntimeProvider(device, threads=_read_threads(options.get("threads", "0")))
+
+
+def _read_threads(text: str) -> int:
+    if not text.isdecimal() or int(text) > 1024:
+        raise ProviderError("not a number of threads", where="provider 'onnxruntime'", expected="0 to 1024", got=text)
+    return int(text)
+
+
+def create_factory() -> OnnxRuntimeProviderFactory:
+    """What the loader calls."""
+    return OnnxRuntimeProviderFactory()

@@ -1,0 +1,171 @@
+"""The few bytes of ONNX's format that running a plan needs, written without the onnx package.
+
+A stored partition has no weights in it. They are appended when it is loaded: in this format two messages, one after
+the other, are one message with the parts of both, so nothing of what is stored has to be read or changed. What is
+read is only whether a payload names files, because a plan must never make anybody open one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dovetail.errors import PlanCorruptError
+
+__all__ = ["ExternalTensor", "append_weights", "names_files"]
+
+_GRAPH: Final = 7
+_INITIALIZER: Final = 5
+_DIMS, _DATA_TYPE, _NAME, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 13, 14
+_EXTERNAL: Final = 1
+_LENGTH_DELIMITED: Final = 2
+_FIXED_BYTES: Final = {1: 8, 5: 4}
+_TYPE_NUMBERS: Final = {
+    "float32": 1,
+    "uint8": 2,
+    "int8": 3,
+    "uint16": 4,
+    "int16": 5,
+    "int32": 6,
+    "int64": 7,
+    "bool": 9,
+    "float16": 10,
+    "float64": 11,
+    "uint32": 12,
+    "uint64": 13,
+    "bfloat16": 16,
+    "float8_e4m3fn": 17,
+    "float8_e4m3fnuz": 18,
+    "float8_e5m2": 19,
+    "float8_e5m2fnuz": 20,
+    "uint4": 21,
+    "int4": 22,
+    "float4_e2m1fn": 23,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExternalTensor:
+    """A weight that lies in a file."""
+
+    name: str
+    dtype: str
+    shape: Sequence[int]
+    file: str
+    offset: int
+    length_bytes: int
+
+
+def append_weights(model: bytes | memoryview, tensors: Iterable[ExternalTensor]) -> bytes:
+    """The model with these weights among its initializers."""
+    initializers = b"".join(_field(_INITIALIZER, _tensor(tensor)) for tensor in tensors)
+    return bytes(model) + (_field(_GRAPH, initializers) if initializers else b"")
+
+
+def names_files(model: bytes | memoryview) -> bool:
+    """Whether a model says that a tensor lies in a file.
+
+    Such a tensor has the key ``location``; only where those bytes occur is the model walked through.
+
+    Raises:
+        PlanCorruptError: The bytes are no model.
+    """
+    data = bytes(model)
+    return b"location" in data and _walk(memoryview(data), "model")
+
+
+_MESSAGES: Final = {
+    "model": {7: "graph", 25: "function"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {},
+}
+"""The fields of each message that can hold a tensor."""
+
+
+def _walk(data: memoryview, message: str) -> bool:
+    inner = _MESSAGES[message]
+    for number, part in _fields(data):
+        if message == "tensor" and number in (_EXTERNAL_DATA, _DATA_LOCATION):
+            return True
+        if number in inner and part is not None and _walk(part, inner[number]):
+            return True
+    return False
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, memoryview | None]]:
+    """Every field of a message: its number, and its bytes when it has a length."""
+    position = 0
+    while position < len(data):
+        tag, position = _read_varint(data, position)
+        kind, length = tag & 7, 0
+        if kind == _LENGTH_DELIMITED:
+            length, position = _read_varint(data, position)
+            yield tag >> 3, data[position : position + length]
+        elif kind == 0:
+            _, position = _read_varint(data, position)
+            yield tag >> 3, None
+        elif kind in _FIXED_BYTES:
+            length = _FIXED_BYTES[kind]
+            yield tag >> 3, None
+        else:
+            raise _malformed()
+        position += length
+        if position > len(data):
+            raise _malformed()
+
+
+def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, position
+    raise _malformed()
+
+
+def _malformed() -> PlanCorruptError:
+    return PlanCorruptError("a compiled partition is malformed", fix="build the plan again")
+
+
+def _tensor(tensor: ExternalTensor) -> bytes:
+    if tensor.dtype not in _TYPE_NUMBERS:
+        raise PlanCorruptError("a weight has a type that ONNX Runtime does not know", got=tensor.dtype)
+    parts = [_number(_DIMS, dim) for dim in tensor.shape]
+    parts.append(_number(_DATA_TYPE, _TYPE_NUMBERS[tensor.dtype]))
+    parts.append(_field(_NAME, tensor.name.encode()))
+    place = {"location": tensor.file, "offset": str(tensor.offset), "length": str(tensor.length_bytes)}
+    parts += [_field(_EXTERNAL_DATA, _entry(key, value)) for key, value in place.items()]
+    parts.append(_number(_DATA_LOCATION, _EXTERNAL))
+    return b"".join(parts)
+
+
+def _entry(key: str, value: str) -> bytes:
+    return _field(1, key.encode()) + _field(2, value.encode())
+
+
+def _field(number: int, payload: bytes) -> bytes:
+    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(payload)) + payload
+
+
+def _number(number: int, value: int) -> bytes:
+    return _varint(number << 3) + _varint(value)
+
+
+def _varint(value: int) -> bytes:
+    return bytes(_groups(value))
+
+
+def _groups(value: int) -> Iterator[int]:
+    while value > 127:
+        yield value & 127 | 128
+        value >>= 7
+    yield value

@@ -1,0 +1,282 @@
+"""A provider that behaves like a device and needs none: memory of its own, streams, events, capture, a budget."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail._version import __version__
+from dovetail.errors import ProviderError, ResourceError
+from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
+from dovetail.provider.interfaces import Claim, NodeView, Provider
+from dovetail.provider.kernels import KernelRegistry
+from dovetail.provider.loader import get_provider, register_provider, unregister_provider
+from dovetail.provider.shape_slots import shape_slots
+from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
+from dovetail.testing.host_functions import HostDeviceFunction
+from dovetail.testing.host_options import HostDeviceOptions
+from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
+from dovetail.testing.statistics import DeviceStatistics
+
+__all__ = ["HostDevice", "HostDeviceFactory", "HostDeviceOptions", "host_device"]
+
+
+class HostDevice(Provider):
+    """Runs the kernels of ``cpu`` over memory that the host may not read, when somebody waits for it."""
+
+    def __init__(self, device: Device, options: HostDeviceOptions) -> None:
+        self.name = options.name
+        self.device = device
+        self.options = options
+        self.memory = MemoryInfo(name=options.name)
+        self.preferred_layout = options.layout
+        self.can_capture = options.can_capture and options.has_streams
+        self.budget_bytes = options.budget_bytes
+        self.statistics = DeviceStatistics()
+        """What the device was told to do."""
+        self._streams = StreamSet(f"provider '{self.name}'", self.statistics, self.check)
+        self._allocator = HostDeviceAllocator(
+            limit_bytes=options.memory_bytes, fail_at=options.fail_allocation, before=self.check
+        )
+        self._kernels = _copy_kernels(options)
+
+    def check(self, callback: str) -> None:
+        """Raise when the callback was told to."""
+        if callback in self.options.raises_in:
+            raise RuntimeError(f"told to fail in {callback}")
+
+    # what it takes
+
+    @property
+    def kernels(self) -> KernelRegistry:
+        """Those of ``cpu``, or some of them."""
+        return self._kernels
+
+    def get_capability(self, nodes: Sequence[NodeView]) -> Sequence[Claim]:
+        """What the registry has, with costs and groups; tensors only."""
+        self.check("get_capability")
+        claims = [self._refine(node, claim) for node, claim in zip(nodes, super().get_capability(nodes), strict=True)]
+        return claims[: len(claims) - self.options.missing_claims]
+
+    def _refine(self, node: NodeView, claim: Claim) -> Claim:
+        is_plugin = node.domain == self.options.plugin_domain and self.options.takes_plugins
+        if not (claim.taken or is_plugin or self.options.takes_all):
+            return claim
+        types = [name for name in (*node.input_types, *node.output_types) if name is not None]
+        if any("(" in name or name in ("object", "string") for name in types):
+            return Claim(taken=False, reason="it holds tensors of numbers only")
+        return Claim(taken=True, group=self.options.groups.get(node.op), cost_bytes=self.options.cost_bytes)
+
+    def host_inputs(self, op: str, domain: str, opset: int) -> frozenset[int]:
+        """Shapes, axes and counts."""
+        self.check("host_inputs")
+        return super().host_inputs(op, domain, opset)
+
+    def compile(
+        self,
+        op: str,
+        domain: str,
+        opset: int,
+        attributes: Mapping[str, Any],
+        input_types: Sequence[str | None],
+        num_outputs: int,
+    ) -> HostDeviceFunction:
+        """The kernel of ``cpu`` over this device's memory."""
+        self.check("compile")
+        if self._kernels.find(op, domain, opset) is None:
+            raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.name}'")
+        function = get_provider("cpu").compile(op, domain, opset, attributes, input_types, num_outputs)
+        return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), num_outputs)
+
+    # memory
+
+    @property
+    def allocator(self) -> HostDeviceAllocator:
+        """Its private memory, with statistics and ``shrink``."""
+        return self._allocator
+
+    def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> HostDeviceArray:
+        """A view of its memory that NumPy refuses."""
+        self.check("array_at")
+        return HostDeviceArray(address, shape, dtype, device=self.name)
+
+    def import_array(self, value: Any) -> HostDeviceArray | None:
+        """Its own arrays."""
+        self.check("import_array")
+        return value if isinstance(value, HostDeviceArray) and value.device == self.name else None
+
+    def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
+        """To and from the host, and inside."""
+        self.check("can_copy")
+        others = [info for info in (source, target) if info != self.memory]
+        return len(others) < 2 and all(info.is_host for info in others)
+
+    def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
+        """Copy in the order of the stream: what the source holds then, not now."""
+        self.check("copy")
+        self._count_copy(source, target)
+        self.submit(stream, "copy", lambda: np.copyto(_view(target), _view(source), casting="no"))
+
+    def _count_copy(self, source: Any, target: Any) -> None:
+        is_from, is_to = isinstance(source, HostDeviceArray), isinstance(target, HostDeviceArray)
+        if is_from and is_to:
+            self.statistics.copies_inside += 1
+        elif is_to:
+            self.statistics.copies_to_device += 1
+        else:
+            self.statistics.copies_to_host += 1
+
+    def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
+        """New memory, which lives as long as the array."""
+        array = HostDeviceArray(0, shape, dtype, device=self.name)
+        address = self._allocator.allocate(array.nbytes, self.memory.alignment_bytes, 0)
+        if not address:
+            raise ResourceError("out of memory", where=f"provider '{self.name}'", got=f"{array.nbytes} bytes")
+        array.address = address
+        weakref.finalize(array, self._allocator.deallocate, address)
+        return array
+
+    def to_device(self, array: npt.NDArray[Any]) -> HostDeviceArray:
+        """A copy of an array in this device's memory, made at once."""
+        made = self.empty(array.shape, array.dtype)
+        made.view()[...] = array
+        return made
+
+    def to_host(self, array: HostDeviceArray) -> npt.NDArray[Any]:
+        """A copy of an array of this device, when all its work is done."""
+        self.synchronize()
+        return array.view().copy()
+
+    # order
+
+    def create_stream(self) -> HostStream | None:
+        """A queue."""
+        self.check("create_stream")
+        return HostStream(self._streams) if self.options.has_streams else None
+
+    def find_stream(self, handle: int) -> HostStream:
+        """The stream that a plugin got the handle of."""
+        if handle not in self._streams.streams:
+            raise ProviderError("no stream of this device", where=f"provider '{self.name}'", got=handle)
+        return self._streams.streams[handle]
+
+    def submit(self, stream: Stream | None, name: str, run: Callable[[], None]) -> None:
+        """Put work on a stream, or do it when there is none."""
+        if stream is None:
+            run()
+        elif isinstance(stream, HostStream):
+            stream.submit(name, run)
+        else:
+            raise ProviderError(
+                "a stream of another device", where=f"provider '{self.name}'", got=type(stream).__name__
+            )
+
+    def synchronize(self) -> None:
+        """Run everything that waits."""
+        self.check("synchronize")
+        self.statistics.waits += 1
+        self._streams.finish()
+
+    # capture and profiling
+
+    def begin_capture(self, stream: Stream) -> None:
+        """Record what is put on the stream."""
+        self.check("begin_capture")
+        self.find_stream(stream.handle).begin_recording()
+
+    def end_capture(self, stream: Stream) -> HostGraph:
+        """What was recorded."""
+        work = self.find_stream(stream.handle).end_recording()
+        self.check("end_capture")
+        self.statistics.captures += 1
+        return HostGraph(self._streams, work)
+
+    def start_profiling(self) -> None:
+        """Note the time of each piece of work."""
+        self.check("start_profiling")
+        self._streams.events = []
+
+    def stop_profiling(self) -> Sequence[ProfileEvent]:
+        """What ran since."""
+        self.check("stop_profiling")
+        events, self._streams.events = self._streams.events or [], None
+        return events
+
+
+def _view(array: Any) -> npt.NDArray[Any]:
+    view: npt.NDArray[Any] = array.view() if isinstance(array, HostDeviceArray) else array
+    return view
+
+
+def _copy_kernels(options: HostDeviceOptions) -> KernelRegistry:
+    registry = KernelRegistry(options.name)
+    for kernel in get_provider("cpu").kernels:
+        if options.ops is None or kernel.op in options.ops:
+            registry.register(
+                kernel.op,
+                since=kernel.since,
+                until=kernel.until,
+                domain=kernel.domain,
+                types={name: sorted(names) for name, names in kernel.types.items()},
+                declaration=kernel.declaration,
+                host_inputs=sorted(shape_slots(kernel.op, kernel.domain)),
+            )(kernel.function)
+    return registry
+
+
+class HostDeviceFactory:
+    """Makes host devices; ``register_provider`` takes it."""
+
+    version = __version__
+
+    def __init__(self, options: HostDeviceOptions | None = None) -> None:
+        self.options = options or HostDeviceOptions()
+
+    @property
+    def name(self) -> str:
+        """The provider's name."""
+        return self.options.name
+
+    @property
+    def api_version(self) -> int:
+        """The version of the contract, unless another was asked for."""
+        return self.options.api_version
+
+    def devices(self) -> Sequence[Device]:
+        """The one device."""
+        self._check("devices")
+        return [Device(name="host device", kind="npu", fingerprint="host-device")]
+
+    def create(self, device: Device, options: Mapping[str, str]) -> HostDevice:
+        """A device; options as texts go before those of the factory."""
+        self._check("create")
+        return HostDevice(device, self.options.updated(options))
+
+    def _check(self, callback: str) -> None:
+        if callback in self.options.raises_in:
+            raise RuntimeError(f"told to fail in {callback}")
+
+
+@contextmanager
+def host_device(**options: Any) -> Iterator[HostDevice]:
+    """Register a host device, give it, and take it back at the end.
+
+    >>> with host_device(name="d", layout="NHWC") as device:
+    ...     device.preferred_layout
+    'NHWC'
+    """
+    factory = HostDeviceFactory(replace(HostDeviceOptions(), **options))
+    register_provider(factory)
+    try:
+        provider = get_provider(factory.name)
+        if not isinstance(provider, HostDevice):
+            raise ProviderError("another provider has this name", where=f"provider '{factory.name}'")
+        yield provider
+    finally:
+        unregister_provider(factory.name)

@@ -1,0 +1,62 @@
+"""How a host device is to be: what it takes, what it can do, and in which ways it breaks the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+
+from dovetail.errors import ProviderError
+from dovetail.provider.interfaces import API_VERSION
+
+__all__ = ["HostDeviceOptions"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostDeviceOptions:
+    """Everything a test can choose; the device is well behaved by default."""
+
+    name: str = "host_device"
+    ops: Collection[str] | None = None
+    """The operators it has a kernel for; None for all that ``cpu`` has."""
+    layout: str = "NCHW"
+    has_streams: bool = True
+    can_capture: bool = True
+    takes_plugins: bool = False
+    """Whether it takes plugin layers, which then get addresses of its memory."""
+    plugin_domain: str = "dovetail.plugin"
+    budget_bytes: int | None = None
+    cost_bytes: int = 0
+    """What each of its claims costs."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Operator -> group that stays together."""
+    memory_bytes: int | None = None
+    """How much memory there is; None for as much as the process has."""
+
+    # ways to misbehave
+    raises_in: Collection[str] = ()
+    """Callbacks that raise: their names in the contract, and those of streams, events and graphs."""
+    takes_all: bool = False
+    """Whether it claims nodes that it cannot compile."""
+    missing_claims: int = 0
+    """How many claims too few it gives."""
+    fail_allocation: int = 0
+    """The number of the allocation that gets no memory, from 1."""
+    api_version: int = API_VERSION
+
+    def updated(self, texts: Mapping[str, str]) -> HostDeviceOptions:
+        """The same with options as a user gives them to a provider, which are texts.
+
+        >>> HostDeviceOptions().updated({"layout": "NHWC", "budget_bytes": "100"}).budget_bytes
+        100
+        """
+        unknown = texts.keys() - {"layout", "budget_bytes", "can_capture"}
+        if unknown:
+            raise ProviderError(f"unknown option(s) {', '.join(sorted(unknown))}", where=f"provider '{self.name}'")
+        changed = self
+        if "layout" in texts:
+            changed = replace(changed, layout=texts["layout"])
+        if "budget_bytes" in texts:
+            changed = replace(changed, budget_bytes=int(texts["budget_bytes"]))
+        if "can_capture" in texts:
+            changed = replace(changed, can_capture=texts["can_capture"] == "1")
+        return changed

@@ -1,0 +1,203 @@
+"""Queues of a host device: nothing on a stream runs before somebody waits for it.
+
+That is the most that a real device may do to a careless host: results come as late as they can, so a missing wait is
+found every time and not now and then.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from dovetail.errors import ProviderError
+from dovetail.provider.devices import CapturedGraph, Event, ProfileEvent, Stream
+from dovetail.testing.statistics import DeviceStatistics
+
+__all__ = ["HostEvent", "HostGraph", "HostStream", "StreamSet", "Work"]
+
+_handles: Final = itertools.count(0x5D0000, 16)
+"""Handles look like those of drivers: not zero, and different on all devices of the process."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """Something to do, and what a profile calls it."""
+
+    name: str
+    run: Callable[[], None]
+
+
+@dataclass
+class StreamSet:
+    """What all streams of one device share."""
+
+    where: str
+    statistics: DeviceStatistics
+    check: Callable[[str], None]
+    """Called with the name of a callback that is about to run; raises when it was told to."""
+    streams: dict[int, HostStream] = field(default_factory=dict)
+    events: list[ProfileEvent] | None = None
+    """What ran since profiling began; None when it is off."""
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def finish(self) -> None:
+        """Run everything that waits on any stream."""
+        for stream in list(self.streams.values()):
+            stream.advance(None)
+
+
+class HostStream(Stream):
+    """A queue of work that waits until somebody waits for it."""
+
+    def __init__(self, streams: StreamSet) -> None:
+        self._set = streams
+        self._handle = next(_handles)
+        self._queue: list[Work] = []
+        self._done = 0
+        """How many pieces of work were done, or dropped after a failure, since the stream was made."""
+        self._recording: list[Work] | None = None
+        self._is_closed = False
+        streams.streams[self._handle] = self
+        streams.statistics.streams += 1
+
+    @property
+    def handle(self) -> int:
+        """A number that names the stream in plugins; ``HostDevice.find_stream`` gives the stream back."""
+        return self._handle
+
+    @property
+    def pending(self) -> int:
+        """How many pieces of work wait."""
+        return len(self._queue)
+
+    def submit(self, name: str, run: Callable[[], None]) -> None:
+        """Put work on the queue, or into the recording while there is one."""
+        with self._set.lock:
+            if self._is_closed:
+                raise ProviderError("work was put on a closed stream", where=self._set.where)
+            (self._queue if self._recording is None else self._recording).append(Work(name, run))
+
+    def record(self) -> HostEvent:
+        """An event for what was put on the queue so far."""
+        self._set.check("record")
+        self._refuse_in_capture("an event was recorded")
+        return HostEvent(self, self._done + len(self._queue))
+
+    def wait(self, event: Event) -> None:
+        """Have later work wait for an event of another stream of a host device."""
+        self._set.check("wait")
+        if not isinstance(event, HostEvent):
+            raise ProviderError("an event of another device", where=self._set.where, got=type(event).__name__)
+        self.submit("wait", event.finish)
+
+    def synchronize(self) -> None:
+        """Run all that waits."""
+        self._set.check("synchronize_stream")
+        self._refuse_in_capture("the host waited")
+        self._set.statistics.waits += 1
+        self.advance(None)
+
+    def close(self) -> None:
+        """Forget what still waits."""
+        with self._set.lock:
+            self._set.check("close_stream")
+            self._is_closed = True
+            self._queue.clear()
+            self._set.streams.pop(self._handle, None)
+
+    def is_done(self, position: int) -> bool:
+        """Whether the work before a position was done."""
+        return self._done >= position
+
+    def wait_for(self, position: int) -> None:
+        """Have the host wait until the work before a position is done."""
+        self._set.check("synchronize_event")
+        self._refuse_in_capture("the host waited")
+        self._set.statistics.waits += 1
+        self.advance(position)
+
+    def advance(self, position: int | None) -> None:
+        """Do the work before a position, or all of it; after a failure the rest of the queue is dropped."""
+        with self._set.lock:
+            while self._queue and (position is None or self._done < position):
+                work = self._queue.pop(0)
+                self._done += 1
+                try:
+                    self._run(work)
+                except BaseException:
+                    self._done += len(self._queue)
+                    self._queue.clear()
+                    raise
+
+    def _run(self, work: Work) -> None:
+        start = time.perf_counter()
+        work.run()
+        if self._set.events is not None:
+            elapsed = time.perf_counter() - start
+            event = ProfileEvent(name=work.name, start_us=start * 1e6, duration_us=elapsed * 1e6, stream=self._handle)
+            self._set.events.append(event)
+
+    # capture
+
+    def begin_recording(self) -> None:
+        """Record work from now on instead of queueing it."""
+        self._refuse_in_capture("a second capture began")
+        self._recording = []
+
+    def end_recording(self) -> list[Work]:
+        """What was recorded."""
+        if self._recording is None:
+            raise ProviderError("a capture ended that did not begin", where=self._set.where)
+        work, self._recording = self._recording, None
+        return work
+
+    def _refuse_in_capture(self, what: str) -> None:
+        if self._recording is not None:
+            raise ProviderError(f"{what} during a capture", where=self._set.where)
+
+
+class HostEvent(Event):
+    """A point in a host stream."""
+
+    def __init__(self, stream: HostStream, position: int) -> None:
+        self._stream = stream
+        self._position = position
+
+    def synchronize(self) -> None:
+        """Run what comes before."""
+        self._stream.wait_for(self._position)
+
+    def finish(self) -> None:
+        """The same on behalf of another stream: the host does not wait."""
+        self._stream.advance(self._position)
+
+    def is_done(self) -> bool:
+        """Whether all before ran."""
+        return self._stream.is_done(self._position)
+
+
+class HostGraph(CapturedGraph):
+    """Work that was recorded."""
+
+    def __init__(self, streams: StreamSet, work: Sequence[Work]) -> None:
+        self._set = streams
+        self.work = list(work)
+        self.is_closed = False
+
+    def replay(self, stream: Stream) -> None:
+        """Put all of it on a stream."""
+        self._set.check("replay")
+        if self.is_closed or not isinstance(stream, HostStream):
+            raise ProviderError("a graph cannot be replayed here", where=self._set.where)
+        self._set.statistics.replays += 1
+        for work in self.work:
+            stream.submit(work.name, work.run)
+
+    def close(self) -> None:
+        """Forget the work."""
+        self.is_closed = True
+        self.work.clear()
