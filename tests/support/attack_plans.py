@@ -146,6 +146,7 @@ def _chain() -> Target:
         tensor.name = name
         network.mark_output(tensor)
     config = builder.create_builder_config()
+    config.providers = ["cpu"]
     config.set_preview_feature(dt.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
     config.set_flag(dt.BuilderFlag.REFIT)
     profile = builder.create_optimization_profile()
@@ -173,7 +174,7 @@ def _open() -> Target:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
     ]
     graph = helper.make_graph(nodes, "open", *ports, [weight])
-    engine = dt.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+    engine = dt.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), providers=["cpu"])
     return _target("open", engine.serialize(), np.ones((2, 3), np.float32))
 
 
@@ -221,7 +222,7 @@ def _loop() -> Target:
     constants = [helper.make_tensor("zero", floats, [], [0.0]), helper.make_tensor("keep", bools, [], [True])]
     graph = helper.make_graph(nodes, "loop", *ports, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    return _target("loop", dt.compile(model).serialize(), np.ones(3, np.float32), np.array(3, np.int64))
+    return _target("loop", dt.compile(model, providers=["cpu"]).serialize(), np.ones(3, np.float32), np.array(3, np.int64))
 
 
 def _sizes() -> Target:
@@ -236,6 +237,7 @@ def _sizes() -> Target:
         tensor.name = name
         network.mark_output(tensor)
     config = builder.create_builder_config()
+    config.providers = ["cpu"]
     profile = builder.create_optimization_profile()
     profile.set_shape("x", (0,), (8,), (32,))
     config.add_optimization_profile(profile)
@@ -260,6 +262,7 @@ def _library() -> Target:
         y.name = "y"
         network.mark_output(y)
         config = builder.create_builder_config()
+        config.providers = ["cpu"]
         config.plugins_to_serialize = [str(path)]
         raw = bytes(builder.build_serialized_network(network, config))
     IMPORTED.clear()

@@ -54,8 +54,12 @@ def run_ort(
     domain: str = MICROSOFT,
     opset: int = OPSET,
     constants: Sequence[int] = (),
+    output_types: Mapping[int, Any] | None = None,
 ) -> list[Array | None]:
-    """The outputs of ONNX Runtime's CPU; None for those that are not asked for."""
+    """The outputs of ONNX Runtime's CPU; None for those that are not asked for.
+
+    ``output_types`` are the dtypes of outputs whose type no input decides.
+    """
     wanted = [True] * outputs if isinstance(outputs, int) else list(outputs)
     names = [f"y{index}" if is_wanted else "" for index, is_wanted in enumerate(wanted)]
     node = onnx.helper.make_node(op, _names(inputs), names, domain=domain, **(attributes or {}))
@@ -66,7 +70,7 @@ def run_ort(
             [node],
             op,
             [_describe(name, array) for name, array in present.items()],
-            [onnx.ValueInfoProto(name=name) for name in names if name],
+            [_output(name, (output_types or {}).get(index)) for index, name in enumerate(names) if name],
             [onnx.numpy_helper.from_array(array, name) for name, array in fixed.items()],
         ),
         opset_imports=[onnx.helper.make_opsetid("", opset), onnx.helper.make_opsetid(MICROSOFT, 1)],
@@ -91,6 +95,12 @@ def _names(inputs: Sequence[Array | None]) -> list[str]:
 def _describe(name: str, array: Array) -> onnx.ValueInfoProto:
     number = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
     return onnx.helper.make_tensor_value_info(name, number, array.shape)
+
+
+def _output(name: str, dtype: Any) -> onnx.ValueInfoProto:
+    if dtype is None:
+        return onnx.ValueInfoProto(name=name)
+    return onnx.helper.make_tensor_value_info(name, onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), None)
 
 
 def _run(session: ort.InferenceSession, feeds: Mapping[str, Array]) -> list[Array]:
@@ -124,11 +134,21 @@ def check_node(
     domain: str = MICROSOFT,
     opset: int = OPSET,
     constants: Sequence[int] = (),
+    output_types: Mapping[int, Any] | None = None,
     rtol: float = 1e-5,
     atol: float = 1e-5,
 ) -> tuple[Array, ...]:
     """Assert that the kernel gives what ONNX Runtime gives, and return the kernel's outputs."""
-    theirs = run_ort(op, inputs, attributes, outputs=outputs, domain=domain, opset=opset, constants=constants)
+    theirs = run_ort(
+        op,
+        inputs,
+        attributes,
+        outputs=outputs,
+        domain=domain,
+        opset=opset,
+        constants=constants,
+        output_types=output_types,
+    )
     version = 1 if domain == MICROSOFT else opset
     ours = run_kernel(op, inputs, attributes, outputs=len(theirs), domain=domain, opset=version)
     for index, expected in enumerate(theirs):

@@ -17,6 +17,7 @@ from tests.support.plugins import PlainCreator, ScalePlugin
 
 def _load(network: Any, builder: Any, *creators: Any, configure: Any = None) -> Any:
     config = builder.create_builder_config()
+    config.providers = ["cpu"]  # where a step is a kernel
     if configure is not None:
         configure(config)
     runtime = dt.Runtime()

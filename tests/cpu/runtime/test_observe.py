@@ -15,7 +15,9 @@ from dovetail.runtime.runner import ProgramRunner
 
 def _runner(network: Any, x: np.ndarray) -> ProgramRunner:
     builder = dt.Builder()
-    engine = builder.build_engine_with_config(network, builder.create_builder_config())
+    config = builder.create_builder_config()
+    config.providers = ["cpu"]  # a compiled partition shows only its border
+    engine = builder.build_engine_with_config(network, config)
     context = engine.create_execution_context()
     context.run([x])  # binds the input
     runner = context._runner

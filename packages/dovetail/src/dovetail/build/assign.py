@@ -18,7 +18,7 @@ from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.provider.interfaces import BuiltSubgraph, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
-from dovetail.provider.placement import CONSTANT, OUTSIDE, PlacedNode, place
+from dovetail.provider.placement import CONSTANT, OUTSIDE, PlacedNode, find_annotation, place
 
 __all__ = ["Assigner", "Group"]
 
@@ -79,7 +79,7 @@ class Assigner:
             if provider == _CONTROL:
                 for body in body_graphs(layer.node):
                     self.tag_nodes(body)
-            elif provider != _PLUGIN:
+            elif layer.entry is None:
                 layer.node.metadata_props[ASSIGNED_KEY] = provider
 
     def _try_groups(self, graph: ir.Graph) -> list[Group] | None:
@@ -156,7 +156,20 @@ class Assigner:
             self._report(f"layer '{plain[index].name}': {found.reasons[index]}")
         names = dict(zip((layer.node for layer in plain), found.providers, strict=True))
         self._check(plain, names, claims)
-        return [_PLUGIN if layer.entry is not None else self._name(layer, names[layer.node]) for layer in layers]
+        return [
+            self._plugin_provider(layer) if layer.entry is not None else self._name(layer, names[layer.node])
+            for layer in layers
+        ]
+
+    def _plugin_provider(self, layer: NodeLayer) -> str:
+        """The host's, unless an annotation names a device: the plugin then gets addresses and the stream there."""
+        wanted = find_annotation(layer.name, layer.node.metadata_props.get(ANNOTATION_KEY), self.annotations)
+        if wanted is None or wanted == self.host.name:
+            return _PLUGIN
+        provider = next((p for p in self.providers if p.name == wanted and p.step_kind == StepKind.NODE), None)
+        if provider is None:
+            self._report(f"plugin layer '{layer.name}' is annotated for {wanted}, which cannot have it")
+        return _PLUGIN if provider is None or provider.memory.is_host else provider.name
 
     def _name(self, layer: NodeLayer, provider: str | None) -> str:
         return _CONTROL if provider is None or (layer.is_control and provider == self.host.name) else provider

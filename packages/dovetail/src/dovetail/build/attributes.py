@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from dovetail.build.blobs import BlobTable
 from dovetail.errors import UnsupportedOpError
+from dovetail.network.value_types import describe_type
 from dovetail.plan.attributes import encode_attribute
 from dovetail.plan.manifest import AttributeRecord
 
@@ -26,7 +27,7 @@ _LISTS = {
 
 
 def attribute_values(node: ir.Node) -> dict[str, Any]:
-    """Name -> value of every attribute that is not a graph; tensors stay onnx-ir tensors."""
+    """Name -> value of every attribute that is not a graph; tensors stay onnx-ir tensors, types become text."""
     return {
         name: _value(node, attribute)
         for name, attribute in node.attributes.items()
@@ -41,6 +42,8 @@ def _value(node: ir.Node, attribute: ir.Attr) -> Any:
         return [_LISTS[attribute.type](item) for item in attribute.value]
     if attribute.type == ir.AttributeType.TENSOR:
         return attribute.value
+    if attribute.type == ir.AttributeType.TYPE_PROTO and attribute.value.type is not None:
+        return describe_type(attribute.value.type)
     raise UnsupportedOpError(
         f"attribute '{attribute.name}' has the type {attribute.type}", where=f"node '{node.name}' ({node.op_type})"
     )

@@ -43,6 +43,7 @@ class Draft:
             blob=self.blob,
             alias=self.alias,
             type=self.place.type,
+            memory=self.place.memory,
             size_bytes=_size_bytes(self) if self.kind == "planned" and self.bound is not None else None,
         )
 
@@ -64,14 +65,18 @@ def max_workspace(steps: Sequence[StepRecord]) -> int:
 
 
 def plan_memory(program: ProgramRecord) -> ProgramRecord:
-    """The program with a place in the arena for every planned value."""
+    """The program with a place in the arena of its memory for every planned value."""
     spans = value_lifetimes(program)
-    planned = [i for i, v in enumerate(program.values) if v.kind == "planned" and v.alias is None and i in spans]
-    offsets, total = plan_offsets([Span(program.values[i].size_bytes or 0, *spans[i]) for i in planned])
-    values = list(program.values)
-    for index, offset in zip(planned, offsets, strict=True):
-        values[index] = msgspec.structs.replace(values[index], offset=offset)
+    planned: dict[str, list[int]] = {}
+    for index, value in enumerate(program.values):
+        if value.kind == "planned" and value.alias is None and index in spans:
+            planned.setdefault(value.memory, []).append(index)
+    values, totals = list(program.values), {}
+    for memory, indices in planned.items():
+        offsets, totals[memory] = plan_offsets([Span(values[i].size_bytes or 0, *spans[i]) for i in indices])
+        for index, offset in zip(indices, offsets, strict=True):
+            values[index] = msgspec.structs.replace(values[index], offset=offset)
     for index, value in enumerate(values):
         if value.kind == "planned" and value.offset is None and value.alias is None:
             values[index] = msgspec.structs.replace(value, offset=0, size_bytes=0, kind="dynamic")
-    return msgspec.structs.replace(program, values=values, arena_bytes=total)
+    return msgspec.structs.replace(program, values=values, arena_bytes=totals.pop("", 0), arenas=totals)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from dovetail.build.assign import Group
 from dovetail.build.attributes import attribute_records
 from dovetail.build.blobs import array_from_tensor
 from dovetail.build.drafts import Draft, encode_dims, max_workspace, plan_memory
-from dovetail.build.assign import Group
 from dovetail.build.layers import NodeLayer
 from dovetail.build.program_context import ChosenPlugin, Place, ProgramContext, place_of
 from dovetail.errors import BuildError, InternalError
@@ -20,6 +20,10 @@ from dovetail.expr import Constant, Expr, SizeTensor, Symbol, encode_expr, symbo
 from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
 from dovetail.plan.manifest import ProgramRecord, StepRecord, SubgraphRecord, SymbolRecord
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.loader import get_provider
+from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.types import TensorFormat
 
 __all__ = ["Lowering"]
@@ -108,24 +112,35 @@ class Lowering:
         return Draft(value.name or "", place, "dynamic")
 
     def _need(self, value: ir.Value | None, place: Place | None = None) -> int:
-        """The number of a value in a place, reformatting it when it is only elsewhere."""
+        """The number of a value in a place, reformatting and copying it when it is only elsewhere."""
         if value is None:
             return -1
         place = self._context.place(value) if place is None else place
         known = self._index.get((value, place))
         if known is not None:
             return known
-        if value not in self._home and not self._bring_in(value):
+        if value not in self._home and not self._bring_in(value, place.memory):
             raise InternalError("a value is used before it is made", where=f"value '{value.name}'")
         known = self._index.get((value, place))
-        return self._reformat(value, place) if known is None else known
+        return self._move(value, place) if known is None else known
 
-    def _bring_in(self, value: ir.Value) -> bool:
+    def _need_in(self, value: ir.Value | None, memory: str) -> int:
+        """The number of a value row by row in a memory."""
+        return -1 if value is None else self._need(value, replace(self._context.place(value), memory=memory))
+
+    def _need_shape(self, value: ir.Value | None) -> int:
+        """The number of a value of which only the shape matters, wherever it is."""
+        home = None if value is None else self._home.get(value)
+        if value is None or home is None or home.format is not TensorFormat.LINEAR:
+            return self._need(value)
+        return self._index[value, home]
+
+    def _bring_in(self, value: ir.Value, memory: str) -> bool:
         tensor = ir.convenience.get_const_tensor(value)
         producer = value.producer()
         if tensor is not None and (producer is None or producer.op_type == "Constant"):
             blob = self._context.blobs.add_constant(value.name or "", tensor)
-            place = self._context.place(value)
+            place = replace(self._context.place(value), memory=memory)
             dims = None if place.type else list(array_from_tensor(tensor).shape)
             self._add(value, place, Draft(value.name or "", place, "constant", dims, blob=blob))
             return True
@@ -137,12 +152,36 @@ class Lowering:
         self._captures.append((outside, inside))
         return True
 
-    def _reformat(self, value: ir.Value, place: Place) -> int:
-        source = self._home[value]
-        source_index = self._index[value, source]
+    def _move(self, value: ir.Value, place: Place) -> int:
+        """Bring a value to another memory, another format, or both; formats are changed on the host."""
+        home = self._home[value]
+        draft = self._drafts[self._index[value, home]]
+        if (home.dtype, home.format) != (place.dtype, place.format):
+            self._need(value, replace(home, memory=""))
+            on_host = replace(place, memory="")
+            index = self._index.get((value, on_host))
+            index = self._reformat(value, replace(home, memory=""), on_host) if index is None else index
+            return self._transfer(value, on_host, place) if place.memory else index
+        if draft.kind == "constant":
+            return self._add(value, place, Draft(draft.name, place, "constant", draft.dims, blob=draft.blob))
+        return self._transfer(value, home, place)
+
+    def _reformat(self, value: ir.Value, source: Place, place: Place) -> int:
         target = self._add(value, place, self._draft(value, place))
         name = f"Reformat {value.name} {source.dtype}:{source.format.name} -> {place.dtype}:{place.format.name}"
-        self._append(name, "reformat", "Reformat", [source_index], [target])
+        self._append(name, "reformat", "Reformat", [self._index[value, source]], [target])
+        return target
+
+    def _transfer(self, value: ir.Value, source: Place, place: Place) -> int:
+        """Copy a value to another memory; by way of the host between devices that do not know each other."""
+        provider = _copier(source.memory, place.memory)
+        if provider is None:
+            source = replace(source, memory="")
+            self._need(value, source)
+        index = self._index[value, source]
+        target = self._add(value, place, self._draft(value, place))
+        name = f"Copy {value.name} {source.memory or 'host'} -> {place.memory or 'host'}"
+        self._append(name, "copy", "Copy", [index], [target], provider=provider or place.memory)
         return target
 
     def _copy(self, value: ir.Value, place: Place, source: int, kind: str | None = None) -> int:
@@ -152,16 +191,28 @@ class Lowering:
             draft.kind = kind
         self._drafts.append(draft)
         target = len(self._drafts) - 1
-        if place.format is TensorFormat.LINEAR:
+        if place.memory:
+            self._append(f"Copy {value.name}", "copy", "Copy", [source], [target], provider=place.memory)
+        elif place.format is TensorFormat.LINEAR:
             self._append(f"Copy {value.name}", "kernel", "Identity", [source], [target], opset=16)
         else:
             self._append(f"Copy {value.name}", "reformat", "Reformat", [source], [target])
         return target
 
-    def _append(self, name: str, kind: str, op: str, inputs: list[int], outputs: list[int], *, opset: int = 1) -> None:
-        provider = self._context.provider.name
+    def _append(
+        self,
+        name: str,
+        kind: str,
+        op: str,
+        inputs: list[int],
+        outputs: list[int],
+        *,
+        opset: int = 1,
+        provider: str | None = None,
+    ) -> None:
+        used = provider or self._context.provider.name
         self._steps.append(
-            StepRecord(name=name, kind=kind, provider=provider, op=op, opset=opset, inputs=inputs, outputs=outputs)
+            StepRecord(name=name, kind=kind, provider=used, op=op, opset=opset, inputs=inputs, outputs=outputs)
         )
 
     def _add_output(self, value: ir.Value) -> int:
@@ -202,8 +253,9 @@ class Lowering:
             self._emit_kernel(layer)
 
     def _emit_kernel(self, layer: NodeLayer) -> None:
-        inputs = [self._need(value) for value in layer.node.inputs]
-        outputs = [self._add_result(value) for value in layer.node.outputs]
+        provider = get_provider(layer.provider)
+        inputs = [self._need_port(slot, value, layer, provider) for slot, value in enumerate(layer.node.inputs)]
+        outputs = [self._add_result(value, memory=provider.memory_name) for value in layer.node.outputs]
         self._steps.append(
             StepRecord(
                 name=layer.name,
@@ -218,19 +270,28 @@ class Lowering:
             )
         )
 
+    def _need_port(self, slot: int, value: ir.Value | None, layer: NodeLayer, provider: Provider) -> int:
+        """An input of a kernel, in the memory that it reads it from."""
+        if provider.memory.is_host:
+            is_idle = reads_only_shape(layer.op, layer.domain)
+            return self._need_shape(value) if is_idle else self._need(value)
+        on_host = call(provider.name, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
+        return self._need_in(value, "" if slot in on_host else provider.memory_name)
+
     def _emit_subgraph(self, group: Group) -> None:
         """A compiled partition; its weights are stored once for all programs."""
         border, built = group.border, group.built
         if border is None or built is None:
             raise InternalError("a partition without a border", where=f"provider '{group.provider}'")
         blobs = self._context.blobs
+        memory = get_provider(group.provider).memory_name
         names = [layer.name for layer in group.layers]
         record = SubgraphRecord(
             payload=blobs.add_payload(f"subgraph:{names[0]}", built.payload),
             version=built.version,
             inputs=[value.name or "" for value in border.inputs],
             outputs=[value.name or "" for value in border.outputs],
-            weights={name: blobs.add_weight(name, array) for name, array in built.weights.items()},
+            weights={name: self._add_weight(name, array) for name, array in built.weights.items()},
             layers=names,
         )
         self._steps.append(
@@ -239,19 +300,23 @@ class Lowering:
                 kind="subgraph",
                 provider=group.provider,
                 op="Subgraph",
-                inputs=[self._need(value) for value in border.inputs],
-                outputs=[self._add_result(value) for value in border.outputs],
+                inputs=[self._need_in(value, memory) for value in border.inputs],
+                outputs=[self._add_result(value, memory=memory) for value in border.outputs],
                 subgraph=record,
             )
         )
 
-    def _add_result(self, value: ir.Value, *, dynamic: bool = False) -> int:
-        if not value.name or (not value.uses() and not value.is_graph_output()):
-            return -1 if value.dtype is None or not value.name else self._new_result(value, dynamic=dynamic)
-        return self._new_result(value, dynamic=dynamic)
+    def _add_weight(self, name: str, array: Any) -> str:
+        """A weight of a partition; one that may be replaced is shared only with others of its name."""
+        original = self._context.model.graph.initializers.get(name)
+        if name in self._context.assigner.keep and original is not None and original.const_value is not None:
+            return self._context.blobs.add_constant(name, original.const_value)
+        return self._context.blobs.add_weight(name, array)
 
-    def _new_result(self, value: ir.Value, *, dynamic: bool) -> int:
-        place = self._context.place(value)
+    def _add_result(self, value: ir.Value, *, dynamic: bool = False, memory: str = "") -> int:
+        if not value.name or (value.dtype is None and not value.uses() and not value.is_graph_output()):
+            return -1
+        place = replace(self._context.place(value), memory=memory)
         draft = Draft(value.name or "", place, "dynamic") if dynamic and not place.type else self._draft(value, place)
         return self._add(value, place, draft)
 
@@ -279,7 +344,8 @@ class Lowering:
     def _emit_plugin(self, layer: NodeLayer, entry: PluginEntry, chosen: ChosenPlugin) -> None:
         node, count = layer.node, entry.num_inputs
         values = list(node.inputs[:count])
-        places = [place_of(layout) for layout in chosen.combination]
+        memory = get_provider(layer.provider).memory_name
+        places = [replace(place_of(layout), memory=memory) for layout in chosen.combination]
         inputs = [self._need(value, place) for value, place in zip(values, places[:count], strict=True)]
         shape_inputs = [self._need(value) for value in node.inputs[count:]]
         inputs = self._protect_aliased(chosen, node, places, inputs)
@@ -369,11 +435,18 @@ class Lowering:
                 continue
             is_needed = self._consumers.get(value, -1) > self._position or value.is_graph_output()
             is_needed = is_needed or node.inputs.count(value) > 1  # another port of this very layer reads it
+            is_needed = is_needed or self._is_sent(value)
             # A caller expects an input to change only where an output of the engine is bound to the same memory.
             is_callers = draft.kind == "input" and not node.outputs[chosen.aliases.index(source)].is_graph_output()
             if is_needed or is_callers or draft.kind == "constant" or self._is_from_outside(inputs[source]):
                 protected[source] = self._copy(value, places[source], inputs[source])
         return protected
+
+    def _is_sent(self, value: ir.Value) -> bool:
+        """Whether a copy to or from a device may still be under way."""
+        return sum(value is other for other, _ in self._index) > 1 and any(
+            place.memory for other, place in self._index if other is value
+        )
 
     def _is_from_outside(self, index: int) -> bool:
         """Whether a body was handed the value: whoever holds it outside may read it again."""
@@ -399,6 +472,17 @@ class Lowering:
             if origin.kind == "input" and value is not None and result.is_graph_output() and draft.kind == "planned":
                 draft.kind = "output"
                 self.aliases[result] = value
+
+
+def _copier(source: str, target: str) -> str | None:
+    """The provider that copies from one memory to another at once."""
+    if not source or not target:
+        return source or target
+    memories = get_provider(source).memory, get_provider(target).memory
+    for provider in (get_provider(target), get_provider(source)):
+        if call(provider.name, "can_copy", provider.can_copy, *memories):
+            return provider.name
+    return None
 
 
 @dataclass

@@ -32,6 +32,8 @@ class Place:
     scale: float = field(default=-1.0, compare=False)
     type: str = ""
     """What an object is, as ONNX writes types; empty for numbers."""
+    memory: str = ""
+    """The provider in whose memory it is; empty for the host's."""
 
 
 def place_of(layout: Layout) -> Place:

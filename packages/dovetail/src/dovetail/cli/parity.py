@@ -129,7 +129,7 @@ def _show(document: Document, screen: Screen) -> None:
 def _show_counts(document: Document, screen: Screen) -> None:
     a, b = document["a"], document["b"]
     headers = ("domain", "in ONNX", a, b, "both", f"only {a}", f"only {b}", "versions differ", "types differ")
-    rows = [*document["domains"], document["total"]]
+    rows = list(document["domains"]) + ([document["total"]] if len(document["domains"]) > 1 else [])
     screen.table(
         headers,
         [

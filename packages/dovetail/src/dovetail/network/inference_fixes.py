@@ -24,6 +24,7 @@ from dovetail.network.inference_dims import (
     set_pool,
     set_reshape,
 )
+from dovetail.network.value_types import describe_type, has_no_shape
 
 __all__ = ["CORRECTIONS", "BoundedContext", "type_body_inputs"]
 
@@ -260,7 +261,10 @@ def _correct_loop(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     starts = [None if start is None else start.shape for start in node.inputs[2:]]
     pairs = list(zip(starts, [result.shape for result in results], strict=False))
     # The body was inferred for its first run; a shape that changes there may change all others in the next.
-    is_steady = all(start is not None and start == result for start, result in pairs)
+    is_steady = all(
+        has_no_shape(result) or (start is not None and start == shape)
+        for (start, shape), result in zip(pairs, results, strict=False)
+    )
     for value, (start, shape) in zip(node.outputs, pairs, strict=False):
         if start is not None and shape is not None and len(start) == len(shape):
             context.set_shape(value, shape if is_steady else _open_shape(context, len(shape)))
@@ -279,8 +283,30 @@ def _open_shape(context: osi.ShapeInferenceContext, rank: int) -> ir.Shape:
 
 
 def _set_type(context: osi.ShapeInferenceContext, value: ir.Value, source: ir.Value) -> None:
-    if source.dtype is not None:
+    if source.type is not None and has_no_shape(source):
+        context.set_type(value, source.type)
+    elif source.dtype is not None:
         context.set_dtype(value, source.dtype)
+
+
+def _correct_if(context: BoundedContext, node: ir.Node) -> bool:
+    """When one branch does not know a shape, nobody does; the library takes that of the other."""
+    bodies = [node.attributes[name].as_graph() for name in ("then_branch", "else_branch")]
+    for index, (value, *results) in enumerate(zip(node.outputs, *(body.outputs for body in bodies), strict=True)):
+        types = sorted({describe_type(result.type) for result in results if result.type is not None})
+        if len(types) > 1:
+            raise ValueError(f"the branches give output {index} as {types[0]} and as {types[1]}")
+        _set_type(context, value, next((result for result in results if result.type is not None), results[0]))
+        first, second = (result.shape for result in results)
+        if first is not None and second is not None and len(first) == len(second):
+            context.set_shape(value, ir.Shape([_merge(context, *pair) for pair in zip(first, second, strict=True)]))
+    return True
+
+
+def _merge(context: BoundedContext, one: int | ir.SymbolicDim, other: int | ir.SymbolicDim) -> int | ir.SymbolicDim:
+    is_known = isinstance(one, int) or one.value is not None
+    unknown: ir.SymbolicDim = context.new_symbolic_dim()
+    return one if is_known and one == other else unknown
 
 
 def _loop_length(context: osi.ShapeInferenceContext, node: ir.Node) -> int | ir.SymbolicDim:
@@ -351,6 +377,7 @@ _BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div E
 
 CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "Concat"): _correct_concat,
+    ("", "If"): _correct_if,
     ("", "Loop"): _correct_loop,
     ("", "Reshape"): _correct_reshape,
     ("", "Slice"): _correct_slice,

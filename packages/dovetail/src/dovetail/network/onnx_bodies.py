@@ -18,7 +18,7 @@ from dovetail.network.onnx_functions import expand_calls
 from dovetail.network.onnx_schema import find_schema, opset_of
 from dovetail.network.onnx_versions import has_same_meaning
 from dovetail.network.plugins import entry_of
-from dovetail.network.problems import Problems, describe_node, mark_function
+from dovetail.network.problems import Problems, mark_function
 from dovetail.network.shapes import ShapeInference
 from dovetail.network.tensors import walk_graphs
 

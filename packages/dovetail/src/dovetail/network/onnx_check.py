@@ -198,6 +198,8 @@ class _GraphCheck:
                 self._problems.add("a string in it is not UTF-8", where=where)
         elif attribute.type == onnx.AttributeProto.TENSOR:
             self._check_tensor(attribute.t, where)
+        elif attribute.type == onnx.AttributeProto.TYPE_PROTO:
+            self._check_kind(attribute.tp, where)
         for tensor in attribute.tensors:
             self._check_tensor(tensor, where)
         if attribute.type == onnx.AttributeProto.GRAPH:
@@ -213,13 +215,21 @@ class _GraphCheck:
             self._problems.add(problem, where=where)
 
     def _check_type(self, info: onnx.ValueInfoProto, where: str) -> None:
-        kind = info.type.WhichOneof("value")
-        if kind not in (None, "tensor_type"):
-            self._unsupported(f"values of kind {quote(kind)} are not supported", where, "use plain tensors")
-        elif kind == "tensor_type" and info.type.tensor_type.elem_type not in _TYPES | {0}:
-            self._problems.add(f"there is no element type {info.type.tensor_type.elem_type}", where=where)
-        elif info.type.tensor_type.elem_type == onnx.TensorProto.STRING:
-            self._unsupported("string tensors are not supported", where, "pass codes instead of strings")
+        self._check_kind(info.type, where)
+
+    def _check_kind(self, kind: onnx.TypeProto, where: str) -> None:
+        """A tensor, a sequence of tensors, or one of both that may be absent."""
+        name, outer, known = kind.WhichOneof("value"), [], _TYPES | {0}
+        while name in ("optional_type", "sequence_type") and name not in outer:
+            outer.append(name)
+            kind = getattr(kind, name).elem_type
+            name, known = kind.WhichOneof("value"), _TYPES  # what is inside must say what it is
+        is_known = name == "tensor_type" or (name is None and not outer)
+        if not is_known or outer == ["sequence_type", "optional_type"]:
+            what = " of ".join(str(part) for part in (*outer, name))
+            self._unsupported(f"values of kind {quote(what)} are not supported", where, "use tensors or sequences")
+        elif name is not None and kind.tensor_type.elem_type not in known:
+            self._problems.add(f"there is no element type {kind.tensor_type.elem_type}", where=where)
 
     def _unsupported(self, what: str, where: str, fix: str) -> None:
         self._problems.add(what, where=where, kind=UnsupportedOpError, fix=fix)
@@ -236,6 +246,8 @@ def find_tensor_problem(tensor: onnx.TensorProto, size_of: SizeOf = _raw_size) -
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _find_external_problem(tensor)
     expected, got, unit = _count_data(tensor, size_of)
+    if tensor.data_type == onnx.TensorProto.STRING and not all(_is_utf8(text) for text in tensor.string_data):
+        return "a string in it is not UTF-8"
     if expected != got:
         return f"its data does not fit its shape {list(tensor.dims)[:8]}; expected {expected} {unit}, got {got}"
     return None

@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnx import version_converter
 
 from dovetail.errors import UnsupportedOpError
+from dovetail.network.onnx_versions import changes_in_silence
 from dovetail.network.problems import quote
 from dovetail.network.tensors import walk_graphs
 
@@ -36,19 +37,32 @@ def convert_opset(model: ir.Model, target: int, is_foreign: Callable[[ir.Node], 
     Raises:
         UnsupportedOpError: The converter has no way from here to there.
     """
+    _refuse_silent_changes(model, target, is_foreign)
     skeleton = _Skeleton(model, is_foreign)
     proto = skeleton.make_proto()
     try:
         converted = version_converter.convert_version(proto, target)
         result = ir.from_proto(converted)
     except Exception as error:  # the converter fails in many ways, as RuntimeError or worse
+        opset = model.opset_imports[""]
         raise UnsupportedOpError(
-            f"ONNX's converter cannot take the model from opset {model.opset_imports['']} to {target}: {_reason(error)}",
+            f"ONNX's converter cannot take the model from opset {opset} to {target}: {_reason(error)}",
             where="model",
             fix="export the model at a newer opset",
         ) from error
     skeleton.restore(result)
     return result
+
+
+def _refuse_silent_changes(model: ir.Model, target: int, is_foreign: Callable[[ir.Node], bool]) -> None:
+    opset = model.opset_imports[""]
+    for node in model.graph.all_nodes():
+        if not is_foreign(node) and changes_in_silence(node.op_type, opset, target):
+            raise UnsupportedOpError(
+                f"{node.op_type} means something else at opset {target} than at {opset}",
+                where=f"node {quote(node.name or '')}",
+                fix=f"export the model at opset {target}",
+            )
 
 
 def _reason(error: Exception) -> str:
@@ -79,6 +93,8 @@ class _Skeleton:
             value = copy.graph.initializers.pop(name)
             value.const_value = None
             copy.graph.inputs.append(value)
+        if self._foreign:
+            copy.opset_imports[_GUARD] = 1
         copy.ir_version = max(copy.ir_version, 8)
         return ir.to_proto(copy)
 

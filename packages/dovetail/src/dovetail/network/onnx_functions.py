@@ -165,7 +165,9 @@ def _convert_graph(model: ir.Model, target: int) -> None:
     """Convert the main graph in place; the functions stay as they are."""
     _name_all(model.graph)
     bare = ir.Model(model.graph, ir_version=model.ir_version)
-    model.graph = convert_opset(bare, target, lambda node: node.domain != "" or node.op_identifier() in model.functions).graph
+    model.graph = convert_opset(
+        bare, target, lambda node: node.domain != "" or node.op_identifier() in model.functions
+    ).graph
 
 
 def _convert_function(model: ir.Model, name: ir.OperatorIdentifier, target: int) -> None:

@@ -42,7 +42,10 @@ class Served:
 
     def has_kernel(self, node: ir.Node) -> bool:
         """Whether a node can run as it is; constants and control flow always can."""
-        domain, opset = "" if node.domain == "ai.onnx" else node.domain, opset_of(self._model.opset_imports, node.domain)
+        domain, opset = (
+            "" if node.domain == "ai.onnx" else node.domain,
+            opset_of(self._model.opset_imports, node.domain),
+        )
         if opset is None:
             return False
         if domain == "" and (node.op_type in _CONTROL or node.op_type == "Constant"):
@@ -55,6 +58,4 @@ class Served:
         """Whether the schema of a node's operator says how to compute it with other operators."""
         opset = opset_of(self._model.opset_imports, node.domain)
         schema = None if opset is None else find_schema(node.op_type, node.domain, opset)
-        return schema is not None and (
-            schema.has_function or getattr(schema, "has_context_dependent_function", False)
-        )
+        return schema is not None and (schema.has_function or getattr(schema, "has_context_dependent_function", False))

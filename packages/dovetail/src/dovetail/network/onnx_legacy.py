@@ -24,6 +24,8 @@ __all__ = ["LEGACY_TARGET", "modernise"]
 LEGACY_TARGET: Final = 9
 """The opset that old models are rewritten to."""
 
+_NO_WAY: Final = {"Scan": "before opset 9 it runs over batches"}
+
 Rewrite = Callable[[ir.Node], None]
 
 
@@ -70,7 +72,8 @@ class _Walk:
                 if self._opset < since:
                     rule(node)
             if node.op_type not in _RULES and not has_same_meaning(node, self._opset, LEGACY_TARGET):
-                raise UnsupportedOpError(f"the operator has another meaning at opset {LEGACY_TARGET}")
+                reason = _NO_WAY.get(node.op_type, f"the operator has another meaning at opset {LEGACY_TARGET}")
+                raise UnsupportedOpError(reason, fix="export the model at a newer opset")
         except DovetailError as error:
             self._problems.add_error(error, where=describe_node(node, self._opset))
             return

@@ -101,9 +101,7 @@ class PluginImport:
             try:
                 creator = self._creator(node, where, missing)
                 if creator is not None:
-                    requests.append(
-                        PluginRequest(node=node, creator=creator, shape_positions=_shape_positions(node))
-                    )
+                    requests.append(PluginRequest(node=node, creator=creator, shape_positions=_shape_positions(node)))
             except DovetailError as error:
                 self._problems.add_error(error, where=where)
         for group in missing.values():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import onnx_ir as ir
 
@@ -82,12 +82,13 @@ class Preparation:
         _name_nodes(self.model)
         mark_bodies(self.model.graph)
         check = SchemaCheck(self.model.opset_imports, self.problems)
+        served = Served(self.model, self.kernels)
         plugins = []
         for node in self._nodes():
-            if self._is_plugin(node, check):
+            if self._is_plugin(node, check.schema_of(node), served):
                 plugins.append(node)
             else:
-                check.check(node)
+                check.check(node, runs=served.has_kernel(node))
         for value in self.model.graph.inputs:
             if value.type is None:
                 self.problems.add("it has no element type", where=f"input {quote(value.name)}")
@@ -103,13 +104,15 @@ class Preparation:
                 if not is_ours and not is_open and node.op_identifier() not in self.model.functions:
                     yield node
 
-    def _is_plugin(self, node: ir.Node, check: SchemaCheck) -> bool:
-        schema = check.schema_of(node)
+    def _is_plugin(self, node: ir.Node, schema: Any | None, served: Served) -> bool:
+        """By the contract's rule 1.9; what only ONNX Runtime has in ONNX's own domain is no operator of ONNX."""
         if schema is None or self._plugins.is_requested(node):
             return True
-        served = Served(self.model, self.kernels)
-        if served.has_kernel(node) or served.has_body(node):
+        is_ours = isinstance(schema, ContribSchema) and not node.domain and self._plugins.has_creator(node)
+        if not is_ours and (served.has_kernel(node) or served.has_body(node)):
             return False
+        if is_ours:
+            return True
         if self._plugins.has_creator(node):
             where = describe_node(node, self.model.opset_imports.get(node.domain))
             self.logger.log(Severity.INFO, f"{where}: no provider has a kernel, so the plugin of that name is used")
@@ -165,7 +168,8 @@ class Preparation:
         ops = ", ".join(sorted({node.op_type for node in unserved}))
         target = self.model.opset_imports[""]
         self.logger.log(
-            Severity.INFO, f"the model was converted from opset {opset} to {target}; no provider runs these before: {ops}"
+            Severity.INFO,
+            f"the model was converted from opset {opset} to {target}; no provider runs these before: {ops}",
         )
 
     def _make_plugins(self, requests: list[PluginRequest]) -> None:

@@ -150,7 +150,7 @@ def loose_model(proto: onnx.ModelProto) -> ir.Model:
             continue
         try:
             node = ir.serde.deserialize_node(_without_bodies(given))
-        except Exception:  # noqa: S112 - what is wrong with it is noted already
+        except Exception:  # noqa: BLE001, S112 - what is wrong with it is noted already
             continue
         if place:
             mark_place(node, place)

@@ -10,15 +10,13 @@ from typing import Any, Final
 import onnx
 import onnx_ir as ir
 
-from dovetail.errors import UnsupportedOpError
-from dovetail.network.contrib_schemas import ContribSchema, find_contrib_schema
+from dovetail.network.contrib_schemas import find_contrib_schema
 from dovetail.network.problems import Problems, describe_node, quote
+from dovetail.network.value_types import describe_type, has_no_shape
 
 __all__ = ["SchemaCheck", "find_schema", "opset_of"]
 
 _OPTION: Final = onnx.defs.OpSchema.FormalParameterOption
-_OBJECT_OPS: Final = frozenset(("Optional", "OptionalGetElement", "OptionalHasElement"))
-_TENSOR_TYPES: Final = {dtype: f"tensor({dtype.name.lower()})" for dtype in ir.DataType}
 
 
 def opset_of(opsets: Mapping[str, int], domain: str) -> int | None:
@@ -52,19 +50,12 @@ class SchemaCheck:
         opset = opset_of(self._opsets, node.domain)
         return None if opset is None else find_schema(node.op_type, node.domain, opset)
 
-    def check(self, node: ir.Node) -> None:
-        """Check the form of one node that has a schema."""
+    def check(self, node: ir.Node, *, runs: bool = False) -> None:
+        """Check the form of one node that has a schema; an operator that was given up is wrong unless it ``runs``."""
         schema: Any = self.schema_of(node)
-        if schema.deprecated:
+        if schema.deprecated and not runs:
             self._add(node, f"the operator is deprecated since opset {schema.since_version}")
             return
-        if not isinstance(schema, ContribSchema) and _is_about_objects(schema):
-            self._problems.add(
-                "sequences, optionals and strings are not supported",
-                where=self._where(node),
-                kind=UnsupportedOpError,
-                fix="rewrite the model with plain tensors",
-            )
         self._check_counts(node, schema)
         self._check_attributes(node, schema)
 
@@ -101,18 +92,18 @@ class SchemaCheck:
         schema = self.schema_of(node)
         if schema is None:
             return
-        bound: dict[str, tuple[str, ir.DataType]] = {}
+        bound: dict[str, tuple[str, ir.Value]] = {}
         for index, value in enumerate(node.inputs):
             formal = _formal(schema.inputs, index)
-            if value is None or value.dtype is None or formal is None:
+            if value is None or value.type is None or formal is None:
                 continue
             label = quote(value.name or formal.name)
-            if _TENSOR_TYPES[value.dtype] not in formal.types:
-                self._add(node, f"input {label} is {value.dtype.name}, which the operator does not take")
+            if describe_type(value.type) not in formal.types:
+                self._add(node, f"input {label} is {_type_name(value)}, which the operator does not take")
             elif formal.is_homogeneous:
-                other, dtype = bound.setdefault(formal.type_str, (label, value.dtype))
-                if dtype != value.dtype:
-                    types = f"{dtype.name} and {value.dtype.name}"
+                other, first = bound.setdefault(formal.type_str, (label, value))
+                if _type_name(first) != _type_name(value):
+                    types = f"{_type_name(first)} and {_type_name(value)}"
                     self._add(node, f"inputs {other} and {label} must have one type; got {types}")
 
     def _add(self, node: ir.Node, what: str) -> None:
@@ -122,25 +113,16 @@ class SchemaCheck:
         return describe_node(node, opset_of(self._opsets, node.domain))
 
 
+def _type_name(value: ir.Value) -> str:
+    """A type for messages: the element type of a tensor, else the whole."""
+    if value.type is None:
+        return "of no type"
+    return describe_type(value.type) if has_no_shape(value) else value.type.dtype.name
+
+
 def _formal(formals: Any, index: int) -> Any | None:
     """The parameter an input belongs to; a variadic one takes all that follow."""
     if index < len(formals):
         return formals[index]
     last = formals[-1] if formals else None
     return last if last is not None and last.option == _OPTION.Variadic else None
-
-
-@lru_cache(maxsize=1024)
-def _about_objects(op: str, domain: str, since: int) -> bool:
-    schema = onnx.defs.get_schema(op, since, domain)
-    if op in _OBJECT_OPS and not domain:
-        return True
-    return any(
-        formal.types and all(not kind.startswith("tensor(") or kind == "tensor(string)" for kind in formal.types)
-        for formal in [*schema.inputs, *schema.outputs]
-    )
-
-
-def _is_about_objects(schema: Any) -> bool:
-    """Whether an operator cannot be without a sequence, an optional, a map or a string."""
-    return _about_objects(schema.name, schema.domain, schema.since_version)

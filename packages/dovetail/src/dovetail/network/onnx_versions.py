@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final
 
 import onnx
@@ -16,7 +17,7 @@ import onnx_ir as ir
 
 from dovetail.network.onnx_schema import find_schema
 
-__all__ = ["find_changed", "has_same_meaning", "schema_versions"]
+__all__ = ["changes_in_silence", "find_changed", "has_same_meaning", "schema_versions"]
 
 _OPTION: Final[Any] = onnx.defs.OpSchema.FormalParameterOption
 
@@ -26,6 +27,7 @@ _NEW_MEANING: Final[Mapping[str, frozenset[int]]] = {
     "Resize": frozenset((11,)),  # coordinates were asymmetric, now half_pixel unless it is said
     "RoiAlign": frozenset((16,)),  # coordinates were output_half_pixel, now half_pixel unless it is said
     "Scan": frozenset((9,)),  # it ran over batches
+    "Upsample": frozenset((11,)),  # it is Resize since 10, with the change of 11
 }
 """Versions of ONNX operators from which on a node of the same form means something else."""
 
@@ -66,6 +68,14 @@ def has_same_meaning(node: ir.Node, source: int, target: int) -> bool:
     return fits and node.attributes.keys() <= schema.attributes.keys()
 
 
+def changes_in_silence(op: str, source: int, target: int) -> bool:
+    """Whether a node of an ONNX operator means something else at a later version in the same form.
+
+    ONNX's converter leaves such nodes as they are, so it must not get them.
+    """
+    return any(source < version <= target for version in _NEW_MEANING.get(op, ()))
+
+
 @lru_cache(maxsize=4096)
 def _is_steady(op: str, domain: str, low: int, high: int) -> bool:
     """Whether an operator only grew between two versions."""
@@ -76,7 +86,7 @@ def _is_steady(op: str, domain: str, low: int, high: int) -> bool:
     if not domain and any(version in _NEW_MEANING.get(op, ()) for version in changes):
         return False
     steps = [first, *(onnx.defs.get_schema(op, version, domain) for version in changes)]
-    return all(_has_grown(old, new) for old, new in zip(steps, steps[1:], strict=False))
+    return all(_has_grown(old, new) for old, new in pairwise(steps))
 
 
 def _has_grown(old: Any, new: Any) -> bool:
@@ -93,7 +103,9 @@ def _are_kept(old: Any, new: Any) -> bool:
     if len(old) > len(new) or any(formal.option == _OPTION.Single for formal in new[len(old) :]):
         return False
     pairs = zip(old, new, strict=False)
-    return all(first.option in (second.option, _OPTION.Single) and first.types <= second.types for first, second in pairs)
+    return all(
+        first.option in (second.option, _OPTION.Single) and first.types <= second.types for first, second in pairs
+    )
 
 
 def _attributes_are_kept(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from dovetail.expr import Constant, DimensionOperation, Expr, IExprBuilder, Oper
 from dovetail.network.inference_fixes import CORRECTIONS, BoundedContext, type_body_inputs
 from dovetail.network.inference_schema import infer_by_schema
 from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, PluginEntry, entry_of
+from dovetail.network.value_types import describe_type, forget_object_shapes, has_no_shape
 from dovetail.types import DataType
 
 __all__ = [
@@ -91,6 +92,8 @@ class ShapeInference:
 
     def add_input(self, value: ir.Value) -> None:
         """Give every unknown dimension of an input a name, and its contents too when it may be a shape tensor."""
+        if has_no_shape(value):
+            return
         self._context.name_anonymous_dims(value)
         symbols = _value_symbols(value)
         if symbols:
@@ -114,6 +117,7 @@ class ShapeInference:
             raise
         except Exception as error:  # every op has its own ways to fail; the node is what the user needs
             raise _describe(node, error) from error
+        forget_object_shapes(node.outputs)
 
     def infer_graph(self, graph: ir.Graph) -> None:
         """Infer a whole graph: inputs, then nodes in order."""
@@ -308,13 +312,13 @@ def _check_size_tensor(entry: PluginEntry, index: int, dtype: DataType, rank: in
 def _input_types(node: ir.Node, entry: PluginEntry) -> list[DataType]:
     types = []
     for index, value in enumerate(node.inputs[: entry.num_inputs]):
-        dtype = None if value is None else data_type_from_ir(value.dtype)
+        dtype = None if value is None or has_no_shape(value) else data_type_from_ir(value.dtype)
         if dtype is None:
             raise PluginError(
                 f"input {index} has no type the contract knows",
                 where=entry.handle.where,
-                got="nothing" if value is None else value.dtype,
-                fix="add a Cast before the plugin",
+                got="nothing" if value is None or value.type is None else describe_type(value.type),
+                fix="add a Cast before the plugin, or take the tensors out of the sequence",
             )
         types.append(dtype)
     return types

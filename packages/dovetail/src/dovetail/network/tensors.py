@@ -9,9 +9,9 @@ from __future__ import annotations
 import bisect
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from dovetail.network.files import check_range, map_file, open_under, read_range
 from dovetail.network.onnx_wire import TensorStash
 from dovetail.network.problems import Problems, quote
 
-__all__ = ["NO_FOLDER", "byte_count", "load_tensors", "walk_graphs"]
+__all__ = ["NO_FOLDER", "byte_count", "load_tensors", "make_strings", "walk_graphs"]
 
 _MAPPED: Final = 64 * 1024
 """Bytes from which on a tensor in another file is mapped."""
@@ -100,7 +100,7 @@ class _Loader:
             raw = None if self.stash is None else self.stash.array_of(tensor.raw)
             return _copy(tensor) if raw is None else _tensor(raw, tensor)
         if not isinstance(tensor, ir.ExternalTensor):
-            return tensor
+            return make_strings(tensor.string_data(), _dims(tensor), tensor.name) if _is_text(tensor) else tensor
         where = f"tensor {quote(tensor.name or '')}"
         try:
             return self._load(tensor, where)
@@ -175,6 +175,17 @@ def _tensor(raw: npt.NDArray[np.uint8], tensor: ir.TensorProtocol) -> ir.TensorP
     """A tensor like another one, on these bytes."""
     dims = _dims(tensor)
     return ir.Tensor(_array(raw, tensor.dtype, dims), dtype=tensor.dtype, shape=ir.Shape(dims), name=tensor.name)
+
+
+def make_strings(texts: Iterable[bytes], dims: tuple[int, ...], name: str | None) -> ir.StringTensor:
+    """A tensor of strings over an array of objects: onnx-ir's own array of bytes would drop NULs at their ends."""
+    array: npt.NDArray[Any] = np.empty(math.prod(dims), dtype=object)
+    array[:] = [bytes(text) for text in texts]
+    return ir.StringTensor(array.reshape(dims), shape=ir.Shape(dims), name=name)
+
+
+def _is_text(tensor: ir.TensorProtocol) -> TypeGuard[ir.StringTensor]:
+    return isinstance(tensor, ir.StringTensor)
 
 
 def _copy(tensor: ir.TensorProtocol) -> ir.TensorProtocol:

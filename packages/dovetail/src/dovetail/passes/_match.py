@@ -61,7 +61,12 @@ def one_reader(value: ir.Value, *ops: str) -> ir.Node | None:
 
 def dims_of(value: ir.Value | None) -> tuple[Dim, ...] | None:
     """The sizes of a value; None when even the rank is unknown."""
-    return None if value is None or value.shape is None else tuple(value.shape.dims)
+    return None if value is None or value.shape is None else tuple(map(_number, value.shape.dims))
+
+
+def _number(dim: Dim) -> Dim:
+    """A size as a number when it is one: inference leaves some as expressions that have come to a number."""
+    return int(dim.value) if isinstance(dim, ir.SymbolicDim) and dim.value is not None and dim.value.isdigit() else dim
 
 
 def rank_of(value: ir.Value | None) -> int | None:

@@ -19,12 +19,14 @@ from dovetail.passes.base import Pass, PassResult
 from dovetail.passes.conv_batchnorm import FUSED_KEY
 from dovetail.passes.opsets import Serves, explain_opset, model_opset, raise_opset
 
-__all__ = ["Accepts", "Fusion", "FusionPass", "Inserter", "Within", "always"]
+__all__ = ["Accepts", "Attribute", "Fusion", "FusionPass", "Inserter", "Within", "always"]
 
 Accepts = Callable[[str, str, int], bool]
 """Whether the provider has a kernel for an operator, a domain and an opset."""
 Within = Callable[[ir.Node], bool]
 """Whether a node is of the provider's share."""
+Attribute = int | float | str | Sequence[int]
+"""What an attribute of a fused node can be."""
 
 
 def always(*_facts: object) -> bool:
@@ -41,9 +43,11 @@ class Fusion:
     nodes: tuple[ir.Node, ...]
     """All of them, in any order."""
     inputs: tuple[ir.Value | None, ...]
-    attributes: Mapping[str, int | float | str] = field(default_factory=dict)
+    attributes: Mapping[str, Attribute] = field(default_factory=dict)
     shape: ir.Shape | None = None
     """The shape of the new node's output where it is not that of the root."""
+    prepare: Callable[[Inserter], Sequence[ir.Value | None]] | None = None
+    """Computes the inputs of the new node from ``inputs``, where they are not there yet."""
 
 
 class Inserter:
@@ -67,7 +71,7 @@ class Inserter:
         *,
         like: ir.Value,
         shape: ir.Shape,
-        **attributes: int | float | str,
+        **attributes: int | Sequence[int],
     ) -> ir.Value:
         """The output of a new node, of the type of another value."""
         node = _make_node(op, inputs, attributes, self._root, f"{self._root.name}+{op.lower()}")
@@ -118,10 +122,6 @@ class FusionPass(Pass):
     def match(self, node: ir.Node) -> Fusion | None:
         """What can be fused around a node, if anything; who else reads what is inside need not be looked at."""
 
-    def make_inputs(self, fusion: Fusion, inserter: Inserter) -> Sequence[ir.Value | None]:
-        """The inputs of the new node; a pass that has to compute some of them first does it here."""
-        return fusion.inputs
-
     def call(self, model: ir.Model) -> PassResult:
         """Fuse what can be fused; when the model cannot be raised to the opset of the operator, say so."""
         if not self._is_accepted(model):
@@ -165,16 +165,18 @@ class FusionPass(Pass):
                     changed.append(f"fused {_list_layers(fusion)} into '{self._replace(fusion, taken)}'")
         return changed
 
+    def allows(self, fusion: Fusion) -> bool:
+        """Whether all nodes are in one graph and of the provider's share, and nothing inside is needed elsewhere."""
+        graph = fusion.root.graph
+        return all(each.graph is graph and self._within(each) for each in fusion.nodes) and _is_closed(fusion)
+
     def _find(self, node: ir.Node) -> Fusion | None:
         fusion = self.match(node)
-        if fusion is None or not all(each.graph is node.graph and self._within(each) for each in fusion.nodes):
-            return None
-        return fusion if _is_closed(fusion) else None
+        return fusion if fusion is not None and self.allows(fusion) else None
 
     def _replace(self, fusion: Fusion, taken: set[str]) -> str:
         graph, root = fusion.root.graph, fusion.root
-        inserter = Inserter(root, taken)
-        inputs = self.make_inputs(fusion, inserter)
+        inputs = fusion.inputs if fusion.prepare is None else fusion.prepare(Inserter(root, taken))
         name = f"{root.name}+{self.name}"
         node = _make_node(self.op, inputs, fusion.attributes, root, name)
         others = [layer_name(each) for each in fusion.nodes if each is not root]
@@ -192,7 +194,7 @@ class FusionPass(Pass):
 def _make_node(
     op: str,
     inputs: Sequence[ir.Value | None],
-    attributes: Mapping[str, int | float | str],
+    attributes: Mapping[str, Attribute],
     root: ir.Node,
     name: str,
 ) -> ir.Node:
@@ -202,9 +204,11 @@ def _make_node(
     return node
 
 
-def _attribute(name: str, value: float | str) -> ir.Attr:
+def _attribute(name: str, value: Attribute) -> ir.Attr:
     if isinstance(value, str):
         return ir.AttrString(name, value)
+    if isinstance(value, Sequence):
+        return ir.AttrInt64s(name, list(value))
     return ir.AttrInt64(name, value) if isinstance(value, int) else ir.AttrFloat32(name, value)
 
 

@@ -27,7 +27,8 @@ Ranges = Mapping[str, tuple[int, int]]
 
 def verify_unplaced(program: ProgramRecord, where: str) -> None:
     """An open program and a body have no arena before they run."""
-    require(program.arena_bytes == 0, where, "has an arena, which only programs with a profile have")
+    has_arena = program.arena_bytes != 0 or bool(program.arenas)
+    require(not has_arena, where, "has an arena, which only programs with a profile have")
     for index, value in enumerate(program.values):
         require(value.offset is None, f"{where}, value {index}", "has a place in an arena that does not exist")
 
@@ -35,19 +36,24 @@ def verify_unplaced(program: ProgramRecord, where: str) -> None:
 def verify_arena(program: ProgramRecord, manifest: Manifest, profile: int, where: str) -> None:
     """Check every place in the arena of the program of a profile."""
     needs = _Needs(_symbol_ranges(program, manifest, manifest.profiles[profile] if manifest.profiles else None))
-    largest = 0
+    arenas = {"": program.arena_bytes, **program.arenas}
+    require("" not in program.arenas, where, "has two arenas on the host")
+    largest = dict.fromkeys(arenas, 0)
     for index, value in enumerate(program.values):
         place = f"{where}, value {index}"
         if value.kind == "planned" and value.alias is None:
             offset, size = _verify_place(value, needs, place)
-            require(offset + size <= program.arena_bytes, place, "lies outside the arena", (offset, size))
-            largest = max(largest, offset + max(align(size), ALIGNMENT_BYTES))
+            is_inside = offset + size <= arenas.get(value.memory, -1)
+            require(is_inside, place, "lies outside the arena", (offset, size))
+            largest[value.memory] = max(largest[value.memory], offset + max(align(size), ALIGNMENT_BYTES))
         else:
             # What the builder found no use for is dynamic and keeps an empty place at the start.
             require(not value.offset, place, "has a place in the arena and is not planned")
     # Nobody may be made to reserve memory that no value uses.
-    require(program.arena_bytes <= largest, where, "the arena is larger than the values in it", program.arena_bytes)
-    _verify_disjoint(program, where)
+    for memory, size in arenas.items():
+        check_range(size, MAX_BYTES, where, "arena size out of range")
+        require(size <= largest[memory], where, "the arena is larger than the values in it", size)
+        _verify_disjoint(program, memory, where)
 
 
 def _symbol_ranges(program: ProgramRecord, manifest: Manifest, profile: ProfileRecord | None) -> Ranges:
@@ -109,12 +115,13 @@ class _Needs:
         return math.prod(packed_shape(bound, TensorFormat[value.format])) * dtype_from_name(value.dtype).itemsize
 
 
-def _verify_disjoint(program: ProgramRecord, where: str) -> None:
+def _verify_disjoint(program: ProgramRecord, memory: str, where: str) -> None:
     """Walk the steps in order with the places in use at each, which never overlap, sorted."""
     spans = value_lifetimes(program)
     places = []
     for index, value in enumerate(program.values):
-        if value.kind == "planned" and value.alias is None and value.size_bytes and index in spans:
+        is_here = value.kind == "planned" and value.memory == memory
+        if is_here and value.alias is None and value.size_bytes and index in spans:
             places.append((*spans[index], value.offset or 0, (value.offset or 0) + value.size_bytes, index))
     used: list[tuple[int, int]] = []
     ends: list[tuple[int, tuple[int, int]]] = []

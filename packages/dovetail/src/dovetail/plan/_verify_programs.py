@@ -76,6 +76,10 @@ def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Col
         _verify_object(value, kind, where)
     require(value.kind != "object" or kind is not None, where, "is an object without a type")
     check_format(value.format, None if value.dims is None else len(value.dims), where)
+    is_known = not value.memory or any(value.memory == device.provider for device in manifest.devices)
+    require(is_known, where, "lies in the memory of a provider that the plan does not have", value.memory)
+    is_callers = value.kind in ("input", "output", "object")
+    require(not (is_callers and value.memory), where, f"a value of kind {value.kind} lies on a device", value.memory)
     is_constant = value.kind == "constant"
     require(is_constant == (value.blob is not None), where, "constants, and only they, have a blob")
     require(value.alias is None or value.kind in _MADE_KINDS, where, "shares memory and is not made by a step")
@@ -129,6 +133,7 @@ def _verify_symbol(symbol: SymbolRecord, value: ValueRecord, where: str, *, is_i
         rank = _MAX_INDEX if value.dims is None else len(value.dims)
         require(symbol.index < rank, where, "is a dimension that the value does not have", symbol.index)
         return
+    require(not value.memory, where, "is an element of a value on a device", value.memory)
     is_integer = value.dtype in ("int32", "int64")
     require(is_integer or not is_input, where, "is an element of an input that holds no integers", value.dtype)
     if value.dims is not None and all(isinstance(dim, int) for dim in value.dims):
@@ -160,7 +165,15 @@ def _verify_flow(program: ProgramRecord, manifest: Manifest, where: str, depth: 
     ready |= {index for index, value in enumerate(program.values) if value.kind in ("input", "constant")}
     symbols = {symbol.name: symbol for symbol in program.symbols}
     providers = frozenset(device.provider for device in manifest.devices)
-    scope = Scope(manifest=manifest, program=program, symbols=symbols, providers=providers, ready=ready)
+    has_devices = any(value.memory for value in program.values)
+    scope = Scope(
+        manifest=manifest,
+        program=program,
+        symbols=symbols,
+        providers=providers,
+        ready=ready,
+        has_devices=has_devices,
+    )
     given = frozenset(ready)
     for index, step in enumerate(program.steps):
         check_name(step.name, f"{where}, step {index}", may_be_empty=True)
@@ -218,6 +231,7 @@ def _verify_alias(value: ValueRecord, step: StepRecord, program: ProgramRecord, 
     require(source.kind in allowed, where, f"a value of kind {value.kind} shares memory with one of kind {source.kind}")
     same = (source.dtype, source.format) == (value.dtype, value.format)
     require(same, where, "shares memory with a value of another type or format", (value.dtype, value.format))
+    require(source.memory == value.memory, where, "shares memory with a value that lies elsewhere", value.memory)
 
 
 def _verify_workspace(program: ProgramRecord, where: str) -> None:

@@ -14,6 +14,7 @@ from dovetail.plan._rules import MAX_BYTES, check_dims, check_name, check_range,
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import FieldRecord, Manifest, PluginRecord, ProgramRecord, StepRecord, SymbolRecord
 from dovetail.plugin.fields import MAX_NAME_BYTES, decode_fields
+from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.types import data_type_from_numpy
 
 __all__ = ["Scope", "verify_step"]
@@ -32,6 +33,8 @@ class Scope:
     providers: Set[str]
     ready: Set[int]
     """The values that exist before the step runs."""
+    has_devices: bool = False
+    """Whether any value of the program lies on a device."""
 
 
 def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
@@ -52,7 +55,40 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     require((step.kind == "control") == bool(step.bodies), where, "control flow, and only it, has bodies")
     has_attributes = step.kind in ("kernel", "control")
     require(has_attributes or not step.attributes, where, "has attributes, which only kernels and control flow have")
+    _verify_memory(step, scope, where)
     _KINDS[step.kind](step, scope, where)
+
+
+def _verify_memory(step: StepRecord, scope: Scope, where: str) -> None:
+    """A step touches memory of the host and of its own provider; what it writes lies in one of them."""
+    if not scope.has_devices or step.kind == "copy":
+        return
+    values = scope.program.values
+    on_host = step.kind in ("reformat", "control")
+    own = "" if on_host else step.provider
+    is_idle = step.kind == "kernel" and reads_only_shape(step.op, step.domain)
+    for index in (*(() if is_idle else step.inputs), *step.outputs):
+        is_near = index < 0 or values[index].memory in ("", own)
+        require(is_near, where, "touches a value in the memory of another provider", index)
+    for index in (*step.shape_inputs, *(outside for body in step.bodies for outside, _ in body.captures)):
+        require(not values[index].memory, where, "reads a value on a device", index)
+    written = {values[index].memory for index in step.outputs if index >= 0}
+    require(len(written) < 2, where, "writes to two memories", sorted(written))
+
+
+def _verify_copy(step: StepRecord, scope: Scope, where: str) -> None:
+    is_pair = len(step.inputs) == len(step.outputs) == 1 and min(*step.inputs, *step.outputs) >= 0
+    require(is_pair, where, "a copy has one input and one output")
+    if not is_pair:
+        return
+    source, target = (scope.program.values[index] for index in (step.inputs[0], step.outputs[0]))
+    require(not (source.type or target.type), where, "a copy takes no objects")
+    same = (source.dtype, source.format) == (target.dtype, target.format)
+    require(same, where, "a copy changes the type or the format", (target.dtype, target.format))
+    dims = (source.dims, target.dims)
+    require(None in dims or dims[0] == dims[1], where, "a copy changes the shape", target.dims)
+    is_mine = step.provider in (source.memory, target.memory)
+    require(is_mine, where, "copies between memories that its provider does not have", step.provider)
 
 
 def _read_attributes(step: StepRecord, scope: Scope, where: str) -> Mapping[str, Any]:
@@ -236,6 +272,7 @@ _KINDS: Final[Mapping[str, Callable[[StepRecord, Scope, str], None]]] = {
     "kernel": _verify_kernel,
     "plugin": _verify_plugin,
     "reformat": _verify_reformat,
+    "copy": _verify_copy,
     "subgraph": _verify_subgraph,
     "control": _verify_control,
 }

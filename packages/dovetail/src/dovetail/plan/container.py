@@ -151,9 +151,7 @@ class PlanFile:
     while it is in use; ``write_plan`` never does that.
     """
 
-    def __init__(
-        self, buffer: mmap.mmap | memoryview, header: Header, where: str, *, path: str | None = None
-    ) -> None:
+    def __init__(self, buffer: mmap.mmap | memoryview, header: Header, where: str, *, path: str | None = None) -> None:
         """Take a buffer and its checked header; ``open`` and ``from_bytes`` are the ways to make one."""
         self.path = path
         """The file, as an absolute path; None for a plan in memory."""

@@ -16,6 +16,9 @@ def value_lifetimes(program: ProgramRecord) -> dict[int, tuple[int, int]]:
             if index >= 0:
                 first, _ = spans.get(index, (position, position))
                 spans[index] = (first, position)
+    for position, step in enumerate(program.steps):
+        if step.kind == "copy":
+            _extend_copied(program, spans, position, len(program.steps))
     # Outputs are read by the caller after the last step.
     for index in program.outputs:
         if index in spans:
@@ -25,6 +28,16 @@ def value_lifetimes(program: ProgramRecord) -> dict[int, tuple[int, int]]:
         if root != index and index in spans and root in spans:
             spans[root] = (min(spans[root][0], spans[index][0]), max(spans[root][1], spans[index][1]))
     return spans
+
+
+def _extend_copied(program: ProgramRecord, spans: dict[int, tuple[int, int]], position: int, end: int) -> None:
+    """Keep what a copy reads or writes outside of its own device: it is under way until somebody waits for it."""
+    step = program.steps[position]
+    source, target = step.inputs[0], step.outputs[0]
+    if program.values[source].memory != step.provider:
+        spans[source] = (spans[source][0], end)
+    if program.values[target].memory != step.provider and spans[target][1] == position:
+        spans[target] = (spans[target][0], end)
 
 
 def _roots(program: ProgramRecord) -> list[int]:

@@ -178,6 +178,8 @@ class ProgramRecord(_Record, frozen=True, kw_only=True):
     captures: list[tuple[int, int]] = []
     """A body's values that come from outside: (number outside, number inside)."""
     arena_bytes: int = 0
+    arenas: dict[str, int] = {}
+    """Bytes of the arena in the memory of each provider that is not the host's."""
     workspace_bytes: int = 0
 
 

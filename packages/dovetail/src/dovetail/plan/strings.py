@@ -7,6 +7,7 @@ outside is checked before anything is made from it: it cannot make more strings 
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any, Final
 
@@ -52,11 +53,11 @@ def unpack_strings(data: memoryview, where: str) -> npt.NDArray[Any]:
     require(is_sized, where, "strings without offsets", shape[:8])
     offsets = [int(n) for n in words[1 + rank : 2 + rank + count]]
     text = raw[(2 + rank + count) * _WORD.itemsize :]
-    is_sorted = offsets[0] == 0 and all(a <= b for a, b in zip(offsets, offsets[1:], strict=False))
+    is_sorted = offsets[0] == 0 and all(a <= b for a, b in itertools.pairwise(offsets))
     require(is_sorted and offsets[-1] == len(text), where, "the offsets of strings do not fit their text")
     result = np.empty(count, dtype=object)
     try:
-        result[:] = [text[a:b].decode() for a, b in zip(offsets, offsets[1:], strict=False)]
+        result[:] = [text[a:b].decode() for a, b in itertools.pairwise(offsets)]
     except UnicodeDecodeError:
         raise PlanCorruptError("a string is not UTF-8", where=where, fix="build the plan again") from None
     return result.reshape(shape)

@@ -156,7 +156,7 @@ def get_provider(name: str, options: Mapping[str, str] | None = None) -> Provide
         return _providers[key]
 
 
-def _freeze_options(name: str, options: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+def _freeze_options(name: str, options: Mapping[Any, Any]) -> frozenset[tuple[str, str]]:
     for option, value in options.items():
         if not isinstance(option, str) or not isinstance(value, str):
             raise ProviderError(

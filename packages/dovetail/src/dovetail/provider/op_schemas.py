@@ -5,6 +5,7 @@ Only building and checking ask. ONNX comes first; what only ONNX Runtime has com
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
@@ -53,7 +54,8 @@ def _index() -> dict[str, dict[str, dict[int, Any]]]:
     from dovetail.network.contrib_schemas import contrib_schemas
 
     index: dict[str, dict[str, dict[int, Any]]] = {}
-    for schema in (*defs.get_all_schemas_with_history(), *contrib_schemas()):
+    schemas: Iterable[Any] = (*defs.get_all_schemas_with_history(), *contrib_schemas())
+    for schema in schemas:
         index.setdefault(schema.domain, {}).setdefault(schema.name, {}).setdefault(schema.since_version, schema)
     return index
 

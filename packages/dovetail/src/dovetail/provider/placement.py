@@ -19,7 +19,7 @@ from typing import Final
 from dovetail.provider.interfaces import Claim
 from dovetail.provider.shape_slots import SHAPE_SOURCES, shape_slots
 
-__all__ = ["CONSTANT", "OUTSIDE", "PlacedNode", "Placement", "find_shape_nodes", "place"]
+__all__ = ["CONSTANT", "OUTSIDE", "PlacedNode", "Placement", "find_annotation", "find_shape_nodes", "place"]
 
 OUTSIDE: Final = -1
 """Stands for the maker of a network input, of a value from outside a body, or of an absent input."""
@@ -155,7 +155,7 @@ class _Board:
     def follow_annotations(self, patterns: Mapping[str, str]) -> list[int]:
         unmet = []
         for index, node in enumerate(self._nodes):
-            wanted = _annotation(node, patterns)
+            wanted = find_annotation(node.name, node.annotation, patterns)
             if wanted is None:
                 continue
             if wanted in self._order and wanted not in self._refused[index]:
@@ -231,8 +231,13 @@ class _Board:
             self._refused[index].setdefault(name, why)
 
 
-def _annotation(node: PlacedNode, patterns: Mapping[str, str]) -> str | None:
-    return next((name for pattern, name in patterns.items() if fnmatchcase(node.name, pattern)), node.annotation)
+def find_annotation(layer: str, annotation: str | None, patterns: Mapping[str, str]) -> str | None:
+    """The provider that a layer is for: by the first pattern that fits its name, or else by its own annotation.
+
+    >>> find_annotation("block0.conv", None, {"block0.*": "gpu"})
+    'gpu'
+    """
+    return next((name for pattern, name in patterns.items() if fnmatchcase(layer, pattern)), annotation)
 
 
 def _find_groups(claims: Mapping[str, Sequence[Claim]], order: Sequence[str]) -> dict[tuple[str, str], list[int]]:

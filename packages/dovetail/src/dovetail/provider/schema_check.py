@@ -260,12 +260,19 @@ class _KernelCheck:
     def _check_default(self, parameter: inspect.Parameter) -> Iterator[RegistryProblem]:
         """What a kernel takes for an attribute that a node leaves out must be what the schema says it is."""
         other = [version for version in self._covered if _differs(parameter, version.attributes.get(parameter.name))]
-        if other:
+        if other and parameter.default is inspect.Parameter.empty:
+            yield self._problem(
+                f"the kernel needs attribute '{parameter.name}', which a node of {_name(other)} may leave out",
+                "a default",
+                "no default",
+                "give the parameter the schema's default, or None and an error that says what is missing",
+            )
+        elif other:
             default = other[0].attributes[parameter.name].default
             yield self._problem(
                 f"the default of attribute '{parameter.name}' is another than that of {_name(other)}",
-                "a default" if default is None else repr(default),
-                "no default" if parameter.default is inspect.Parameter.empty else repr(parameter.default),
+                repr(default),
+                repr(parameter.default),
                 "give the parameter the schema's default",
             )
 

@@ -7,7 +7,7 @@ belongs to the context and is reused from run to run.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +20,8 @@ from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.runtime.arrays import PackedMemory, array_at
+from dovetail.runtime.device_io import import_outputs
+from dovetail.runtime.devices import ContextDevices
 from dovetail.runtime.objects import give_object, refuse_address, shape_of
 from dovetail.runtime.profiler import IProfiler, run_profiled
 from dovetail.runtime.profiles import check_profile, check_values, known_dims
@@ -59,6 +61,7 @@ class ExecutionContext:
         self.profiler: IProfiler | None = None
         self._resources = _ResourceContext(engine.allocator)
         self._runners: dict[int, ProgramRunner] = {}
+        self._devices = ContextDevices(capture_graphs=engine.capture_graphs)
         self._shapes: dict[str, tuple[int, ...]] = engine.static_input_shapes()
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, IOutputAllocator] = {}
@@ -68,7 +71,7 @@ class ExecutionContext:
         self._is_stale = True
         self._profile = 0
         self._runner = self._use_profile(0)
-        self._finalizer = weakref.finalize(self, _destroy_runners, self._runners)
+        self._finalizer = weakref.finalize(self, _destroy_runners, self._runners, self._devices)
 
     @property
     def engine(self) -> Engine:
@@ -102,16 +105,16 @@ class ExecutionContext:
             self._runner.is_dirty = True
         return True
 
-    def replace_constant(self, profile: int, blob: str, array: Array) -> None:
-        """Use a new array for a constant from the next run on."""
+    def replace_constant(self, profile: int, blob: str, arrays: Mapping[str, Any]) -> None:
+        """Use a new array for a constant, by the memory it lies in, from the next run on."""
         if profile in self._runners:
-            self._runners[profile].replace_constant(blob, array)
+            self._runners[profile].replace_constant(blob, arrays)
 
     def renew_steps(self, profile: int, template: ProgramTemplate) -> None:
         """Use the kernels that the providers made anew, from the next run on."""
         if profile in self._runners:
             runner = self._runners[profile]
-            runner.use_steps(template.renew_steps(runner.steps))
+            runner.use_steps(template.renew_steps(runner.steps, self._devices))
 
     def close(self) -> None:
         """Destroy the attached plugins now; the context cannot run afterwards."""
@@ -131,7 +134,7 @@ class ExecutionContext:
     def _use_profile(self, index: int) -> ProgramRunner:
         if index not in self._runners:
             self._engine.require_weights()
-            runner = self._engine.make_runner(index, self._resources)
+            runner = self._engine.make_runner(index, self._resources, self._devices)
             self._runners[index] = runner
         return self._runners[index]
 
@@ -383,12 +386,23 @@ class ExecutionContext:
 
     # running with arrays
 
-    def run(self, inputs: Sequence[Any]) -> list[Any]:
+    def run(self, inputs: Sequence[Any], outputs: Mapping[str, Any] | None = None) -> list[Any]:
         """Run over arrays in the engine's input order; the returned arrays belong to the caller.
 
-        A sequence is a list of arrays, an empty optional is None, and strings are an array of ``str``.
+        A sequence is a list of arrays, an empty optional is None, and strings are an array of ``str``. Outputs that a
+        device makes can be written to arrays of that device, by name; these are then what is returned for them.
         """
-        return self.run_checked(self._engine.check_inputs(inputs))
+        checked = self._engine.check_inputs(inputs)
+        return self.run_checked(checked) if not outputs else self._run_into(checked, outputs)
+
+    def _run_into(self, inputs: Sequence[Any], outputs: Mapping[str, Any]) -> list[Any]:
+        runner, manifest = self._runner, self._engine.manifest
+        allowed = self._engine.device_outputs[self._profile]
+        given = import_outputs(outputs, manifest, runner.program, allowed)
+        if runner.device_io is not None:
+            runner.device_io.outputs = given
+        results = self.run_checked(inputs)
+        return [given.get(index, result) for index, result in zip(runner.program.outputs, results, strict=True)]
 
     def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
         """The same over arrays that ``Engine.check_inputs`` gave."""
@@ -493,8 +507,12 @@ def _pack_input(array: Array, tensor: TensorRecord) -> Array:
     return array if tensor.format == "LINEAR" else pack(array, TensorFormat[tensor.format])
 
 
-def _destroy_runners(runners: dict[int, ProgramRunner]) -> None:
+def _destroy_runners(runners: dict[int, ProgramRunner], devices: ContextDevices) -> None:
+    for runner in runners.values():
+        runner.forget_captures()
+    devices.close()  # work that is under way uses what the runners have
     for runner in runners.values():
         for step in runner.all_plugin_steps():
             step.handle.destroy()
+        runner.close()
     runners.clear()

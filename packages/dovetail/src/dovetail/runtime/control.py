@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy as np
 from dovetail.errors import InputError, InternalError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
+from dovetail.runtime.devices import ContextDevices
+from dovetail.runtime.schedule import Schedule, uses_devices
 from dovetail.runtime.steps import Array, Frame, Step, make_segments, own, run_segments
 
 __all__ = ["BodyRunner", "make_control_step"]
@@ -19,8 +21,11 @@ __all__ = ["BodyRunner", "make_control_step"]
 class BodyRunner:
     """A body that can be called: inputs and captured values in, outputs out."""
 
-    def __init__(self, program: ProgramRecord, constants: dict[int, Array], steps: list[Step]) -> None:
+    def __init__(
+        self, program: ProgramRecord, constants: dict[int, Array], steps: list[Step], devices: ContextDevices
+    ) -> None:
         self.program = program
+        self._devices = devices
         self.steps = steps
         self._template: Frame = [None] * (len(program.values) + 1)
         for index, array in constants.items():
@@ -34,13 +39,14 @@ class BodyRunner:
     @steps.setter
     def steps(self, steps: list[Step]) -> None:
         self._steps = steps
-        self._segments = make_segments(steps)
+        is_mixed = uses_devices(self.program)
+        self._segments = Schedule(self.program, steps, self._devices).segments if is_mixed else make_segments(steps)
 
-    def replace_constant(self, blob: str, array: Array) -> None:
-        """Use a new array for a constant."""
+    def replace_constant(self, blob: str, arrays: Mapping[str, Any]) -> None:
+        """Use a new array for a constant, by the memory it lies in."""
         for index, value in enumerate(self.program.values):
             if value.blob == blob:
-                self._template[index] = array
+                self._template[index] = arrays[value.memory]
 
     def __call__(self, outer: Frame, inputs: Sequence[Any]) -> list[Any]:
         """Run the body once over a fresh frame."""

@@ -25,6 +25,8 @@ from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.arrays import as_input
 from dovetail.runtime.context import ExecutionContext
+from dovetail.runtime.device_io import device_inputs, device_outputs, import_input
+from dovetail.runtime.devices import ContextDevices, DeviceWeights
 from dovetail.runtime.objects import as_object, refuse_address
 from dovetail.runtime.profiles import find_profile, known_dims
 from dovetail.runtime.runner import ProgramRunner
@@ -55,14 +57,22 @@ class Engine:
         self._file = file
         self.blobs = blobs or BlobStore(manifest.blobs, file)
         self.allocator = allocator or get_provider(manifest.devices[0].provider).allocator
-        self.templates = [ProgramTemplate(program, self.blobs.array, self.blobs) for program in manifest.programs]
+        self.capture_graphs = True
+        """Whether contexts made from now on capture what devices can replay."""
+        self._host_allocator = allocator
+        self._weights = DeviceWeights()
+        self.templates = [
+            ProgramTemplate(program, self.blobs.array, self.blobs, self._weights) for program in manifest.programs
+        ]
         self._create_plugins()
         self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._idle: deque[ExecutionContext] = deque()
         self._attach_lock = threading.Lock()
         self._dtypes = [np.dtype(tensor.dtype) for tensor in manifest.inputs]
         self._input_names = [tensor.name for tensor in manifest.inputs]
-        self._finalizer = weakref.finalize(self, _destroy, self.templates, registry if owns_registry else None)
+        self._finalizer = weakref.finalize(
+            self, _destroy, self.templates, registry if owns_registry else None, self._weights
+        )
 
     def _create_plugins(self) -> None:
         """Create all plugins or none: nothing is made before every creator is found."""
@@ -72,7 +82,7 @@ class Engine:
             for template in self.templates:
                 template.create_plugins(partial(create_runtime_plugin, registry=self.registry))
         except BaseException:
-            _destroy(self.templates, None)
+            _destroy(self.templates, None, self._weights)
             raise
 
     # running
@@ -116,10 +126,36 @@ class Engine:
         if len(arrays) != len(self._input_names):
             names = ", ".join(self._input_names)
             raise InputError("wrong number of inputs", expected=f"{len(self._input_names)} ({names})", got=len(arrays))
-        return [
-            as_object(value, tensor) if tensor.type else as_input(value, tensor, dtype)
-            for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)
-        ]
+        try:
+            return [
+                as_object(value, tensor) if tensor.type else as_input(value, tensor, dtype)
+                for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)
+            ]
+        except InputError:
+            if not self.device_inputs:
+                raise
+            return self._import_inputs(arrays)
+
+    def _import_inputs(self, arrays: Sequence[Any]) -> list[Any]:
+        """Inputs of which some lie on devices, for the steps there."""
+        inputs: list[Any] = []
+        for position, (value, tensor) in enumerate(zip(arrays, self.manifest.inputs, strict=True)):
+            array = import_input(value, tensor, self.device_inputs.get(position))
+            if array is None:
+                array = as_object(value, tensor) if tensor.type else as_input(value, tensor, self._dtypes[position])
+            inputs.append(array)
+        return inputs
+
+    @cached_property
+    def device_inputs(self) -> dict[int, str]:
+        """The inputs, by position, that may be arrays of a device, with its provider."""
+        found = [device_inputs(program, self.manifest) for program in self.manifest.programs]
+        return {position: name for position, name in found[0].items() if all(f.get(position) == name for f in found)}
+
+    @cached_property
+    def device_outputs(self) -> list[dict[int, str]]:
+        """For each profile the outputs, by position, that may be written to arrays of a device, with its provider."""
+        return [device_outputs(program, self.manifest) for program in self.manifest.programs]
 
     def create_execution_context(self, strategy: Any = None) -> ExecutionContext:
         """A context of its own for one thread; every plugin is attached to it."""
@@ -134,10 +170,12 @@ class Engine:
         with self._attach_lock:
             return list(self.contexts)
 
-    def make_runner(self, profile: int, resources: IPluginResourceContext) -> ProgramRunner:
+    def make_runner(self, profile: int, resources: IPluginResourceContext, devices: ContextDevices) -> ProgramRunner:
         """Instantiate the program of a profile; attaching is serialised because plugins need not be thread-safe."""
         with self._attach_lock:
-            return self.templates[profile].make_runner(resources, is_open=self.manifest.open)
+            return self.templates[profile].make_runner(
+                resources, is_open=self.manifest.open, devices=devices, allocator=self._host_allocator
+            )
 
     def require_weights(self) -> None:
         """Fail when the plan was stripped and not refitted yet."""
@@ -150,11 +188,16 @@ class Engine:
 
     def replace_constant(self, blob: str, array: Array) -> None:
         """Use a new array for a constant, in everything made from now on and in every live context."""
-        for profile, template in enumerate(self.templates):
-            for owner, index in template.constant_slots(blob):
-                owner.constants[index] = array
+        self._weights.forget(blob)
+        slots = [slot for template in self.templates for slot in template.constant_slots(blob)]
+        memories = {owner.program.values[index].memory for owner, index in slots}
+        arrays = {memory: self._weights.place(memory, blob, array) for memory in memories}
+        for owner, index in slots:
+            owner.constants[index] = arrays[owner.program.values[index].memory]
+        for profile in range(len(self.templates)):
             for context in self._live_contexts():
-                context.replace_constant(profile, blob, array)
+                context.replace_constant(profile, blob, arrays)
+        self._weights.release()
 
     def recompile(self) -> None:
         """Have the providers make their steps again with the weights of now, in every live context too."""
@@ -371,9 +414,10 @@ def _shape_text(tensor: TensorRecord) -> str:
     return f"[{', '.join(str(dim) if known else '?' for dim, known in zip(tensor.dims, named, strict=True))}]"
 
 
-def _destroy(templates: list[ProgramTemplate], registry: PluginRegistry | None) -> None:
+def _destroy(templates: list[ProgramTemplate], registry: PluginRegistry | None, weights: DeviceWeights) -> None:
     for template in templates:
         for handle in template.handles():
             handle.destroy()
     if registry is not None:
         registry.close()
+    weights.close()

@@ -28,6 +28,8 @@ class Runtime(NoOpContext):
         self.gpu_allocator: IGpuAllocator | None = None
         self.engine_host_code_allowed = False
         """Whether a plugin library carried in a plan may be imported. Only ever set by the caller."""
+        self.capture_graphs = True
+        """Whether engines capture the steps that a device can replay."""
         self.max_threads = 1
         self._registry = PluginRegistry(parent=get_plugin_registry())
 
@@ -73,7 +75,9 @@ class Runtime(NoOpContext):
         try:
             if manifest.libraries:
                 _load_libraries(manifest, blobs, registry)
-            return Engine(manifest, file, registry, blobs=blobs, allocator=self.gpu_allocator, owns_registry=True)
+            engine = Engine(manifest, file, registry, blobs=blobs, allocator=self.gpu_allocator, owns_registry=True)
+            engine.capture_graphs = self.capture_graphs
+            return engine
         except BaseException:
             registry.close()
             raise

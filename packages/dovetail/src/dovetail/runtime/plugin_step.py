@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import InternalError, PluginError
+from dovetail.errors import InternalError, PluginError, ProviderError
 from dovetail.expr import Expr, Symbol, compile_expr, decode_expr, symbols_of
 from dovetail.formats import pack_nibbles, packed_shape, unpack_nibbles
 from dovetail.plan.manifest import StepRecord, ValueRecord
@@ -15,6 +15,8 @@ from dovetail.plugin.arrays import address_of
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import PluginCapabilityType
 from dovetail.provider.arena import aligned_empty
+from dovetail.provider.interfaces import Provider
+from dovetail.runtime.devices import DeviceBlock
 from dovetail.runtime.steps import Array, Frame, share_memory, writable
 from dovetail.types import DataType, Dims, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, data_type_from_numpy
 
@@ -61,8 +63,12 @@ class PluginStep:
         read_symbol: SymbolReader,
         *,
         in_body: bool = False,
+        provider: Provider | None = None,
+        stream: int = 0,
     ) -> None:
         self.name = record.name
+        self.provider = provider
+        """The device whose addresses and stream the plugin gets; None for the host."""
         self.handle = handle
         self.is_stale = True
         """Whether something this step touches was bound anew since it took its addresses."""
@@ -70,7 +76,9 @@ class PluginStep:
         self.workspace_bytes = record.workspace_bytes
         self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
         self._own_workspace = aligned_empty(0)
-        self.stream = 0
+        self._device_workspace = None if provider is None else DeviceBlock(provider)
+        self.stream = stream
+        self._address_of: Callable[[Any], int] = address_of if provider is None else _device_address
         self._enqueue = handle.runtime.enqueue
         self._read_symbol = read_symbol
         self._sizes = {name: decode_expr(upper) for name, upper in record.sizes.items()}
@@ -79,6 +87,8 @@ class PluginStep:
         self.is_static = all(p.placed for p in self._inputs) and all(
             p.placed and not p.is_data_dependent and p.dims is not None for p in self._outputs
         )
+        if provider is not None:
+            self._check_device(provider)
         self._nibbles: dict[int, Array] = {}
         """Four-bit tensors as plugins see them: two elements to a byte."""
         self._in_body = in_body
@@ -89,6 +99,15 @@ class PluginStep:
         self._out_descs: list[PluginTensorDesc] = []
         self._in_addresses: list[int] = []
         self._out_addresses: list[int] = []
+
+    def _check_device(self, provider: Provider) -> None:
+        is_plain = not any(port.is_four_bit for port in (*self._inputs, *self._outputs))
+        if not (self.is_static and is_plain):
+            raise ProviderError(
+                "a plugin on a device needs shapes that are known before the run, and types of at least eight bits",
+                where=f"provider '{provider.name}', step '{self.name}'",
+                fix="leave the layer on the host",
+            )
 
     @property
     def touched(self) -> frozenset[int]:
@@ -110,10 +129,16 @@ class PluginStep:
         self.handle.on_shape_change(self._in_descs, self._out_descs)
         if self._workspace_query is not None:
             needed = self._query_workspace(self._workspace_query)
-            if needed > self._own_workspace.nbytes:
-                self._own_workspace = aligned_empty(needed)
             self.workspace_bytes = 0
-            self.workspace = address_of(self._own_workspace) if needed else 0
+            self.workspace = self._find_workspace(needed) if needed else 0
+
+    def _find_workspace(self, size_bytes: int) -> int:
+        if self._device_workspace is not None:
+            self._device_workspace.reserve(size_bytes)
+            return self._device_workspace.address
+        if size_bytes > self._own_workspace.nbytes:
+            self._own_workspace = aligned_empty(size_bytes)
+        return address_of(self._own_workspace)
 
     def _query_workspace(self, query: Callable[..., Any]) -> int:
         try:
@@ -128,7 +153,7 @@ class PluginStep:
 
     def _address(self, port: _Port, array: Array) -> int:
         if not port.is_four_bit:
-            return address_of(array)
+            return self._address_of(array)
         shared = self._nibbles.get(port.alias) if port.alias is not None else None
         packed = self._nibbles[port.index] = pack_nibbles(array) if shared is None else shared
         return address_of(packed)
@@ -258,6 +283,11 @@ class PluginStep:
                 got=value,
                 fix="write the true size, or declare a larger upper bound in get_output_shapes",
             )
+
+
+def _device_address(array: Any) -> int:
+    address: int = array.address
+    return address
 
 
 def _find_workspace_query(handle: PluginHandle, record: StepRecord) -> Callable[..., Any] | None:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from statistics import median
 
+from dovetail.provider.calls import call
+from dovetail.provider.devices import ProfileEvent
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.loader import get_provider
 from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.steps import make_segments, run_segments
+from dovetail.runtime.steps import Frame, Segments, make_segments, run_segments
 
 __all__ = ["IProfiler", "LayerTimes", "Profiler", "run_profiled"]
 
@@ -17,6 +23,10 @@ class IProfiler:
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Take the time of one layer."""
         raise NotImplementedError(f"{type(self).__name__} must implement report_layer_time(layer_name, ms)")
+
+    def report_device_event(self, provider: str, event: ProfileEvent) -> None:
+        """Take something that a device did; nothing is done with it by default."""
+        return
 
 
 class Profiler(IProfiler):
@@ -37,35 +47,77 @@ class LayerTimes(IProfiler):
 
     def __init__(self) -> None:
         self.times_ms: dict[str, list[float]] = {}
+        self.device_times_ms: dict[str, list[float]] = {}
+        """What devices did, under the provider's name and theirs."""
 
     def report_layer_time(self, layer_name: str, ms: float) -> None:
         """Keep one time."""
         self.times_ms.setdefault(layer_name, []).append(ms)
 
+    def report_device_event(self, provider: str, event: ProfileEvent) -> None:
+        """Keep what a device did."""
+        self.device_times_ms.setdefault(f"{provider}: {event.name}", []).append(event.duration_us / 1e3)
+
     def rows(self) -> list[dict[str, float | str]]:
         """One row a layer, with the field names that profile exports commonly use."""
-        total = sum(sum(times) for times in self.times_ms.values()) or 1.0
-        return [
-            {
-                "name": name,
-                "timeMs": sum(times),
-                "averageMs": sum(times) / len(times),
-                "medianMs": median(times),
-                "percentage": 100.0 * sum(times) / total,
-            }
-            for name, times in self.times_ms.items()
-        ]
+        return _rows(self.times_ms)
+
+    def device_rows(self) -> list[dict[str, float | str]]:
+        """The same for what devices did; a layer's own time has it too."""
+        return _rows(self.device_times_ms)
+
+
+def _rows(times_ms: dict[str, list[float]]) -> list[dict[str, float | str]]:
+    total = sum(sum(times) for times in times_ms.values()) or 1.0
+    return [
+        {
+            "name": name,
+            "timeMs": sum(times),
+            "averageMs": sum(times) / len(times),
+            "medianMs": median(times),
+            "percentage": 100.0 * sum(times) / total,
+        }
+        for name, times in times_ms.items()
+    ]
 
 
 def run_profiled(runner: ProgramRunner, profiler: IProfiler) -> None:
     """One run with a clock around every step; reports come after the run so that they do not disturb it."""
     if runner.is_dirty:
         runner.announce_shapes()
-    frame, clock, times = runner.frame, time.perf_counter_ns, []
-    for segment in make_segments(runner.steps):
-        for step in segment[1]:
-            start = clock()
-            run_segments([(segment[0], [step])], frame)
-            times.append(clock() - start)
+    with _device_events(runner) as events:
+        times = [_time_ns(segments, runner.frame) for segments in _single_steps(runner)]
     for record, elapsed_ns in zip(runner.program.steps, times, strict=True):
         profiler.report_layer_time(record.name, elapsed_ns / 1e6)
+    for provider, event in events:
+        profiler.report_device_event(provider, event)
+
+
+def _single_steps(runner: ProgramRunner) -> list[Segments]:
+    if runner.schedule is not None:
+        return list(runner.schedule.single_steps())
+    return [[(quiet, [step])] for quiet, steps in make_segments(runner.steps) for step in steps]
+
+
+def _time_ns(segments: Segments, frame: Frame) -> int:
+    start = time.perf_counter_ns()
+    run_segments(segments, frame)
+    return time.perf_counter_ns() - start
+
+
+@contextmanager
+def _device_events(runner: ProgramRunner) -> Iterator[list[tuple[str, ProfileEvent]]]:
+    """Have the devices of a program note what they do; the list is filled at the end."""
+    events: list[tuple[str, ProfileEvent]] = []
+    names = sorted({value.memory for value in runner.program.values if value.memory})
+    started: list[Provider] = []
+    try:
+        for name in names:
+            provider = get_provider(name)
+            call(name, "start_profiling", provider.start_profiling)
+            started.append(provider)
+        yield events
+    finally:
+        for provider in started:
+            found = call(provider.name, "stop_profiling", provider.stop_profiling)
+            events += [(provider.name, event) for event in found]

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import math
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 
+from dovetail.allocators import IGpuAllocator
 from dovetail.errors import DovetailError, InputError, ResourceError
 from dovetail.expr import compile_expr, decode_expr, symbols_of
 from dovetail.formats import packed_shape
-from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord, SymbolRecord
-from dovetail.provider.arena import Span, aligned_empty, plan_offsets
+from dovetail.provider.arena import aligned_empty
+from dovetail.provider.loader import get_provider
+from dovetail.runtime.arenas import make_arenas
 from dovetail.runtime.control import BodyRunner
+from dovetail.runtime.copy_step import CopyStep
+from dovetail.runtime.device_io import DeviceIO
+from dovetail.runtime.devices import ContextDevices, DeviceBlock
 from dovetail.runtime.plugin_step import PluginStep
 from dovetail.runtime.reformat_step import ReformatStep
-from dovetail.runtime.steps import Array, Frame, Step, make_segments, run_segments, share_memory
+from dovetail.runtime.schedule import Schedule, uses_devices
+from dovetail.runtime.steps import Array, Frame, Segments, Step, make_segments, run_segments
 from dovetail.types import TensorFormat
 
 __all__ = ["ProgramRunner", "StepMaker"]
@@ -27,15 +33,23 @@ StepMaker = Callable[["ProgramRunner"], list[Step]]
 Shape = tuple[int, ...]
 
 _MAX_ELEMENTS: Final = 2**47
-_MAX_CACHED_SHAPES: Final = 64
-"""Placements an open engine remembers; a caller with ever new shapes must not make it grow."""
 
 
 class ProgramRunner:
     """Runs a program again and again; memory is made when shapes change and reused in between."""
 
-    def __init__(self, program: ProgramRecord, constants: dict[int, Array], make_steps: StepMaker, *, is_open: bool):
+    def __init__(
+        self,
+        program: ProgramRecord,
+        constants: dict[int, Array],
+        make_steps: StepMaker,
+        *,
+        is_open: bool,
+        devices: ContextDevices,
+        allocator: IGpuAllocator | None = None,
+    ) -> None:
         self.program = program
+        self._devices = devices
         self.frame: Frame = [None] * (len(program.values) + 1)
         for index, array in constants.items():
             self.frame[index] = array
@@ -46,14 +60,19 @@ class ProgramRunner:
         self._dtypes = [np.dtype(value.dtype) for value in program.values]
         self._symbols = {symbol.name: symbol for symbol in program.symbols}
         self._plan = _ShapePlan(program)
-        self._arena = _Arena(program, self._plan, is_open=is_open)
+        self._arenas = make_arenas(program, self._plan.placed, is_open=is_open, allocator=allocator)
+        self._num_placements = 0
         self._key: tuple[int, ...] | None = None
         self._workspace = aligned_empty(program.workspace_bytes)
+        self._workspaces: dict[str, DeviceBlock] = {}
         self.is_dirty = True
         """Whether the plugins must be told shapes again before the next run."""
         self.stream = 0
         self.steps = make_steps(self)
-        self._segments = make_segments(self.steps)
+        self.schedule: Schedule | None = None
+        """What a run does when devices take part."""
+        self.device_io: DeviceIO | None = None
+        self._segments = self._make_segments()
         self.plugin_steps = [step for step in self.steps if isinstance(step, PluginStep)]
         self._readers: dict[int, list[PluginStep]] = {}
         for step in self.plugin_steps:
@@ -71,20 +90,51 @@ class ProgramRunner:
         for step in self._readers.get(index, ()):
             step.is_stale = True
 
-    def replace_constant(self, blob: str, array: Array) -> None:
-        """Use a new array for a constant, in bodies too; plugins are told their addresses again."""
+    def replace_constant(self, blob: str, arrays: Mapping[str, Any]) -> None:
+        """Use a new array for a constant, by the memory it lies in, in bodies too; plugins are told addresses again."""
         for index, value in enumerate(self.program.values):
             if value.blob == blob:
-                self.frame[index] = array
+                self.frame[index] = arrays[value.memory]
         for body in _bodies(self.steps):
-            body.replace_constant(blob, array)
+            body.replace_constant(blob, arrays)
         self.is_dirty = True
+        self.forget_captures()
 
     def use_steps(self, steps: list[Step]) -> None:
         """Run other steps from now on; the plugin steps among them must be the ones that were there."""
         self.steps = steps
-        self._segments = make_segments(steps)
+        self.forget_captures()
+        self._segments = self._make_segments()
         self.is_dirty = True
+
+    def forget_captures(self) -> None:
+        """Have devices capture again what they replay."""
+        if self.schedule is not None:
+            self.schedule.forget_captures()
+
+    def close(self) -> None:
+        """Give memory of devices back; nothing can be run afterwards."""
+        for arena in self._arenas:
+            arena.close()
+        for block in self._workspaces.values():
+            block.close()
+        for step in self.steps:
+            if isinstance(step, CopyStep):
+                step.close()
+
+    def _make_segments(self) -> Segments:
+        if not uses_devices(self.program):
+            return make_segments(self.steps)
+        self.device_io = DeviceIO(self.program, self.steps, self.bind)
+        self.schedule = Schedule(
+            self.program, self.steps, self._devices, begin=self.device_io, find_places=self._find_places
+        )
+        return self.schedule.segments
+
+    def _find_places(self, frame: Frame) -> Any:
+        """What changes whenever a planned value comes to lie elsewhere or has another shape."""
+        movable = () if self.device_io is None else self.device_io.movable
+        return (self._num_placements, *(frame[index].address for index in movable))
 
     def read_symbol(self, name: str, frame: Frame) -> int:
         """The value of a symbol now: from the logical shape where it is known, else from what the frame holds."""
@@ -106,7 +156,9 @@ class ProgramRunner:
             return False
         self._key = None  # until all is in place: after an error the next shapes are resolved from the start
         self._plan.evaluate(key, self.shapes)
-        self._arena.place(self.frame, self.shapes, self._dtypes, key)
+        for arena in self._arenas:
+            arena.place(self.frame, self.shapes, self._dtypes, key)
+        self._num_placements += 1
         self._key = key
         self.is_dirty = True
         return True
@@ -135,11 +187,12 @@ class ProgramRunner:
             self.announce_shapes()
         try:
             run_segments(self._segments, self.frame)
-        except DovetailError:
-            raise
-        except MemoryError as error:
-            raise ResourceError("out of memory", where=_failed_step(error)) from error
-        except Exception as error:
+        except BaseException as error:
+            self._devices.abandon()
+            if isinstance(error, DovetailError) or not isinstance(error, Exception):
+                raise
+            if isinstance(error, MemoryError):
+                raise ResourceError("out of memory", where=_failed_step(error)) from error
             raise InputError(f"it failed: {type(error).__name__}: {error}", where=_failed_step(error)) from error
 
     def physical_shape(self, index: int) -> Shape | None:
@@ -153,7 +206,8 @@ class ProgramRunner:
         """Use a stream in every plugin from the next run on."""
         self.stream = stream
         for step in self.all_plugin_steps():
-            step.stream = stream
+            if step.provider is None:
+                step.stream = stream
 
     def all_plugin_steps(self) -> Iterator[PluginStep]:
         """The plugin steps of this program and of the bodies in it."""
@@ -162,17 +216,33 @@ class ProgramRunner:
     @property
     def arena_bytes(self) -> int:
         """How much memory the planned values take now."""
-        return self._arena.size_bytes
+        return sum(arena.size_bytes for arena in self._arenas)
 
     def _reserve_workspace(self) -> None:
         """Give plugins their scratch memory; steps run one after the other, so they share it."""
-        needed = max((step.workspace_bytes for step in self.all_plugin_steps()), default=0)
+        on_host = [step for step in self.all_plugin_steps() if step.provider is None]
+        needed = max((step.workspace_bytes for step in on_host), default=0)
         if needed > self._workspace.nbytes:
             self._workspace = aligned_empty(needed)
         address = self._workspace.__array_interface__["data"][0]
-        for step in self.all_plugin_steps():
+        for step in on_host:
             if step.workspace_bytes:
                 step.workspace = address
+        self._reserve_device_workspaces()
+
+    def _reserve_device_workspaces(self) -> None:
+        needed: dict[str, int] = {}
+        on_devices = [step for step in self.all_plugin_steps() if step.provider is not None and step.workspace_bytes]
+        for step in on_devices:
+            name = step.provider.name if step.provider is not None else ""
+            needed[name] = max(needed.get(name, 0), step.workspace_bytes)
+        for name, size_bytes in needed.items():
+            if name not in self._workspaces:
+                self._workspaces[name] = DeviceBlock(get_provider(name))
+            if self._workspaces[name].reserve(size_bytes):
+                self.forget_captures()
+        for step in on_devices:
+            step.workspace = self._workspaces[step.provider.name if step.provider is not None else ""].address
 
 
 def _failed_step(error: BaseException) -> str:
@@ -270,74 +340,3 @@ def _is_known(dim: Any, names: set[str]) -> bool:
     if isinstance(dim, list):
         return all(_is_known(part, names) for part in dim[1:])
     return dim is not None
-
-
-class _Arena:
-    """The block that planned values lie in: fixed offsets with a profile, planned per shape without one."""
-
-    def __init__(self, program: ProgramRecord, plan: _ShapePlan, *, is_open: bool) -> None:
-        self._program = program
-        self._planned = [i for i in plan.placed if program.values[i].kind == "planned"]
-        self._is_open = is_open
-        self._memory = np.empty(0, np.uint8)
-        self._spans = value_lifetimes(program)
-        self._cache: dict[tuple[int, ...], tuple[list[int], int]] = {}
-        if not is_open:
-            self._reserve(program.arena_bytes)
-
-    @property
-    def size_bytes(self) -> int:
-        return self._memory.nbytes
-
-    def place(self, frame: Frame, shapes: list[Shape | None], dtypes: Sequence[Any], key: tuple[int, ...]) -> None:
-        physical = [self._physical(i, shapes) for i in self._planned]
-        sizes = [
-            int(np.prod(s, dtype=np.int64)) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)
-        ]
-        if not self._is_open:
-            self._check_room(sizes)
-        offsets = self._offsets(sizes, key)
-        for index, shape, offset in zip(self._planned, physical, offsets, strict=True):
-            alias = self._program.values[index].alias
-            if alias is None:
-                frame[index] = np.ndarray(shape, dtypes[index], self._memory, offset)
-        self._share(frame, physical, dtypes)
-
-    def _share(self, frame: Frame, physical: list[Shape], dtypes: Sequence[Any]) -> None:
-        for index, shape in zip(self._planned, physical, strict=True):
-            alias = self._program.values[index].alias
-            if alias is not None and frame[alias] is not None:
-                frame[index] = share_memory(frame[alias], shape, dtypes[index])
-
-    def _check_room(self, sizes: list[int]) -> None:
-        """Shapes in the profile fit; contents of shape inputs are only known now."""
-        for index, size in zip(self._planned, sizes, strict=True):
-            value = self._program.values[index]
-            if value.size_bytes is not None and size > value.size_bytes:
-                raise InputError(
-                    "these inputs give a tensor a shape that the plan has no room for",
-                    where=f"value '{value.name}'",
-                    expected=f"at most {value.size_bytes} bytes",
-                    got=size,
-                    fix="stay in the profile, with the values of shape inputs too",
-                )
-
-    def _physical(self, index: int, shapes: list[Shape | None]) -> Shape:
-        return tuple(packed_shape(shapes[index] or (), TensorFormat[self._program.values[index].format]))
-
-    def _offsets(self, sizes: list[int], key: tuple[int, ...]) -> list[int]:
-        if not self._is_open:
-            return [self._program.values[i].offset or 0 for i in self._planned]
-        if key not in self._cache:
-            if len(self._cache) >= _MAX_CACHED_SHAPES:
-                self._cache.clear()
-            spans = [Span(n, *self._spans[i]) for i, n in zip(self._planned, sizes, strict=True)]
-            self._cache[key] = plan_offsets(spans)
-        offsets, total = self._cache[key]
-        self._reserve(total)
-        return offsets
-
-    def _reserve(self, size_bytes: int) -> None:
-        """Grow only; the start is aligned so that offsets keep their alignment."""
-        if size_bytes > self._memory.nbytes:
-            self._memory = aligned_empty(size_bytes)

@@ -24,6 +24,7 @@ __all__ = [
     "KernelStep",
     "Segments",
     "Step",
+    "check_same_size",
     "is_placed",
     "make_segments",
     "own",
@@ -177,13 +178,19 @@ def too_few_results(name: str, expected: int, got: int) -> InternalError:
 
 def share_memory(source: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """A view of all of an array with another shape; it must fill the array exactly."""
-    if math.prod(shape) * dtype.itemsize != source.nbytes:
+    check_same_size(source, shape, dtype)
+    return source.view(dtype).reshape(shape)
+
+
+def check_same_size(source: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Check that an array, of any memory, has as many bytes as another shape and type need."""
+    size_bytes = math.prod(source.shape) * source.dtype.itemsize
+    if math.prod(shape) * dtype.itemsize != size_bytes:
         raise InputError(
             "an output that shares memory with an input has another size",
-            expected=f"{source.nbytes} bytes",
+            expected=f"{size_bytes} bytes",
             got=f"{dtype.name} {shape}",
         )
-    return source.view(dtype).reshape(shape)
 
 
 def writable(array: Array) -> Array:

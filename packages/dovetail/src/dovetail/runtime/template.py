@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InternalError, PluginError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord, SubgraphRecord
@@ -13,9 +14,13 @@ from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.calls import call
 from dovetail.provider.interfaces import LoadedSubgraph, StoredSubgraph
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.control import BodyRunner, make_control_step
+from dovetail.runtime.copy_step import CopyStep
+from dovetail.runtime.device_step import DeviceStep
+from dovetail.runtime.devices import ContextDevices, DeviceWeights, check_memory
 from dovetail.runtime.plugin_step import PluginStep, SymbolReader
 from dovetail.runtime.reformat_step import ReformatStep
 from dovetail.runtime.runner import ProgramRunner
@@ -24,6 +29,7 @@ from dovetail.runtime.subgraph_step import SubgraphStep
 from dovetail.types import TensorRTPhase
 
 __all__ = ["PluginMaker", "ProgramTemplate", "create_runtime_plugin"]
+
 
 class BlobPlaces(Protocol):
     """Where the blobs of a plan lie."""
@@ -62,10 +68,23 @@ class ProgramTemplate:
     Plugins are created last and on demand, so that a program with a kernel nobody has runs no code of plugins.
     """
 
-    def __init__(self, program: ProgramRecord, load_blob: Callable[[str], Array], file: BlobPlaces | None = None) -> None:
+    def __init__(
+        self,
+        program: ProgramRecord,
+        load_blob: Callable[[str], Array],
+        file: BlobPlaces | None = None,
+        weights: DeviceWeights | None = None,
+    ) -> None:
         self.program = program
         self._file = file
-        self.constants = {i: load_blob(v.blob) for i, v in enumerate(program.values) if v.blob is not None}
+        self._weights = weights or DeviceWeights()
+        self._providers = {name: get_provider(name) for name in {step.provider for step in program.steps}}
+        check_memory(program, self._providers)
+        self.constants = {
+            i: self._weights.place(v.memory, v.blob, load_blob(v.blob))
+            for i, v in enumerate(program.values)
+            if v.blob is not None
+        }
         self._steps = [self._prepare(record, load_blob) for record in program.steps]
 
     def plugin_records(self) -> Iterator[PluginRecord]:
@@ -86,10 +105,11 @@ class ProgramTemplate:
                 body.create_plugins(make_plugin)
 
     def _prepare(self, record: StepRecord, load_blob: Callable[[str], Array]) -> _StepTemplate:
-        if record.kind in ("plugin", "reformat"):
+        if record.kind in ("plugin", "reformat", "copy"):
             return _StepTemplate(record)
         if record.kind == "control":
-            return _StepTemplate(record, bodies=[ProgramTemplate(body, load_blob, self._file) for body in record.bodies])
+            bodies = [ProgramTemplate(body, load_blob, self._file, self._weights) for body in record.bodies]
+            return _StepTemplate(record, bodies=bodies)
         if record.subgraph is not None:
             return _StepTemplate(record, subgraph=self._load_subgraph(record, record.subgraph, load_blob))
         if record.kind != "kernel":
@@ -98,9 +118,10 @@ class ProgramTemplate:
 
     def _compile(self, record: StepRecord, load_blob: Callable[[str], Array]) -> Callable[..., Any]:
         attributes = decode_attributes(record.attributes, load_blob)
-        provider = get_provider(record.provider)
+        provider = self._providers[record.provider]
         types = [self.program.values[index].dtype if index >= 0 else None for index in record.inputs]
-        return provider.compile(record.op, record.domain, record.opset, attributes, types, len(record.outputs))
+        arguments = (record.op, record.domain, record.opset, attributes, types, len(record.outputs))
+        return call(provider.name, f"compile of step '{record.name}'", provider.compile, *arguments)
 
     def _load_subgraph(
         self, record: StepRecord, subgraph: SubgraphRecord, load_blob: Callable[[str], Array]
@@ -119,7 +140,8 @@ class ProgramTemplate:
             places=places,
             path=None if self._file is None else self._file.path,
         )
-        return get_provider(record.provider).load_subgraph(stored)
+        provider = self._providers[record.provider]
+        return call(provider.name, f"load_subgraph of step '{record.name}'", provider.load_subgraph, stored)
 
     def recompile(self, load_blob: Callable[[str], Array]) -> None:
         """Have the providers make their steps again, for those that take new weights only so; plugins stay."""
@@ -131,35 +153,74 @@ class ProgramTemplate:
             for body in template.bodies:
                 body.recompile(load_blob)
 
-    def renew_steps(self, steps: Sequence[Step]) -> list[Step]:
+    def renew_steps(self, steps: Sequence[Step], devices: ContextDevices) -> list[Step]:
         """The steps of a runner with the kernels of now; attached plugins and everything else stay as they are."""
-        return [self._renew(template, step) for template, step in zip(self._steps, steps, strict=True)]
+        return [self._renew(template, step, devices) for template, step in zip(self._steps, steps, strict=True)]
 
-    def _renew(self, template: _StepTemplate, step: Step) -> Step:
+    def _renew(self, template: _StepTemplate, step: Step, devices: ContextDevices) -> Step:
         if template.function is not None:
-            return KernelStep(template.record, self.program.values, template.function)
+            return self._kernel_step(template.record, template.function, devices)
         if template.subgraph is not None:
-            return SubgraphStep(template.record, self.program.values, template.subgraph.bind(None))
+            return self._subgraph_step(template.record, template.subgraph, devices)
         for body_template, body in zip(template.bodies, getattr(step, "bodies", ()), strict=True):
-            body.steps = body_template.renew_steps(body.steps)
+            body.steps = body_template.renew_steps(body.steps, devices)
         return step
 
-    def make_runner(self, context: IPluginResourceContext, *, is_open: bool) -> ProgramRunner:
-        """A runner for one context; every plugin is attached to it."""
+    def _kernel_step(self, record: StepRecord, function: Callable[..., Any], devices: ContextDevices) -> Step:
+        provider = self._providers[record.provider]
+        if provider.memory.is_host:
+            return KernelStep(record, self.program.values, function)
+        return DeviceStep(record, self.program.values, provider, function, devices.stream(provider))
+
+    def _subgraph_step(self, record: StepRecord, subgraph: LoadedSubgraph, devices: ContextDevices) -> Step:
+        provider = self._providers[record.provider]
+        run = call(provider.name, "bind", subgraph.bind, devices.stream(provider))
+        return SubgraphStep(record, self.program.values, run)
+
+    def make_runner(
+        self,
+        context: IPluginResourceContext,
+        *,
+        is_open: bool,
+        devices: ContextDevices | None = None,
+        allocator: IGpuAllocator | None = None,
+    ) -> ProgramRunner:
+        """A runner for one context; every plugin is attached to it.
+
+        Args:
+            context: What plugins may use.
+            is_open: Whether memory is sized when shapes change.
+            devices: The streams of the context.
+            allocator: Where the host's memory comes from; None for the process itself.
+        """
+        used = devices or ContextDevices()
         return ProgramRunner(
             self.program,
             self.constants,
-            lambda runner: self._make_steps(context, runner.read_symbol),
+            lambda runner: self._make_steps(context, runner.read_symbol, used),
             is_open=is_open,
+            devices=used,
+            allocator=allocator,
         )
 
     def _make_steps(
-        self, context: IPluginResourceContext, read_symbol: SymbolReader, *, in_body: bool = False
+        self,
+        context: IPluginResourceContext,
+        read_symbol: SymbolReader,
+        devices: ContextDevices,
+        *,
+        in_body: bool = False,
     ) -> list[Step]:
-        return [self._make_step(template, context, read_symbol, in_body=in_body) for template in self._steps]
+        return [self._make_step(template, context, read_symbol, devices, in_body=in_body) for template in self._steps]
 
     def _make_step(
-        self, template: _StepTemplate, context: IPluginResourceContext, read_symbol: SymbolReader, *, in_body: bool
+        self,
+        template: _StepTemplate,
+        context: IPluginResourceContext,
+        read_symbol: SymbolReader,
+        devices: ContextDevices,
+        *,
+        in_body: bool,
     ) -> Step:
         values = self.program.values
         if template.handle is not None:
@@ -170,18 +231,26 @@ class ProgramTemplate:
                     where=template.handle.where,
                     fix="return self.clone(): every context needs an object of its own",
                 )
-            return PluginStep(template.record, values, attached, read_symbol, in_body=in_body)
+            provider = self._providers[template.record.provider]
+            if provider.memory.is_host:
+                return PluginStep(template.record, values, attached, read_symbol, in_body=in_body)
+            stream = devices.stream(provider)
+            handle = 0 if stream is None else stream.handle
+            return PluginStep(template.record, values, attached, read_symbol, provider=provider, stream=handle)
         if template.record.kind == "control":
-            return make_control_step(template.record, values, [body.make_body(context) for body in template.bodies])
+            bodies = [body.make_body(context, devices) for body in template.bodies]
+            return make_control_step(template.record, values, bodies)
         if template.record.kind == "reformat":
             return ReformatStep(template.record, values)
+        if template.record.kind == "copy":
+            return CopyStep(template.record, values, devices)
         if template.subgraph is not None:
-            return SubgraphStep(template.record, values, template.subgraph.bind(None))
+            return self._subgraph_step(template.record, template.subgraph, devices)
         if template.function is None:
             raise InternalError("a step without a function", where=f"step '{template.record.name}'")
-        return KernelStep(template.record, values, template.function)
+        return self._kernel_step(template.record, template.function, devices)
 
-    def make_body(self, context: IPluginResourceContext) -> BodyRunner:
+    def make_body(self, context: IPluginResourceContext, devices: ContextDevices) -> BodyRunner:
         """The same for the body of a loop or branch, where every value is made by its step."""
         symbols = {symbol.name: symbol for symbol in self.program.symbols}
 
@@ -190,7 +259,8 @@ class ProgramTemplate:
             array = frame[symbol.value]
             return int(array.shape[symbol.index] if symbol.source == "dim" else array.reshape(-1)[symbol.index])
 
-        return BodyRunner(self.program, self.constants, self._make_steps(context, read_symbol, in_body=True))
+        steps = self._make_steps(context, read_symbol, devices, in_body=True)
+        return BodyRunner(self.program, self.constants, steps, devices)
 
     def handles(self) -> Iterator[PluginHandle]:
         """Every plugin the template created, bodies included."""

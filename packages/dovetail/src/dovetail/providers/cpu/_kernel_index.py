@@ -43,6 +43,16 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "com.microsoft::Gelu",
         "com.microsoft::QuickGelu",
     ],
+    "contrib_attention": [
+        "com.microsoft::Attention",
+        "com.microsoft::MultiHeadAttention",
+        "com.microsoft::QAttention",
+    ],
+    "contrib_blocks": [
+        "com.microsoft::GatherBlockQuantized",
+        "com.microsoft::MatMulBnb4",
+        "com.microsoft::MatMulNBits",
+    ],
     "contrib_conv": [
         "com.microsoft::ConvTransposeWithDynamicPads",
         "com.microsoft::FusedConv",
@@ -104,6 +114,9 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "com.microsoft::QLinearConv",
         "com.microsoft::QuantizeLinear",
         "com.microsoft::ReduceSumInteger",
+    ],
+    "contrib_rotary": [
+        "com.microsoft::RotaryEmbedding",
     ],
     "convolution": [
         "Conv",

@@ -7,7 +7,7 @@ in the lowest bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -173,76 +173,82 @@ def gather_block_quantized(
     gather_axis: int = 0,
     quantize_axis: int = 1,
 ) -> Array:
-    """Slices of a quantized table as real values; an index outside the table gives zeros, as the op defines."""
+    """Slices of a quantized table as real values; an index outside the table gives zeros, as the op defines.
+
+    Slices are taken before they are unpacked and before scales are spread over their blocks: a table is far larger
+    than what one call picks.
+    """
     op = "GatherBlockQuantized"
     along, blocked = normalize_axis(op, gather_axis, data.ndim), normalize_axis(op, quantize_axis, data.ndim)
+    packed = data.dtype == np.uint8
+    _check_table(op, data, zero_points, bits, block_size, along, blocked)
+    shape = (*data.shape[:-1], data.shape[-1] * (8 // bits)) if packed else data.shape
+    size = block_size or max(shape[blocked], 1)
+    _check_scales(op, shape, scales, zero_points, blocked, size, bits if packed else 8)
+    inside = (indices >= -shape[along]) & (indices < shape[along])
+    rows = np.where(inside, indices, 0).reshape(-1).astype(np.int64) % max(shape[along], 1)
+    where = rows // size if along == blocked else rows
+
+    def spread(values: Array) -> Array:
+        """One value an element; where the blocked axis was gathered each already has its own."""
+        return values if along == blocked else np.repeat(values, size, axis=blocked)[_until(blocked, shape[blocked])]
+
+    numbers = _pick(data, rows, along)
+    picked = _as_floats(unpack_bits(numbers, bits) if packed else numbers)
+    zeros = _pick_zeros(zero_points, where, along, scales.shape[-1], bits if packed else 0)
+    if zeros is not None:
+        picked = picked - (spread(zeros) if zeros.ndim else zeros)
+    y = picked * spread(_pick(widen(scales), where, along))
+    y = np.where(inside.reshape([-1 if axis == along else 1 for axis in range(data.ndim)]), y, 0)
+    return np.asarray(y.reshape(*shape[:along], *indices.shape, *shape[along + 1 :])).astype(scales.dtype)
+
+
+def _check_table(
+    op: str, data: Array, zero_points: Array | None, bits: int, block_size: int, along: int, blocked: int
+) -> None:
     integer = is_integer(data.dtype)
     _check_block(op, block_size, none=not integer)
     require(integer or zero_points is None, op, "'zero_points' do not go with floats", got=data.dtype)
     if data.dtype == np.uint8:
-        data, zero_points = _unpack_table(op, data, zero_points, scales, bits, along, blocked)
-    size = block_size or max(data.shape[blocked], 1)
-    _check_scales(op, data, scales, zero_points, blocked, size)
-    inside = (indices >= -data.shape[along]) & (indices < data.shape[along])
-    rows = np.where(inside, indices, 0).reshape(-1).astype(np.int64) % max(data.shape[along], 1)
-    picked = _widen_numbers(_pick(data, rows, along, empty=0))
-    # Taken before they are spread over their blocks: a table is far larger than what one call picks.
-    where = rows // size if along == blocked else rows
-    if zero_points is not None:
-        picked = picked - _spread(
-            _widen_numbers(_pick(zero_points, where, along, empty=0)), picked, along, blocked, size
-        )
-    y = picked * _spread(_pick(widen(scales), where, along, empty=0), picked, along, blocked, size)
-    y = np.where(inside.reshape([-1 if axis == along else 1 for axis in range(data.ndim)]), y, 0)
-    shape = (*data.shape[:along], *indices.shape, *data.shape[along + 1 :])
-    return np.asarray(y.reshape(shape)).astype(scales.dtype)
+        require(bits in _BITS, op, "'bits' is not supported", expected="2, 4 or 8", got=bits)
+        require(along == 0, op, "'gather_axis' must be 0 for bytes", got=along)
+        require(0 != blocked == data.ndim - 1, op, "'quantize_axis' must be the last axis for bytes", got=blocked)
 
 
-def _unpack_table(
-    op: str, data: Array, zero_points: Array | None, scales: Array, bits: int, along: int, blocked: int
-) -> tuple[Array, Array]:
-    """Bytes hold several numbers along the last axis, and so do their zero points, which default to the middle."""
-    require(bits in _BITS, op, "'bits' is not supported", expected="2, 4 or 8", got=bits)
-    require(along == 0, op, "'gather_axis' must be 0 for bytes", got=along)
-    require(blocked == data.ndim - 1 and blocked != along, op, "'quantize_axis' must be the last axis", got=blocked)
-    table = unpack_bits(data, bits)
-    if zero_points is None:
-        return table, np.full(scales.shape, 2 ** (bits - 1), dtype=np.uint8)
-    zeros = unpack_bits(zero_points, bits)
-    return table, zeros[..., : scales.shape[-1]]
-
-
-def _check_scales(op: str, data: Array, scales: Array, zeros: Array | None, blocked: int, size: int) -> None:
-    wanted = tuple(-(-n // size) if axis == blocked else n for axis, n in enumerate(data.shape))
-    shared = not is_integer(data.dtype)
-    fits = scales.ndim == data.ndim and all(
-        n == m or (shared and axis != blocked and n == 1)
-        for axis, (n, m) in enumerate(zip(scales.shape, wanted, strict=True))
+def _check_scales(
+    op: str, shape: tuple[int, ...], scales: Array, zeros: Array | None, blocked: int, size: int, bits: int
+) -> None:
+    wanted = tuple(-(-n // size) if axis == blocked else n for axis, n in enumerate(shape))
+    # A scale may serve a whole axis; where the op does not define that, its shape inference refuses the model.
+    fits = scales.ndim == len(shape) and all(
+        n == m or (axis != blocked and n == 1) for axis, (n, m) in enumerate(zip(scales.shape, wanted, strict=True))
     )
     require(fits, op, "'scales' has the wrong shape", expected=wanted, got=scales.shape)
     if zeros is not None:
-        require(zeros.shape == scales.shape, op, "'zero_points' differs from 'scales'", got=zeros.shape)
+        packed = (*scales.shape[:-1], -(-scales.shape[-1] * bits // 8))
+        require(zeros.shape == packed, op, "'zero_points' has the wrong shape", expected=packed, got=zeros.shape)
 
 
-def _pick(table: Array, rows: Array, axis: int, *, empty: int) -> Array:
-    """Slices along an axis; a table with one slice gives it to all, and one with none gives ``empty``."""
+def _pick(table: Array, rows: Array, axis: int) -> Array:
+    """Slices along an axis; a table with one slice gives it to all, and one with none gives zeros."""
     if table.shape[axis] == 1:
         return table
     if table.shape[axis] == 0:
-        shape = (*table.shape[:axis], rows.size, *table.shape[axis + 1 :])
-        return np.full(shape, empty).astype(table.dtype)
+        return np.zeros((*table.shape[:axis], rows.size, *table.shape[axis + 1 :])).astype(table.dtype)
     return np.take(table, rows, axis=axis)
 
 
-def _widen_numbers(x: Array) -> Array:
+def _pick_zeros(zero_points: Array | None, rows: Array, axis: int, width: int, bits: int) -> Array | None:
+    """The zero points of what was picked; bytes that have none are centred, signed and small integers are not."""
+    if zero_points is None:
+        return np.array(2 ** (bits - 1), dtype=np.float32) if bits else None
+    picked = _pick(zero_points, rows, axis)
+    return _as_floats(unpack_bits(picked, bits)[..., :width] if bits else picked)
+
+
+def _as_floats(x: Array) -> Array:
     return x.astype(np.int32).astype(np.float32) if is_integer(x.dtype) else x.astype(np.float32)
 
 
-def _spread(values: Array, picked: Array, along: int, blocked: int, size: int) -> Array:
-    """One value an element: where the blocked axis was gathered each already has its own."""
-    if along == blocked:
-        return values
-    repeated = np.repeat(values, size, axis=blocked)
-    where: list[Any] = [slice(None)] * values.ndim
-    where[blocked] = slice(picked.shape[blocked])
-    return repeated[tuple(where)]
+def _until(axis: int, size: int) -> tuple[slice, ...]:
+    return (*[slice(None)] * axis, slice(size))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels._checks import normalize_axes, require
+from dovetail.providers.cpu.kernels._checks import fail, normalize_axes, require
 from dovetail.providers.cpu.kernels._fused import parametric_softplus, scaled_tanh
 from dovetail.providers.cpu.kernels._support import float_reference
 from dovetail.providers.cpu.kernels.activation import thresholded_relu
@@ -84,16 +84,23 @@ def scale(x: Array, *, scale: float = 1.0) -> Array:
 
 @kernel("ParametricSoftplus", since=1, until=_LAST, types=_TYPES)
 @float_reference
-def parametric_softplus_1(x: Array, *, alpha: float, beta: float) -> Array:
+def parametric_softplus_1(x: Array, *, alpha: float | None = None, beta: float | None = None) -> Array:
     """``alpha`` times the softplus of ``beta`` times the input."""
-    return parametric_softplus(x, alpha=alpha, beta=beta)
+    return parametric_softplus(x, **_need_both("ParametricSoftplus", alpha, beta))
 
 
 @kernel("ScaledTanh", since=1, until=_LAST, types=_TYPES)
 @float_reference
-def scaled_tanh_1(x: Array, *, alpha: float, beta: float) -> Array:
+def scaled_tanh_1(x: Array, *, alpha: float | None = None, beta: float | None = None) -> Array:
     """``alpha`` times the tanh of ``beta`` times the input."""
-    return scaled_tanh(x, alpha=alpha, beta=beta)
+    return scaled_tanh(x, **_need_both("ScaledTanh", alpha, beta))
+
+
+def _need_both(op: str, alpha: float | None, beta: float | None) -> dict[str, float]:
+    """The schemas let a node leave them out, and give no value for that."""
+    if alpha is None or beta is None:
+        fail(op, "'alpha' and 'beta' are both needed", got=(alpha, beta))
+    return {"alpha": alpha, "beta": beta}
 
 
 @kernel("ThresholdedRelu", since=1, until=_LAST, types=_TYPES)

@@ -129,4 +129,4 @@ def scaler(x: Array, *, offset: Sequence[float] | None = None, scale: Sequence[f
     for name, values in (("offset", shift), ("scale", factor)):
         fits = values.size in (1, x.shape[-1])
         require(fits, op, f"'{name}' has the wrong length", expected=f"1 or {x.shape[-1]}", got=values.size)
-    return ((x.astype(np.float64) - shift) * factor).astype(np.float32)
+    return np.asarray((x.astype(np.float64) - shift) * factor, dtype=np.float32)

@@ -43,7 +43,7 @@ def _kernel_matrix(op: str, x: Array, vectors: Array, kind: str, parameters: Flo
     if kind != "RBF":
         fail(op, "'kernel_type' is unknown", expected="LINEAR, POLY, RBF or SIGMOID", got=kind)
     distances = np.square(x[:, None, :] - vectors).sum(axis=2)
-    return np.exp(-gamma * distances)
+    return np.asarray(np.exp(-gamma * distances))
 
 
 def _vectors(op: str, values: Floats, count: int) -> Array:
@@ -144,7 +144,7 @@ def _duel(op: str, kernels: Array, coefficients: Floats, sizes: list[int], rho: 
         kernels[:, of_class[i]] @ table[j - 1, of_class[i]] + kernels[:, of_class[j]] @ table[i, of_class[j]]
         for i, j in pairs
     ]
-    return np.stack(sums, axis=1) + shifts[: len(pairs)]
+    return np.asarray(np.stack(sums, axis=1) + shifts[: len(pairs)])
 
 
 def _count_wins(scores: Array, classes: int) -> Array:

@@ -124,9 +124,9 @@ def expand(x: Array, shape: Array) -> Array:
     for size, other in zip(reversed(x.shape), reversed(wanted), strict=False):
         require(1 in (size, other) or size == other, "Expand", "shapes do not broadcast", expected=x.shape, got=wanted)
     require_room("Expand", wanted, x.dtype)
-    shape = np.broadcast_shapes(x.shape, wanted)
-    require_room("Expand", shape, x.dtype)
-    return np.broadcast_to(x, shape).copy()
+    result = np.broadcast_shapes(x.shape, wanted)
+    require_room("Expand", result, x.dtype)
+    return np.broadcast_to(x, result).copy()
 
 
 @kernel("Tile", since=6)

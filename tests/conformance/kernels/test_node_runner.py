@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.provider.kernels import KernelRegistry
-from tests.conformance.node_runner import NodeCase, check_case, load_cases
+from tests.conformance.kernels.node_runner import NodeCase, check_case, load_cases
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,15 @@
 """Run the node tests that onnx ships against the kernels of a registry, one kernel call a test.
 
-``load_cases`` imports only the generator modules that mention a wanted op, since generating every test takes long, and
-keeps the cases whose model is exactly one node of a wanted op. ``check_case`` calls the kernel that the registry finds
-for the node and compares with the expected outputs, the dtype included. A test that expands the op's function body
-has several nodes and is left out.
+``load_models`` gives every node test, or those of the generator modules that mention a wanted op, since generating all
+takes long. ``as_case`` is a node test as one call of a kernel, when its model is one node without a graph inside; one
+that expands a function body has several nodes. ``check_case`` calls the kernel that the registry finds for the node and
+compares with the expected outputs, the dtype included.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,9 +25,20 @@ from onnx import numpy_helper
 
 from dovetail.provider.kernels import Kernel, KernelRegistry
 
-__all__ = ["NodeCase", "attributes_of", "check_case", "load_cases", "opset_of", "run_case"]
+__all__ = [
+    "NodeCase",
+    "as_case",
+    "attributes_of",
+    "check_case",
+    "has_graph",
+    "load_cases",
+    "load_models",
+    "opset_of",
+    "run_case",
+]
 
 _ONNX_DOMAINS = frozenset({"", "ai.onnx"})
+_GRAPHS = (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)
 _BFLOAT16_RTOL = 2.0**-6
 """Two steps of bfloat16, the tolerance that onnx's own runner gives these outputs."""
 
@@ -43,44 +55,57 @@ class NodeCase:
     atol: float
 
 
-def load_cases(ops: Iterable[str]) -> list[NodeCase]:
-    """All node tests whose model is a single node of one of these ops, in the order of their names."""
-    wanted = frozenset(ops)
+def load_models(ops: Iterable[str] | None = None) -> list[Any]:
+    """The node tests of onnx, all of them or those from modules about these ops, in the order of their names."""
     with warnings.catch_warnings():
         # The generators overflow on purpose while they make the expected values.
         warnings.simplefilter("ignore")
-        for module in _modules_about(wanted):
+        for module in _modules_about(None if ops is None else frozenset(ops)):
             importlib.import_module(module)
-    return sorted(_single_nodes(wanted), key=lambda case: case.name)
+    return sorted(node_cases._NodeTestCases, key=lambda case: case.name)
 
 
-def _modules_about(ops: frozenset[str]) -> Iterator[str]:
+def load_cases(ops: Iterable[str] | None = None) -> list[NodeCase]:
+    """All node tests whose model is a single node, of one of these ops if any are named."""
+    wanted = None if ops is None else frozenset(ops)
+    cases = [as_case(test) for test in load_models(wanted) if test.model is not None]
+    return [case for case in cases if case is not None and (wanted is None or case.node.op_type in wanted)]
+
+
+def _modules_about(ops: frozenset[str] | None) -> Iterator[str]:
     folder = Path(node_cases.__path__[0])
-    for info in pkgutil.iter_modules([str(folder)]):
-        path = folder / f"{info.name}.py"
-        if not info.ispkg and any(f'"{op}"' in path.read_text(encoding="utf-8") for op in ops):
-            yield f"{node_cases.__name__}.{info.name}"
-
-
-def _single_nodes(ops: frozenset[str]) -> Iterator[NodeCase]:
-    for case in node_cases._NodeTestCases:
-        if case.model is None or len(case.model.graph.node) != 1:
+    for info in pkgutil.walk_packages([str(folder)], f"{node_cases.__name__}."):
+        if info.ispkg:
             continue
-        node = case.model.graph.node[0]
-        if node.op_type in ops and node.domain in _ONNX_DOMAINS:
-            yield NodeCase(
-                name=case.name,
-                node=node,
-                opset=opset_of(case.model),
-                data_sets=case.data_sets or (),
-                rtol=case.rtol,
-                atol=case.atol,
-            )
+        path = Path(importlib.util.find_spec(info.name).origin)  # type: ignore[union-attr,arg-type]
+        if ops is None or any(f'"{op}"' in path.read_text(encoding="utf-8") for op in ops):
+            yield info.name
 
 
-def opset_of(model: onnx.ModelProto) -> int:
-    """The version of the ai.onnx operator set that a model imports."""
-    return next(int(entry.version) for entry in model.opset_import if entry.domain in _ONNX_DOMAINS)
+def as_case(test: Any) -> NodeCase | None:
+    """A node test as one call of a kernel, or None when its model is more than one node or has a graph inside."""
+    nodes = test.model.graph.node
+    if len(nodes) != 1 or has_graph(nodes[0]):
+        return None
+    return NodeCase(
+        name=test.name,
+        node=nodes[0],
+        opset=opset_of(test.model, nodes[0].domain),
+        data_sets=[(_arrays(inputs), _arrays(outputs)) for inputs, outputs in test.data_sets or ()],
+        rtol=test.rtol,
+        atol=test.atol,
+    )
+
+
+def has_graph(node: onnx.NodeProto) -> bool:
+    """Whether a node runs a graph of its own."""
+    return any(attribute.type in _GRAPHS for attribute in node.attribute)
+
+
+def opset_of(model: onnx.ModelProto, domain: str = "") -> int:
+    """The version of an operator set that a model imports."""
+    names = _ONNX_DOMAINS if domain in _ONNX_DOMAINS else {domain}
+    return next(int(entry.version) for entry in model.opset_import if entry.domain in names)
 
 
 def attributes_of(node: onnx.NodeProto) -> dict[str, Any]:
@@ -107,10 +132,14 @@ def _array(value: Any) -> Any:
     return array.astype(object) if array.dtype.kind in "US" else array
 
 
+def _arrays(values: Iterable[Any]) -> list[Any]:
+    return [_array(value) for value in values]
+
+
 def _by_name(names: Sequence[str], values: Iterable[Any]) -> list[Any]:
     """Values in the order of the node's names, None where the name is empty."""
     present = iter(values)
-    return [_array(next(present)) if name else None for name in names]
+    return [next(present) if name else None for name in names]
 
 
 def run_case(case: NodeCase, registry: KernelRegistry) -> Iterator[tuple[tuple[Any, ...], list[Any]]]:

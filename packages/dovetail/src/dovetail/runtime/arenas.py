@@ -1,0 +1,211 @@
+"""The blocks that planned values of one context lie in, one for each memory.
+
+With a profile offsets are fixed; an open engine plans them whenever shapes change, and its blocks only grow.
+"""
+
+from __future__ import annotations
+
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from dovetail.allocators import IGpuAllocator
+from dovetail.errors import InputError, ResourceError
+from dovetail.formats import packed_shape
+from dovetail.plan.lifetimes import value_lifetimes
+from dovetail.plan.manifest import ProgramRecord
+from dovetail.provider.arena import ALIGNMENT_BYTES, Span, aligned_empty, plan_offsets
+from dovetail.provider.loader import get_provider
+from dovetail.runtime.arrays import array_at
+from dovetail.runtime.devices import DeviceBlock
+from dovetail.runtime.steps import Frame, check_same_size, share_memory
+from dovetail.types import TensorFormat
+
+__all__ = ["Arena", "make_arenas"]
+
+Shape = tuple[int, ...]
+
+_MAX_CACHED_SHAPES: Final = 64
+"""Placements an open engine remembers; a caller with ever new shapes must not make it grow."""
+
+
+class _Block(ABC):
+    """Memory of one kind."""
+
+    size_bytes = 0
+
+    @abstractmethod
+    def reserve(self, size_bytes: int) -> None:
+        """Grow only; the start is aligned so that offsets keep their alignment."""
+
+    @abstractmethod
+    def view(self, offset: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """An array in it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give memory back that others could use; views are then not valid any more."""
+
+    @abstractmethod
+    def share(self, array: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """All of an array that lies in it, with another shape."""
+
+
+class _HostBlock(_Block):
+    """Memory of the process, from the caller's allocator where there is one."""
+
+    def __init__(self, allocator: IGpuAllocator | None) -> None:
+        self._allocator = allocator
+        self._memory = np.empty(0, np.uint8)
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    def reserve(self, size_bytes: int) -> None:
+        if size_bytes <= self.size_bytes:
+            return
+        self._memory = aligned_empty(size_bytes) if self._allocator is None else self._allocate(size_bytes)
+        self.size_bytes = size_bytes
+
+    def _allocate(self, size_bytes: int) -> Any:
+        if self._finalizer is not None:
+            self._finalizer()
+        allocator = self._allocator
+        assert allocator is not None  # noqa: S101 - the caller looked
+        address = int(allocator.allocate(size_bytes, ALIGNMENT_BYTES, 0) or 0)
+        if not address:
+            raise ResourceError(f"the allocator of the runtime gave no memory for {size_bytes} bytes")
+        self._finalizer = weakref.finalize(self, allocator.deallocate, address)
+        return array_at(address, (size_bytes,), np.dtype(np.uint8))
+
+    def close(self) -> None:
+        if self._finalizer is not None:
+            self._memory, self.size_bytes = np.empty(0, np.uint8), 0
+            self._finalizer()
+
+    def view(self, offset: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        return np.ndarray(shape, dtype, self._memory, offset)
+
+    def share(self, array: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        return share_memory(array, shape, dtype)
+
+
+class _DeviceArenaBlock(_Block):
+    """Memory of a device, from its provider's allocator."""
+
+    def __init__(self, memory: str) -> None:
+        self._block = DeviceBlock(get_provider(memory))
+
+    def reserve(self, size_bytes: int) -> None:
+        self._block.reserve(size_bytes)
+        self.size_bytes = self._block.size_bytes
+
+    def close(self) -> None:
+        self._block.close()
+        self.size_bytes = 0
+
+    def view(self, offset: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        return self._block.view(offset, shape, dtype)
+
+    def share(self, array: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        check_same_size(array, shape, dtype)
+        return self._block.view(array.address - self._block.address, shape, dtype)
+
+
+def make_arenas(
+    program: ProgramRecord, placed: Sequence[int], *, is_open: bool, allocator: IGpuAllocator | None
+) -> list[Arena]:
+    """The arenas of a program: the host's, and one for each device that has planned values in it."""
+    by_memory: dict[str, list[int]] = {"": []}
+    for index in placed:
+        if program.values[index].kind == "planned":
+            by_memory.setdefault(program.values[index].memory, []).append(index)
+    lifetimes = value_lifetimes(program)
+    return [
+        Arena(
+            program, planned, lifetimes, _DeviceArenaBlock(memory) if memory else _HostBlock(allocator), is_open=is_open
+        )
+        for memory, planned in by_memory.items()
+    ]
+
+
+class Arena:
+    """The block that planned values of one memory lie in."""
+
+    def __init__(
+        self,
+        program: ProgramRecord,
+        planned: Sequence[int],
+        lifetimes: Mapping[int, tuple[int, int]],
+        block: _Block,
+        *,
+        is_open: bool,
+    ) -> None:
+        self._program = program
+        self._planned = planned
+        self._is_open = is_open
+        self._block = block
+        self._spans = lifetimes
+        self._cache: dict[tuple[int, ...], tuple[list[int], int]] = {}
+        if not is_open:
+            memory = program.values[planned[0]].memory if planned else ""
+            self._block.reserve(program.arenas.get(memory, 0) if memory else program.arena_bytes)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory it takes now."""
+        return self._block.size_bytes
+
+    def close(self) -> None:
+        """Give its memory back."""
+        self._block.close()
+
+    def place(self, frame: Frame, shapes: list[Shape | None], dtypes: Sequence[Any], key: tuple[int, ...]) -> None:
+        """Put a view into the frame for every value."""
+        physical = [self._physical(i, shapes) for i in self._planned]
+        sizes = [
+            int(np.prod(s, dtype=np.int64)) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)
+        ]
+        if not self._is_open:
+            self._check_room(sizes)
+        offsets = self._offsets(sizes, key)
+        for index, shape, offset in zip(self._planned, physical, offsets, strict=True):
+            alias = self._program.values[index].alias
+            if alias is None:
+                frame[index] = self._block.view(offset, shape, dtypes[index])
+        self._share(frame, physical, dtypes)
+
+    def _share(self, frame: Frame, physical: list[Shape], dtypes: Sequence[Any]) -> None:
+        for index, shape in zip(self._planned, physical, strict=True):
+            alias = self._program.values[index].alias
+            if alias is not None and frame[alias] is not None:
+                frame[index] = self._block.share(frame[alias], shape, dtypes[index])
+
+    def _check_room(self, sizes: list[int]) -> None:
+        """Shapes in the profile fit; contents of shape inputs are only known now."""
+        for index, size in zip(self._planned, sizes, strict=True):
+            value = self._program.values[index]
+            if value.size_bytes is not None and size > value.size_bytes:
+                raise InputError(
+                    "these inputs give a tensor a shape that the plan has no room for",
+                    where=f"value '{value.name}'",
+                    expected=f"at most {value.size_bytes} bytes",
+                    got=size,
+                    fix="stay in the profile, with the values of shape inputs too",
+                )
+
+    def _physical(self, index: int, shapes: list[Shape | None]) -> Shape:
+        return tuple(packed_shape(shapes[index] or (), TensorFormat[self._program.values[index].format]))
+
+    def _offsets(self, sizes: list[int], key: tuple[int, ...]) -> list[int]:
+        if not self._is_open:
+            return [self._program.values[i].offset or 0 for i in self._planned]
+        if key not in self._cache:
+            if len(self._cache) >= _MAX_CACHED_SHAPES:
+                self._cache.clear()
+            spans = [Span(n, *self._spans[i]) for i, n in zip(self._planned, sizes, strict=True)]
+            self._cache[key] = plan_offsets(spans)
+        offsets, total = self._cache[key]
+        self._block.reserve(total)
+        return offsets

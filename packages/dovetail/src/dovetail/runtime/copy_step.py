@@ -1,0 +1,102 @@
+"""A copy between memories, in the order of a stream: to a device, from one, inside one, or from one to another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import DovetailError, InternalError
+from dovetail.plan.manifest import StepRecord, ValueRecord
+from dovetail.provider.calls import call, provider_failure
+from dovetail.provider.devices import Event, Stream
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.loader import get_provider
+from dovetail.runtime.devices import ContextDevices, DeviceBlock
+from dovetail.runtime.steps import Frame, is_placed
+
+__all__ = ["CopyStep"]
+
+
+class CopyStep:
+    """Copies one value; the host may have to wait before it reads what was copied to it.
+
+    A caller who binds an array of the device to an input or output of the engine saves the copy: ``given`` is then
+    that array, and the steps on the device use it in place of memory of the context.
+    """
+
+    def __init__(self, record: StepRecord, values: Sequence[ValueRecord], devices: ContextDevices) -> None:
+        self.name = record.name
+        self.provider: Provider = get_provider(record.provider)
+        self.source, self.target = record.inputs[0], record.outputs[0]
+        self.source_memory, self.target_memory = values[self.source].memory, values[self.target].memory
+        self.event: Event | None = None
+        """When what was copied to the host is there; set by each run for copies that somebody waits for."""
+        self.is_awaited = False
+        self.given: Any = None
+        self._placed = is_placed(values, self.target)
+        self._stream = devices.stream(self.provider)
+        self._other = self._find_other(devices)
+        self._block: DeviceBlock | None = None
+
+    def _find_other(self, devices: ContextDevices) -> Stream | None:
+        """The stream of the second device of a copy between two."""
+        others = {self.source_memory, self.target_memory} - {self.provider.name, ""}
+        return devices.stream(get_provider(others.pop())) if others else None
+
+    def __call__(self, frame: Frame) -> None:
+        """Put the copy on the stream."""
+        if self.given is not None:
+            return
+        target = frame[self.target] if self._placed else self._make_target(frame)
+        try:
+            self._copy(frame[self.source], target)
+        except DovetailError:
+            raise
+        except Exception as error:
+            raise provider_failure(self.provider.name, "copy", error, self.name) from error
+
+    def _copy(self, source: Any, target: Any) -> None:
+        if tuple(source.shape) != tuple(target.shape) or source.dtype != target.dtype:
+            raise InternalError(
+                f"step '{self.name}' copies to another shape or type",
+                expected=f"{target.dtype} {target.shape}",
+                got=f"{source.dtype} {source.shape}",
+            )
+        stream, other = self._stream, self._other
+        if other is not None and stream is not None:
+            stream.wait(other.record())
+        elif other is not None:
+            other.synchronize()
+        self.provider.copy(source, target, stream)
+        if other is not None and stream is not None:
+            other.wait(stream.record())
+        if self.is_awaited and stream is not None:
+            self.event = stream.record()
+
+    def wait(self) -> None:
+        """Wait until what was copied to the host is there."""
+        if self.event is not None:
+            call(self.provider.name, "synchronize_event", self.event.synchronize)
+
+    def close(self) -> None:
+        """Give back memory of its own."""
+        if self._block is not None:
+            self._block.close()
+
+    def _make_target(self, frame: Frame) -> Any:
+        """Memory for a value whose shape only the run tells.
+
+        On a device it is the same in every run: work on the stream that still reads it comes before the copy.
+        """
+        source = frame[self.source]
+        if not self.target_memory:
+            frame[self.target] = np.empty(source.shape, source.dtype)
+        else:
+            if self._block is None:
+                self._block = DeviceBlock(get_provider(self.target_memory))
+            self._block.reserve(max(math.prod(source.shape) * source.dtype.itemsize, 1))
+            frame[self.target] = self._block.view(0, source.shape, source.dtype)
+        return frame[self.target]
