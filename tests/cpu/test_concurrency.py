@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,8 @@ import pytest
 import dovetail as dt
 from dovetail.plugin import address_of, as_array
 from tests.support.plugins import PlainCreator, ScalePlugin
+from tests.support.threads import THREADS, in_threads
 
-THREADS = 8
 WEIGHTS = np.random.default_rng(5).random((16, 16), np.float32)
 
 
@@ -126,28 +126,6 @@ def _sample(thread: int, turn: int, rows: int) -> np.ndarray:
     return np.random.default_rng(100 * thread + turn).random((rows, 16), np.float32)
 
 
-def _in_threads(work: Callable[[int], None], count: int = THREADS) -> None:
-    """Start all at the same moment; the first error is raised here."""
-    errors: list[BaseException] = []
-    barrier = threading.Barrier(count)
-
-    def run(number: int) -> None:
-        try:
-            barrier.wait()
-            work(number)
-        except BaseException as error:  # noqa: BLE001 - it is raised again in the test's own thread
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,), daemon=True) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive(), "a thread hangs"
-    if errors:
-        raise errors[0]
-
-
 @pytest.fixture(scope="module")
 def plan() -> bytes:
     return _build(PlainScratch(3.0))
@@ -164,7 +142,7 @@ def test_engine_is_called_from_several_threads(plan: bytes) -> None:
         for result, x in kept:  # after all runs: what was returned must not have been written to again
             _check(result, x)
 
-    _in_threads(work)
+    in_threads(work)
     assert 1 <= len(engine.contexts) <= THREADS
     assert len({id(plugin) for plugin in ScratchPlugin.attached}) == len(engine.contexts)
 
@@ -183,7 +161,7 @@ def test_contexts_of_one_engine_run_side_by_side(plan: bytes) -> None:
             assert context.execute_async_v3(0)
             _check(y, x)
 
-    _in_threads(work)
+    in_threads(work)
     assert len(ScratchPlugin.attached) == THREADS
     assert all(len(plugin.threads) == 1 for plugin in ScratchPlugin.attached)
 
@@ -200,7 +178,7 @@ def test_contexts_with_different_profiles_and_shapes() -> None:
             _check(context.run([x])[0], x)
             assert context.active_optimization_profile == profile
 
-    _in_threads(work)
+    in_threads(work)
 
 
 def test_engine_call_uses_the_profile_that_fits() -> None:
@@ -211,7 +189,7 @@ def test_engine_call_uses_the_profile_that_fits() -> None:
             x = _sample(thread, turn, (2, 9, 4, 64, 5)[(thread + turn) % 5])
             _check(engine(x), x)
 
-    _in_threads(work)
+    in_threads(work)
     with pytest.raises(dt.InputError, match=r"outside profile 0"):
         engine(np.zeros((65, 16), np.float32))
 
@@ -220,7 +198,7 @@ def test_a_context_may_move_between_threads(plan: bytes) -> None:
     context = _load(plan).create_execution_context()
     for turn in range(4):
         x = _sample(0, turn, 2)
-        _in_threads(lambda _, x=x: _check(context.run([x])[0], x), count=1)
+        in_threads(lambda _, x=x: _check(context.run([x])[0], x), count=1)
     assert len(ScratchPlugin.attached) == 1
 
 
@@ -235,7 +213,7 @@ def test_an_engine_that_failed_in_one_thread_serves_the_others(plan: bytes) -> N
                     engine(np.zeros((65, 16), np.float32))
             _check(engine(x), x)
 
-    _in_threads(work)
+    in_threads(work)
 
 
 def test_plans_are_loaded_in_several_threads(plan: bytes) -> None:
@@ -250,7 +228,7 @@ def test_plans_are_loaded_in_several_threads(plan: bytes) -> None:
 
     ScratchPlugin.attach_to_context, serialised = ScalePlugin.attach_to_context, ScratchPlugin.attach_to_context
     try:  # each engine has a lock of its own, so attaching may overlap between engines
-        _in_threads(work)
+        in_threads(work)
     finally:
         ScratchPlugin.attach_to_context = serialised
     assert len(creator.phases) == THREADS
@@ -270,7 +248,7 @@ def test_the_registry_takes_creators_from_several_threads() -> None:
         except dt.PluginError as error:
             refused.append(str(error))
 
-    _in_threads(work)
+    in_threads(work)
     assert taken == [True]
     assert all("already registered" in message for message in refused)
     assert len(registry.all_creators) == 20 * THREADS + 1
@@ -278,7 +256,7 @@ def test_the_registry_takes_creators_from_several_threads() -> None:
 
 def test_two_builders_in_two_threads() -> None:
     plans: dict[int, bytes] = {}
-    _in_threads(lambda thread: plans.update({thread: _build(ScalePlugin(3.0))}), count=2)
+    in_threads(lambda thread: plans.update({thread: _build(ScalePlugin(3.0))}), count=2)
     runtime = dt.Runtime()
     runtime.get_plugin_registry().register_creator(PlainCreator("TestScale", ScalePlugin))
     for plan in plans.values():
@@ -311,7 +289,7 @@ def test_running_changes_no_module_state(plan: bytes) -> None:
     engine(_sample(0, 0, 1))
     before = _state_of_modules()
     assert len(before) > 10
-    _in_threads(lambda thread: _check(engine(x := _sample(thread, 0, 1 + thread)), x))
+    in_threads(lambda thread: _check(engine(x := _sample(thread, 0, 1 + thread)), x))
     assert _state_of_modules() == before
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -19,12 +20,17 @@ from onnx import TensorProto, helper
 
 import dovetail as dt
 from dovetail.plan.container import Blob, PlanFile, plan_bytes
+from dovetail.provider.loader import has_provider
+from dovetail.testing import host_device
 from tests.support.dynamic_plugins import FillPlugin, PositivePlugin
 from tests.support.plugins import PlainCreator, ScalePlugin
 
-__all__ = ["IMPORTED", "TARGETS", "Json", "Target", "target"]
+__all__ = ["DEVICE", "IMPORTED", "TARGETS", "Json", "Target", "attack_device", "target"]
 
 Json = dict[str, Any]
+
+DEVICE = "attack_device"
+"""The provider that one of the plans needs besides the embedded one."""
 
 IMPORTED: list[str] = []
 """A carried library of these plans writes its name here when it is imported."""
@@ -269,7 +275,36 @@ def _library() -> Target:
     return _target("library", raw, np.ones((2, 3), np.float32), needs_host_code=True)
 
 
+@contextmanager
+def attack_device() -> Iterator[None]:
+    """Have the device of the plan ``device`` here, unless it is already."""
+    if has_provider(DEVICE):
+        yield
+    else:
+        with host_device(name=DEVICE, ops=["MatMul", "Relu", "Add"]):
+            yield
+
+
+def _device() -> Target:
+    """Steps of a device, one of the host between them, a weight on both, and copies, with a profile."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Relu", ["a"], ["b"]),
+        helper.make_node("Softmax", ["b"], ["c"]),
+        helper.make_node("Sub", ["c", "w"], ["d"]),
+        helper.make_node("Add", ["d", "b"], ["y"]),
+    ]
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [3, 3], [float(i) for i in range(9)])
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3, 3]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "device", ports[:1], ports[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    with attack_device():
+        engine = dt.compile(model, providers=[DEVICE, "cpu"], shapes={"x": ((1, 3, 3), (2, 3, 3), (4, 3, 3))})
+        return _target("device", engine.serialize(), np.ones((2, 3, 3), np.float32))
+
+
 _MAKERS: dict[str, Callable[[], Target]] = {
+    "device": _device,
     "chain": _chain,
     "open": _open,
     "loop": _loop,

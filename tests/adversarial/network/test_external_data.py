@@ -5,6 +5,7 @@ Every refused case runs against a folder with a secret beside it; a case that go
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import stat
@@ -22,8 +23,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from dovetail.errors import ModelError
-from dovetail.network import files
-from dovetail.network.files import open_under, read_range
+from dovetail.network import files, tensors
+from dovetail.network.files import map_file, open_under, read_range
 from dovetail.network.onnx_import import import_model
 
 SECRET = struct.pack("<4f", 6, 6, 6, 6)
@@ -31,9 +32,11 @@ WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)
 needs_links = pytest.mark.skipif(not hasattr(os, "symlink") or os.name == "nt", reason="makes links and pipes")
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A model's folder, with a secret of the right size beside it."""
+@pytest.fixture(params=["read", "mapped"])
+def folder(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model's folder, with a secret of the right size beside it; small tensors are read, large ones mapped."""
+    if request.param == "mapped":
+        monkeypatch.setattr(tensors, "_MAPPED", 1)
     inside = tmp_path / "model"
     (inside / "sub").mkdir(parents=True)
     (tmp_path / "secret.bin").write_bytes(SECRET)
@@ -183,6 +186,19 @@ def test_a_relative_path_of_the_model(folder: Path, monkeypatch: pytest.MonkeyPa
         "$HOME/secret.bin",
         "%2e%2e/secret.bin",
         " w.bin",
+        "w.bin ",
+        "sub\\w.bin" if os.name == "posix" else "missing3.bin",
+        "..%00/w.bin",
+        ".../secret.bin",
+        "\u2025/secret.bin",
+        "w\u200b.bin",
+        "/proc/self/environ",
+        "/dev/stdin",
+        "sub/../sub/../../secret.bin",
+        "./" * 2000 + "../secret.bin",
+        "w.bin\n",
+        "http://example.org/w.bin",
+        "*",
     ],
 )
 def test_locations_that_are_refused(folder: Path, location: str) -> None:
@@ -370,17 +386,17 @@ def test_ranges_that_are_refused(folder: Path, offset: str, length: str | None) 
 
 def test_ranges_that_overlap_in_part(folder: Path) -> None:
     (folder / "w.bin").write_bytes(WEIGHTS * 2)
-    tensors = [tensor_in({"location": "w.bin", "offset": str(4 * n)}, f"w{n}") for n in range(4)]
+    given = [tensor_in({"location": "w.bin", "offset": str(4 * n)}, f"w{n}") for n in range(4)]
     with pytest.raises(ModelError) as caught:
-        import_model(save(folder, model_with(*tensors)))
+        import_model(save(folder, model_with(*given)))
     assert str(caught.value).count("overlaps") == 3
 
 
 def test_ranges_that_overlap_under_two_spellings(folder: Path) -> None:
     (folder / "w.bin").write_bytes(WEIGHTS * 2)
-    tensors = [tensor_in({"location": "w.bin"}, "a"), tensor_in({"location": "./w.bin", "offset": "4"}, "b")]
+    given = [tensor_in({"location": "w.bin"}, "a"), tensor_in({"location": "./w.bin", "offset": "4"}, "b")]
     with pytest.raises(ModelError, match="overlaps"):
-        import_model(save(folder, model_with(*tensors)))
+        import_model(save(folder, model_with(*given)))
 
 
 def test_a_huge_tensor_in_a_small_file_allocates_nothing(folder: Path) -> None:
@@ -421,6 +437,174 @@ def test_a_negative_dimension(folder: Path) -> None:
         import_model(save(folder, model_with(tensor_in({"location": "w.bin"}, dims=[-4]))))
 
 
+def test_a_file_that_changes_while_it_is_mapped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = files.mmap.mmap
+
+    def cut(number: int, length: int, **named: Any) -> Any:
+        mapped = real(number, length, **named)
+        os.truncate(folder / "w.bin", 4)
+        return mapped
+
+    monkeypatch.setattr(files.mmap, "mmap", cut)
+    with open_under(folder, "w.bin") as file, pytest.raises(ModelError, match="changed while it was read"):
+        map_file(file, where="test")
+
+
+def test_a_mapped_range_beyond_the_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "_MAPPED", 1)
+    given = [
+        tensor_in({"location": "w.bin", "length": "16"}, "a"),
+        tensor_in({"location": "w.bin", "offset": "16"}, "b"),
+    ]
+    with pytest.raises(ModelError, match="outside the file"):
+        import_model(save(folder, model_with(*given)))
+
+
+def test_an_empty_file_and_an_empty_tensor(folder: Path) -> None:
+    (folder / "w.bin").write_bytes(b"")
+    with pytest.raises(ModelError, match="outside the file"):
+        load(folder, "w.bin")
+    proto = model_with(tensor_in({"location": "w.bin"}, dims=[0]))
+    proto.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1
+    assert weights_of(import_model(save(folder, proto))) == []
+
+
+def test_a_sparse_file_costs_nothing(folder: Path) -> None:
+    """A file that claims to be huge is mapped; only what is used is read."""
+    with (folder / "w.bin").open("wb") as file:
+        file.truncate(1 << 40)
+    assert weights_of(load(folder, "w.bin", offset=str((1 << 40) - 16))) == [0, 0, 0, 0]
+
+
+def test_weights_are_read_only_where_they_are_mapped(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tensors, "_MAPPED", 1)
+    tensor = load(folder, "w.bin").graph.initializers["w"].const_value
+    assert tensor is not None
+    assert not tensor.numpy().flags.writeable
+
+
+# other places where a tensor can hide
+
+
+def external(name: str = "w", location: str = "../secret.bin") -> onnx.TensorProto:
+    return tensor_in({"location": location}, name)
+
+
+def hide_in_body(model: onnx.ModelProto) -> None:
+    y = helper.make_tensor_value_info("b", TensorProto.FLOAT, [4])
+    body = helper.make_graph([helper.make_node("Neg", ["w"], ["b"])], "body", [], [y], initializer=[external()])
+    model.graph.node.append(helper.make_node("If", ["c"], ["z"], then_branch=body, else_branch=body))
+    model.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+
+
+def hide_in_function(model: onnx.ModelProto) -> None:
+    constant = helper.make_node("Constant", [], ["r"], value=external())
+    function = helper.make_function("acme", "F", ["a"], ["r"], [constant], [helper.make_opsetid("", 21)])
+    model.functions.append(function)
+    model.opset_import.append(helper.make_opsetid("acme", 1))
+    model.graph.node.append(helper.make_node("F", ["x"], ["z"], domain="acme"))
+
+
+def hide_in_unused_function(model: onnx.ModelProto) -> None:
+    hide_in_function(model)
+    del model.graph.node[-1]
+
+
+def hide_in_list(model: onnx.ModelProto) -> None:
+    node = helper.make_node("Foo", ["x"], ["z"])
+    node.attribute.add(name="t", type=onnx.AttributeProto.TENSORS).tensors.append(external())
+    model.graph.node.append(node)
+
+
+def hide_in_unknown_operator(model: onnx.ModelProto) -> None:
+    model.graph.node.append(helper.make_node("Foo", ["x"], ["z"], t=external()))
+
+
+def hide_in_sparse(model: onnx.ModelProto) -> None:
+    indices = helper.make_tensor("i", TensorProto.INT64, [4], [0, 1, 2, 3])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(external(), indices, [8]))
+
+
+def hide_in_sparse_attribute(model: onnx.ModelProto) -> None:
+    indices = helper.make_tensor("i", TensorProto.INT64, [4], [0, 1, 2, 3])
+    sparse = helper.make_sparse_tensor(external(), indices, [8])
+    model.graph.node.append(helper.make_node("Constant", [], ["z"], sparse_value=sparse))
+
+
+def hide_in_strings(model: onnx.ModelProto) -> None:
+    tensor = external()
+    tensor.data_type = TensorProto.STRING
+    model.graph.initializer.append(tensor)
+
+
+def hide_behind_raw_data(model: onnx.ModelProto) -> None:
+    tensor = external()
+    tensor.raw_data = WEIGHTS
+    model.graph.initializer.append(tensor)
+
+
+def hide_in_small_type(model: onnx.ModelProto) -> None:
+    tensor = external()
+    tensor.data_type, tensor.dims[0] = TensorProto.INT4, 32
+    model.graph.initializer.append(tensor)
+
+
+HIDING = [
+    hide_in_body,
+    hide_in_function,
+    hide_in_unused_function,
+    hide_in_list,
+    hide_in_unknown_operator,
+    hide_in_sparse,
+    hide_in_sparse_attribute,
+    hide_in_strings,
+    hide_behind_raw_data,
+    hide_in_small_type,
+]
+
+
+@pytest.mark.parametrize("hide", HIDING)
+def test_tensors_in_hiding(
+    folder: Path, hide: Callable[[onnx.ModelProto], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proto = model_with(tensor_in({"location": "w.bin"}, "own"))
+    hide(proto)
+    with pytest.raises(ModelError):
+        import_model(save(folder, proto))
+    monkeypatch.chdir(folder / "sub")
+    with pytest.raises(ModelError):
+        import_model(proto)
+    with pytest.raises(ModelError):
+        import_model(proto.SerializeToString())
+
+
+@needs_links
+@pytest.mark.parametrize("trap", LINKS)
+def test_nothing_outside_is_read(folder: Path, trap: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file may be opened to look at what it is; its contents are taken only when it belongs to the folder."""
+    monkeypatch.chdir(folder)
+    secret = (folder.parent / "secret.bin").stat()
+    seen: list[os.stat_result] = []
+
+    def watch(real: Callable[..., Any]) -> Callable[..., Any]:
+        def look(file: Any, *rest: Any, **named: Any) -> Any:
+            seen.append(os.fstat(file.fileno()))
+            return real(file, *rest, **named)
+
+        return look
+
+    monkeypatch.setattr(tensors, "read_range", watch(tensors.read_range))
+    monkeypatch.setattr(tensors, "map_file", watch(tensors.map_file))
+    locations = [trap(folder), "../secret.bin", "sub/../../secret.bin", str(folder.parent / "secret.bin"), "sub/w.bin"]
+    for location in locations:
+        try:
+            load(folder, location)
+        except ModelError:
+            continue
+    assert len(seen) <= 1
+    assert not any(os.path.samestat(status, secret) for status in seen)
+
+
 # where there is no folder
 
 
@@ -454,9 +638,9 @@ def test_an_ir_model_without_a_folder(folder: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_all_bad_tensors_are_told_at_once(folder: Path) -> None:
-    tensors = [tensor_in({"location": "../secret.bin"}, "a"), tensor_in({"location": "none"}, "b")]
+    given = [tensor_in({"location": "../secret.bin"}, "a"), tensor_in({"location": "none"}, "b")]
     with pytest.raises(ModelError) as caught:
-        import_model(save(folder, model_with(*tensors)))
+        import_model(save(folder, model_with(*given)))
     assert "2 problems" in str(caught.value)
     assert "tensor 'a'" in str(caught.value)
     assert "tensor 'b'" in str(caught.value)
@@ -465,12 +649,14 @@ def test_all_bad_tensors_are_told_at_once(folder: Path) -> None:
 def test_nothing_stays_open(folder: Path) -> None:
     if not Path("/proc/self/fd").exists():
         pytest.skip("the system does not show open files")
+    gc.collect()  # a map keeps its file open until the last array on it is gone
     before = len(list(Path("/proc/self/fd").iterdir()))
     for location in ("w.bin", "sub/w.bin", "../secret.bin", "none", "sub", "sub/none"):
         try:
             load(folder, location)
         except ModelError:
             continue
+    gc.collect()
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 

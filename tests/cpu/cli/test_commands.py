@@ -56,7 +56,7 @@ def ask(run: Run) -> Ask:
 def test_build_says_what_it_did(run: Run, folder: Path, tmp_path: Path) -> None:
     shown = run("build", "small.onnx", "--plugins", "layers.py", "-o", str(tmp_path / "a.plan"), "--shapes", PROFILE)
     assert f"{tmp_path / 'a.plan'}: " in shown
-    assert "profile 0: 3 steps (2 kernel, 1 plugin)" in shown
+    assert "profile 0: 3 steps (1 plugin, 2 subgraph)" in shown
     row = next(line for line in shown.splitlines() if line.startswith("custom"))
     assert "FLOAT:LINEAR, FLOAT:LINEAR" in row
     assert "timed" in row
@@ -66,7 +66,7 @@ def test_build_json(ask: Ask, tmp_path: Path) -> None:
     plan = tmp_path / "a.plan"
     document = ask("build", "small.onnx", "--plugins", "layers.py", "-o", str(plan), "--shapes", PROFILE)
     assert document["size_bytes"] == plan.stat().st_size
-    assert document["steps"] == [{"kernel": 2, "plugin": 1}]
+    assert document["steps"] == [{"subgraph": 2, "plugin": 1}]
     assert document["open"] is False
     (layer,) = document["layers"]
     assert layer["layer"] == "custom"
@@ -220,7 +220,7 @@ def test_bench_by_duration(run: Run) -> None:
 def test_inspect_needs_no_plugin(run: Run) -> None:
     shown = run("inspect", "small.plan", "--layers", "--tuning")
     assert "plugin    'ScaledRelu' version '1', namespace 'acme'" in shown
-    assert "digests   ok, 1 blob(s)" in shown
+    assert "digests   ok, 3 blob(s)" in shown
     assert "refit     1 weight(s) can be replaced, 0 cannot" in shown
     assert "1x4:2x4:8x4" in shown
     assert "ScaledRelu (plugin)" in shown
@@ -243,8 +243,14 @@ def test_inspect_runs_no_code_of_the_plan(tmp_path: Path, capsys: pytest.Capture
 
 def test_inspect_json_names_steps_and_blobs(ask: Ask) -> None:
     document = ask("inspect", "small.plan")
-    assert [layer["LayerType"] for layer in document["programs"][0]["layers"]] == ["MatMul", "PluginV3", "ReduceSum"]
-    assert document["blobs"][0]["algorithm"] == "xxh3"
+    layers = document["programs"][0]["layers"]
+    assert [layer["LayerType"] for layer in layers] == ["Subgraph", "PluginV3", "Subgraph"]
+    assert [layer["Provider"] for layer in layers] == ["onnxruntime", "cpu", "onnxruntime"]
+    assert [layer["Subgraph"]["layers"] for layer in layers if "Subgraph" in layer] == [["project"], ["sum"]]
+    assert layers[0]["Subgraph"]["weights"] == {"w": "w"}
+    kinds = {blob["name"]: (blob["kind"], blob["algorithm"]) for blob in document["blobs"]}
+    assert kinds["w"] == ("weights", "xxh3")
+    assert kinds["subgraph:sum"] == ("subgraph", "sha256")
     assert document["refit"]["weights"] == {"w": "w"}
 
 

@@ -73,7 +73,6 @@ MODELS: dict[str, tuple[str, str, bool, int | None]] = {
     **{f"{family}_dynamic": (family, "sdpa", True, None) for family in FAMILIES},
     **{f"{family}_eager": (family, "eager", True, None) for family in FAMILIES},
     "bert_opset18": ("bert", "sdpa", True, 18),
-    "llama_opset18": ("llama", "sdpa", True, 18),
 }
 """Name of the file -> family, attention, whether batch and sequence are open, and opset."""
 
@@ -83,7 +82,7 @@ def fill(model: torch.nn.Module) -> None:
     torch.manual_seed(7)
     for name, parameter in model.named_parameters():
         noise = torch.randn_like(parameter) * (0.1 if parameter.dim() == 1 else 0.15)
-        is_scale = "norm" in name.lower() and name.endswith("weight") or ".ln_" in name and name.endswith("weight")
+        is_scale = name.endswith("weight") and ("norm" in name.lower() or ".ln_" in name)
         parameter.data = torch.round((noise + (1.0 if is_scale else 0.0)) * 256) / 256
 
 

@@ -16,8 +16,6 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-import safetensors
-import safetensors.numpy
 import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +23,10 @@ from hypothesis import strategies as st
 from dovetail.errors import PlanCorruptError, PlanError, ResourceError, UsageError
 from dovetail.plan import _header
 from dovetail.plan.container import Blob, PlanFile, digest_blob, plan_bytes, verify_blob, write_plan
+
+NO_BUILD = "the safetensors library has no build for this Python"
+safetensors = pytest.importorskip("safetensors", reason=NO_BUILD)
+pytest.importorskip("safetensors.numpy", reason=NO_BUILD)
 
 MANIFEST = b'{"steps":["a \\"quoted\\" name"],"unit":"\xc2\xb5s"}'
 NATIVE = {

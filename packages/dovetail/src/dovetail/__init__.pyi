@@ -215,6 +215,10 @@ from dovetail.network.loops import (
     IRecurrenceLayer as IRecurrenceLayer,
     ITripLimitLayer as ITripLimitLayer,
 )
+from dovetail.network.surgery import (
+    replace_pattern as replace_pattern,
+    replace_subgraph as replace_subgraph,
+)
 from dovetail.network.tensor import (
     ITensor as ITensor,
 )

@@ -38,6 +38,7 @@ _MODULES: dict[str, str] = {
         NetworkDefinitionCreationFlag PaddingMode PoolingType ReduceOperation
         ResizeCoordinateTransformation ResizeRoundMode ResizeSelector SampleMode ScaleMode
         ScatterMode TopKOperation TripLimit UnaryOperation WeightsRole""",
+    "dovetail.network.surgery": "replace_pattern replace_subgraph",
     "dovetail.network.tensor": "ITensor",
     "dovetail.network.layers.base": "ILayer",
     "dovetail.network.layers.activation": """IActivationLayer IParametricReLULayer IRaggedSoftMaxLayer

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dovetail.build.builder import Builder, engine_from_plan
@@ -17,7 +17,9 @@ from dovetail.errors import UsageError
 from dovetail.loggers import ILogger
 from dovetail.network.definition import Network
 from dovetail.network.onnx_import import import_model
+from dovetail.network.onnx_kernels import find_kernel_for
 from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory
 from dovetail.runtime.engine import Engine
 
@@ -40,6 +42,7 @@ def compile(  # noqa: A001 - what users look for
     strict: bool = False,
     config: BuilderConfig | None = None,
     registry: PluginRegistry | None = None,
+    override: Collection[str] = (),
     logger: ILogger | None = None,
 ) -> Engine:
     """Build an engine from a model.
@@ -54,6 +57,7 @@ def compile(  # noqa: A001 - what users look for
         strict: End the build where it would otherwise report and go on.
         config: Everything else; its profiles are used too.
         registry: Where plugins are looked up; the global one by default.
+        override: Operators that are plugins although ONNX has them.
         logger: Where messages go.
     """
     builder = Builder(logger)
@@ -66,9 +70,20 @@ def compile(  # noqa: A001 - what users look for
     for bounds in ([shapes] if shapes else []) + list(profiles or []):
         settings.add_optimization_profile(profile_from_shapes(bounds))
     lookup = registry or builder.get_plugin_registry()
-    source = model if isinstance(model, Network) else import_model(model, registry=lookup, logger=builder.logger)
+    source = model if isinstance(model, Network) else _import(model, settings, lookup, builder.logger, override)
     plan = builder.build_plan(source, settings, is_open=not settings.profiles)
     return engine_from_plan(plan, lookup)
+
+
+def _import(
+    model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model,
+    settings: BuilderConfig,
+    registry: PluginRegistry,
+    logger: ILogger,
+    override: Collection[str],
+) -> ir.Model:
+    find = find_kernel_for(settings.providers or default_providers())
+    return import_model(model, registry=registry, logger=logger, override=override, kernels=find)
 
 
 def _copy_config(config: BuilderConfig | None) -> BuilderConfig:

@@ -16,6 +16,7 @@ from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_const
 from dovetail.build.subgraphs import Border, extract_model, find_border
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
+from dovetail.network.plugins import entry_of
 from dovetail.provider.interfaces import BuiltSubgraph, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
 from dovetail.provider.placement import CONSTANT, OUTSIDE, PlacedNode, find_annotation, place
@@ -71,6 +72,14 @@ class Assigner:
                     for body in body_graphs(group.layers[0].node):
                         self.groups(body)
         return self._groups[graph]
+
+    def serves(self, node: ir.Node, opset: int) -> bool:
+        """Whether the provider that has a node would take it at another opset of ONNX too."""
+        name = node.metadata_props.get(ASSIGNED_KEY)
+        if name is None or entry_of(node) is not None:
+            return True
+        layer = NodeLayer(node, name, {**self.model.opset_imports, "": opset})
+        return self._ask(self._provider(name), [layer])[0].taken
 
     def tag_nodes(self, graph: ir.Graph) -> None:
         """Note on every node, bodies included, which provider it goes to, so that passes and later rounds know."""
@@ -179,7 +188,9 @@ class Assigner:
         try:
             claims = list(provider.get_capability(views))
             if len(claims) != len(views):
-                raise ProviderError("get_capability gave another number of claims", expected=len(views), got=len(claims))
+                raise ProviderError(
+                    "get_capability gave another number of claims", expected=len(views), got=len(claims)
+                )
         except Exception as error:
             text = f"provider '{provider.name}' failed when it was asked what it takes: {error}"
             self._report(text, ProviderError(text))

@@ -43,7 +43,9 @@ class BlobTable:
         if id(tensor) not in self._by_id:
             array = array_from_tensor(tensor)
             is_text = tensor.dtype == ir.DataType.STRING
-            stored = self.add_array(name, pack_strings(array), kind="strings") if is_text else self.add_array(name, array)
+            stored = (
+                self.add_array(name, pack_strings(array), kind="strings") if is_text else self.add_array(name, array)
+            )
             self._by_id[id(tensor)] = stored
         return self._by_id[id(tensor)]
 

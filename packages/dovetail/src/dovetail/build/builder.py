@@ -104,7 +104,8 @@ class Builder(NoOpContext):
             model = clone_model(source.to_model() if isinstance(source, Network) else source)
             phase.step()
             refittable, excluded = split_weights(model, network, config)
-            run_passes(model, standard_passes(keep=refittable))
+            for line in run_passes(model, standard_passes(keep=refittable, off=config.passes_off)).changed:
+                self.logger.log(Severity.VERBOSE, line)
             phase.step()
         return BuildRequest(
             model=model,

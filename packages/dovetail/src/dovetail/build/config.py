@@ -105,11 +105,15 @@ class BuilderConfig(NoOpContext):
         """Who gives sample batches to find INT8 ranges with; for weakly typed networks built with the flag INT8."""
         self._calibration_profile: OptimizationProfile | None = None
         self.strict = False
+        """Whether tactics that disagree with no reference end the build."""
         self.providers: Sequence[str] | None = None
         """Back ends in order of preference; None for the default ones."""
+        self.provider_options: dict[str, dict[str, str]] = {}
+        """Provider -> its options, for what the build asks of it; the plan runs with the default ones."""
+        self.passes_off: Sequence[str] = ()
+        """Names of passes to leave out (``dovetail.passes.PASS_NAMES``)."""
         self.layer_providers: dict[str, str] = {}
         """Patterns of layer names (``*`` and ``?``) -> the provider they are for."""
-        """Whether tactics that disagree with no reference end the build."""
         self.timing_cache_path: str | os.PathLike[str] | None = None
         """A timing cache shared with other processes; written after every measurement."""
         self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}

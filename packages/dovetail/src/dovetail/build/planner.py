@@ -25,6 +25,7 @@ from dovetail.build.ports import TypeRule, find_aliases, infer_plugin_dims, make
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.progress import Phases
+from dovetail.build.provider_passes import rewrite_for_providers
 from dovetail.build.scales import find_scales
 from dovetail.build.shapes import known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tensor_records import input_records, output_records
@@ -121,7 +122,8 @@ class _Planner:
         self._phases = phases
         self._model = request.model
         self._graph = request.model.graph
-        self._providers = [get_provider(name) for name in _with_host(request.providers)]
+        options = request.config.provider_options
+        self._providers = [get_provider(name, options.get(name)) for name in _with_host(request.providers)]
         self._assigner = Assigner(
             model=self._model,
             providers=self._providers,
@@ -164,8 +166,12 @@ class _Planner:
         with self._phases.phase("Analyse network", steps=3) as phase:
             self._static = static_symbols(self._graph.inputs)
             phase.step()
-            self._inference = ShapeInference(self._model.opset_imports)
-            self._inference.infer_graph(self._graph)
+            self._infer_shapes()
+            is_rewritten = not self._request.is_reference and rewrite_for_providers(
+                self._assigner, off=self._config.passes_off
+            )
+            if is_rewritten:
+                self._infer_shapes()
             phase.step()
             self._check_dynamic()
             self._graph_handles = {node: self._own(entry.handle.clone()) for node, entry, _ in self._plugin_nodes()}
@@ -180,6 +186,10 @@ class _Planner:
             plan = self._assemble(programs)
             phase.step()
         return plan
+
+    def _infer_shapes(self) -> None:
+        self._inference = ShapeInference(self._model.opset_imports)
+        self._inference.infer_graph(self._graph)
 
     def make_runner(self, program: ProgramRecord) -> ProgramRunner:
         """The program over the plugin objects of this build; they live until the planner is closed."""

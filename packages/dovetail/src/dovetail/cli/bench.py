@@ -72,7 +72,8 @@ def run(args: argparse.Namespace) -> Answer:
         named = make_inputs(engine, files=args.inputs, shapes=shapes, seed=args.seed)
         context, inputs = make_context(engine, named), list(named.values())
         spans = _measure(lambda: context.run(inputs), pace)
-        profile = _profile(context, inputs, pace) if args.profile_layers or args.export_profile else None
+        wants_profile = args.profile_layers or args.export_profile
+        profile, on_devices = _profile(context, inputs, pace) if wants_profile else (None, [])
     document = {
         "engine": engine.name,
         "inputs": {name: list(array.shape) for name, array in named.items()},
@@ -80,6 +81,8 @@ def run(args: argparse.Namespace) -> Answer:
     }
     if profile is not None:
         document["profile"] = profile
+    if on_devices:
+        document["device_profile"] = on_devices
     if args.export_times is not None:
         write_file(Path(args.export_times), dump_document(_trace(spans)).encode(), option="--export-times")
     if args.export_profile is not None:
@@ -122,15 +125,18 @@ def _without_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _profile(context: Any, inputs: list[Any], pace: _Pace) -> list[dict[str, Any]]:
-    """The times of layers in the form that profile exports commonly have: a count, then one row a layer."""
+def _profile(context: Any, inputs: list[Any], pace: _Pace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The times of layers in the form that profile exports commonly have: a count, then one row a layer.
+
+    Beside it what devices did, as they noted it themselves: the same form, without the count.
+    """
     from dovetail.runtime.profiler import LayerTimes
 
     times = LayerTimes()
     context.profiler = times
-    spans = _measure(lambda: context.run(inputs), pace._replace(warmup_s=0.0), on_warm=times.times_ms.clear)
+    spans = _measure(lambda: context.run(inputs), pace._replace(warmup_s=0.0), on_warm=times.clear)
     context.profiler = None
-    return [{"count": len(spans)}, *times.rows()]
+    return [{"count": len(spans)}, *times.rows()], times.device_rows()
 
 
 def summarize(spans: Sequence[Span]) -> dict[str, Any]:
@@ -195,11 +201,13 @@ def _show(document: Document, screen: Screen) -> None:
         ]
     )
     if "profile" in document:
-        _show_profile(document["profile"], screen)
+        count, *layers = document["profile"]
+        _show_profile(f"Profile ({count['count']} iterations)", "Layer", layers, screen)
+    if "device_profile" in document:
+        _show_profile("On devices", "Work", document["device_profile"], screen)
 
 
-def _show_profile(profile: Sequence[Any], screen: Screen) -> None:
-    layers = profile[1:]
+def _show_profile(title: str, kind: str, layers: Sequence[Any], screen: Screen) -> None:
     rows = [
         (f"{r['timeMs']:.2f}", f"{r['averageMs']:.4f}", f"{r['medianMs']:.4f}", f"{r['percentage']:.1f}", r["name"])
         for r in layers
@@ -207,5 +215,5 @@ def _show_profile(profile: Sequence[Any], screen: Screen) -> None:
     total_ms = sum(row["timeMs"] for row in layers)
     average_ms, median_ms = (sum(row[key] for row in layers) for key in ("averageMs", "medianMs"))
     rows.append((f"{total_ms:.2f}", f"{average_ms:.4f}", f"{median_ms:.4f}", "100.0", "Total"))
-    screen.title(f"Profile ({profile[0]['count']} iterations)")
-    screen.table(("Time(ms)", "Avg.(ms)", "Median(ms)", "Time(%)", "Layer"), rows, right=(0, 1, 2, 3))
+    screen.title(title)
+    screen.table(("Time(ms)", "Avg.(ms)", "Median(ms)", "Time(%)", kind), rows, right=(0, 1, 2, 3))

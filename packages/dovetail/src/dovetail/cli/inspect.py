@@ -80,6 +80,8 @@ def _program_text(program: Mapping[str, Any], document: Document) -> str:
 def _kind(layer: Mapping[str, Any]) -> str:
     if "Plugin" in layer:
         return "plugin"
+    if "Subgraph" in layer:
+        return "subgraph"
     if "Bodies" in layer:
         return "control"
     return "reformat" if layer["LayerType"] == "Reformat" else "kernel"
@@ -105,14 +107,23 @@ def _refit_text(refit: Mapping[str, Any] | None) -> str:
 
 def _show_tensors(document: Document, screen: Screen) -> None:
     rows = [
-        (side, t["name"], t["dtype"], _dims_text(t["dims"]), t["format"], _ranges_text(t["name"], document["profiles"]))
+        (
+            side,
+            t["name"],
+            t["type"] or t["dtype"],
+            _dims_text(t["dims"]),
+            t["format"],
+            _ranges_text(t["name"], document["profiles"]),
+        )
         for side in ("input", "output")
         for t in document[f"{side}s"]
     ]
     screen.table(("", "name", "type", "shape", "format", "profiles (min:opt:max)"), rows)
 
 
-def _dims_text(dims: Iterable[Any]) -> str:
+def _dims_text(dims: Iterable[Any] | None) -> str:
+    if dims is None:
+        return "?"
     return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
 
 
@@ -134,10 +145,21 @@ def _show_layers(document: Document, screen: Screen) -> None:
 def _layer_rows(layers: Iterable[Mapping[str, Any]], depth: int) -> Iterable[tuple[object, ...]]:
     for index, layer in enumerate(layers):
         sides = (", ".join(_binding_text(binding) for binding in layer[side]) for side in ("Inputs", "Outputs"))
-        kind = f"{layer['Plugin']['name']} (plugin)" if "Plugin" in layer else layer["LayerType"]
+        kind = _type_text(layer)
         yield ("" if depth else index, f"{'  ' * depth}{layer['Name']}", kind, int(layer["TacticValue"], 16), *sides)
+        layers_inside = layer.get("Subgraph", {}).get("layers", ())
+        for inner in layers_inside if len(layers_inside) > 1 else ():
+            yield ("", f"{'  ' * (depth + 1)}{inner}", "", "", "", "")
         for body in layer.get("Bodies", ()):
             yield from _layer_rows(body, depth + 1)
+
+
+def _type_text(layer: Mapping[str, Any]) -> str:
+    if "Plugin" in layer:
+        return f"{layer['Plugin']['name']} (plugin)"
+    if "Subgraph" in layer:
+        return f"{layer['LayerType']} ({' '.join(filter(None, (layer['Provider'], layer['Subgraph']['version'])))})"
+    return str(layer["LayerType"])
 
 
 def _binding_text(binding: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ COMMANDS: Final = {
     "run": "run a plan or a model once and show its outputs",
     "bench": "time a plan or a model",
     "inspect": "show what a plan holds, without running any code of it",
+    "replace": "replace a part of an ONNX model by one node, for a plugin to take",
     "check": "take a plugin through its whole life and judge it by every rule",
     "plan": "judge plan files",
     "provider": "look at back ends",

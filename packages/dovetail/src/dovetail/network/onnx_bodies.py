@@ -152,6 +152,8 @@ def _graphs(attribute: ir.Attr) -> list[ir.Graph]:
 
 def _fits(proto: onnx.FunctionProto, own: frozenset[str], opsets: dict[str, int]) -> bool:
     written = {opset.domain: opset.version for opset in proto.opset_import}
+    if "" not in written and "ai.onnx" not in written and "" in opsets:
+        written[""] = opsets[""]  # ONNX's bodies of operators in other domains do not say it
     function = ir.serde.deserialize_function(_closed(proto)[0])
     for graph in walk_graphs(function.graph):
         for node in graph:

@@ -7,6 +7,7 @@ same at both, it is taken as it is; where not, the older part is converted to th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import onnx_ir as ir
@@ -136,12 +137,12 @@ class _Versions:
     def _move(self, target: int) -> None:
         source = self._given or target
         if find_changed(_nodes(self._model.graph), "", source, target):
-            self._try("the model", source, target, lambda: _convert_graph(self._model, target))
+            self._try("the model", source, target, partial(_convert_graph, self._model, target))
         for name, function in list(self._model.functions.items()):
             version = function.opset_imports.get("", target)
             if find_changed(_nodes(function.graph), "", version, target):
                 label = f"function {quote(function.name)}"
-                self._try(label, version, target, lambda name=name: _convert_function(self._model, name, target))
+                self._try(label, version, target, partial(_convert_function, self._model, name, target))
             self._model.functions[name].opset_imports[""] = target
         self._model.opset_imports[""] = target
 

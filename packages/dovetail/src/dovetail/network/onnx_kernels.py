@@ -10,7 +10,7 @@ import onnx_ir as ir
 from dovetail.network.onnx_schema import find_schema, opset_of
 from dovetail.provider.loader import get_provider
 
-__all__ = ["FindKernel", "Served", "find_kernel_in"]
+__all__ = ["FindKernel", "Served", "find_kernel_for", "find_kernel_in"]
 
 FindKernel = Callable[[str, str, int], bool]
 """Whether there is a kernel for an operator, of a domain, at a version of its operator set."""
@@ -29,6 +29,20 @@ def find_kernel_in(providers: Iterable[str] = ("cpu",)) -> FindKernel:
 
     def find(op: str, domain: str, opset: int) -> bool:
         return any(registry.find(op, domain, opset) is not None for registry in registries)
+
+    return find
+
+
+def find_kernel_for(providers: Iterable[str]) -> FindKernel:
+    """Looks a kernel up for a build with these providers and ``cpu``, which runs what no other takes.
+
+    Operators of ONNX must have a kernel of ``cpu``: any other provider may leave a node to it in the end. Operators of
+    other domains may be another provider's alone.
+    """
+    host, any_of = find_kernel_in(("cpu",)), find_kernel_in(providers)
+
+    def find(op: str, domain: str, opset: int) -> bool:
+        return host(op, domain, opset) or (bool(domain) and any_of(op, domain, opset))
 
     return find
 

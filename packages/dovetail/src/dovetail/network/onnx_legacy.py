@@ -24,8 +24,6 @@ __all__ = ["LEGACY_TARGET", "modernise"]
 LEGACY_TARGET: Final = 9
 """The opset that old models are rewritten to."""
 
-_NO_WAY: Final = {"Scan": "before opset 9 it runs over batches"}
-
 Rewrite = Callable[[ir.Node], None]
 
 
@@ -72,7 +70,7 @@ class _Walk:
                 if self._opset < since:
                     rule(node)
             if node.op_type not in _RULES and not has_same_meaning(node, self._opset, LEGACY_TARGET):
-                reason = _NO_WAY.get(node.op_type, f"the operator has another meaning at opset {LEGACY_TARGET}")
+                reason = f"the operator has another meaning at opset {LEGACY_TARGET}"
                 raise UnsupportedOpError(reason, fix="export the model at a newer opset")
         except DovetailError as error:
             self._problems.add_error(error, where=describe_node(node, self._opset))
@@ -260,6 +258,39 @@ _ONLY_MEMORY: Final = (
 )
 """Operators whose old forms had ``consumed_inputs``, and no other difference."""
 
+
+def _modernise_scan(node: ir.Node) -> None:
+    """A scan over sequences becomes the body of one over batches."""
+    lengths, *values = node.inputs
+    if lengths is not None:
+        raise UnsupportedOpError(
+            "it has sequence lengths, which Scan lacks since opset 9", fix="export the model at a newer opset"
+        )
+    body, count = node.attributes["body"].as_graph(), _int(node, "num_scan_inputs", 0)
+    backwards = node.attributes.get("directions")
+    directions = [0] * count if backwards is None else list(backwards.as_ints())
+    parts = [_without_batch(value, _new_name(node, f"in{i}")) for i, value in enumerate(values)]
+    attributes = [ir.AttrInt64("num_scan_inputs", count), ir.AttrInt64s("scan_input_directions", directions)]
+    results = [ir.Value(name=_new_name(node, f"out{i}")) for i in range(len(node.outputs))]
+    node.attributes.clear()
+    inner = ir.Node(
+        "", "Scan", parts, [ir.AttrGraph("body", body), *attributes], outputs=results, name=_new_name(node, "batch")
+    )
+    outer = ir.Graph(parts, results, nodes=[inner], opset_imports=body.opset_imports, name=_new_name(node, "batches"))
+    node.attributes["body"] = ir.AttrGraph("body", outer)
+    node.attributes["num_scan_inputs"] = ir.AttrInt64("num_scan_inputs", len(values))
+    node.resize_inputs(len(values))
+    for position, value in enumerate(values):
+        node.replace_input_with(position, value)
+
+
+def _without_batch(value: ir.Value | None, name: str) -> ir.Value:
+    if value is None:
+        raise UnsupportedOpError("one of its inputs is absent")
+    shape = None if value.shape is None or not len(value.shape) else ir.Shape(value.shape[1:])
+    return ir.Value(name=name, type=value.type, shape=shape)
+
+
 _RULES: Final[Mapping[str, Sequence[tuple[int, Rewrite]]]] = {
     **dict.fromkeys(_BINARY, ((7, _modernise_binary),)),
     **dict.fromkeys(_ONLY_MEMORY, ()),
@@ -276,6 +307,7 @@ _RULES: Final[Mapping[str, Sequence[tuple[int, Rewrite]]]] = {
     "Pad": ((2, _modernise_pad),),
     "RNN": ((7, _modernise_recurrent),),
     "Reshape": ((5, _modernise_reshape),),
+    "Scan": ((9, _modernise_scan),),
     "Split": ((2, _modernise_split),),
     "Tile": ((6, _modernise_tile),),
     "Upsample": ((9, _modernise_upsample),),

@@ -60,7 +60,7 @@ def _read_file(path: Path) -> bytes | memoryview:
     try:
         with path.open("rb") as file:
             is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return memoryview(map_file(file, where=where)) if is_regular else file.read()
+            return map_file(file, where=where).data if is_regular else file.read()
     except (OSError, ValueError) as error:
         text = getattr(error, "strerror", None) or error
         raise ModelError(f"the file cannot be read: {text}", where=where) from error
@@ -149,7 +149,7 @@ def loose_model(proto: onnx.ModelProto) -> ir.Model:
         if (given.domain, given.op_type, given.overload) in functions:
             continue
         try:
-            node = ir.serde.deserialize_node(_without_bodies(given))
+            node = _loose_node(given)
         except Exception:  # noqa: BLE001, S112 - what is wrong with it is noted already
             continue
         if place:
@@ -171,14 +171,21 @@ def _loose_nodes(proto: onnx.ModelProto) -> Iterator[tuple[onnx.NodeProto, str]]
                 todo += [(item, f"{inner}, {place}" if place else inner) for item in attribute.g.node]
 
 
-def _without_bodies(node: onnx.NodeProto) -> onnx.NodeProto:
-    copy = onnx.NodeProto(op_type=node.op_type, domain=node.domain, name=node.name, overload=node.overload)
-    copy.input.extend(node.input)
-    copy.output.extend(node.output)
-    for attribute in node.attribute:
-        new = copy.attribute.add(name=attribute.name, type=attribute.type)
-        if attribute.type == onnx.AttributeProto.GRAPH:
-            new.g.SetInParent()
-        elif attribute.type != onnx.AttributeProto.GRAPHS:
-            new.CopyFrom(attribute)
-    return copy
+def _loose_node(node: onnx.NodeProto) -> ir.Node:
+    return ir.Node(
+        node.domain,
+        node.op_type,
+        [ir.Value(name=name) if name else None for name in node.input],
+        [_loose_attribute(attribute) for attribute in node.attribute],
+        overload=node.overload,
+        num_outputs=len(node.output),
+        name=node.name,
+    )
+
+
+def _loose_attribute(attribute: onnx.AttributeProto) -> ir.Attr:
+    if attribute.type == onnx.AttributeProto.GRAPH and not attribute.ref_attr_name:
+        return ir.AttrGraph(attribute.name, ir.Graph([], [], nodes=[]))
+    if attribute.type == onnx.AttributeProto.GRAPHS and not attribute.ref_attr_name:
+        return ir.AttrGraphs(attribute.name, [])
+    return ir.serde.deserialize_attribute(attribute)

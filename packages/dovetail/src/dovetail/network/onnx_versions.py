@@ -64,7 +64,7 @@ def has_same_meaning(node: ir.Node, source: int, target: int) -> bool:
         return find_schema(node.op_type, node.domain, source) is None  # a plugin or a function, whatever the version
     if not _is_steady(node.op_type, node.domain, min(source, target), max(source, target)):
         return False
-    fits = len(node.inputs) <= schema.max_input and len(node.outputs) <= schema.max_output
+    fits: bool = len(node.inputs) <= schema.max_input and len(node.outputs) <= schema.max_output
     return fits and node.attributes.keys() <= schema.attributes.keys()
 
 

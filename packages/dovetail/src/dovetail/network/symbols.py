@@ -20,6 +20,8 @@ DIMS_KEY: Final = "dovetail.dims"
 """In a value's ``metadata_props``: the dims as the model gave them, as JSON, where a name was changed."""
 
 _SAFE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_UNKNOWN: Final = frozenset({"?", "*", "-", "-1", "None", "none", "unk", "unknown"})
+"""What exporters write for every dimension they do not know; two of them are not the same dimension."""
 _OURS: Final = re.compile(r"_d\d+|size_\d+_\d+|value_.*_\d+")
 """Names that shape inference gives to unknown dimensions, sizes that plugins write, and elements of inputs."""
 
@@ -56,7 +58,7 @@ class _SymbolNames:
         """The dimension to use; a negative one is how some exporters write an unknown one."""
         if isinstance(dim, int):
             return dim if dim >= 0 else ir.SymbolicDim(self._claim(default))
-        if not dim.value:
+        if not dim.value or dim.value in _UNKNOWN:
             return ir.SymbolicDim(self._claim(default))
         if dim.value not in self._names:
             self._names[dim.value] = self._claim(dim.value)

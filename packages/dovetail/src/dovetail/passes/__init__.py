@@ -1,23 +1,118 @@
-"""Network to better network: one file a pass, each working on an onnx-ir model in place."""
+"""Network to better network: one file a pass, each working on an onnx-ir model in place.
+
+Two lists: what every provider gets, and what becomes one node for a provider that has a kernel for it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final
+
+from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from dovetail.passes.base import Pass
 
-__all__ = ["standard_passes"]
+__all__ = ["PASS_NAMES", "fusion_passes", "standard_passes"]
+
+PASS_NAMES: Final = (
+    "constant_folding",
+    "shape_simplification",
+    "common_subexpressions",
+    "conv_batchnorm",
+    "qdq_placement",
+    "dead_code",
+    "layer_normalization",
+    "gelu",
+    "rms_normalization",
+    "rotary_embedding",
+    "attention",
+    "matmul_add",
+    "layout",
+)
+"""Every pass by the name that switches it off."""
 
 
-def standard_passes(*, keep: frozenset[str]) -> list[Pass]:
+def standard_passes(*, keep: frozenset[str], off: Collection[str] = ()) -> list[Pass]:
     """The passes every build runs, in order.
 
     Args:
         keep: Names of weights that must stay as they are, because they may be refitted.
-    """
-    from dovetail.passes.constant_folding import ConstantFolding  # passes need onnx-ir, and this package is imported
-    from dovetail.passes.conv_batchnorm import ConvBatchNorm  # by name alone too
-    from dovetail.passes.dead_code import DeadCode
+        off: Names of passes to leave out.
 
-    return [ConstantFolding(keep=keep), ConvBatchNorm(keep=keep), DeadCode()]
+    Raises:
+        UsageError: A name is none of ``PASS_NAMES``.
+    """
+    from dovetail.passes.common_subexpressions import CommonSubexpressions  # passes need onnx-ir, and this package is
+    from dovetail.passes.constant_folding import ConstantFolding  # imported by name alone too
+    from dovetail.passes.conv_batchnorm import ConvBatchNorm
+    from dovetail.passes.dead_code import DeadCode
+    from dovetail.passes.qdq_placement import QDQPlacement
+    from dovetail.passes.shape_simplification import ShapeSimplification
+
+    return _without(
+        off,
+        [
+            ConstantFolding(keep=keep),
+            ShapeSimplification(keep=keep),
+            QDQPlacement(keep=keep),
+            ConstantFolding(keep=keep),  # sizes that are known now, and weights that are moved in their narrow type
+            CommonSubexpressions(keep=keep),
+            ConvBatchNorm(keep=keep),
+            DeadCode(),
+        ],
+    )
+
+
+def fusion_passes(
+    *,
+    keep: frozenset[str],
+    accepts: Callable[[str, str, int], bool],
+    within: Callable[[ir.Node], bool] | None = None,
+    serves: Callable[[ir.Node, int], bool] | None = None,
+    off: Collection[str] = (),
+) -> list[Pass]:
+    """The passes that make one node of several, for the nodes of one provider, in order.
+
+    Args:
+        keep: Names of weights that must stay as they are, because they may be refitted.
+        accepts: Whether the provider has a kernel for an operator, a domain and an opset.
+        within: Whether a node is of the provider's share; all are without it.
+        serves: Whether whoever has a node could still run it at a higher opset; everybody could without it.
+        off: Names of passes to leave out.
+
+    Raises:
+        UsageError: A name is none of ``PASS_NAMES``.
+    """
+    from dovetail.passes.attention import AttentionFusion
+    from dovetail.passes.dead_code import DeadCode
+    from dovetail.passes.fusion import always
+    from dovetail.passes.gelu import GeluFusion
+    from dovetail.passes.layer_normalization import LayerNormalizationFusion
+    from dovetail.passes.matmul_add import MatMulAddFusion
+    from dovetail.passes.rms_normalization import RMSNormalizationFusion
+    from dovetail.passes.rotary_embedding import RotaryEmbeddingFusion
+
+    kinds = (
+        LayerNormalizationFusion,
+        GeluFusion,
+        RMSNormalizationFusion,
+        RotaryEmbeddingFusion,
+        AttentionFusion,
+        MatMulAddFusion,
+    )
+    share, still = within or always, serves or always
+    fusions: list[Pass] = [kind(accepts=accepts, keep=keep, within=share, serves=still) for kind in kinds]
+    return _without(off, [*fusions, DeadCode()])
+
+
+def _without(off: Collection[str], passes: list[Pass]) -> list[Pass]:
+    names = {off} if isinstance(off, str) else set(off)
+    unknown = sorted(names.difference(PASS_NAMES))
+    if unknown:
+        raise UsageError(
+            f"there is no pass {', '.join(map(repr, unknown))}", where="passes", expected=", ".join(PASS_NAMES)
+        )
+    return [each for each in passes if each.name not in names]

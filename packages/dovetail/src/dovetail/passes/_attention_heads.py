@@ -7,9 +7,28 @@ from typing import Final
 
 import onnx_ir as ir
 
-from dovetail.passes._match import Dim, dims_of, int_attribute, ints_attribute, ints_of, one_reader, producer_of, same_dims
+from dovetail.passes._match import (
+    Dim,
+    dims_of,
+    int_attribute,
+    ints_attribute,
+    ints_of,
+    one_reader,
+    producer_of,
+    same_dims,
+)
 
-__all__ = ["KEYS_FROM_ROWS", "SWAP_HEADS", "Joined", "Layout", "Source", "count_heads", "flatten_heads", "join_heads", "ungroup"]
+__all__ = [
+    "KEYS_FROM_ROWS",
+    "SWAP_HEADS",
+    "Joined",
+    "Layout",
+    "Source",
+    "count_heads",
+    "flatten_heads",
+    "join_heads",
+    "ungroup",
+]
 
 SWAP_HEADS: Final = [0, 2, 1, 3]
 """Between batch, sequence, heads, features and batch, heads, sequence, features."""

@@ -52,7 +52,7 @@ def one_reader(value: ir.Value, *ops: str) -> ir.Node | None:
     """The only node that reads a value, when it is one of these operators and lies in the same graph."""
     if not is_private(value):
         return None
-    node = value.uses()[0].node
+    node = next(iter(value.uses())).node
     return node if is_onnx(node, *ops) and node.graph is value.graph else None
 
 

@@ -155,6 +155,9 @@ def _other_input(node: ir.Node, value: ir.Value) -> ir.Value | None:
 def _covers(weights: ir.Value | None, x: ir.Value, axis: int) -> bool:
     """Whether weights have the sizes of the axes that are normalized."""
     dims = dims_of(x)
-    return weights is not None and dims is not None and same_dims(dims_of(weights), dims[axis:]) and (
-        weights.dtype == x.dtype
+    return (
+        weights is not None
+        and dims is not None
+        and same_dims(dims_of(weights), dims[axis:])
+        and (weights.dtype == x.dtype)
     )

@@ -124,7 +124,9 @@ def _repeat(contents: Contents, count: int) -> Contents:
 
 _LEARN: Final[dict[str, Callable[[ShapeContents, ir.Node], Contents | None]]] = {
     "Shape": _shape,
-    "Gather": lambda known, node: _gather(known, node) if normalize_axis(int_attribute(node, "axis", 0), 1) == 0 else None,
+    "Gather": lambda known, node: (
+        _gather(known, node) if normalize_axis(int_attribute(node, "axis", 0), 1) == 0 else None
+    ),
     "Slice": _slice,
     "Concat": _concat,
     "Add": _arithmetic(lambda one, two: one + two),

@@ -17,11 +17,9 @@ from dovetail.passes._graph import Array, is_onnx
 from dovetail.passes._match import (
     Dim,
     dims_of,
-    int_attribute,
     ints_attribute,
     ints_of,
     is_named,
-    normalize_axis,
     producer_of,
     rank_of,
     same_dims,
@@ -230,8 +228,10 @@ def _resolve(sizes: Sequence[Dim] | None, dims: Sequence[Dim] | None) -> list[Di
         return None
     if dims is None or len(dims) != len(sizes):
         return list(sizes)
-    return [dim if isinstance(dim, int) and (size == -1 or not isinstance(size, int)) else size
-            for size, dim in zip(sizes, dims, strict=True)]
+    return [
+        dim if isinstance(dim, int) and (size == -1 or not isinstance(size, int)) else size
+        for size, dim in zip(sizes, dims, strict=True)
+    ]
 
 
 def _copied_size(axis: int, size: Dim, source: Sequence[Dim] | None) -> int | None:
@@ -277,9 +277,7 @@ def _transposed_in_stack(node: ir.Node, _contents: ShapeContents) -> Simpler | N
         return Rewrite(op="Transpose", inputs=[stack.inputs[0]], perm=order)
     if not all(isinstance(size, int) for size in wanted):
         return None
-    return Rewrite(
-        op="Transpose", inputs=[stack.inputs[0]], perm=order, reshape=np.asarray(wanted, dtype=np.int64)
-    )
+    return Rewrite(op="Transpose", inputs=[stack.inputs[0]], perm=order, reshape=np.asarray(wanted, dtype=np.int64))
 
 
 Rule = Callable[[ir.Node, ShapeContents], Simpler | None]

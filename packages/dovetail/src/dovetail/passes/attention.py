@@ -189,9 +189,7 @@ class AttentionFusion(FusionPass):
         yield from _write_flat(found, attributes, mask)
         inputs = (found.query, found.key.value, found.value, *mask)
         prepare = partial(_turn_keys, inputs) if found.key.is_rows else None
-        yield Fusion(
-            root=found.product, nodes=found.nodes, inputs=inputs, attributes=attributes, prepare=prepare
-        )
+        yield Fusion(root=found.product, nodes=found.nodes, inputs=inputs, attributes=attributes, prepare=prepare)
 
 
 def _sizes_fit(found: _Found) -> bool:
@@ -237,9 +235,7 @@ def _widen(found: _Found) -> Iterator[_Found]:
     yield found
 
 
-def _write_flat(
-    found: _Found, attributes: dict[str, Attribute], mask: tuple[ir.Value | None, ...]
-) -> Iterator[Fusion]:
+def _write_flat(found: _Found, attributes: dict[str, Attribute], mask: tuple[ir.Value | None, ...]) -> Iterator[Fusion]:
     """Queries, keys and values with all heads side by side, and the result too, if they are all there like that."""
     query = flatten_heads(Layout(found.query, False))
     key, value = flatten_heads(found.key), flatten_heads(Layout(found.value, False))
@@ -266,4 +262,4 @@ def _turn_keys(inputs: tuple[ir.Value | None, ...], inserter: Inserter) -> list[
     if key is None or dims is None:
         return list(inputs)
     shape = ir.Shape([dims[axis] for axis in SWAP_HEADS])
-    return [query, inserter.node("Transpose", [key], like=key, shape=shape, perm=SWAP_HEADS), *rest]
+    return [query, inserter.node("Transpose", [key], like=key, shape=shape, perm=tuple(SWAP_HEADS)), *rest]

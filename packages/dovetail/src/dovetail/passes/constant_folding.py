@@ -27,11 +27,12 @@ from dovetail.passes.base import Pass, PassResult
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.loader import get_provider
 
-__all__ = ["ConstantFolding"]
+__all__ = ["RANDOM", "ConstantFolding"]
 
-_RANDOM: Final = frozenset(
+RANDOM: Final = frozenset(
     ("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
+"""Operators that give other results every time."""
 _COMPACT: Final = frozenset(("DequantizeLinear",))
 _SHAPE_ONLY: Final = ("Shape", "Size")
 """Operators that read the shape of their input and not its contents."""
@@ -112,7 +113,7 @@ class _Folding:
     def _may_fold(self, node: ir.Node) -> bool:
         if not node.outputs:  # it is there to check something when it runs
             return False
-        if is_onnx(node, *_RANDOM, *_COMPACT) or any(True for _ in subgraphs_of(node)):
+        if is_onnx(node, *RANDOM, *_COMPACT) or any(True for _ in subgraphs_of(node)):
             return False
         if any(value in self._kept or value.is_graph_output() for value in node.outputs):
             return False

@@ -25,7 +25,7 @@ Accepts = Callable[[str, str, int], bool]
 """Whether the provider has a kernel for an operator, a domain and an opset."""
 Within = Callable[[ir.Node], bool]
 """Whether a node is of the provider's share."""
-Attribute = int | float | str | Sequence[int]
+Attribute = int | float | str | tuple[int, ...]
 """What an attribute of a fused node can be."""
 
 
@@ -71,12 +71,13 @@ class Inserter:
         *,
         like: ir.Value,
         shape: ir.Shape,
-        **attributes: int | Sequence[int],
+        **attributes: int | tuple[int, ...],
     ) -> ir.Value:
         """The output of a new node, of the type of another value."""
-        node = _make_node(op, inputs, attributes, self._root, f"{self._root.name}+{op.lower()}")
+        name = self._unique(f"{like.name}_{op.lower()}")
+        node = _make_node(op, inputs, attributes, self._root, f"{self._root.name}+{name}")
         value = node.outputs[0]
-        value.name, value.type, value.shape = self._unique(f"{like.name}_{op.lower()}"), like.type, shape
+        value.name, value.type, value.shape = name, like.type, shape
         self._graph.insert_before(self._root, node)
         return value
 
@@ -207,8 +208,8 @@ def _make_node(
 def _attribute(name: str, value: Attribute) -> ir.Attr:
     if isinstance(value, str):
         return ir.AttrString(name, value)
-    if isinstance(value, Sequence):
-        return ir.AttrInt64s(name, list(value))
+    if isinstance(value, tuple):
+        return ir.AttrInt64s(name, value)
     return ir.AttrInt64(name, value) if isinstance(value, int) else ir.AttrFloat32(name, value)
 
 

@@ -79,4 +79,3 @@ def _extend_gemm(add: ir.Node, gemm: ir.Node, bias: ir.Value) -> Fusion | None:
     attributes = {name: int_attribute(gemm, name, 0) for name in ("transA", "transB")}
     factor = {} if alpha is None else {"alpha": alpha.as_float()}
     return Fusion(root=add, nodes=(add, gemm), inputs=(*gemm.inputs[:2], bias), attributes={**attributes, **factor})
-

@@ -142,7 +142,7 @@ def _steps(op: str, current: int, version: int) -> Iterator[tuple[onnx.defs.OpSc
 
 
 def _only_adds_types(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> bool:
-    if new.deprecated or old.doc.split() != new.doc.split() or _signature(old) != _signature(new):
+    if new.deprecated or (old.doc or "").split() != (new.doc or "").split() or _signature(old) != _signature(new):
         return False
     before = {each.type_param_str: set(each.allowed_type_strs) for each in old.type_constraints}
     after = {each.type_param_str: set(each.allowed_type_strs) for each in new.type_constraints}
@@ -152,7 +152,7 @@ def _only_adds_types(old: onnx.defs.OpSchema, new: onnx.defs.OpSchema) -> bool:
 def _signature(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
     ports = [(each.name, each.option, each.type_str, each.min_arity) for each in [*schema.inputs, *schema.outputs]]
     attributes = sorted(
-        (name, each.type.name, each.required, str(each.default_value)) for name, each in schema.attributes.items()
+        (name, str(each.type), each.required, str(each.default_value)) for name, each in schema.attributes.items()
     )
     return (len(schema.inputs), tuple(ports), tuple(attributes))
 
@@ -180,4 +180,3 @@ _REWRITES: Final[dict[Step, Callable[[ir.Node, set[str]], None]]] = {
     **{(op, _AXES_BECAME_INPUT): _move_axes for op in _REDUCTIONS},
     ("Split", _SPLIT_NEEDS_COUNT): _count_parts,
 }
-

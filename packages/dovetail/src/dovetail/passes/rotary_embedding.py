@@ -116,9 +116,7 @@ class RotaryEmbeddingFusion(FusionPass):
         is_moved = is_onnx(node, "Unsqueeze", "Squeeze", "Expand", "Slice", "Reshape")
         return is_moved and dims is not None and result is not None and same_dims(dims[-1:], result[-1:])
 
-    def _halve_caches(
-        self, inputs: Sequence[ir.Value], root: ir.Node, inserter: Inserter
-    ) -> Sequence[ir.Value | None]:
+    def _halve_caches(self, inputs: Sequence[ir.Value], root: ir.Node, inserter: Inserter) -> Sequence[ir.Value | None]:
         x, *caches = inputs
         dims = dims_of(x) or ()
         halves: list[ir.Value] = []
@@ -126,7 +124,7 @@ class RotaryEmbeddingFusion(FusionPass):
             key = (root.graph, cache, str(dims[0]))
             if key not in self._halves:
                 array = constant_array(cache, self.keep)
-                half = _cut(cache, dims, inserter) if array is None else _cut_array(cache, array, inserter)
+                half = _cut(cache, dims, inserter) if array is None else _cut_array(cache, array, dims, inserter)
                 self._halves[key] = _spread(half, x, dims, inserter)
             halves.append(self._halves[key])
         return [x, *halves]
@@ -179,9 +177,11 @@ def _range_of(node: ir.Node, rank: int, size: int) -> tuple[int, int] | None:
     return (start + size if start < 0 else start), (end + size if end < 0 else min(end, size))
 
 
-def _cut_array(cache: ir.Value, array: Array, inserter: Inserter) -> ir.Value:
+def _cut_array(cache: ir.Value, array: Array, dims: Sequence[Dim], inserter: Inserter) -> ir.Value:
     half = array[..., : array.shape[-1] // 2]
     rows = half.reshape(-1 if half.ndim < 4 else half.shape[0], *half.shape[-2:])
+    if isinstance(dims[0], int):
+        rows = np.broadcast_to(rows, (dims[0], *rows.shape[1:]))
     return inserter.constant(f"{cache.name}_half", np.ascontiguousarray(rows))
 
 
@@ -189,8 +189,10 @@ def _cut(cache: ir.Value, dims: Sequence[Dim], inserter: Inserter) -> ir.Value:
     """The first half of the features, without the axis of the heads."""
     had = dims_of(cache) or ()
     size = dims[-1] // 2 if isinstance(dims[-1], int) else 0
-    bounds = [inserter.constant(f"{cache.name}_{name}", np.asarray([number], dtype=np.int64))
-              for name, number in (("start", 0), ("end", size), ("axis", len(had) - 1))]
+    bounds = [
+        inserter.constant(f"{cache.name}_{name}", np.asarray([number], dtype=np.int64))
+        for name, number in (("start", 0), ("end", size), ("axis", len(had) - 1))
+    ]
     half = inserter.node("Slice", [cache, *bounds], like=cache, shape=ir.Shape([*had[:-1], size]))
     if len(had) == 3:
         return half

@@ -24,7 +24,7 @@ from dovetail.passes._graph import (
     replace_output,
     subgraphs_of,
 )
-from dovetail.passes._match import rank_of
+from dovetail.passes._match import Dim, is_named, rank_of
 from dovetail.passes._shape_contents import ShapeContents
 from dovetail.passes._shape_rules import Forward, Rewrite, Simpler, find_simpler
 from dovetail.passes.base import Pass, PassResult
@@ -61,16 +61,18 @@ class ShapeSimplification(Pass):
         """No node is left that could be simpler."""
         contents = ShapeContents(self._keep)
         for graph in _graphs(model.graph):
+            seen = _Seen()
             for node in graph:
-                if _find(node, contents) is not None:
+                if _find(node, contents, seen) is not None:
                     raise InternalError(f"'{layer_name(node)}' was not simplified", where=f"pass '{self.name}'")
 
     def _sweep(self, model: ir.Model, taken: set[str]) -> list[str]:
         contents = ShapeContents(self._keep)
         changed = []
         for graph in _graphs(model.graph):
+            seen = _Seen()
             for node in list(graph):
-                simpler = _find(node, contents)
+                simpler = _find(node, contents, seen)
                 if simpler is not None:
                     changed.append(_apply(graph, node, simpler, taken, contents))
         return changed
@@ -85,14 +87,32 @@ def _graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
                 yield from _graphs(body)
 
 
-def _find(node: ir.Node, contents: ShapeContents) -> Simpler | Array | None:
+class _Seen:
+    """The first value of a graph that holds some sizes."""
+
+    def __init__(self) -> None:
+        self._first: dict[object, ir.Value] = {}
+
+    def first(self, value: ir.Value, known: tuple[Dim, ...]) -> ir.Value:
+        """The first value with the same contents, type and rank: this one, when there was none."""
+        if not known or not all(is_named(size) for size in known):
+            return value
+        return self._first.setdefault((tuple(map(str, known)), value.dtype, rank_of(value)), value)
+
+
+def _find(node: ir.Node, contents: ShapeContents, seen: _Seen) -> Simpler | Array | None:
     """What a node could be instead: an array when it makes a constant."""
     known = contents.learn(node)
     if not node.outputs or not _is_free(node.outputs[0]):
         return None
-    if known is not None and rank_of(node.outputs[0]) in (0, 1) and all(isinstance(size, int) for size in known):
+    value = node.outputs[0]
+    if known is not None and rank_of(value) in (0, 1) and all(isinstance(size, int) for size in known):
         return np.asarray(known, dtype=np.int64)
-    return find_simpler(node, contents)
+    simpler = find_simpler(node, contents)
+    if simpler is None and known is not None and rank_of(value) in (0, 1):
+        first = seen.first(value, known)
+        return None if first is value else Forward(value=first)
+    return simpler
 
 
 def _is_free(value: ir.Value) -> bool:
@@ -101,9 +121,7 @@ def _is_free(value: ir.Value) -> bool:
     return bool(value.uses()) and not value.is_graph_output() and not noted
 
 
-def _apply(
-    graph: ir.Graph, node: ir.Node, simpler: Simpler | Array, taken: set[str], contents: ShapeContents
-) -> str:
+def _apply(graph: ir.Graph, node: ir.Node, simpler: Simpler | Array, taken: set[str], contents: ShapeContents) -> str:
     old, name = node.outputs[0], f"'{layer_name(node)}' ({node.op_type})"
     if isinstance(simpler, Forward):
         ir.convenience.replace_all_uses_with(old, simpler.value)
@@ -114,12 +132,11 @@ def _apply(
         replace_output(old, new.outputs[0])
         graph.remove(node, safe=True)
         contents.learn(new)
-        return f"rewrote {name} as {simpler.op} of '{simpler_input(new)}'"
+        return f"rewrote {name} as {simpler.op} of '{_first_input(new)}'"
     return _fold(graph, node, simpler)
 
 
-def simpler_input(node: ir.Node) -> str:
-    """The name of what a node reads first."""
+def _first_input(node: ir.Node) -> str:
     value = node.inputs[0]
     return "" if value is None or value.name is None else value.name
 

@@ -23,6 +23,7 @@ from dovetail.plan.manifest import (
     PluginRecord,
     ProgramRecord,
     StepRecord,
+    SubgraphRecord,
     SymbolRecord,
     TensorRecord,
     ValueRecord,
@@ -122,6 +123,9 @@ def _one_line(layer: Any) -> str:
         return layer
     inputs, outputs = (", ".join(map(_binding_text, layer[side])) for side in ("Inputs", "Outputs"))
     text = f"Layer({layer['LayerType']}): {layer['Name']}, Tactic: {layer['TacticValue']}, {inputs} -> {outputs}"
+    if "Subgraph" in layer:
+        maker = " ".join(filter(None, (layer["Provider"], layer["Subgraph"]["version"])))
+        text = f"{text}, Provider: {maker}, Layers: [{', '.join(layer['Subgraph']['layers'])}]"
     return f"{text}, Metadata: {layer['Metadata']}" if layer["Metadata"] else text
 
 
@@ -164,15 +168,24 @@ def _describe_layer(
     if step.plugin is not None:
         layer["Plugin"] = _describe_plugin(step.plugin)
         layer["Metadata"] = step.plugin.metadata or layer["Metadata"]
+    if step.subgraph is not None:
+        layer["Subgraph"] = _describe_subgraph(step.subgraph)
     if step.bodies:
         layer["Bodies"] = [_describe_layers(body, tables, {}) for body in step.bodies]
     return layer
 
 
 def _layer_type(step: StepRecord) -> str:
-    if step.kind == "plugin":
-        return "PluginV3"
-    return "Reformat" if step.kind == "reformat" else step.op
+    return {"plugin": "PluginV3", "reformat": "Reformat", "subgraph": "Subgraph"}.get(step.kind, step.op)
+
+
+def _describe_subgraph(subgraph: SubgraphRecord) -> dict[str, Any]:
+    return {
+        "version": subgraph.version,
+        "layers": list(subgraph.layers),
+        "weights": dict(subgraph.weights),
+        "payload": subgraph.payload,
+    }
 
 
 def _describe_value(value: ValueRecord, symbols: Mapping[str, int]) -> dict[str, Any]:
@@ -306,7 +319,7 @@ def _fields(record: Any) -> dict[str, Any]:
 
 def _describe_tensor(tensor: TensorRecord) -> dict[str, Any]:
     shown = _fields(tensor)
-    shown["dims"] = [_dim_text(dim) for dim in tensor.dims]
+    shown["dims"] = None if tensor.dims is None else [_dim_text(dim) for dim in tensor.dims]
     shown["max_dims"] = None if tensor.max_dims is None else [_dim_text(dim) for dim in tensor.max_dims]
     return shown
 

@@ -210,8 +210,9 @@ def _import(spec: importlib.machinery.ModuleSpec) -> ModuleType:
 
 
 def _forget_modules(name: str) -> None:
-    for module in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
-        del sys.modules[module]
+    # Listed in one go: other threads import meanwhile.
+    for module in [m for m in list(sys.modules) if m == name or m.startswith(f"{name}.")]:
+        sys.modules.pop(module, None)
     remove_sources(name)
 
 

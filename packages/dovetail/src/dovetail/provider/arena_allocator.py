@@ -118,8 +118,8 @@ class ArenaAllocator(IGpuAllocator):
             offset = chunk.take(size_bytes)
             if offset is not None:
                 return chunk, offset
-        chunk = self._grow(size_bytes)
-        return chunk, 0 if chunk is None else chunk.take(size_bytes) or 0
+        grown = self._grow(size_bytes)
+        return grown, 0 if grown is None else grown.take(size_bytes) or 0
 
     def _grow(self, size_bytes: int) -> _Chunk | None:
         for size in sorted({max(self._chunk_bytes, size_bytes), size_bytes}, reverse=True):

@@ -161,6 +161,10 @@ class StoredSubgraph:
     places: Mapping[str, int]
     """Where each weight lies in ``path``; empty when there is no file."""
     path: str | None = None
+    is_whole: bool = False
+    """Whether it is the only step of its program, so that nothing else waits for the cores while it does not run."""
+    num_partitions: int = 1
+    """How many partitions of the provider the program has."""
 
 
 class LoadedSubgraph(ABC):

@@ -399,9 +399,13 @@ class ExecutionContext:
         runner, manifest = self._runner, self._engine.manifest
         allowed = self._engine.device_outputs[self._profile]
         given = import_outputs(outputs, manifest, runner.program, allowed)
-        if runner.device_io is not None:
-            runner.device_io.outputs = given
-        results = self.run_checked(inputs)
+        if runner.device_io is None:
+            return self.run_checked(inputs)
+        runner.device_io.outputs = given
+        try:
+            results = self.run_checked(inputs)
+        finally:
+            runner.device_io.outputs = {}
         return [given.get(index, result) for index, result in zip(runner.program.outputs, results, strict=True)]
 
     def run_checked(self, inputs: Sequence[Any]) -> list[Any]:

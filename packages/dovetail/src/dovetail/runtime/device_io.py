@@ -128,7 +128,6 @@ class DeviceIO:
             self._use(frame, copy, copy.target, None if isinstance(source, np.ndarray) else source)
         for copy in self._outputs:
             self._use(frame, copy, copy.source, self.outputs.get(copy.target))
-        self.outputs = {}
 
     def _use(self, frame: Frame, copy: CopyStep, index: int, array: Any) -> None:
         if copy.given is None or frame[index] is not copy.given:

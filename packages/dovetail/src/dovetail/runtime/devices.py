@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from dovetail.allocators import IGpuAllocator
 from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.calls import call
@@ -51,7 +51,7 @@ class DeviceBlock:
                 fix="use smaller shapes, fewer contexts, or another provider",
             )
         self.address, self.size_bytes = address, size_bytes
-        self._finalizer = weakref.finalize(self, _give_back, self.provider, allocator, address)
+        self._finalizer = weakref.finalize(self, _give_back_quietly, self.provider, address)
         return True
 
     def view(self, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
@@ -60,14 +60,21 @@ class DeviceBlock:
 
     def close(self) -> None:
         """Give the memory back when the device is done with it."""
-        if self._finalizer is not None:
-            self._finalizer()
-        self.size_bytes = self.address = 0
+        address, self.size_bytes, self.address = self.address, 0, 0
+        if self._finalizer is not None and self._finalizer.detach() is not None:
+            _give_back(self.provider, address)
 
 
-def _give_back(provider: Provider, allocator: IGpuAllocator, address: int) -> None:
-    call(provider.name, "synchronize", provider.synchronize)  # work that is still queued may use the memory
-    call(provider.name, "deallocate", allocator.deallocate, address)
+def _give_back(provider: Provider, address: int) -> None:
+    try:
+        call(provider.name, "synchronize", provider.synchronize)  # work that is still queued may use the memory
+    finally:
+        call(provider.name, "deallocate", provider.allocator.deallocate, address)
+
+
+def _give_back_quietly(provider: Provider, address: int) -> None:
+    with suppress(ProviderError):  # the garbage collector has nobody to tell
+        _give_back(provider, address)
 
 
 class DeviceWeights:

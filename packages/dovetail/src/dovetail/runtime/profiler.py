@@ -58,6 +58,11 @@ class LayerTimes(IProfiler):
         """Keep what a device did."""
         self.device_times_ms.setdefault(f"{provider}: {event.name}", []).append(event.duration_us / 1e3)
 
+    def clear(self) -> None:
+        """Forget all times."""
+        self.times_ms.clear()
+        self.device_times_ms.clear()
+
     def rows(self) -> list[dict[str, float | str]]:
         """One row a layer, with the field names that profile exports commonly use."""
         return _rows(self.times_ms)

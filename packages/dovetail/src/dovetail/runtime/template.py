@@ -10,6 +10,7 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InternalError, PluginError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord, SubgraphRecord
+from dovetail.plan.walk import walk_steps
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -139,6 +140,8 @@ class ProgramTemplate:
             weights={name: load_blob(blob) for name, blob in subgraph.weights.items()},
             places=places,
             path=None if self._file is None else self._file.path,
+            is_whole=len(self.program.steps) == 1,
+            num_partitions=sum(step.provider == record.provider for step in walk_steps(self.program)),
         )
         provider = self._providers[record.provider]
         return call(provider.name, f"load_subgraph of step '{record.name}'", provider.load_subgraph, stored)

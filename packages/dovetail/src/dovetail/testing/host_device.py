@@ -65,8 +65,7 @@ class HostDevice(Provider):
         return claims[: len(claims) - self.options.missing_claims]
 
     def _refine(self, node: NodeView, claim: Claim) -> Claim:
-        is_plugin = node.domain == self.options.plugin_domain and self.options.takes_plugins
-        if not (claim.taken or is_plugin or self.options.takes_all):
+        if not (claim.taken or self.options.takes_all):
             return claim
         types = [name for name in (*node.input_types, *node.output_types) if name is not None]
         if any("(" in name or name in ("object", "string") for name in types):
@@ -112,10 +111,10 @@ class HostDevice(Provider):
         return value if isinstance(value, HostDeviceArray) and value.device == self.name else None
 
     def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
-        """To and from the host, and inside."""
+        """To and from the host and peers, and inside."""
         self.check("can_copy")
         others = [info for info in (source, target) if info != self.memory]
-        return len(others) < 2 and all(info.is_host for info in others)
+        return len(others) < 2 and all(info.is_host or info.name in self.options.peers for info in others)
 
     def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
         """Copy in the order of the stream: what the source holds then, not now."""

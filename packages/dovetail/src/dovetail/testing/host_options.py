@@ -21,9 +21,8 @@ class HostDeviceOptions:
     layout: str = "NCHW"
     has_streams: bool = True
     can_capture: bool = True
-    takes_plugins: bool = False
-    """Whether it takes plugin layers, which then get addresses of its memory."""
-    plugin_domain: str = "dovetail.plugin"
+    peers: Collection[str] = ()
+    """Other host devices whose memory it can copy from and to."""
     budget_bytes: int | None = None
     cost_bytes: int = 0
     """What each of its claims costs."""

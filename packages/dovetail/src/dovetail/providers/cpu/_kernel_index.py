@@ -65,6 +65,9 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "com.microsoft::BitmaskBiasDropout",
         "com.microsoft::BitmaskDropout",
     ],
+    "contrib_group_attention": [
+        "com.microsoft::GroupQueryAttention",
+    ],
     "contrib_legacy": [
         "Affine",
         "Crop",

@@ -23,8 +23,9 @@ class CpuProvider(Provider):
 
     name = "cpu"
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, *, layout: str = "NCHW") -> None:
         self.device = device
+        self.preferred_layout = layout
         self._allocator = HostAllocator()
 
     @property
@@ -71,10 +72,14 @@ class CpuProviderFactory:
         return [host_device()]
 
     def create(self, device: Device, options: Mapping[str, str]) -> CpuProvider:
-        """A provider; it has no options."""
-        if options:
-            raise ProviderError(f"unknown option(s) {', '.join(sorted(options))}", where="provider 'cpu'")
-        return CpuProvider(device)
+        """A provider; the option ``layout`` is ``NCHW`` or ``NHWC``."""
+        unknown = options.keys() - {"layout"}
+        if unknown:
+            raise ProviderError(f"unknown option(s) {', '.join(sorted(unknown))}", where="provider 'cpu'")
+        layout = options.get("layout", "NCHW")
+        if layout not in ("NCHW", "NHWC"):
+            raise ProviderError("no such layout", where="provider 'cpu'", expected="NCHW or NHWC", got=layout)
+        return CpuProvider(device, layout=layout)
 
 
 def create_factory() -> CpuProviderFactory:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from dovetail.provider.interfaces import Claim, NodeView
 from dovetail.provider.kernels import KernelRegistry
+from dovetail.providers.onnxruntime.differences import find_difference
 from dovetail.providers.onnxruntime.kernel_defs import (
     formal_types,
     max_opset,
@@ -18,16 +19,24 @@ from dovetail.providers.onnxruntime.kernel_defs import (
 
 __all__ = ["claim_node", "read_registry", "runs_at"]
 
+_WIDTHS: Final = (8, 16, 32, 64)
 _NATIVE: Final = frozenset(
-    "float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool object".split()
+    (
+        "float16",
+        "float32",
+        "float64",
+        "bool",
+        "object",
+        *(f"{kind}{bits}" for kind in ("int", "uint") for bits in _WIDTHS),
+    )
 )
 """Types of arrays that ONNX Runtime and NumPy both have; others cannot cross a border."""
-_REMOVED: Final = frozenset(("", "com.microsoft", "ai.onnx.ml"))
+_DOMAINS: Final = frozenset(("", "com.microsoft", "ai.onnx.ml"))
 
 
 def claim_node(node: NodeView) -> Claim:
     """Whether ONNX Runtime can run a node, bodies included."""
-    if node.domain not in _REMOVED:
+    if node.domain not in _DOMAINS:
         return _refuse(f"ONNX Runtime has no domain '{node.domain}'")
     foreign = [name for name in _border_types(node) if name not in _NATIVE and not name.startswith("seq(")]
     if foreign:
@@ -38,6 +47,9 @@ def claim_node(node: NodeView) -> Claim:
     if not _has_kernel(node, opset):
         types = ", ".join(name or "-" for name in node.input_types)
         return _refuse(f"ONNX Runtime has no kernel for {node.op} at opset {node.opset} with ({types})")
+    difference = find_difference(node)
+    if difference is not None:
+        return _refuse(difference)
     for body in node.bodies:
         for inner in body:
             claim = claim_node(inner)

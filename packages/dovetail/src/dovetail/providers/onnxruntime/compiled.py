@@ -6,18 +6,19 @@ Everything large goes through files in a temporary folder and is mapped, so that
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import onnx
 import onnx_ir as ir
+from onnx.external_data_helper import load_external_data_for_tensor
 
 from dovetail.errors import ProviderError
 from dovetail.provider.interfaces import BuiltSubgraph
 from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
-from dovetail.providers.onnxruntime.sessions import Level, create_session, make_options
+from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session
 
 __all__ = ["build_subgraph"]
 
@@ -27,7 +28,7 @@ _IR_VERSION: Final = 10
 _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
 
 
-def build_subgraph(model: ir.Model, *, threads: int, version: str, keep: frozenset[str]) -> BuiltSubgraph:
+def build_subgraph(model: ir.Model, *, settings: SessionSettings, version: str, keep: frozenset[str]) -> BuiltSubgraph:
     """Compile a partition; with weights to keep, it is stored as it is and optimised whenever it is loaded."""
     stamp_opsets(model)
     model.ir_version = _IR_VERSION
@@ -38,7 +39,7 @@ def build_subgraph(model: ir.Model, *, threads: int, version: str, keep: frozens
         if kept:
             return _split(source, version="")
         target = Path(folder) / "optimised.onnx"
-        _optimise(source, target, threads, where=f"partition '{model.graph.name}'")
+        _optimise(source, target, settings, where=f"partition '{model.graph.name}'")
         return _split(target, version=version)
 
 
@@ -58,27 +59,45 @@ def stamp_opsets(model: ir.Model) -> None:
     model.opset_imports.update(opsets)
 
 
-def _optimise(source: Path, target: Path, threads: int, *, where: str) -> None:
+def _optimise(source: Path, target: Path, settings: SessionSettings, *, where: str) -> None:
     entries = {
         "session.optimized_model_external_initializers_file_name": f"{target.stem}.data",
         "session.optimized_model_external_initializers_min_size_in_bytes": str(_INLINE_BYTES),
         "session.disable_prepacking": "1",
     }
-    options = make_options(Level.EXTENDED, threads=threads, entries=entries)
-    options.optimized_model_filepath = str(target)
-    create_session(str(source), options, where=where)
+
+    def write_to_target(options: Any) -> None:
+        options.optimized_model_filepath = str(target)
+
+    use = Use.OPTIMISE
+    create_session(str(source), Level.EXTENDED, settings, use, where=where, entries=entries, configure=write_to_target)
 
 
 def _split(path: Path, *, version: str) -> BuiltSubgraph:
-    """The graph without the weights that lie in a file, and those weights, mapped."""
+    """The graph without the weights that lie in a file, and those weights, mapped; those of bodies stay in it."""
     model = onnx.load(path, load_external_data=False)
-    inside, outside = [], []
+    for graph in _bodies(model.graph):
+        for tensor in graph.initializer:
+            if tensor.data_location == _EXTERNAL:
+                load_external_data_for_tensor(tensor, str(path.parent))
+                tensor.ClearField("data_location")
+                del tensor.external_data[:]
+    inside: list[onnx.TensorProto] = []
+    outside: list[onnx.TensorProto] = []
     for tensor in model.graph.initializer:
         (outside if tensor.data_location == _EXTERNAL else inside).append(tensor)
     weights = {tensor.name: _map_tensor(tensor, path.parent) for tensor in outside}
     del model.graph.initializer[:]
     model.graph.initializer.extend(inside)
     return BuiltSubgraph(payload=model.SerializeToString(deterministic=True), weights=weights, version=version)
+
+
+def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    for node in graph.node:
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+                yield body
+                yield from _bodies(body)
 
 
 def _map_tensor(tensor: onnx.TensorProto, folder: Path) -> Any:

@@ -31,7 +31,6 @@ _EXECUTION_PROVIDER: Final = "CPUExecutionProvider"
 _NO_END: Final = 2**31 - 1
 _WITHOUT_KERNEL: Final = frozenset((("", "Constant"),))
 """What ONNX Runtime takes away when it loads a model, so that it has no kernel for it."""
-_SILENT: Final = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,14 +161,11 @@ def max_opset(domain: str = "") -> int:
 
 
 def _loads(model: bytes) -> bool:
-    import onnxruntime
+    from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session
 
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = _SILENT
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
     try:
-        onnxruntime.InferenceSession(model, options, providers=[_EXECUTION_PROVIDER])
-    except _state().Fail:
+        create_session(model, Level.NONE, SessionSettings(), Use.OPTIMISE, where="a probe")
+    except ProviderError:
         return False
     return True
 

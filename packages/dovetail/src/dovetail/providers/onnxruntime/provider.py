@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import PlanCorruptError, ProviderError
@@ -24,7 +24,7 @@ from dovetail.provider.interfaces import (
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.providers.onnxruntime.binding import SessionSubgraph
-from dovetail.providers.onnxruntime.sessions import Level, create_session, import_onnxruntime, make_options
+from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session, import_onnxruntime
 from dovetail.providers.onnxruntime.wire import ExternalTensor, append_weights, names_files
 
 if TYPE_CHECKING:
@@ -43,10 +43,10 @@ class OnnxRuntimeProvider(Provider):
     step_kind = StepKind.SUBGRAPH
     fuses = False
 
-    def __init__(self, device: Device, *, threads: int = 0) -> None:
+    def __init__(self, device: Device, settings: SessionSettings | None = None) -> None:
         self.device = device
         self.version: str = import_onnxruntime().__version__
-        self._threads = threads
+        self._settings = settings or SessionSettings()
         self._allocator = HostAllocator()
 
     @property
@@ -71,7 +71,7 @@ class OnnxRuntimeProvider(Provider):
         """Optimise a partition as far as no CPU matters; with weights to keep it is stored as it is."""
         from dovetail.providers.onnxruntime.compiled import build_subgraph
 
-        return build_subgraph(model, threads=self._threads, version=self.version, keep=keep)
+        return build_subgraph(model, settings=self._settings, version=self.version, keep=keep)
 
     def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
         """A session over the stored graph; weights are mapped from the plan file, or shared with it in memory."""
@@ -84,20 +84,30 @@ class OnnxRuntimeProvider(Provider):
 
     def _load_mapped(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
         path = Path(stored.path or "")
-        options = make_options(Level.ALL, threads=self._threads, entries={_FOLDER_ENTRY: str(path.parent)})
         model = append_weights(stored.payload, _external_tensors(stored, path.name))
-        session = create_session(model, options, where=where)
+        entries = {_FOLDER_ENTRY: str(path.parent)}
+        session = create_session(model, Level.ALL, self._settings, _use_of(stored), where=where, entries=entries)
         return SessionSubgraph(session, stored.inputs, stored.outputs)
 
     def _load_shared(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
         from onnxruntime import OrtValue
 
-        options = make_options(Level.ALL, threads=self._threads)
         values = [OrtValue.ortvalue_from_numpy(array) for array in stored.weights.values()]
-        options.add_external_initializers(list(stored.weights), values)
+
+        def share_weights(options: Any) -> None:
+            options.add_external_initializers(list(stored.weights), values)
+
         model = append_weights(stored.payload, _external_tensors(stored, "plan"))
-        session = create_session(model, options, where=where)
+        session = create_session(
+            model, Level.ALL, self._settings, _use_of(stored), where=where, configure=share_weights
+        )
         return SessionSubgraph(session, stored.inputs, stored.outputs, keep=(values, stored.weights))
+
+
+def _use_of(stored: StoredSubgraph) -> Use:
+    if stored.num_partitions > 1:
+        return Use.ONE_OF_MANY
+    return Use.WHOLE if stored.is_whole else Use.ALONE
 
 
 def _external_tensors(stored: StoredSubgraph, file: str) -> list[ExternalTensor]:
@@ -120,7 +130,12 @@ class OnnxRuntimeProviderFactory:
     name = "onnxruntime"
     api_version = API_VERSION
     options: Mapping[str, OptionSpec] = {
-        "threads": OptionSpec(help="threads of the pool that all partitions share; 0 for one a core", default="0")
+        "threads": OptionSpec(help="threads of a pool; 0 for one a core", default="0"),
+        "pool": OptionSpec(
+            help="who shares threads: all partitions of the process, each session alone, or what a plan needs",
+            default="auto",
+            choices=("auto", "process", "session"),
+        ),
     }
 
     @property
@@ -134,7 +149,7 @@ class OnnxRuntimeProviderFactory:
         return [host_device()]
 
     def create(self, device: Device, options: Mapping[str, str]) -> OnnxRuntimeProvider:
-        """A provider; ``threads`` is its only option."""
+        """A provider with these options."""
         unknown = options.keys() - self.options.keys()
         if unknown:
             raise ProviderError(
@@ -142,7 +157,12 @@ class OnnxRuntimeProviderFactory:
                 where="provider 'onnxruntime'",
                 expected=", ".join(self.options),
             )
-        return OnnxRuntimeProvider(device, threads=_read_threads(options.get("threads", "0")))
+        pool = options.get("pool", "auto")
+        if pool not in self.options["pool"].choices:
+            expected = ", ".join(self.options["pool"].choices)
+            raise ProviderError("unknown pool", where="provider 'onnxruntime'", expected=expected, got=pool)
+        settings = SessionSettings(threads=_read_threads(options.get("threads", "0")), pool=pool)
+        return OnnxRuntimeProvider(device, settings)
 
 
 def _read_threads(text: str) -> int:

@@ -1,24 +1,29 @@
-"""Sessions of ONNX Runtime: one thread pool for all of the process, and options that every session shares.
+"""Sessions of ONNX Runtime, and the threads they run on.
 
-Each session would otherwise have a spinning pool of its own, and a model cut into ten sessions would run many times
-slower than with one.
+A session has a pool of threads of its own, which spin for a while after a run. That is best for one session and ruin
+for ten that run in turn, so the partitions of a model that has several share one pool of the process. ONNX Runtime then
+asks every further session in the process to use that pool too; a process that only has whole models never comes there.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
 
-__all__ = ["EXECUTION_PROVIDER", "Level", "create_session", "import_onnxruntime", "make_options"]
+__all__ = ["EXECUTION_PROVIDER", "Level", "SessionSettings", "Use", "create_session", "import_onnxruntime"]
 
 EXECUTION_PROVIDER: Final = "CPUExecutionProvider"
-_ERRORS_ONLY: Final = 3
+_FATAL_ONLY: Final = 4
+"""What goes wrong comes back as an error; on the screen it would be said twice."""
 
 _lock = threading.Lock()
-_pool_threads: int | None = None
+_has_pool = False
+"""Whether the process has the shared pool; it cannot be undone."""
 
 
 class Level:
@@ -29,6 +34,29 @@ class Level:
     EXTENDED: Final = "ORT_ENABLE_EXTENDED"
     """Everything that does not depend on the CPU."""
     ALL: Final = "ORT_ENABLE_ALL"
+
+
+class Use(Enum):
+    """What a session is for, which decides its threads."""
+
+    OPTIMISE = auto()
+    """It never runs."""
+    WHOLE = auto()
+    """It is all there is to run: threads as ONNX Runtime has them."""
+    ALONE = auto()
+    """The only session among other steps: its threads rest while those run."""
+    ONE_OF_MANY = auto()
+    """It runs in turn with others, and shares their threads."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionSettings:
+    """How sessions of a provider are made."""
+
+    threads: int = 0
+    """Threads of a pool; 0 for one a core."""
+    pool: str = "auto"
+    """``process`` for the shared pool, ``session`` for one each, ``auto`` to decide by use."""
 
 
 def import_onnxruntime() -> Any:
@@ -42,27 +70,38 @@ def import_onnxruntime() -> Any:
     return onnxruntime
 
 
-def make_options(level: str, *, threads: int, entries: Mapping[str, str] | None = None) -> Any:
-    """Options of a session that uses the pool of the process."""
+def create_session(
+    model: bytes | str,
+    level: str,
+    settings: SessionSettings,
+    use: Use,
+    *,
+    where: str,
+    entries: Mapping[str, str] | None = None,
+    configure: Callable[[Any], None] | None = None,
+) -> Any:
+    """A session over a model, as bytes or a path.
+
+    Args:
+        model: The model.
+        level: One of ``Level``.
+        settings: Of the provider.
+        use: What the session is for.
+        where: What an error is about.
+        entries: Further configuration.
+        configure: Sets what has no configuration entry.
+    """
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    options.log_severity_level = _ERRORS_ONLY
-    if _share_pool(onnxruntime, threads):
-        options.use_per_session_threads = False
-    else:
-        options.intra_op_num_threads = threads
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = _FATAL_ONLY
     for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
-    return options
-
-
-def create_session(model: bytes | str, options: Any, *, where: str) -> Any:
-    """A session over a model, as bytes or a path."""
-    onnxruntime = import_onnxruntime()
+    if configure is not None:
+        configure(options)
+    _choose_threads(onnxruntime, options, settings, use)
     try:
-        return onnxruntime.InferenceSession(model, options, providers=[EXECUTION_PROVIDER])
+        return _open(onnxruntime, model, options)
     except Exception as error:  # its error classes have no common base but Exception
         text = str(error).splitlines()
         raise ProviderError(
@@ -70,11 +109,36 @@ def create_session(model: bytes | str, options: Any, *, where: str) -> Any:
         ) from error
 
 
-def _share_pool(onnxruntime: Any, threads: int) -> bool:
-    """Make the pool with the first session; one with another number of threads gets a pool that does not spin."""
-    global _pool_threads
+def _choose_threads(onnxruntime: Any, options: Any, settings: SessionSettings, use: Use) -> None:
+    wants_pool = settings.pool == "process" or (settings.pool == "auto" and use is Use.ONE_OF_MANY)
+    if wants_pool and use is not Use.OPTIMISE:
+        _make_pool(onnxruntime, settings.threads)
+    if _has_pool:
+        options.use_per_session_threads = False
+        return
+    options.intra_op_num_threads = 1 if use is Use.OPTIMISE else settings.threads
+    if use is Use.ALONE:
+        options.add_session_config_entry("session.force_spinning_stop", "1")
+    elif use is Use.ONE_OF_MANY:
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+
+
+def _make_pool(onnxruntime: Any, threads: int) -> None:
+    global _has_pool
     with _lock:
-        if _pool_threads is None:
+        if not _has_pool:
             onnxruntime.set_global_thread_pool_sizes(threads, 1)
-            _pool_threads = threads
-        return _pool_threads == threads
+            _has_pool = True
+
+
+def _open(onnxruntime: Any, model: bytes | str, options: Any) -> Any:
+    """Open a session; where others of the process made the shared pool, it is used."""
+    global _has_pool
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=[EXECUTION_PROVIDER], enable_fallback=0)
+    except Exception as error:
+        if not options.use_per_session_threads or "use_per_session_threads" not in str(error):
+            raise
+        _has_pool = True
+        options.use_per_session_threads = False
+        return onnxruntime.InferenceSession(model, options, providers=[EXECUTION_PROVIDER], enable_fallback=0)

@@ -246,7 +246,7 @@ def _capacity(pasts: tuple[Array | None, Array | None], stored: tuple[Array, ...
         fits = fits and past.shape[2] == key.shape[2]
         wanted = f"({new.shape[0]}, {new.shape[1]}, length, {new.shape[3]})"
         require(fits, _OP, f"'{name}' has the wrong shape", expected=wanted, got=past.shape)
-    return key.shape[2]
+    return int(key.shape[2])
 
 
 def _held(totals: Array, capacity: int, window: int) -> Array:

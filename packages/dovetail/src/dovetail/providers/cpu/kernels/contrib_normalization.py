@@ -245,4 +245,4 @@ def _count_words(op: str, input_ids: Array, mask: Array | None) -> Array:
     if mask is None:
         return np.zeros(input_ids.shape[0], dtype=np.int32)
     require(mask.shape == input_ids.shape, op, "'mask' has the wrong shape", expected=input_ids.shape, got=mask.shape)
-    return np.sum(mask == 1, axis=1).astype(np.int32)
+    return np.asarray(np.sum(mask == 1, axis=1)).astype(np.int32)

@@ -255,7 +255,7 @@ def qlinear_global_average_pool(
     require(count > 0, op, "a spatial axis is empty", got=x.shape)
     sums = np.sum(_center(op, x, x_zero_point), axis=axes, keepdims=True, dtype=np.int64)
     mean = sums.astype(np.float32) * np.float32(read_scalar(op, "x_scale", x_scale)) / np.float32(count)
-    return quantize_bytes(op, mean, y_scale, y_zero_point, x.dtype)
+    return quantize_bytes(op, np.asarray(mean), y_scale, y_zero_point, x.dtype)
 
 
 @kernel("QLinearAveragePool", domain=_DOMAIN, since=1, types=_TYPES)

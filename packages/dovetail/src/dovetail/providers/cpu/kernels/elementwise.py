@@ -90,8 +90,8 @@ for _op, _function in _LOGIC.items():
 for _op, _function in _BITWISE.items():
     kernel(_op, since=18, types={"T": INTEGERS}, into=_function)(reference(_pairwise(_function)))
 for _op, (_since, _function) in _COMPARISON.items():
-    _types = ALL + STRING if _op == "Equal" else NUMBERS
-    kernel(_op, since=_since, types={"T": _types}, into=_function)(reference(_comparing(_function)))
+    _compared = ALL + STRING if _op == "Equal" else NUMBERS
+    kernel(_op, since=_since, types={"T": _compared}, into=_function)(reference(_comparing(_function)))
 
 
 def _divide_into(a: Array, b: Array, out: Array) -> None:

@@ -1,0 +1,56 @@
+"""Nodes that ONNX Runtime has a kernel for and computes otherwise than ONNX says, or not at all.
+
+Found by running the backend suite of onnx over it (version 1.31.1). Each rule names the smallest case that can be
+told from the node alone, so that nothing that works is cut out of a partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from dovetail.provider.interfaces import NodeView
+
+__all__ = ["find_difference"]
+
+_LESS_EXACT: Final = "ONNX Runtime sums it in single precision, term by term; its error is over 1e-4"
+
+
+def find_difference(node: NodeView) -> str | None:
+    """Why a node is better left to another provider; None when there is no reason."""
+    rule = _RULES.get(node.op) if node.domain == "" else None
+    return None if rule is None else rule(node)
+
+
+def _check_attention(node: NodeView) -> str | None:
+    if _has_input(node, 6) and _has_input(node, 3):
+        return "ONNX Runtime takes no mask that is shorter than padded keys"
+    if len(node.output_types) > 3 and node.attributes.get("is_causal"):
+        return "ONNX Runtime gives the scores out without the causal mask"
+    return None
+
+
+def _check_unpool(node: NodeView) -> str | None:
+    return (
+        "ONNX Runtime reads indices by another shape when the shape of the output is given"
+        if _has_input(node, 2)
+        else None
+    )
+
+
+def _check_extreme(node: NodeView) -> str | None:
+    return "ONNX Runtime fails for an empty set of bool" if node.input_types[0] == "bool" else None
+
+
+def _has_input(node: NodeView, index: int) -> bool:
+    return index < len(node.input_types) and node.input_types[index] is not None
+
+
+_RULES: Final[Mapping[str, Callable[[NodeView], str | None]]] = {
+    "Attention": _check_attention,
+    "DFT": lambda _: _LESS_EXACT,
+    "MaxUnpool": _check_unpool,
+    "ReduceMax": _check_extreme,
+    "ReduceMin": _check_extreme,
+    "STFT": lambda _: _LESS_EXACT,
+}

@@ -1,0 +1,127 @@
+"""Captured graphs: what is captured, when, and when it is captured again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+import dovetail as dt
+from dovetail.testing import host_device
+from tests.support.device_models import X, build, chain, expected, make_model
+
+
+def test_first_run_second_capture_then_replays() -> None:
+    with host_device() as device:
+        engine = build(chain())
+        wanted = expected(chain(), X)
+        seen = []
+        for _ in range(4):
+            device.statistics.reset()
+            np.testing.assert_allclose(engine(X), wanted, rtol=1e-6)
+            seen.append((device.statistics.launches, device.statistics.captures, device.statistics.replays))
+        assert seen == [(4, 0, 0), (4, 1, 1), (0, 0, 1), (0, 0, 1)]
+
+
+def test_a_replay_reads_new_inputs() -> None:
+    with host_device():
+        engine = build(chain())
+        for seed in range(5):
+            x = np.random.default_rng(seed).standard_normal((3, 8)).astype(np.float32)
+            np.testing.assert_allclose(engine(x), expected(chain(), x), rtol=1e-6)
+
+
+def test_other_shapes_are_captured_again() -> None:
+    with host_device() as device:
+        engine = build(chain())
+        for rows in (3, 3, 3, 5, 5, 5, 3, 3):
+            x = np.resize(X, (rows, 8))
+            np.testing.assert_allclose(engine(x), expected(chain(), x), rtol=1e-6)
+        assert (device.statistics.captures, device.statistics.replays) == (3, 5)
+
+
+def test_other_addresses_are_captured_again() -> None:
+    with host_device() as device:
+        engine = build(chain())
+        one, two = device.to_device(X), device.to_device(X * 2)
+        for given, x in ((one, X), (one, X), (one, X), (two, X * 2), (two, X * 2), (one, X)):
+            np.testing.assert_allclose(engine(given), expected(chain(), x), rtol=1e-6)
+        assert (device.statistics.captures, device.statistics.replays) == (2, 3)
+
+
+def test_steps_of_the_host_part_captures() -> None:
+    with host_device(ops=["MatMul", "Relu", "Add"]) as device:
+        engine = build(chain())
+        for _ in range(3):
+            np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
+        assert (device.statistics.captures, device.statistics.replays) == (2, 4)
+
+
+@pytest.mark.parametrize("where", ["device", "runtime", "engine"])
+def test_capture_can_be_switched_off(where: str, tmp_path: Path) -> None:
+    with host_device(can_capture=where != "device") as device:
+        build(chain()).save(tmp_path / "plan")
+        runtime = dt.Runtime()
+        runtime.capture_graphs = where != "runtime"
+        engine = runtime.load_engine(tmp_path / "plan")
+        if where == "engine":
+            engine.capture_graphs = False
+        for _ in range(3):
+            np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
+        assert (device.statistics.captures, device.statistics.launches) == (0, 12)
+
+
+def test_values_whose_shape_the_run_tells_are_not_captured() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"]),
+        helper.make_node("NonZero", ["a"], ["i"]),
+        helper.make_node("Cast", ["i"], ["f"], to=TensorProto.FLOAT),
+        helper.make_node("Neg", ["f"], ["y"]),
+    ]
+    model = make_model(nodes, {"x": ["n", 8]}, {"y": None})
+    with host_device() as device:
+        engine = build(model)
+        for x in (X, -X, X, np.zeros_like(X)):
+            np.testing.assert_array_equal(engine(x), expected(model, x))
+        assert device.statistics.captures == 1  # Relu alone
+        assert device.statistics.launches == 4 * 3 + 2
+
+
+def test_what_the_host_decides_in_every_run_is_not_captured() -> None:
+    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Trilu", ["a", "k"], ["y"])]
+    model = make_model(nodes, {"x": ["n", 8], "k": []}, {"y": ["n", 8]}, types={"k": TensorProto.INT64})
+    with host_device() as device:
+        engine = build(model)
+        for k in (0, 1, -1, 2):
+            shift = np.array(k, np.int64)
+            np.testing.assert_array_equal(engine(X, shift), np.triu(np.maximum(X, 0), k))
+        assert device.statistics.launches == 4 + 2
+
+
+def test_graphs_are_given_back() -> None:
+    with host_device() as device:
+        engine = build(chain())
+        for _ in range(3):
+            engine(X)
+        (context,) = engine._idle
+        schedule = context._runner.schedule
+        assert schedule is not None
+        (captured,) = schedule.captures
+        graph = captured._graph
+        assert captured.is_captured
+        engine.close()
+        assert graph is not None
+        assert graph.is_closed  # type: ignore[attr-defined]
+        assert not device._streams.streams
+
+
+def test_profiled_runs_are_not_captured() -> None:
+    with host_device() as device:
+        engine = build(chain())
+        context = engine.create_execution_context()
+        context.profiler = dt.LayerTimes()
+        for _ in range(3):
+            context.run([X])
+        assert device.statistics.captures == 0

@@ -1,0 +1,144 @@
+"""Plugins on a device: its addresses, its stream, its memory as workspace, and captured with the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail as dt
+from dovetail.plugin import as_array
+from dovetail.testing import HostDevice, host_device
+from tests.support.plugins import ScalePlugin
+
+X = np.arange(24, dtype=np.float32).reshape(1, 24, 1, 1)
+
+
+class DeviceScale(ScalePlugin):
+    """Puts its work on the stream it gets; the build runs it on the host, where there is none."""
+
+    formats = (dt.TensorFormat.LINEAR,)
+    types = (dt.float32,)
+    tactics = (1,)
+    device: HostDevice | None = None
+    workspace_bytes = 512
+    enqueued: list[tuple[int, int]] = []  # noqa: RUF012 - one list for all clones, which the tests clear
+
+    def get_workspace_size(self, inputs: Any, outputs: Any) -> int:
+        return self.workspace_bytes
+
+    def enqueue(
+        self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int
+    ) -> None:
+        source, target, factor = as_array(inputs[0], input_desc[0]), as_array(outputs[0], output_desc[0]), self.factor
+
+        def work() -> None:
+            scratch = np.ndarray(source.shape, np.float32, _memory(workspace, source.nbytes))
+            np.multiply(source, factor, out=scratch)
+            target[...] = scratch
+
+        if self.device is None or not stream:
+            work()
+        else:
+            self.enqueued.append((stream, workspace))
+            self.device.find_stream(stream).submit("DeviceScale", work)
+
+
+def _memory(address: int, size: int) -> memoryview:
+    import ctypes
+
+    return memoryview((ctypes.c_char * size).from_address(address))
+
+
+class DeviceScaleCreator(dt.IPluginCreatorV3One):
+    def __init__(self) -> None:
+        super().__init__()
+        self.name, self.plugin_version, self.plugin_namespace = "TestScale", "1", ""
+        self.field_names = dt.PluginFieldCollection([])
+
+    def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
+        factor = next((float(f.data[0]) for f in field_collection if f.name == "factor"), 2.0)
+        return DeviceScale(factor)
+
+
+def _engine(*, plugins: int = 1, is_open: bool = False, annotate: bool = True) -> dt.Engine:
+    builder = dt.Builder()
+    network = builder.create_network()
+    tensor = network.add_input("x", dt.float32, (1, -1 if is_open else 24, 1, 1))
+    tensor = network.add_activation(tensor, dt.ActivationType.RELU).get_output(0)
+    for index in range(plugins):
+        layer = network.add_plugin_v3([tensor], [], DeviceScale(3.0))
+        layer.name = f"scale{index}"
+        tensor = network.add_activation(layer.get_output(0), dt.ActivationType.RELU).get_output(0)
+    tensor.name = "y"
+    network.mark_output(tensor)
+    config = builder.create_builder_config()
+    config.providers = ["host_device", "cpu"]
+    if annotate:
+        config.layer_providers["scale*"] = "host_device"
+    registry = dt.PluginRegistry()
+    registry.register_creator(DeviceScaleCreator(), "")
+    return dt.compile(network, config=config, registry=registry)
+
+
+def test_a_plugin_gets_the_devices_memory_and_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device() as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        monkeypatch.setattr(DeviceScale, "enqueued", [])
+        engine = _engine(plugins=2)
+        assert {step.provider for step in engine.manifest.programs[0].steps} == {"host_device"}
+        device.statistics.reset()
+        np.testing.assert_array_equal(engine(X), X * 9)
+        assert device.statistics.waits == 1
+        (stream, workspace), (other_stream, other_workspace) = DeviceScale.enqueued
+        assert stream == other_stream
+        assert stream in device._streams.streams
+        assert workspace == other_workspace != 0
+
+
+def test_a_plugin_is_captured_with_its_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device() as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        monkeypatch.setattr(DeviceScale, "enqueued", [])
+        engine = _engine()
+        for seed in range(5):
+            x = np.random.default_rng(seed).random(X.shape).astype(np.float32)
+            np.testing.assert_allclose(engine(x), x * 3, rtol=1e-6)
+        assert len(DeviceScale.enqueued) == 2  # in the first run, and in the capture
+        assert (device.statistics.captures, device.statistics.replays) == (1, 4)
+
+
+def test_shapes_that_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device() as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        engine = _engine(is_open=True)
+        for count in (24, 24, 24, 7, 7, 24):
+            x = X[:, :count]
+            np.testing.assert_array_equal(engine(x), x * 3)
+
+
+def test_without_an_annotation_a_plugin_is_on_the_host(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device() as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        monkeypatch.setattr(DeviceScale, "enqueued", [])
+        engine = _engine(annotate=False)
+        assert [step.kind for step in engine.manifest.programs[0].steps] == [
+            *("copy", "kernel", "copy", "plugin", "copy", "kernel", "copy")
+        ]
+        for _ in range(3):
+            np.testing.assert_array_equal(engine(X), X * 3)
+        assert not DeviceScale.enqueued
+
+
+def test_the_callers_stream_is_for_plugins_of_the_host() -> None:
+    with host_device():
+        engine = _engine()
+        context = engine.create_execution_context()
+        (step,) = context._runner.plugin_steps
+        handle = step.stream
+        result = np.empty_like(X)
+        context.set_tensor_address("x", X.ctypes.data)
+        context.set_tensor_address("y", result.ctypes.data)
+        context.execute_async_v3(77)
+        assert step.stream == handle != 77
