@@ -122,7 +122,7 @@ class Target:
 
     def arrays(self) -> list[Any]:
         """Fresh copies of the inputs."""
-        return [array.copy() for array in self.inputs]
+        return [copy.deepcopy(array) for array in self.inputs]
 
 
 def _target(name: str, raw: bytes, *inputs: Any, needs_host_code: bool = False) -> Target:
@@ -228,7 +228,9 @@ def _loop() -> Target:
     constants = [helper.make_tensor("zero", floats, [], [0.0]), helper.make_tensor("keep", bools, [], [True])]
     graph = helper.make_graph(nodes, "loop", *ports, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    return _target("loop", dt.compile(model, providers=["cpu"]).serialize(), np.ones(3, np.float32), np.array(3, np.int64))
+    return _target(
+        "loop", dt.compile(model, providers=["cpu"]).serialize(), np.ones(3, np.float32), np.array(3, np.int64)
+    )
 
 
 def _sizes() -> Target:
@@ -303,7 +305,53 @@ def _device() -> Target:
         return _target("device", engine.serialize(), np.ones((2, 3, 3), np.float32))
 
 
+def _objects() -> Target:
+    """Sequences, an optional and strings as inputs and outputs, in a loop and in branches, and a string constant."""
+    floats, strings = TensorProto.FLOAT, TensorProto.STRING
+    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(floats, None))
+    optional = helper.make_optional_type_proto(helper.make_tensor_type_proto(floats, None))
+
+    def port(name: str) -> Any:
+        return helper.make_value_info(name, sequence)
+
+    body = helper.make_graph(
+        [helper.make_node("SequenceInsert", ["state", "x"], ["next"]), helper.make_node("Identity", ["was"], ["going"])],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("was", TensorProto.BOOL, []),
+            port("state"),
+        ],
+        [helper.make_tensor_value_info("going", TensorProto.BOOL, []), port("next")],
+    )
+    then = helper.make_graph([helper.make_node("Identity", ["longer"], ["kept"])], "then", [], [port("kept")])
+    other = helper.make_graph([helper.make_node("SequenceEmpty", [], ["none"])], "else", [], [port("none")])
+    nodes = [
+        helper.make_node("Loop", ["m", "", "s"], ["longer"], body=body),
+        helper.make_node("OptionalHasElement", ["o"], ["has"]),
+        helper.make_node("If", ["has"], ["y"], then_branch=then, else_branch=other),
+        helper.make_node("StringConcat", ["t", "suffix"], ["u"]),
+    ]
+    ports = [
+        port("s"),
+        helper.make_value_info("o", optional),
+        helper.make_tensor_value_info("t", strings, ["n"]),
+        helper.make_tensor_value_info("x", floats, [3]),
+    ]
+    outputs = [port("y"), helper.make_tensor_value_info("u", strings, ["n"])]
+    constants = [
+        helper.make_tensor("m", TensorProto.INT64, [], [2]),
+        helper.make_tensor("suffix", strings, [1], ["-é".encode()]),
+    ]
+    graph = helper.make_graph(nodes, "objects", ports, outputs, constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
+    engine = dt.compile(model, providers=["cpu"])
+    one = np.ones(3, np.float32)
+    return _target("objects", engine.serialize(), [one], one, np.array(["a", "b"], dtype=object), one)
+
+
 _MAKERS: dict[str, Callable[[], Target]] = {
+    "objects": _objects,
     "device": _device,
     "chain": _chain,
     "open": _open,

@@ -23,7 +23,7 @@ import numpy as np
 from dovetail.errors import DovetailError
 from dovetail.formats import packed_shape
 from dovetail.plugin.arrays import address_of
-from tests.support.attack_plans import TARGETS, Json, Target, target
+from tests.support.attack_plans import TARGETS, Json, Target, attack_device, target
 
 __all__ = ["run_case"]
 
@@ -194,4 +194,5 @@ def main(seed: int, cases: int, seconds: float) -> Counter[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))))
+    with attack_device():
+        print(json.dumps(main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]))))

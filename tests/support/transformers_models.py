@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import numpy as np
 import onnx_ir as ir
 import onnxruntime
 
+from dovetail.network.onnx_import import import_model
+from dovetail.passes.clone import clone_model
 from dovetail.provider.loader import get_provider
 
 FOLDER = Path(__file__).parents[1] / "data" / "models"
 FAMILIES = ("bert", "gpt2", "vit", "llama")
 STATIC = tuple(f"{family}_static" for family in FAMILIES)
-OPEN = tuple(f"{family}_{kind}" for family in FAMILIES for kind in ("dynamic", "eager")) + ("bert_opset18",)
+OPEN = (*(f"{family}_{kind}" for family in FAMILIES for kind in ("dynamic", "eager")), "bert_opset18")
 NAMES = STATIC + OPEN
 
 FUSED = {
@@ -31,6 +34,22 @@ Arrays = dict[str, Any]
 
 def path_of(name: str) -> Path:
     return FOLDER / f"{name}.onnx"
+
+
+@cache
+def _imported(name: str) -> ir.Model:
+    return import_model(path_of(name))
+
+
+def load(name: str) -> ir.Model:
+    """A model of one's own, imported."""
+    return clone_model(_imported(name))
+
+
+@cache
+def expected(name: str, batch: int = 2, sequence: int = 8) -> list[Any]:
+    """What ONNX Runtime makes of the file as it is."""
+    return run_onnxruntime(path_of(name), make_inputs(name, batch, sequence))
 
 
 def make_inputs(name: str, batch: int = 2, sequence: int = 8) -> Arrays:

@@ -88,7 +88,7 @@ ENGINE_RULES: dict[str, list[Case]] = {
     ],
     # blobs
     "unknown kind": [
-        *each("chain", put(f"blobs/{W}/kind", "code"), step(0, kind="kernels"), step(2, kind="copy")),
+        *each("chain", put(f"blobs/{W}/kind", "code"), step(0, kind="kernels"), step(2, kind="move")),
         *each("loop", step(0, kind="loop")),
     ],
     "unknown digest algorithm": each("chain", *(put(f"blobs/{W}/algorithm", name) for name in ("md5", "", "SHA256"))),

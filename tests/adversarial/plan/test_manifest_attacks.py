@@ -25,12 +25,19 @@ import dovetail as dt
 from dovetail.errors import DovetailError, PlanCorruptError, PlanError, PlanVersionError
 from dovetail.plan import manifest, verify
 from dovetail.plan.manifest import Manifest
+from tests.adversarial.plan.device_attacks import DEVICE_RULES
 from tests.adversarial.plan.edits import Edit, put
 from tests.adversarial.plan.engine_attacks import ENGINE_RULES
 from tests.adversarial.plan.program_attacks import PROGRAM_RULES
-from tests.support.attack_plans import IMPORTED, TARGETS, Json, Target, target
+from tests.support.attack_plans import IMPORTED, TARGETS, Json, Target, attack_device, target
 
 FD_FOLDER = Path("/dev/fd")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _with_device() -> Iterator[None]:
+    with attack_device():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -108,7 +115,7 @@ def test_the_plans_themselves_load_and_run(name: str, folder: Path) -> None:
     ("rule", "name", "edit"),
     [
         pytest.param(rule, name, edit, id=f"{rule}-{number}")
-        for rule, cases in (*ENGINE_RULES.items(), *PROGRAM_RULES.items())
+        for rule, cases in (*ENGINE_RULES.items(), *PROGRAM_RULES.items(), *DEVICE_RULES.items())
         for number, (name, edit) in enumerate(cases)
     ],
 )
@@ -134,7 +141,7 @@ def _rules_in_source() -> set[str]:
 
 
 def test_every_rule_has_an_attack() -> None:
-    attacked = {*ENGINE_RULES, *PROGRAM_RULES, "a weight is stripped and cannot be given back"}
+    attacked = {*ENGINE_RULES, *PROGRAM_RULES, *DEVICE_RULES, "a weight is stripped and cannot be given back"}
     missing = {rule for rule in _rules_in_source() if not any(rule in text or text in rule for text in attacked)}
     assert len(_rules_in_source()) > 100
     assert missing == set()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.attack_plans import TARGETS, target
+from tests.support.attack_plans import TARGETS, attack_device, target
 from tests.support.plan_fuzz import run_case
 
 ROOT = Path(__file__).parents[3]
@@ -47,5 +47,6 @@ def test_whatever_loads_gives_a_result_or_an_error() -> None:
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_case_can_be_repeated(name: str) -> None:
     plan = target(name)
-    outcomes = [[run_case(plan, random.Random(f"again/{number}")) for number in range(10)] for _ in range(2)]
+    with attack_device():
+        outcomes = [[run_case(plan, random.Random(f"again/{number}")) for number in range(10)] for _ in range(2)]
     assert outcomes[0] == outcomes[1]

@@ -37,6 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (place / "nothing.py").write_text("x = 1\n")
     (place / "crash.py").write_text(LIBRARY.replace("scale = x.dtype", "1 / 0; scale = x.dtype"))
     (place / "text.npy").write_text("hello\n")
+    (place / "text.npz").write_text("hello\n")
     np.save(place / "wrong_type.npy", np.zeros((2, 4), np.float64))
     np.save(place / "wrong_rank.npy", np.zeros(4, np.float32))
     np.save(place / "objects.npy", np.array([{}], object), allow_pickle=True)
@@ -91,7 +92,10 @@ CASES = [
     (["run", "small.plan", *GOOD, "--inputs", "x:wrong_type.npy"], 2, "expected float32, got float64"),
     (["run", "small.plan", *GOOD, "--inputs", "x:wrong_rank.npy"], 2, "wrong number of dimensions"),
     (["run", "small.plan", *GOOD, "--inputs", "q:text.npy"], 1, "this names no input"),
-    (["run", "small.plan", *GOOD, "--inputs", "x:text.npy", "x:text.npy"], 1, "has two files"),
+    (["run", "small.plan", *GOOD, "--inputs", "x:wrong_rank.npy", "x:wrong_rank.npy"], 1, "has two files"),
+    (["run", "small.plan", *GOOD, "--inputs", "many.npz"], 1, "array 'a' is no input; expected x"),
+    (["run", "small.plan", *GOOD, "--inputs", "text.npz"], 2, "this is not a .npz file"),
+    (["run", "small.plan", *GOOD, "--inputs", "none.npz"], 2, "the file cannot be read"),
     # plans
     (["run", "none.plan"], 2, "there is no such file"),
     (["run", "empty.plan"], 5, "too short to be a plan"),
@@ -166,24 +170,3 @@ def test_outputs_stay_in_their_folder(tmp_path: Path) -> None:
     written = {Path(path) for path in files.values()}
     assert len(written) == len(names)
     assert all(path.parent == tmp_path / "out" and path.is_file() for path in written)
-
-
-def test_bfloat16_survives_a_file(tmp_path: Path) -> None:
-    import ml_dtypes
-
-    from dovetail.cli.feeds import _load
-    from dovetail.plan.manifest import TensorRecord
-
-    array = np.arange(4).astype(ml_dtypes.bfloat16)
-    np.save(tmp_path / "x.npy", array)
-    loaded = _load(tmp_path / "x.npy", TensorRecord(name="x", dtype="bfloat16", dims=[4]))
-    assert loaded.dtype == array.dtype
-    np.testing.assert_array_equal(loaded, array)
-
-
-def test_an_empty_array_can_be_loaded(tmp_path: Path) -> None:
-    from dovetail.cli.feeds import _load
-    from dovetail.plan.manifest import TensorRecord
-
-    np.save(tmp_path / "x.npy", np.zeros((0, 4), np.float32))
-    assert _load(tmp_path / "x.npy", TensorRecord(name="x", dtype="float32", dims=["n", 4])).shape == (0, 4)

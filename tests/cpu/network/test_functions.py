@@ -195,6 +195,19 @@ class TestProblems:
             import_model(make(text))
         assert "3 problems" in str(caught.value)
 
+    def test_all_shapes_that_do_not_fit(self) -> None:
+        text = """agraph (float[2,3] x, float[4,5] z, bool c) => (float y) {
+            a = Add(x, z) b = MatMul(x, z)
+            y = If (c) <then_branch = t () => (float p) { p = Mul(x, z) },
+                        else_branch = e () => (float q) { q = Neg(x) }> }"""
+        proto = make(text)
+        proto.graph.node[2].name = "choose"
+        with pytest.raises(ModelError) as caught:
+            import_model(proto)
+        assert "3 problems" in str(caught.value)
+        assert "node 'Add' (Add, opset 21): shapes do not fit" in str(caught.value)
+        assert "(Mul, opset 21), in then_branch of node 'choose': shapes do not fit" in str(caught.value)
+
     def test_damage_and_operators_are_told_together(self) -> None:
         proto = make(
             "agraph (float[2,3] x) => (float y) { t = Relu(x, x) u = Nope<k = 1>(q) y = LeakyRelu<alfa = 1.0>(u) }"

@@ -198,7 +198,7 @@ def test_a_loop_whose_state_grows() -> None:
         np.testing.assert_array_equal(engine(_sample(2, 2), np.array(count)), expected)
 
 
-def test_a_scan_of_old_is_refused_when_building() -> None:
+def test_a_scan_of_old_runs_over_batches() -> None:
     body = helper.make_graph(
         [helper.make_node("Add", ["a", "b"], ["c"]), helper.make_node("Identity", ["c"], ["d"])],
         "body",
@@ -209,5 +209,8 @@ def test_a_scan_of_old_is_refused_when_building() -> None:
     inputs, outputs = [_floats("s", 1, 2), _floats("x", 1, 3, 2)], [_floats("e", 1, 2), _floats("y", 1, 3, 2)]
     model = _model([node], inputs, outputs, {})
     model.opset_import[0].version = 8
-    with pytest.raises(dt.UnsupportedOpError, match="before opset 9 it runs over batches"):
-        dt.compile(model)
+    start, steps = _sample(1, 2), _sample(1, 3, 2)
+    results = dt.compile(model)(start, steps)
+    expected = start[:, None] + np.cumsum(steps, 1)
+    np.testing.assert_allclose(results["y"], expected, rtol=1e-6)
+    np.testing.assert_allclose(results["e"], expected[:, -1], rtol=1e-6)

@@ -589,17 +589,16 @@ class TestWrongModels:
         assert "2 problems" in str(caught.value)
 
     @pytest.mark.parametrize(
-        ("text", "word"),
+        "text",
         [
-            ("agraph (seq(float[4]) x) => (float y) { y = ConcatFromSequence<axis = 0>(x) }", "sequence_type"),
-            ("agraph (optional(float[4]) x) => (bool y) { y = OptionalHasElement(x) }", "optional_type"),
-            ("agraph (string[4] x) => (string[4] y) { y = Identity(x) }", "string tensors"),
-            ("agraph (float[4] x) => (int64 y) { s = SequenceConstruct(x) y = SequenceLength(s) }", "sequences"),
+            "agraph (seq(float[4]) x) => (float y) { y = ConcatFromSequence<axis = 0>(x) }",
+            "agraph (optional(float[4]) x) => (bool y) { y = OptionalHasElement(x) }",
+            "agraph (string[4] x) => (string[4] y) { y = Identity(x) }",
+            "agraph (float[4] x) => (int64 y) { s = SequenceConstruct(x) y = SequenceLength(s) }",
         ],
     )
-    def test_kinds_of_values_that_are_not_supported(self, text: str, word: str) -> None:
-        with pytest.raises(UnsupportedOpError, match=word):
-            import_model(make(text))
+    def test_values_that_are_no_tensors_of_numbers(self, text: str) -> None:
+        assert len(import_model(make(text)).graph.outputs) == 1
 
     def test_sparse_initializers_are_not_dropped_in_silence(self) -> None:
         proto = make("agraph (float[3] x) => (float[3] y) { y = Add(x, w) }")

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
+from dovetail.errors import DovetailError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.onnx_schema import SchemaCheck
-from dovetail.network.problems import Problems, quote
+from dovetail.network.onnx_schema import SchemaCheck, opset_of
+from dovetail.network.problems import Problems, describe_node, quote
 from dovetail.network.shapes import ShapeInference
 from dovetail.network.tensors import make_strings, walk_graphs
 from dovetail.network.value_types import describe_type, forget_object_shapes, has_no_shape
@@ -28,7 +29,12 @@ def infer_shapes(model: ir.Model, logger: ILogger, problems: Problems) -> None:
     for value in model.graph.inputs:
         inference.add_input(value)
     for node in model.graph:
-        inference.infer_node(node)
+        try:
+            inference.infer_node(node)
+        except DovetailError as error:
+            problems.add_error(
+                error, where=error.where or describe_node(node, opset_of(model.opset_imports, node.domain))
+            )
         for value in node.outputs:
             _restore(value, declared)
     for node in model.graph.all_nodes():

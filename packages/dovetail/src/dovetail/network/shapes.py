@@ -19,6 +19,7 @@ from dovetail.expr import Constant, DimensionOperation, Expr, IExprBuilder, Oper
 from dovetail.network.inference_fixes import CORRECTIONS, BoundedContext, type_body_inputs
 from dovetail.network.inference_schema import infer_by_schema
 from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, PluginEntry, entry_of
+from dovetail.network.problems import describe_node
 from dovetail.network.value_types import describe_type, forget_object_shapes, has_no_shape
 from dovetail.types import DataType
 
@@ -102,6 +103,9 @@ class ShapeInference:
     def infer_node(self, node: ir.Node) -> None:
         """Set type and shape of a node's outputs; bodies of control flow first."""
         type_body_inputs(node)
+        for value in node.inputs:
+            if value is not None:
+                self._context.name_anonymous_dims(value)  # a shape that only the file tells has no names
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
                 for inner in attribute.as_graph():
@@ -116,7 +120,7 @@ class ShapeInference:
         except DovetailError:
             raise
         except Exception as error:  # every op has its own ways to fail; the node is what the user needs
-            raise _describe(node, error) from error
+            raise _describe(node, error, self._context.get_opset_version(node.domain)) from error
         forget_object_shapes(node.outputs)
 
     def infer_graph(self, graph: ir.Graph) -> None:
@@ -154,13 +158,11 @@ def _symbol_names(graph: ir.Graph) -> set[str]:
     return {str(symbol) for expression in expressions for symbol in expression.free_symbols}
 
 
-def _describe(node: ir.Node, error: Exception) -> ModelError:
+def _describe(node: ir.Node, error: Exception, opset: int) -> ModelError:
     inputs = ", ".join(f"{v.name}{v.shape}" if v is not None else "-" for v in node.inputs)
-    return ModelError(
-        f"shapes do not fit: {error}",
-        where=f"layer '{node.metadata_props.get('dovetail.layer', node.name)}' ({node.op_type})",
-        got=inputs,
-    )
+    layer = node.metadata_props.get("dovetail.layer")
+    where = describe_node(node, opset) if layer is None else f"layer '{layer}' ({node.op_type})"
+    return ModelError(f"shapes do not fit: {error}", where=where, got=inputs)
 
 
 def _value_symbols(value: ir.Value) -> list[str]:

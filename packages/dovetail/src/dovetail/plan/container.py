@@ -153,8 +153,8 @@ class PlanFile:
 
     def __init__(self, buffer: mmap.mmap | memoryview, header: Header, where: str, *, path: str | None = None) -> None:
         """Take a buffer and its checked header; ``open`` and ``from_bytes`` are the ways to make one."""
-        self.path = path
-        """The file, as an absolute path; None for a plan in memory."""
+        self._path = path
+        self._identity = _identify(path)
         self._buffer: mmap.mmap | memoryview | None = buffer
         self._view = memoryview(buffer).toreadonly()
         self._where = where
@@ -201,6 +201,11 @@ class PlanFile:
             raise corrupt("plan has no such blob", self._where, expected=show(name), got=f"{len(self.blobs)} others")
         return self._view[info.begin : info.end]
 
+    @property
+    def path(self) -> str | None:
+        """The file, as an absolute path; None for a plan in memory, and when another file has taken the path."""
+        return self._path if self._path is not None and _identify(self._path) == self._identity else None
+
     def verify_padding(self) -> None:
         """Check that the bytes between blobs, which no digest covers, are all zero."""
         self._check_usable()
@@ -233,6 +238,15 @@ class PlanFile:
     ) -> None:
         """Close the file."""
         self.close()
+
+
+def _identify(path: str | None) -> tuple[int, ...] | None:
+    """What tells a file from one that was put in its place."""
+    try:
+        status = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _open_regular(path: str) -> BinaryIO:

@@ -170,6 +170,9 @@ class StoredSubgraph:
 class LoadedSubgraph(ABC):
     """A compiled partition of one engine; contexts bind it, each for itself."""
 
+    note: str | None = None
+    """What whoever loads the plan should know."""
+
     @abstractmethod
     def bind(self, stream: Stream | None) -> Callable[[Sequence[Any], list[Any]], None]:
         """A function for one context.

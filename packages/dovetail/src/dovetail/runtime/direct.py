@@ -25,7 +25,7 @@ def write_directly(into: Into, checked: Step, inputs: Sequence[int], target: int
     if len(inputs) == 1 and inputs[0] >= 0:
         return _of_one(into, checked, inputs[0], target)
     if len(inputs) == 2 and min(inputs) >= 0:
-        return _of_two(into, checked, itemgetter(*inputs, target))
+        return _of_two(into, checked, itemgetter(*inputs, target), target)
     return _of_many(into, checked, inputs, target)
 
 
@@ -39,14 +39,14 @@ def _of_one(into: Into, checked: Step, source: int, target: int) -> Step:
         if now == known:
             into(x, out)
             return
-        known = None  # a run that fails proves nothing
+        known = None  # a run that fails proves nothing, nor does one that put another array in the place of the output
         checked(frame)
-        known = now
+        known = now if frame[target] is out else None
 
     return run
 
 
-def _of_two(into: Into, checked: Step, fetch: Callable[[Frame], tuple[Any, Any, Any]]) -> Step:
+def _of_two(into: Into, checked: Step, fetch: Callable[[Frame], tuple[Any, Any, Any]], target: int) -> Step:
     known: tuple[Any, ...] | None = None
 
     def run(frame: Frame) -> None:
@@ -58,7 +58,7 @@ def _of_two(into: Into, checked: Step, fetch: Callable[[Frame], tuple[Any, Any, 
             return
         known = None
         checked(frame)
-        known = now
+        known = now if frame[target] is out else None
 
     return run
 
@@ -74,8 +74,8 @@ def _of_many(into: Into, checked: Step, inputs: Sequence[int], target: int) -> S
         if now == known:
             into(*[frame[index] for index in slots])
             return
-        known = None
+        known, out = None, frame[target]
         checked(frame)
-        known = now
+        known = now if frame[target] is out else None
 
     return run

@@ -18,6 +18,7 @@ import numpy as np
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, UsageError
 from dovetail.host_memory import HostMemory
+from dovetail.loggers import Severity
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -32,6 +33,7 @@ from dovetail.runtime.profiles import find_profile, known_dims
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array
 from dovetail.runtime.subgraph_step import results_of_subgraphs
+from dovetail.runtime.subgraphs import Subgraphs
 from dovetail.runtime.template import ProgramTemplate, create_runtime_plugin
 from dovetail.runtime.weights import BlobStore
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
@@ -61,9 +63,12 @@ class Engine:
         """Whether contexts made from now on capture what devices can replay."""
         self._host_allocator = allocator
         self._weights = DeviceWeights()
+        self._subgraphs = Subgraphs(self.blobs)
         self.templates = [
-            ProgramTemplate(program, self.blobs.array, self.blobs, self._weights) for program in manifest.programs
+            ProgramTemplate(program, self.blobs.array, self._subgraphs, self._weights) for program in manifest.programs
         ]
+        for note in self._subgraphs.notes:
+            registry.logger.log(Severity.WARNING, note)
         self._create_plugins()
         self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._idle: deque[ExecutionContext] = deque()
@@ -201,6 +206,7 @@ class Engine:
 
     def recompile(self) -> None:
         """Have the providers make their steps again with the weights of now, in every live context too."""
+        self._subgraphs.forget()
         for profile, template in enumerate(self.templates):
             template.recompile(self.blobs.array)
             for context in self._live_contexts():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import InternalError, PluginError, ProviderError
+from dovetail.errors import InputError, InternalError, PluginError, ProviderError
 from dovetail.expr import Expr, Symbol, compile_expr, decode_expr, symbols_of
 from dovetail.formats import pack_nibbles, packed_shape, unpack_nibbles
 from dovetail.plan.manifest import StepRecord, ValueRecord
@@ -72,6 +72,8 @@ class PluginStep:
         self.handle = handle
         self.is_stale = True
         """Whether something this step touches was bound anew since it took its addresses."""
+        self.is_checked = False
+        """Whether shapes are to be compared with what the plugin was told before addresses are taken."""
         self.workspace = 0
         self.workspace_bytes = record.workspace_bytes
         self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
@@ -147,9 +149,24 @@ class PluginStep:
             raise self.handle.describe_failure("get_workspace_size", error) from error
 
     def _take_addresses(self, frame: Frame) -> None:
+        if self.is_checked:
+            self._check_shapes(frame)
         self._in_addresses = [self._address(port, frame[port.index]) for port in self._inputs]
         self._out_addresses = [self._address(port, frame[port.index]) for port in self._outputs]
         self.is_stale = False
+
+    def _check_shapes(self, frame: Frame) -> None:
+        """Where a dimension is 0, an earlier step may have made another shape than the plugin was told."""
+        for port, desc in zip((*self._inputs, *self._outputs), (*self._in_descs, *self._out_descs), strict=True):
+            expected = packed_shape(desc.dims, port.format)
+            if frame[port.index] is None or frame[port.index].shape != expected:
+                raise InputError(
+                    "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
+                    where=f"step '{self.name}'",
+                    expected=expected,
+                    got=None if frame[port.index] is None else frame[port.index].shape,
+                    fix="pass inputs that are not empty",
+                )
 
     def _address(self, port: _Port, array: Array) -> int:
         if not port.is_four_bit:

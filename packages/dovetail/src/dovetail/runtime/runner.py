@@ -63,6 +63,7 @@ class ProgramRunner:
         self._arenas = make_arenas(program, self._plan.placed, is_open=is_open, allocator=allocator)
         self._num_placements = 0
         self._key: tuple[int, ...] | None = None
+        self._has_empty = False
         self._workspace = aligned_empty(program.workspace_bytes)
         self._workspaces: dict[str, DeviceBlock] = {}
         self.is_dirty = True
@@ -158,10 +159,20 @@ class ProgramRunner:
         self._plan.evaluate(key, self.shapes)
         for arena in self._arenas:
             arena.place(self.frame, self.shapes, self._dtypes, key)
+        self._has_empty = self._plan.has_empty(key)
+        if self._has_empty:
+            self._unplace_partitions()
         self._num_placements += 1
         self._key = key
         self.is_dirty = True
         return True
+
+    def _unplace_partitions(self) -> None:
+        """Have partitions make their results themselves, whose shapes may be others than the plan's."""
+        for step in self.program.steps:
+            for index in step.outputs if step.kind == "subgraph" else ():
+                if index >= 0 and not self.program.values[index].memory:
+                    self.frame[index] = self.shapes[index] = None
 
     def evaluate_dim(self, stored: Any) -> int:
         """The value of a stored expression over symbols that inputs decide."""
@@ -178,8 +189,10 @@ class ProgramRunner:
         """Tell every plugin its shapes, as the contract asks before the first run and after changes."""
         for step in self._shaped_steps:
             step.set_shapes(self.frame, self.shapes)
+        for plugin_step in self.plugin_steps:
+            plugin_step.is_checked = self._has_empty
         self._reserve_workspace()
-        self.is_dirty = False
+        self.is_dirty = self._has_empty
 
     def run(self) -> None:
         """Run all steps in order."""
@@ -314,11 +327,19 @@ class _ShapePlan:
                 )
         return tuple(values)
 
+    def has_empty(self, values: tuple[int, ...]) -> bool:
+        """Whether a dimension of an input is 0, for which sizes were not worked out: steps may give others then."""
+        return 0 in values and any(
+            value == 0 and symbol.source == "dim" for symbol, value in zip(self._symbols, values, strict=True)
+        )
+
     def evaluate(self, values: tuple[int, ...], shapes: list[Shape | None]) -> None:
         for index, dims in self._dims:
             shape = tuple(dim(values) for dim in dims)
             if min(shape, default=0) < 0:
-                raise InputError("these input shapes give a tensor a negative dimension", got=shape)
+                if not self.has_empty(values):
+                    raise InputError("these input shapes give a tensor a negative dimension", got=shape)
+                shape = tuple(max(size, 0) for size in shape)
             if math.prod(filter(None, shape)) > _MAX_ELEMENTS:
                 raise ResourceError("these input shapes give a tensor more elements than memory can hold", got=shape)
             shapes[index] = shape

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InternalError, PluginError
 from dovetail.plan.attributes import decode_attributes
-from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord, SubgraphRecord
+from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord
 from dovetail.plan.walk import walk_steps
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import LoadedSubgraph, StoredSubgraph
+from dovetail.provider.interfaces import LoadedSubgraph
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.control import BodyRunner, make_control_step
 from dovetail.runtime.copy_step import CopyStep
@@ -27,27 +27,10 @@ from dovetail.runtime.reformat_step import ReformatStep
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array, KernelStep, Step
 from dovetail.runtime.subgraph_step import SubgraphStep
+from dovetail.runtime.subgraphs import Subgraphs
 from dovetail.types import TensorRTPhase
 
 __all__ = ["PluginMaker", "ProgramTemplate", "create_runtime_plugin"]
-
-
-class BlobPlaces(Protocol):
-    """Where the blobs of a plan lie."""
-
-    @property
-    def path(self) -> str | None:
-        """The plan file; None for a plan in memory."""
-        ...
-
-    @property
-    def missing(self) -> Set[str]:
-        """Blobs that have no contents yet."""
-        ...
-
-    def find_places(self, blobs: Mapping[str, str]) -> Mapping[str, int]:
-        """For each key whose blob is in the file as it is, where it begins."""
-        ...
 
 
 PluginMaker = Callable[[str, PluginRecord], PluginHandle]
@@ -73,11 +56,12 @@ class ProgramTemplate:
         self,
         program: ProgramRecord,
         load_blob: Callable[[str], Array],
-        file: BlobPlaces | None = None,
+        subgraphs: Subgraphs | None = None,
         weights: DeviceWeights | None = None,
     ) -> None:
         self.program = program
-        self._file = file
+        self._subgraphs = subgraphs or Subgraphs()
+        self._num_partitions = sum(step.kind == "subgraph" for step in walk_steps(program))
         self._weights = weights or DeviceWeights()
         self._providers = {name: get_provider(name) for name in {step.provider for step in program.steps}}
         check_memory(program, self._providers)
@@ -109,10 +93,10 @@ class ProgramTemplate:
         if record.kind in ("plugin", "reformat", "copy"):
             return _StepTemplate(record)
         if record.kind == "control":
-            bodies = [ProgramTemplate(body, load_blob, self._file, self._weights) for body in record.bodies]
+            bodies = [ProgramTemplate(body, load_blob, self._subgraphs, self._weights) for body in record.bodies]
             return _StepTemplate(record, bodies=bodies)
         if record.subgraph is not None:
-            return _StepTemplate(record, subgraph=self._load_subgraph(record, record.subgraph, load_blob))
+            return _StepTemplate(record, subgraph=self._load_subgraph(record, load_blob))
         if record.kind != "kernel":
             raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
         return _StepTemplate(record, function=self._compile(record, load_blob))
@@ -124,27 +108,14 @@ class ProgramTemplate:
         arguments = (record.op, record.domain, record.opset, attributes, types, len(record.outputs))
         return call(provider.name, f"compile of step '{record.name}'", provider.compile, *arguments)
 
-    def _load_subgraph(
-        self, record: StepRecord, subgraph: SubgraphRecord, load_blob: Callable[[str], Array]
-    ) -> LoadedSubgraph | None:
-        """Have the provider make a partition ready; one that misses weights is made when they come."""
-        if self._file is not None and not self._file.missing.isdisjoint(subgraph.weights.values()):
-            return None
-        places = {} if self._file is None else self._file.find_places(subgraph.weights)
-        stored = StoredSubgraph(
-            name=record.name,
-            payload=load_blob(subgraph.payload).data,
-            version=subgraph.version,
-            inputs=subgraph.inputs,
-            outputs=subgraph.outputs,
-            weights={name: load_blob(blob) for name, blob in subgraph.weights.items()},
-            places=places,
-            path=None if self._file is None else self._file.path,
+    def _load_subgraph(self, record: StepRecord, load_blob: Callable[[str], Array]) -> LoadedSubgraph | None:
+        return self._subgraphs.load(
+            record,
+            self._providers[record.provider],
+            load_blob,
             is_whole=len(self.program.steps) == 1,
-            num_partitions=sum(step.provider == record.provider for step in walk_steps(self.program)),
+            num_partitions=self._num_partitions,
         )
-        provider = self._providers[record.provider]
-        return call(provider.name, f"load_subgraph of step '{record.name}'", provider.load_subgraph, stored)
 
     def recompile(self, load_blob: Callable[[str], Array]) -> None:
         """Have the providers make their steps again, for those that take new weights only so; plugins stay."""
@@ -152,7 +123,7 @@ class ProgramTemplate:
             if template.record.kind == "kernel":
                 template.function = self._compile(template.record, load_blob)
             elif template.record.subgraph is not None:
-                template.subgraph = self._load_subgraph(template.record, template.record.subgraph, load_blob)
+                template.subgraph = self._load_subgraph(template.record, load_blob)
             for body in template.bodies:
                 body.recompile(load_blob)
 

@@ -78,9 +78,11 @@ class OnnxRuntimeProvider(Provider):
         where = f"step '{stored.name}'"
         if names_files(stored.payload):
             raise PlanCorruptError("a compiled partition names a file", where=where, fix="build the plan again")
-        if stored.path is not None and all(name in stored.places for name in stored.weights):
-            return self._load_mapped(stored, where)
-        return self._load_shared(stored, where)
+        is_mapped = stored.path is not None and all(name in stored.places for name in stored.weights)
+        loaded = self._load_mapped(stored, where) if is_mapped else self._load_shared(stored, where)
+        if stored.version and stored.version != self.version:
+            loaded.note = f"{where}: optimised by ONNX Runtime {stored.version}, and again by {self.version} now"
+        return loaded
 
     def _load_mapped(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
         path = Path(stored.path or "")

@@ -102,21 +102,17 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview | None]]:
     position = 0
     while position < len(data):
         tag, position = _read_varint(data, position)
-        kind, length = tag & 7, 0
+        kind = tag & 7
         if kind == _LENGTH_DELIMITED:
             length, position = _read_varint(data, position)
-            yield tag >> 3, data[position : position + length]
         elif kind == 0:
-            _, position = _read_varint(data, position)
-            yield tag >> 3, None
-        elif kind in _FIXED_BYTES:
-            length = _FIXED_BYTES[kind]
-            yield tag >> 3, None
+            (_, position), length = _read_varint(data, position), 0
         else:
+            length = _FIXED_BYTES.get(kind, len(data))
+        if position + length > len(data):
             raise _malformed()
+        yield tag >> 3, data[position : position + length] if kind == _LENGTH_DELIMITED else None
         position += length
-        if position > len(data):
-            raise _malformed()
 
 
 def _read_varint(data: memoryview, position: int) -> tuple[int, int]:

@@ -1,0 +1,93 @@
+"""The compiled partitions of an engine, each loaded once for all programs that use it, from a plan file or memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Protocol
+
+from dovetail.errors import PlanCorruptError
+from dovetail.plan.manifest import StepRecord, SubgraphRecord
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import LoadedSubgraph, Provider, StoredSubgraph
+from dovetail.runtime.steps import Array
+
+__all__ = ["BlobPlaces", "Subgraphs"]
+
+LoadBlob = Callable[[str], Array]
+
+
+class BlobPlaces(Protocol):
+    """Where the blobs of a plan lie."""
+
+    @property
+    def path(self) -> str | None:
+        """The plan file; None for a plan in memory."""
+        ...
+
+    @property
+    def missing(self) -> Set[str]:
+        """Blobs that have no contents yet."""
+        ...
+
+    def find_places(self, blobs: Mapping[str, str]) -> Mapping[str, int]:
+        """For each key whose blob is in the file as it is, where it begins."""
+        ...
+
+
+class Subgraphs:
+    """Loads partitions and keeps them for all programs of an engine.
+
+    Args:
+        file: Where their weights lie; without one they are shared with the arrays in memory.
+    """
+
+    def __init__(self, file: BlobPlaces | None = None) -> None:
+        self._file = file
+        self._loaded: dict[tuple[str, ...], LoadedSubgraph] = {}
+        self.notes: list[str] = []
+        """What whoever loads the plan should know."""
+
+    def forget(self) -> None:
+        """Load everything anew when it is asked for next, because weights changed; what runs now goes on."""
+        self._loaded.clear()
+
+    def load(
+        self, step: StepRecord, provider: Provider, load_blob: LoadBlob, *, is_whole: bool, num_partitions: int
+    ) -> LoadedSubgraph | None:
+        """Have the provider make a partition ready; one that misses weights is None until they come."""
+        record = step.subgraph
+        if record is None or not self._is_complete(record):
+            return None
+        key = (provider.name, record.payload, *record.inputs, "", *record.outputs, "", *record.weights.values())
+        if key not in self._loaded:
+            stored = self._store(step, record, load_blob, is_whole=is_whole, num_partitions=num_partitions)
+            loaded = call(provider.name, f"load_subgraph of step '{step.name}'", provider.load_subgraph, stored)
+            self._check_file(stored)
+            if loaded.note:
+                self.notes.append(loaded.note)
+            self._loaded[key] = loaded
+        return self._loaded[key]
+
+    def _is_complete(self, record: SubgraphRecord) -> bool:
+        return self._file is None or self._file.missing.isdisjoint(record.weights.values())
+
+    def _store(
+        self, step: StepRecord, record: SubgraphRecord, load_blob: LoadBlob, *, is_whole: bool, num_partitions: int
+    ) -> StoredSubgraph:
+        return StoredSubgraph(
+            name=step.name,
+            payload=load_blob(record.payload).data,
+            version=record.version,
+            inputs=record.inputs,
+            outputs=record.outputs,
+            weights={name: load_blob(blob) for name, blob in record.weights.items()},
+            places={} if self._file is None else self._file.find_places(record.weights),
+            path=None if self._file is None else self._file.path,
+            is_whole=is_whole,
+            num_partitions=num_partitions,
+        )
+
+    def _check_file(self, stored: StoredSubgraph) -> None:
+        """The digests were checked in the file that was opened; the provider must have read no other."""
+        if stored.path is not None and self._file is not None and self._file.path != stored.path:
+            raise PlanCorruptError("the file was replaced while it was loaded", where=stored.path, fix="load it again")

@@ -1,0 +1,112 @@
+"""Inputs in files: one array in a ``.npy``, or everything that a run needs in one ``.npz``.
+
+In a ``.npz`` an array is stored under the name of its input, and the elements of a sequence as ``name[0]``,
+``name[1]``, ... Types that NumPy has no name for, such as bfloat16, are bytes there and get their type back from the
+model. No file is trusted: objects, which would be pickled code, are refused.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.errors import InputError, UsageError
+from dovetail.tools.feeds import InputSpec
+
+__all__ = ["pack_arrays", "read_array", "read_arrays"]
+
+Array = npt.NDArray[Any]
+
+_ITEM: Final = re.compile(r"(.*)\[(\d{1,6})\]", re.DOTALL)
+_BROKEN: Final = (ValueError, EOFError, SyntaxError, TypeError, KeyError, zipfile.BadZipFile)
+"""What NumPy's reader raises on bytes that only look like arrays."""
+
+
+def read_array(path: Path, spec: InputSpec) -> Array:
+    """One array from a file; what it claims is checked against the size of the file before memory is taken.
+
+    Raises:
+        InputError: The file cannot be read, or holds something else.
+    """
+    where = f"'{path}', for input '{spec.name}'"
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    except OSError as error:
+        raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
+    except _BROKEN as error:
+        raise InputError("this is not a .npy file", where=where, fix="write it with numpy.save(file, array)") from error
+    if not isinstance(loaded, np.ndarray):
+        loaded.close()
+        raise InputError(
+            "this holds several arrays", where=where, expected=".npy, one array a file", got=".npz, without a name"
+        )
+    return _name_type(np.array(loaded), spec)
+
+
+def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
+    """The values of inputs from a ``.npz`` file; inputs that it lacks are missing in the result.
+
+    Raises:
+        UsageError: The file has an array that is no input.
+        InputError: The file cannot be read.
+    """
+    known = {spec.name: spec for spec in specs}
+    values: dict[str, Any] = {}
+    for key, array in _load_all(path).items():
+        match = _ITEM.fullmatch(key) if key not in known else None
+        name = key if match is None else match[1]
+        if name not in known:
+            raise UsageError(
+                f"array {key!r} is no input", where=f"'{path}'", expected=", ".join(known) or "no inputs at all"
+            )
+        typed = _name_type(array, known[name])
+        values[name] = typed if match is None else [*values.get(name, ()), typed]
+    return values
+
+
+def _load_all(path: Path) -> dict[str, Array]:
+    try:
+        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise InputError("this is one array without a name", where=f"'{path}'", expected=".npz", got=".npy")
+        with loaded as file:
+            return {key: file[key] for key in file}
+    except OSError as error:
+        raise InputError(f"the file cannot be read: {error.strerror or error}", where=f"'{path}'") from error
+    except _BROKEN as error:
+        fix = "write it with numpy.savez(file, name=array)"
+        raise InputError("this is not a .npz file", where=f"'{path}'", fix=fix) from error
+
+
+def _name_type(array: Array, spec: InputSpec) -> Array:
+    dtype = np.dtype(spec.dtype)
+    if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
+        return array.view(dtype)
+    return array.astype(object) if dtype == object and array.dtype.kind == "U" else array
+
+
+def pack_arrays(values: Mapping[str, Any]) -> bytes:
+    """The contents of a ``.npz`` file that ``read_arrays`` gives back; optionals that are empty are left out."""
+    arrays: dict[str, Array] = {}
+    for name, value in values.items():
+        if isinstance(value, list | tuple):
+            arrays |= {f"{name}[{index}]": _storable(item) for index, item in enumerate(value)}
+        elif value is not None:
+            arrays[name] = _storable(value)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def _storable(array: Array) -> Array:
+    return array.astype("U") if array.dtype == object else np.asarray(array)

@@ -1,0 +1,309 @@
+"""How far two results are apart: errors, cosine, the worst element, and whether that is close enough. Pure numbers.
+
+By default an element may be off by a share of the largest magnitude in its tensor, by type: rounding errors grow with
+the terms of a sum, not with what is left after they cancel. 8-bit and 4-bit integers, which are mostly quantized
+numbers, may be off by one step; other integers, booleans and strings must be equal. A tolerance that is given replaces
+all of this: an element may then be off by ``atol + rtol * |reference|``. NaN agrees with NaN, and an infinity with
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["TensorDifference", "Tolerance", "ValueRange", "compare_values", "describe_range"]
+
+Array = npt.NDArray[Any]
+Flags = npt.NDArray[np.bool_]
+
+_SHARES: Final = {
+    "float64": 1e-6,
+    "complex128": 1e-6,
+    "float32": 1e-4,
+    "complex64": 1e-4,
+    "float16": 2e-2,
+    "bfloat16": 5e-2,
+}
+_NARROW_SHARE: Final = 0.25
+"""Of the largest magnitude, for 8-bit and narrower floats."""
+_LEAST: Final = 1e-2
+"""Tensors smaller than this are what is left of larger numbers: their rounding counts."""
+_STEPPED: Final = frozenset("int8 uint8 int4 uint4 int2 uint2".split())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tolerance:
+    """How far off an element may be; what is None is decided by the type."""
+
+    atol: float | None = None
+    rtol: float | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether anybody gave one."""
+        return self.atol is not None or self.rtol is not None
+
+    def allowed(self, reference: Array, dtype: str) -> Any:
+        """The largest difference that passes, for all elements or for each."""
+        if self.is_given:
+            return (self.atol or 0.0) + (self.rtol or 0.0) * np.abs(reference)
+        if dtype in _STEPPED:
+            return 1.0
+        if dtype not in _SHARES and not dtype.startswith(("float8", "float6", "float4")):
+            return 0.0
+        finite = np.abs(reference[np.isfinite(reference)])
+        return _SHARES.get(dtype, _NARROW_SHARE) * max(float(finite.max()) if finite.size else 0.0, _LEAST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueRange:
+    """What the elements of a tensor are like."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    min: float | None = None
+    """Of the finite elements; None where there are none, or no numbers."""
+    max: float | None = None
+    mean: float | None = None
+    num_nan: int = 0
+    num_inf: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorDifference:
+    """A tensor of the candidate beside that of the reference.
+
+    Errors are over elements that are finite on both sides; relative ones over those whose reference is not 0.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    is_close: bool
+    reason: str = ""
+    """Why it is not close."""
+    max_abs: float = 0.0
+    mean_abs: float = 0.0
+    max_rel: float = 0.0
+    mean_rel: float = 0.0
+    cosine: float = 1.0
+    num_wrong: int = 0
+    """Elements that are further off than allowed."""
+    size: int = 0
+    worst_index: tuple[int, ...] | None = None
+    """Where they differ most; None when they are equal or cannot be compared."""
+    worst_candidate: Any = None
+    worst_reference: Any = None
+    num_nan: tuple[int, int] = (0, 0)
+    """In the candidate and in the reference."""
+    num_inf: tuple[int, int] = (0, 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return asdict(self)
+
+
+def compare_values(name: str, candidate: Any, reference: Any, tolerance: Tolerance | None = None) -> TensorDifference:
+    """Compare two arrays, two sequences of arrays, or two optionals.
+
+    >>> difference = compare_values("y", np.float32([1, 2]), np.float32([1, 2.5]))
+    >>> difference.is_close, difference.worst_index, difference.max_abs
+    (False, (1,), 0.5)
+    """
+    tolerance = tolerance or Tolerance()
+    if candidate is None or reference is None:
+        return _compare_nothing(name, candidate, reference)
+    if isinstance(candidate, list | tuple) or isinstance(reference, list | tuple):
+        return _compare_sequences(name, candidate, reference, tolerance)
+    return _compare_arrays(name, np.asarray(candidate), np.asarray(reference), tolerance)
+
+
+def describe_range(name: str, value: Any) -> ValueRange:
+    """What the elements of a tensor are like; of a sequence, those of all its tensors."""
+    if value is None or isinstance(value, list | tuple):
+        items = [np.asarray(item).ravel() for item in value or ()]
+        array = np.concatenate(items) if items else np.zeros(0)
+        kind = "none" if value is None else f"sequence of {len(items)}"
+    else:
+        array = np.asarray(value)
+        kind = _type_name(array)
+    shape = array.shape
+    if array.dtype.kind in "OSU" or not array.size:
+        return ValueRange(name=name, dtype=kind, shape=shape)
+    numbers = _numbers(array)
+    finite = np.abs(numbers[np.isfinite(numbers)]) if numbers.dtype.kind == "c" else numbers[np.isfinite(numbers)]
+    return ValueRange(
+        name=name,
+        dtype=kind,
+        shape=shape,
+        min=float(finite.min()) if finite.size else None,
+        max=float(finite.max()) if finite.size else None,
+        mean=float(finite.mean()) if finite.size else None,
+        num_nan=int(np.isnan(numbers).sum()),
+        num_inf=int(np.isinf(numbers).sum()),
+    )
+
+
+# kinds of values
+
+
+def _compare_nothing(name: str, candidate: Any, reference: Any) -> TensorDifference:
+    is_same = candidate is None and reference is None
+    reason = "" if is_same else f"the {'candidate' if candidate is None else 'reference'} gives nothing"
+    return TensorDifference(name=name, dtype="none", shape=(), is_close=is_same, reason=reason)
+
+
+def _compare_sequences(name: str, candidate: Any, reference: Any, tolerance: Tolerance) -> TensorDifference:
+    lengths = [len(side) if isinstance(side, list | tuple) else None for side in (candidate, reference)]
+    if lengths[0] != lengths[1]:
+        texts = ["no sequence" if length is None else f"{length} elements" for length in lengths]
+        reason = f"{texts[0]} instead of {texts[1]}"
+        return TensorDifference(name=name, dtype="sequence", shape=(), is_close=False, reason=reason)
+    found = [
+        compare_values(f"{name}[{i}]", a, b, tolerance)
+        for i, (a, b) in enumerate(zip(candidate, reference, strict=True))
+    ]
+    wrong = [difference for difference in found if not difference.is_close]
+    worst = max(wrong or found, key=lambda difference: difference.max_abs, default=None)
+    if worst is None:
+        return TensorDifference(name=name, dtype="sequence", shape=(0,), is_close=True)
+    return worst
+
+
+def _type_name(array: Array) -> str:
+    return "string" if array.dtype.kind in "OSU" else array.dtype.name
+
+
+def _compare_arrays(name: str, candidate: Array, reference: Array, tolerance: Tolerance) -> TensorDifference:
+    dtype, shape = _type_name(reference), reference.shape
+    if _type_name(candidate) != dtype:
+        reason = f"the type is {_type_name(candidate)} instead of {dtype}"
+        return TensorDifference(name=name, dtype=dtype, shape=shape, is_close=False, reason=reason)
+    if candidate.shape != shape:
+        reason = f"the shape is {_shape_text(candidate.shape)} instead of {_shape_text(shape)}"
+        return TensorDifference(name=name, dtype=dtype, shape=shape, is_close=False, reason=reason)
+    if dtype == "string":
+        return _compare_exactly(name, candidate, reference)
+    return _compare_numbers(name, candidate, reference, tolerance)
+
+
+def _shape_text(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "scalar"
+
+
+def _compare_exactly(name: str, candidate: Array, reference: Array) -> TensorDifference:
+    wrong = np.asarray(candidate.astype(object) != reference.astype(object), dtype=np.bool_).reshape(reference.shape)
+    count = int(wrong.sum())
+    worst = _index_of(int(np.argmax(wrong)), wrong.shape) if count else None
+    return TensorDifference(
+        name=name,
+        dtype="string",
+        shape=reference.shape,
+        is_close=not count,
+        reason=f"{count} of {wrong.size} differ" if count else "",
+        num_wrong=count,
+        size=wrong.size,
+        worst_index=worst,
+        worst_candidate=None if worst is None else str(candidate[worst]),
+        worst_reference=None if worst is None else str(reference[worst]),
+    )
+
+
+# numbers
+
+
+def _numbers(array: Array) -> Array:
+    """As float64, or complex128; what is beyond 2**53 is rounded, which differences of integers allow for."""
+    return array.astype(np.complex128 if array.dtype.kind == "c" else np.float64)
+
+
+def _compare_numbers(name: str, candidate: Array, reference: Array, tolerance: Tolerance) -> TensorDifference:
+    dtype = reference.dtype.name
+    a, b = _numbers(candidate), _numbers(reference)
+    with np.errstate(all="ignore"):  # infinities and NaN are what this is about
+        finite = np.isfinite(a) & np.isfinite(b)
+        errors = np.where(finite, np.abs(a - b), 0.0)
+        if reference.dtype.kind in "iub":
+            errors = np.where(errors == 0, np.asarray(candidate != reference, np.float64), errors)
+        wrong = (errors > tolerance.allowed(b, dtype)) & finite
+        wrong |= _differ_outside(a, b, finite)
+        return _summarize(name, candidate, reference, errors, wrong, finite)
+
+
+def _differ_outside(a: Array, b: Array, finite: Flags) -> Flags:
+    """Elements that are not finite on both sides and are not the same there."""
+    same = (np.isnan(a) & np.isnan(b)) | (a == b)
+    return np.asarray(~finite & ~same, dtype=np.bool_)
+
+
+def _summarize(
+    name: str, candidate: Array, reference: Array, errors: Array, wrong: Flags, finite: Flags
+) -> TensorDifference:
+    a, b = _numbers(candidate), _numbers(reference)
+    count, total = int(wrong.sum()), int(finite.sum())
+    magnitudes = np.abs(b)
+    is_relative = finite & (magnitudes > 0)
+    relative = errors[is_relative] / magnitudes[is_relative]
+    worst = _find_worst(errors, wrong & ~finite)
+    return TensorDifference(
+        name=name,
+        dtype=reference.dtype.name,
+        shape=reference.shape,
+        is_close=not count,
+        reason=_explain(count, wrong, finite) if count else "",
+        max_abs=float(errors.max()) if errors.size else 0.0,
+        mean_abs=float(errors.sum() / total) if total else 0.0,
+        max_rel=float(relative.max()) if relative.size else 0.0,
+        mean_rel=float(relative.mean()) if relative.size else 0.0,
+        cosine=_cosine(a[finite], b[finite]),
+        num_wrong=count,
+        size=reference.size,
+        worst_index=worst,
+        worst_candidate=None if worst is None else _plain(candidate[worst]),
+        worst_reference=None if worst is None else _plain(reference[worst]),
+        num_nan=(int(np.isnan(a).sum()), int(np.isnan(b).sum())),
+        num_inf=(int(np.isinf(a).sum()), int(np.isinf(b).sum())),
+    )
+
+
+def _explain(count: int, wrong: Flags, finite: Flags) -> str:
+    text = f"{count} of {wrong.size} element{'s' if wrong.size != 1 else ''} differ{'s' if count == 1 else ''}"
+    odd = int((wrong & ~finite).sum())
+    return f"{text}, {odd} in NaN or infinity" if odd else text
+
+
+def _find_worst(errors: Array, odd: Flags) -> tuple[int, ...] | None:
+    """A difference in NaN or infinity comes before any number."""
+    if odd.any():
+        return _index_of(int(np.argmax(odd)), odd.shape)
+    if not errors.size or not errors.any():
+        return None
+    return _index_of(int(np.argmax(errors)), errors.shape)
+
+
+def _index_of(position: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(axis) for axis in np.unravel_index(position, shape))
+
+
+def _cosine(a: Array, b: Array) -> float:
+    """Of the angle between two vectors; 1 for two zeros, 0 for one."""
+    scales = [float(np.abs(side).max()) if side.size else 0.0 for side in (a, b)]
+    if not all(scales):
+        return float(scales[0] == scales[1])
+    a, b = a / scales[0], b / scales[1]
+    return float(np.clip(np.real(np.vdot(a, b)) / np.sqrt(np.vdot(a, a).real * np.vdot(b, b).real), -1.0, 1.0))
+
+
+def _plain(element: Any) -> float | int | bool | str:
+    """One element as plain data; numbers of types that JSON lacks become the nearest that it has."""
+    if isinstance(element, bool | np.bool_):
+        return bool(element)
+    if isinstance(element, np.integer):
+        return int(element)
+    return str(element) if np.iscomplexobj(element) else float(element)

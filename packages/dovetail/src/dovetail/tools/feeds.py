@@ -1,0 +1,205 @@
+"""What a model is run on when nobody brings arrays: random numbers of the right types, sizes that fit together.
+
+Numbers are from -1 to 1. Integers are 0 and 1, because they are often indices, which are then in range of nearly
+everything; inputs whose contents decide shapes are not left to chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.errors import InputError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.plan.manifest import Manifest, TensorRecord
+
+__all__ = ["InputSpec", "make_feeds", "specs_of_manifest", "specs_of_model"]
+
+Array = npt.NDArray[Any]
+
+_WORDS: Final = ("", "a", "b", "dovetail", "tenon", "mortise")
+_SEQUENCE_LENGTH: Final = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputSpec:
+    """What must be known of an input to make something up for it."""
+
+    name: str
+    dtype: str
+    """The NumPy name of the element type; ``object`` for strings."""
+    dims: Sequence[int | str | None] | None
+    """A number, a name that is the same size everywhere, or None; None altogether when even the rank is unknown."""
+    tuned: Sequence[int] | None = None
+    """The shape that a profile is tuned for."""
+    is_shape: bool = False
+    """Whether shapes depend on the contents."""
+    contents: Sequence[int] | None = None
+    """What a profile is tuned for, where the contents matter."""
+    type: str = ""
+    """The ONNX type of an input that is no plain tensor, such as ``seq(tensor(float))``."""
+
+
+def make_feeds(
+    specs: Iterable[InputSpec],
+    *,
+    given: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    seed: int = 0,
+) -> dict[str, Any]:
+    """One value for each input, in order; the same seed gives the same values.
+
+    A dimension takes the size that a given array or shape has for the same name, else the tuned one, else 1.
+
+    Args:
+        specs: The inputs.
+        given: Values that are there already.
+        shapes: Shapes by name, for the others.
+        seed: Decides the random numbers.
+
+    >>> feeds = make_feeds([InputSpec(name="x", dtype="float32", dims=["n", 2])], shapes={"x": (3, 2)})
+    >>> feeds["x"].shape
+    (3, 2)
+    """
+    specs, given, shapes = list(specs), given or {}, shapes or {}
+    sizes = _SymbolSizes()
+    for spec in specs:
+        if spec.name in given and isinstance(given[spec.name], np.ndarray):
+            sizes.learn(spec, given[spec.name].shape)
+    for spec in specs:
+        if spec.name in shapes:
+            sizes.learn(spec, shapes[spec.name])
+    rng = np.random.default_rng(seed)
+    feeds: dict[str, Any] = {}
+    for spec in specs:
+        shape = tuple(shapes[spec.name]) if spec.name in shapes else sizes.shape_of(spec)
+        feeds[spec.name] = given[spec.name] if spec.name in given else _make_value(spec, shape, rng)
+    return feeds
+
+
+def specs_of_manifest(manifest: Manifest) -> list[InputSpec]:
+    """The inputs of an engine, with what its first profile is tuned for."""
+    profile = manifest.profiles[0] if manifest.profiles else None
+    return [_spec_of_record(tensor, profile) for tensor in manifest.inputs]
+
+
+def _spec_of_record(tensor: TensorRecord, profile: Any) -> InputSpec:
+    dims = None if tensor.dims is None else [d if isinstance(d, int | str) else None for d in tensor.dims]
+    shapes = None if profile is None else profile.shapes.get(tensor.name)
+    values = None if profile is None else profile.values.get(tensor.name)
+    return InputSpec(
+        name=tensor.name,
+        dtype=tensor.dtype,
+        dims=dims,
+        tuned=None if shapes is None else shapes[1],
+        is_shape=tensor.is_shape,
+        contents=None if values is None else values[1],
+        type=tensor.type,
+    )
+
+
+def specs_of_model(model: ir.Model, shape_inputs: Iterable[str] = ()) -> list[InputSpec]:
+    """The inputs of a model that have no initializer.
+
+    Raises:
+        InputError: An input has no type, so nothing can be made up for it.
+    """
+    inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    return [_spec_of_value(value, value.name in shape_inputs) for value in inputs]
+
+
+def _spec_of_value(value: ir.Value, is_shape: bool) -> InputSpec:
+    import onnx_ir as ir
+
+    if value.type is None:
+        raise InputError("it has no type", where=f"input '{value.name}'", fix="give it a type, or an array for it")
+    dims = None if value.shape is None else [dim if isinstance(dim, int) else dim.value for dim in value.shape]
+    is_plain = isinstance(value.type, ir.TensorType) and value.type.dtype != ir.DataType.STRING
+    dtype = "object" if value.type.dtype == ir.DataType.STRING else np.dtype(value.type.dtype.numpy()).name
+    return InputSpec(
+        name=value.name or "",
+        dtype=dtype,
+        dims=dims,
+        is_shape=is_shape,
+        type="" if is_plain else _type_text(value.type),
+    )
+
+
+def _type_text(given: ir.TypeProtocol) -> str:
+    import onnx_ir as ir
+
+    if isinstance(given, ir.SequenceType):
+        return f"seq({_type_text(given.elem_type)})"
+    if isinstance(given, ir.OptionalType):
+        return f"optional({_type_text(given.elem_type)})"
+    return f"tensor({given.dtype.name.lower()})"
+
+
+# sizes
+
+
+@dataclass
+class _SymbolSizes:
+    """The sizes of dimensions that have a name."""
+
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    def learn(self, spec: InputSpec, shape: Sequence[int]) -> None:
+        if spec.dims is None:
+            return
+        if len(shape) != len(spec.dims):
+            raise InputError(
+                "wrong number of dimensions",
+                where=f"input '{spec.name}'",
+                expected=len(spec.dims),
+                got="x".join(map(str, shape)) or "scalar",
+            )
+        for dim, size in zip(spec.dims, shape, strict=True):
+            if isinstance(dim, str):
+                self.sizes.setdefault(dim, size)
+
+    def shape_of(self, spec: InputSpec) -> tuple[int, ...]:
+        return tuple(
+            self._size(dim, None if spec.tuned is None else spec.tuned[axis])
+            for axis, dim in enumerate(spec.dims or ())
+        )
+
+    def _size(self, dim: int | str | None, tuned: int | None) -> int:
+        if isinstance(dim, int):
+            return dim
+        known = self.sizes.get(dim) if isinstance(dim, str) else None
+        return known if known is not None else 1 if tuned is None else tuned
+
+
+# values
+
+
+def _make_value(spec: InputSpec, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+    """Something of the input's type; an optional is filled, and a sequence has a few elements."""
+    if "map(" in spec.type:
+        raise InputError(
+            "nothing can be made up for a map", where=f"input '{spec.name}'", got=spec.type, fix="bring a value for it"
+        )
+    if "seq(" in spec.type:
+        return [_make_array(spec, shape, rng) for _ in range(_SEQUENCE_LENGTH)]
+    return _make_array(spec, shape, rng)
+
+
+def _make_array(spec: InputSpec, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    if spec.dtype == "object":
+        return rng.choice(np.array(_WORDS, object), shape)
+    dtype = np.dtype(spec.dtype)
+    if spec.is_shape:
+        return np.full(shape, 1 if spec.contents is None else np.reshape(spec.contents, shape), dtype)
+    if dtype.kind in "iub":
+        return rng.integers(0, 2, shape).astype(dtype)
+    if dtype.kind == "c":
+        return (rng.uniform(-1.0, 1.0, shape) + 1j * rng.uniform(-1.0, 1.0, shape)).astype(dtype)
+    return rng.uniform(-1.0, 1.0, shape).astype(np.float32).astype(dtype)

@@ -1,0 +1,129 @@
+"""Inputs that are made up, and inputs in files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from dovetail.errors import InputError, UsageError
+from dovetail.tools.array_files import pack_arrays, read_array, read_arrays
+from dovetail.tools.feeds import InputSpec, make_feeds
+
+X = InputSpec(name="x", dtype="float32", dims=["n", 4])
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\[]\0", exclude_categories=["Cs"]), min_size=1)
+DTYPES = st.sampled_from(["float32", "float16", "int64", "int8", "bool", "uint16", "float64"])
+
+
+def test_sizes_of_a_name_agree() -> None:
+    specs = [X, InputSpec(name="y", dtype="int64", dims=["n"]), InputSpec(name="z", dtype="bool", dims=[None, 2])]
+    feeds = make_feeds(specs, shapes={"x": (5, 4)})
+    assert [value.shape for value in feeds.values()] == [(5, 4), (5,), (1, 2)]
+    assert [value.dtype.name for value in feeds.values()] == ["float32", "int64", "bool"]
+    assert set(feeds["y"].tolist()) <= {0, 1}
+    given = make_feeds(specs, given={"y": np.zeros(7, np.int64)})
+    assert given["x"].shape == (7, 4)
+
+
+def test_the_seed_decides() -> None:
+    first, same, other = (make_feeds([X], seed=seed)["x"] for seed in (1, 1, 2))
+    assert (first == same).all()
+    assert (first != other).any()
+
+
+def test_shape_inputs_are_not_left_to_chance() -> None:
+    open_spec = InputSpec(name="s", dtype="int64", dims=[2], is_shape=True)
+    tuned = InputSpec(name="s", dtype="int64", dims=[2], is_shape=True, contents=[3, 4])
+    assert make_feeds([open_spec])["s"].tolist() == [1, 1]
+    assert make_feeds([tuned])["s"].tolist() == [3, 4]
+
+
+def test_objects() -> None:
+    specs = [
+        InputSpec(name="s", dtype="float32", dims=None, type="seq(tensor(float))"),
+        InputSpec(name="t", dtype="object", dims=[3], type="tensor(string)"),
+        InputSpec(name="o", dtype="int64", dims=None, type="optional(tensor(int64))"),
+    ]
+    feeds = make_feeds(specs)
+    assert isinstance(feeds["s"], list)
+    assert feeds["t"].shape == (3,)
+    assert all(isinstance(word, str) for word in feeds["t"])
+    assert feeds["o"].dtype == np.int64
+    with pytest.raises(InputError, match="nothing can be made up for a map"):
+        make_feeds([InputSpec(name="m", dtype="float32", dims=None, type="map(int64,tensor(float))")])
+
+
+def test_a_wrong_rank_is_named() -> None:
+    with pytest.raises(InputError, match="input 'x': wrong number of dimensions; expected 2, got 3"):
+        make_feeds([X], shapes={"x": (3,)})
+
+
+def test_bfloat16_survives_a_file(tmp_path: Path) -> None:
+    array = np.arange(4).astype(ml_dtypes.bfloat16)
+    np.save(tmp_path / "x.npy", array)
+    loaded = read_array(tmp_path / "x.npy", InputSpec(name="x", dtype="bfloat16", dims=[4]))
+    assert loaded.dtype == array.dtype
+    np.testing.assert_array_equal(loaded, array)
+
+
+def test_an_empty_array_can_be_loaded(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((0, 4), np.float32))
+    assert read_array(tmp_path / "x.npy", X).shape == (0, 4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.dictionaries(
+        NAMES,
+        DTYPES.flatmap(lambda dtype: hnp.arrays(dtype, hnp.array_shapes(min_dims=0, min_side=0))),
+        max_size=3,
+    )
+)
+def test_what_is_packed_comes_back(tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]) -> None:
+    path = tmp_path_factory.mktemp("pack") / "inputs.npz"
+    path.write_bytes(pack_arrays(values))
+    specs = [InputSpec(name=name, dtype=array.dtype.name, dims=None) for name, array in values.items()]
+    loaded = read_arrays(path, specs)
+    assert loaded.keys() == values.keys()
+    for name, array in values.items():
+        np.testing.assert_array_equal(loaded[name], array)
+        assert loaded[name].dtype == array.dtype
+
+
+def test_sequences_strings_and_narrow_types_come_back(tmp_path: Path) -> None:
+    path = tmp_path / "inputs.npz"
+    items = [np.zeros(2, np.float32), np.ones((1, 3), np.float32)]
+    words, narrow = np.array(["a", ""], object), np.arange(3).astype(ml_dtypes.bfloat16)
+    path.write_bytes(pack_arrays({"s": items, "w": words, "b": narrow, "none": None}))
+    specs = [
+        InputSpec(name="s", dtype="float32", dims=None, type="seq(tensor(float))"),
+        InputSpec(name="w", dtype="object", dims=[2], type="tensor(string)"),
+        InputSpec(name="b", dtype="bfloat16", dims=[3]),
+    ]
+    loaded = read_arrays(path, specs)
+    assert [item.shape for item in loaded["s"]] == [(2,), (1, 3)]
+    assert loaded["w"].dtype == object
+    assert loaded["w"].tolist() == ["a", ""]
+    assert loaded["b"].dtype == narrow.dtype
+
+
+def test_files_that_are_wrong(tmp_path: Path) -> None:
+    (tmp_path / "text.npz").write_text("hello")
+    np.save(tmp_path / "one.npy", np.zeros(2))
+    np.savez(tmp_path / "objects.npz", x=np.array([{}], object))
+    np.savez(tmp_path / "other.npz", q=np.zeros(1))
+    for name, kind, text in (
+        ("text.npz", InputError, "this is not a .npz file"),
+        ("objects.npz", InputError, "this is not a .npz file"),
+        ("one.npy", InputError, "this is one array without a name"),
+        ("none.npz", InputError, "the file cannot be read"),
+        ("other.npz", UsageError, "array 'q' is no input"),
+    ):
+        with pytest.raises(kind, match=text):
+            read_arrays(tmp_path / name, [X])
