@@ -315,7 +315,10 @@ def _objects() -> Target:
         return helper.make_value_info(name, sequence)
 
     body = helper.make_graph(
-        [helper.make_node("SequenceInsert", ["state", "x"], ["next"]), helper.make_node("Identity", ["was"], ["going"])],
+        [
+            helper.make_node("SequenceInsert", ["state", "x"], ["next"]),
+            helper.make_node("Identity", ["was"], ["going"]),
+        ],
         "body",
         [
             helper.make_tensor_value_info("i", TensorProto.INT64, []),

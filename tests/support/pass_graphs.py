@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-from onnx import parser
+from onnx import numpy_helper, parser
 
 from dovetail.network.onnx_import import import_model
 from dovetail.passes.base import Pass, run_passes
@@ -15,9 +15,11 @@ from dovetail.passes.clone import clone_model
 from tests.support.transformers_models import run_onnxruntime
 
 
-def make(text: str, opset: int = 20) -> ir.Model:
-    """A model from the text of a graph."""
-    return import_model(parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n' + text))
+def make(text: str, opset: int = 20, **weights: Any) -> ir.Model:
+    """A model from the text of a graph, with these weights besides those in the text."""
+    proto = parser.parse_model(f'<ir_version: 10, opset_import: ["" : {opset}]>\n' + text)
+    proto.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in weights.items())
+    return import_model(proto)
 
 
 def ops(model: ir.Model) -> list[str]:

@@ -107,7 +107,6 @@ PROGRAM_RULES: dict[str, list[Case]] = {
             append("programs/0/symbols", {"name": "k", "source": "dim", "value": 1, "index": 0}),
         ),
     ),
-    "belongs to an object": each("chain", value(3, kind="object"), value(5, kind="object", dtype="object")),
     "two symbols have the same name": each(
         "chain", twice("programs/0/symbols", 0), put("programs/0/symbols/1/name", "_d0")
     ),
@@ -324,7 +323,6 @@ PROGRAM_RULES: dict[str, list[Case]] = {
     ),
     # plugins
     "a plugin has no absent inputs or outputs": each("chain", step(1, inputs=[-1]), step(1, outputs=[-1])),
-    "a plugin takes no objects": each("chain", both(value(3, kind="object"), drop("programs/0/symbols/3"))),
     "a plugin has at least one output": each("sizes", step(1, outputs=[])),
     "plugins have no such type": each(
         "chain", value(4, dtype="float64"), value(4, dtype="complex64"), value(4, dtype="uint32")

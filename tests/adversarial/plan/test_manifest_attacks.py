@@ -28,6 +28,7 @@ from dovetail.plan.manifest import Manifest
 from tests.adversarial.plan.device_attacks import DEVICE_RULES
 from tests.adversarial.plan.edits import Edit, put
 from tests.adversarial.plan.engine_attacks import ENGINE_RULES
+from tests.adversarial.plan.object_attacks import OBJECT_RULES
 from tests.adversarial.plan.program_attacks import PROGRAM_RULES
 from tests.support.attack_plans import IMPORTED, TARGETS, Json, Target, attack_device, target
 
@@ -115,7 +116,12 @@ def test_the_plans_themselves_load_and_run(name: str, folder: Path) -> None:
     ("rule", "name", "edit"),
     [
         pytest.param(rule, name, edit, id=f"{rule}-{number}")
-        for rule, cases in (*ENGINE_RULES.items(), *PROGRAM_RULES.items(), *DEVICE_RULES.items())
+        for rule, cases in (
+            *ENGINE_RULES.items(),
+            *PROGRAM_RULES.items(),
+            *DEVICE_RULES.items(),
+            *OBJECT_RULES.items(),
+        )
         for number, (name, edit) in enumerate(cases)
     ],
 )
@@ -141,7 +147,13 @@ def _rules_in_source() -> set[str]:
 
 
 def test_every_rule_has_an_attack() -> None:
-    attacked = {*ENGINE_RULES, *PROGRAM_RULES, *DEVICE_RULES, "a weight is stripped and cannot be given back"}
+    attacked = {
+        *ENGINE_RULES,
+        *PROGRAM_RULES,
+        *DEVICE_RULES,
+        *OBJECT_RULES,
+        "a weight is stripped and cannot be given back",
+    }
     missing = {rule for rule in _rules_in_source() if not any(rule in text or text in rule for text in attacked)}
     assert len(_rules_in_source()) > 100
     assert missing == set()
@@ -275,7 +287,7 @@ def test_unknown_fields_are_refused_at_every_level(name: str, folder: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "version", [[0, 9], [2, 0], [1, 1], [1, 2**70], [1, -1], [-1, 0], [2**64, 0]], ids=lambda v: ".".join(map(str, v))
+    "version", [[0, 9], [2, 0], [1, 2], [1, 2**70], [1, -1], [-1, 0], [2**64, 0]], ids=lambda v: ".".join(map(str, v))
 )
 def test_other_versions_are_another_error(version: list[int], folder: Path) -> None:
     plan = target("chain")

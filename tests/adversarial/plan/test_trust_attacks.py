@@ -41,7 +41,9 @@ def _two_weights() -> bytes:
     ports = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, [8])] for name in ("x", "y")]
     constants = [numpy_helper.from_array(array, name) for name, array in zip(names, arrays, strict=True)]
     graph = helper.make_graph(nodes, "weights", *ports, constants)
-    return dt.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), providers=["cpu"]).serialize()
+    return dt.compile(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), providers=["cpu"]
+    ).serialize()
 
 
 def _parts(raw: bytes) -> tuple[Json, dict[str, Blob]]:

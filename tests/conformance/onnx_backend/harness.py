@@ -160,7 +160,7 @@ def run_case(case: Case, providers: list[str] | None) -> Outcome:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             _check(case, providers)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is what this is for
         seconds = time.perf_counter() - start
         return Outcome(case=case, reason=_reason(error), detail=traceback.format_exc(), seconds=seconds)
     return Outcome(case=case, seconds=time.perf_counter() - start)

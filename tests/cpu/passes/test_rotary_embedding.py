@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -9,19 +11,28 @@ from dovetail.passes.fusion import always
 from dovetail.passes.rotary_embedding import RotaryEmbeddingFusion
 from tests.support.pass_graphs import check_numbers, make, ops
 
-CONSTANTS = """<int64[1] zero = {0}, int64[1] mid = {4}, int64[1] end = {9223372036854775807}, int64[1] size = {8},
-int64[1] last = {-1}, int64[1] three = {3}, int64[1] one = {1}, int64[1] heads = {1}, int64[1] quarter = {2}>"""
+NUMBERS = {
+    "zero": 0,
+    "one": 1,
+    "quarter": 2,
+    "mid": 4,
+    "size": 8,
+    "end": np.iinfo(np.int64).max,
+    "last": -1,
+    "three": 3,
+    "heads": 1,
+}
+CONSTANTS: dict[str, Any] = {name: np.array([number]) for name, number in NUMBERS.items()}
 SLICES = "p = Slice(x, zero, mid, three, one) q = Slice(x, mid, end, three, one)"
 TURN = "n = Neg(q) r = Concat<axis = -1>(n, p)"
 SUM = "a = Mul(x, cos) b = Mul(r, sin) y = Add(a, b)"
-COMPUTED = (
-    """e = Concat<axis = -1>(f, f) c3 = Cos(e) s3 = Sin(e) cos = Unsqueeze(c3, heads) sin = Unsqueeze(s3, heads)"""
-)
+CACHES = "c3 = Cos(e) s3 = Sin(e) cos = Unsqueeze(c3, heads) sin = Unsqueeze(s3, heads)"
+COMPUTED = f"e = Concat<axis = -1>(f, f) {CACHES}"
 
 
-def fuse(body: str, inputs: str, sizes: dict[str, int] | None = None) -> tuple[list[str], list[str]]:
-    model = make(f"g ({inputs}) => (float[b, 4, s, 8] y) {CONSTANTS} {{ {body} }}")
-    changed = check_numbers(model, [RotaryEmbeddingFusion(accepts=always)], sizes={"b": 2, "s": 5, **(sizes or {})})
+def fuse(body: str, inputs: str) -> tuple[list[str], list[str]]:
+    model = make(f"g ({inputs}) => (float[b, 4, s, 8] y) {{ {body} }}", **CONSTANTS)
+    changed = check_numbers(model, [RotaryEmbeddingFusion(accepts=always)], sizes={"b": 2, "s": 5})
     return ops(model), changed
 
 
@@ -46,55 +57,53 @@ def test_forms(batch: str, halves: str, products: str) -> None:
 
 
 def test_caches_are_cut_once_for_all_layers() -> None:
-    body = f"{COMPUTED} {SLICES} {TURN} {SUM.replace('y =', 'w =')}"
-    second = f"{SLICES} {TURN} {SUM}"
-    for name in "pqnrab":
-        second = (
-            second.replace(f"{name} =", f"{name}2 =")
-            .replace(f"({name},", f"({name}2,")
-            .replace(f"({name})", f"({name}2)")
-        )
-    second = second.replace(", p)", ", p2)").replace(", b)", ", b2)").replace("x", "w").replace("awis", "axis")
-    names, changed = fuse(f"{body} {second}", "float[b, 4, s, 8] x, float[1, s, 4] f")
+    first = f"{SLICES} {TURN} a = Mul(x, cos) b = Mul(r, sin) z = Add(a, b)"
+    second = """p2, q2 = Split<axis = -1, num_outputs = 2>(z) n2 = Neg(q2) r2 = Concat<axis = -1>(n2, p2)
+    a2 = Mul(z, cos) b2 = Mul(r2, sin) y = Add(a2, b2)"""
+    names, changed = fuse(f"{COMPUTED} {first} {second}", "float[b, 4, s, 8] x, float[1, s, 4] f")
     assert names.count("RotaryEmbedding") == 2
     assert names.count("Slice") == 2
     assert len(changed) == 2
 
 
-@pytest.mark.parametrize("shape", [(1, 1, 5, 8), (1, 5, 8), (5, 8), (2, 1, 5, 8)])
-@pytest.mark.parametrize("batch", ["2", "b"])
+@pytest.mark.parametrize(
+    ("shape", "batch"),
+    [((2, 1, 5, 8), "2"), *((shape, batch) for shape in [(1, 1, 5, 8), (1, 5, 8), (5, 8)] for batch in "2b")],
+)
 def test_constant_caches(shape: tuple[int, ...], batch: str) -> None:
-    if batch == "b" and shape[0] == 2:
-        pytest.skip("a cache for two samples does not fit an open batch")
-    chance = np.random.default_rng(2)
-    half = chance.standard_normal((*shape[:-1], 4)).astype(np.float32)
-    numbers = ", ".join(map(str, np.concatenate([half, half], axis=-1).reshape(-1)))
-    dims = ", ".join(map(str, shape))
-    caches = f", float[{dims}] cos = {{{numbers}}}, float[{dims}] sin = {{{numbers}}}>"
-    text = f"g (float[{batch}, 4, 5, 8] x) => (float[{batch}, 4, 5, 8] y) {CONSTANTS[:-1]}{caches}"
-    model = make(f"{text} {{ {SLICES} {TURN} {SUM} }}")
+    half = np.random.default_rng(2).standard_normal((*shape[:-1], 4)).astype(np.float32)
+    cache = np.concatenate([half, half], axis=-1)
+    text = f"g (float[{batch}, 4, 5, 8] x) => (float[{batch}, 4, 5, 8] y) {{ {SLICES} {TURN} {SUM} }}"
+    model = make(text, **CONSTANTS, cos=cache, sin=cache[..., ::-1, :])
     check_numbers(model, [RotaryEmbeddingFusion(accepts=always)], sizes={"b": 2})
     assert ops(model).count("RotaryEmbedding") == 1
     assert ("Expand" in ops(model)) == (batch == "b")
 
 
-def test_caches_that_are_gathered() -> None:
+@pytest.mark.parametrize("is_doubled", [False, True])
+def test_caches_that_are_gathered(is_doubled: bool) -> None:
     half = np.random.default_rng(2).standard_normal((9, 4)).astype(np.float32)
-    numbers = ", ".join(map(str, np.concatenate([half, half], axis=-1).reshape(-1)))
-    caches = f", float[9, 8] table = {{{numbers}}}>"
+    table = np.concatenate([half, half if is_doubled else half[:, ::-1]], axis=-1)
     body = f"g0 = Gather(table, at) cos = Unsqueeze(g0, heads) sin = Unsqueeze(g0, heads) {SLICES} {TURN} {SUM}"
-    text = f"g (float[b, 4, s, 8] x, int64[b, s] at) => (float[b, 4, s, 8] y) {CONSTANTS[:-1]}{caches} {{ {body} }}"
-    model = make(text)
-    check_numbers(model, [RotaryEmbeddingFusion(accepts=always)])
-    assert ops(model).count("RotaryEmbedding") == 1
+    text = f"g (float[b, 4, s, 8] x, int64[b, s] at) => (float[b, 4, s, 8] y) {{ {body} }}"
+    model = make(text, **CONSTANTS, table=table)
+    changed = check_numbers(model, [RotaryEmbeddingFusion(accepts=always)])
+    assert len(changed) == ops(model).count("RotaryEmbedding") == int(is_doubled)
+
+
+def test_caches_to_keep() -> None:
+    cache = np.ones((5, 8), dtype=np.float32)
+    text = f"g (float[2, 4, 5, 8] x) => (float[2, 4, 5, 8] y) {{ {SLICES} {TURN} {SUM} }}"
+    model = make(text, **CONSTANTS, cos=cache, sin=cache)
+    assert check_numbers(model, [RotaryEmbeddingFusion(accepts=always, keep=frozenset({"cos"}))]) == []
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        f"{COMPUTED} {SLICES.replace('zero, mid', 'zero, quarter')} n = Neg(q) u = Concat<axis = -1>(p, p) r = Concat<axis = -1>(n, u) {SUM}",
+        f"{COMPUTED} p = Slice(x, zero, quarter, three, one) q = Slice(x, quarter, end, three, one) {TURN} {SUM}",
         f"{COMPUTED} {SLICES} n = Neg(p) r = Concat<axis = -1>(n, q) {SUM}",
-        f"{COMPUTED.replace('Concat<axis = -1>(f, f)', 'Concat<axis = -1>(f, h)').replace('e =', 'h = Neg(f) e =')} {SLICES} {TURN} {SUM}",
+        f"h = Neg(f) e = Concat<axis = -1>(f, h) {CACHES} {SLICES} {TURN} {SUM}",
         f"{COMPUTED} {SLICES} {TURN} {SUM.replace('Add', 'Sub')}",
         f"{COMPUTED} {SLICES} {TURN} z = Neg(x) {SUM.replace('Mul(x', 'Mul(z')}",
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
+from google.protobuf.message import DecodeError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
@@ -124,10 +126,9 @@ def test_damage_is_left_to_the_parser(position: int, byte: int) -> None:
     data = bytearray(make_model().SerializeToString())
     data[position % len(data)] = byte
     stash = TensorStash(bytes(data))
-    try:
-        onnx.ModelProto.FromString(stash.thin())
-    except Exception as error:  # noqa: BLE001 - the parser has error classes of its own
-        assert "Error" in type(error).__name__
+    thin = stash.thin()
+    with contextlib.suppress(DecodeError):
+        onnx.ModelProto.FromString(thin)
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what memory is one's own")

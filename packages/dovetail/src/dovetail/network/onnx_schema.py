@@ -74,7 +74,8 @@ class SchemaCheck:
         for name, attribute in node.attributes.items():
             known = schema.attributes.get(name)
             if known is None:
-                near = difflib.get_close_matches(name, schema.attributes, 1)
+                same = [other for other in schema.attributes if other.casefold() == name.casefold()]
+                near = same or difflib.get_close_matches(name, schema.attributes, 1)
                 hint = f"; did you mean {quote(near[0])}?" if near else ""
                 self._add(node, f"the operator has no attribute {quote(name)}{hint}")
             elif attribute.is_ref():

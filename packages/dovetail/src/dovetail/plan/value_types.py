@@ -48,7 +48,7 @@ def parse_value_type(text: str) -> ValueType:
     if match is not None:
         optional, sequence, element, ends = match.groups()
         kind = ValueType(dtype_from_onnx_type(f"tensor({element})"), sequence is not None, optional is not None)
-        is_object = not kind.is_string_tensor or kind.dtype == "object"
-        if is_object and len(ends) == kind.is_sequence + kind.is_optional:
+        is_object = not kind.is_string_tensor or element == "string"
+        if is_object and element != "object" and len(ends) == kind.is_sequence + kind.is_optional:
             return kind
     raise PlanCorruptError("there is no such type of value", got=show(text), fix="build the plan again")

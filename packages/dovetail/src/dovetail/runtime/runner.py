@@ -25,6 +25,7 @@ from dovetail.runtime.plugin_step import PluginStep
 from dovetail.runtime.reformat_step import ReformatStep
 from dovetail.runtime.schedule import Schedule, uses_devices
 from dovetail.runtime.steps import Array, Frame, Segments, Step, make_segments, run_segments
+from dovetail.runtime.subgraph_step import SubgraphStep
 from dovetail.types import TensorFormat
 
 __all__ = ["ProgramRunner", "StepMaker"]
@@ -74,6 +75,7 @@ class ProgramRunner:
         """What a run does when devices take part."""
         self.device_io: DeviceIO | None = None
         self._segments = self._make_segments()
+        self._whole = self._find_whole()
         self.plugin_steps = [step for step in self.steps if isinstance(step, PluginStep)]
         self._readers: dict[int, list[PluginStep]] = {}
         for step in self.plugin_steps:
@@ -106,6 +108,7 @@ class ProgramRunner:
         self.steps = steps
         self.forget_captures()
         self._segments = self._make_segments()
+        self._whole = self._find_whole()
         self.is_dirty = True
 
     def forget_captures(self) -> None:
@@ -136,6 +139,21 @@ class ProgramRunner:
         """What changes whenever a planned value comes to lie elsewhere or has another shape."""
         movable = () if self.device_io is None else self.device_io.movable
         return (self._num_placements, *(frame[index].address for index in movable))
+
+    @property
+    def whole(self) -> SubgraphStep | None:
+        """The one step of a program that is nothing but a partition: callers may run it without the frame."""
+        return self._whole
+
+    def _find_whole(self) -> SubgraphStep | None:
+        program = self.program
+        only = self.steps[0] if len(self.steps) == 1 else None
+        if not isinstance(only, SubgraphStep) or self.has_element_symbols or self.device_io is not None:
+            return None
+        record = program.steps[0]
+        is_plain = not any(program.values[i].type or program.values[i].format != "LINEAR" for i in record.outputs)
+        is_all = record.inputs == program.inputs and record.outputs == program.outputs
+        return only if is_all and is_plain else None
 
     def read_symbol(self, name: str, frame: Frame) -> int:
         """The value of a symbol now: from the logical shape where it is known, else from what the frame holds."""

@@ -40,15 +40,25 @@ class SubgraphStep:
         for index in self._made:
             frame[index] = None
         results = list(self._fetch_results(frame))
+        self._call(self._fetch(frame), results)
+        for index, result in zip(self._outputs, results, strict=True):
+            frame[index] = result
+
+    def run_alone(self, inputs: Sequence[Any]) -> list[Any]:
+        """Run the partition without a frame: all inputs in, new results out."""
+        results = [None] * len(self._outputs)
+        self._call(inputs, results)
+        return results
+
+    def _call(self, inputs: Sequence[Any], results: list[Any]) -> None:
         try:
-            self._run(self._fetch(frame), results)
+            self._run(inputs, results)
         except DovetailError:
             raise
         except Exception as error:
             text = str(error).splitlines()
-            raise ProviderError(f"it failed: {text[0][:400] if text else type(error).__name__}") from error
-        for index, result in zip(self._outputs, results, strict=True):
-            frame[index] = result
+            reason = text[0][:400] if text else type(error).__name__
+            raise ProviderError(f"it failed: {reason}", where=f"step '{self.name}'") from error
 
 
 def results_of_subgraphs(steps: Sequence[StepRecord], outputs: Sequence[int]) -> frozenset[int]:

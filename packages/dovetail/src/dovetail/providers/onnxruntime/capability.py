@@ -11,6 +11,7 @@ from dovetail.provider.kernels import KernelRegistry
 from dovetail.providers.onnxruntime.differences import find_difference
 from dovetail.providers.onnxruntime.kernel_defs import (
     formal_types,
+    has_body,
     max_opset,
     read_kernel_defs,
     supported_opset,
@@ -31,6 +32,7 @@ _NATIVE: Final = frozenset(
     )
 )
 """Types of arrays that ONNX Runtime and NumPy both have; others cannot cross a border."""
+_IN_BODIES: Final = frozenset(("float16", "float32", "int32", "int64", "bool"))
 _DOMAINS: Final = frozenset(("", "com.microsoft", "ai.onnx.ml"))
 
 
@@ -44,7 +46,7 @@ def claim_node(node: NodeView) -> Claim:
     opset = runs_at(node.op, node.domain, node.opset)
     if opset is None:
         return _refuse(f"ONNX Runtime knows {node.op} only as it was before opset {node.opset}")
-    if not _has_kernel(node, opset):
+    if not _has_kernel(node, opset) and not _runs_by_body(node, opset):
         types = ", ".join(name or "-" for name in node.input_types)
         return _refuse(f"ONNX Runtime has no kernel for {node.op} at opset {node.opset} with ({types})")
     difference = find_difference(node)
@@ -84,6 +86,12 @@ def _has_kernel(node: NodeView, opset: int) -> bool:
     # ONNX Runtime itself puts casts around what it has only in single precision.
     widened = {name: "float32" if dtype == "float16" else dtype for name, dtype in types.items()}
     return widened != types and supports(node.op, node.domain, opset, widened)
+
+
+def _runs_by_body(node: NodeView, opset: int) -> bool:
+    """Whether ONNX Runtime runs the ops that define an op; not all of those have kernels for other floats."""
+    types = [name for name in (*node.input_types, *node.output_types) if name is not None]
+    return has_body(node.op, node.domain, opset) and all(name in _IN_BODIES for name in types)
 
 
 def _constraint_types(node: NodeView, opset: int) -> dict[str, str]:

@@ -20,6 +20,7 @@ __all__ = [
     "KernelDef",
     "OpsetChoice",
     "formal_types",
+    "has_body",
     "max_opset",
     "read_kernel_defs",
     "schema_version",
@@ -205,6 +206,18 @@ def _since(op: str, domain: str, opset: int) -> int | None:
     except defs.SchemaError:
         return schema_version(op, domain, opset)
     return version
+
+
+@cache
+def has_body(op: str, domain: str, opset: int) -> bool:
+    """Whether ONNX defines an op by others, which ONNX Runtime puts in its place where it has no kernel for it."""
+    from onnx import defs
+
+    try:
+        schema = defs.get_schema(op, opset, domain)
+    except defs.SchemaError:
+        return False
+    return bool(schema.has_function or schema.has_context_dependent_function)
 
 
 @cache

@@ -102,6 +102,8 @@ def stft(
 ) -> Array:
     """The Fourier transform of each frame of a signal, weighted by the window."""
     op = "STFT"
+    if signal.ndim == 2:
+        signal = signal[..., None]  # exporters leave the parts of a real signal out, and every runtime takes it so
     require(
         signal.ndim == 3 and signal.shape[2] in (1, 2), op, "the signal must be (batch, time, parts)", got=signal.shape
     )

@@ -1,0 +1,162 @@
+"""Does Dovetail compute what others compute? One model, one set of inputs, two sides, and every number between them.
+
+The candidate is Dovetail with some providers. The reference is ONNX Runtime over the original file, the evaluator of
+the onnx package, or Dovetail's own NumPy kernels with every pass switched off; only the last knows plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import onnx_ir as ir
+
+from dovetail.build.config import BuilderConfig
+from dovetail.loggers import ILogger
+from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.defaults import default_providers
+from dovetail.tools.differences import TensorDifference, Tolerance, compare_values
+from dovetail.tools.feeds import make_feeds, specs_of_manifest
+from dovetail.tools.layers import Divergence, LayerDifference, compare_layers
+from dovetail.tools.sides import DovetailSide, Side, Source, make_reference, read_source, run_engine
+
+if TYPE_CHECKING:
+    from dovetail.api import Bounds, Shape
+
+__all__ = ["CompareResult", "compare_models"]
+
+_RANDOM_OPS: Final = frozenset(
+    "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareResult:
+    """What a comparison found."""
+
+    against: str
+    """The reference."""
+    providers: tuple[str, ...]
+    """Of the candidate."""
+    inputs: Mapping[str, Any]
+    """What both sides were run on."""
+    outputs: tuple[TensorDifference, ...]
+    layers: tuple[LayerDifference, ...] | None = None
+    """Every layer in topological order; None when nobody asked."""
+    divergence: Divergence | None = None
+    """The first layer whose results are not close, looked at closely."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_close(self) -> bool:
+        """Whether every output is, and every layer that was looked at."""
+        return all(output.is_close for output in self.outputs) and self.divergence is None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, without the inputs themselves."""
+        return {
+            "against": self.against,
+            "providers": list(self.providers),
+            "is_close": self.is_close,
+            "inputs": {name: _shape_of(value) for name, value in self.inputs.items()},
+            "outputs": [output.to_dict() for output in self.outputs],
+            "layers": None if self.layers is None else [asdict(layer) for layer in self.layers],
+            "divergence": None if self.divergence is None else asdict(self.divergence),
+            "notes": list(self.notes),
+        }
+
+
+def _shape_of(value: Any) -> list[Any] | None:
+    if value is None:
+        return None
+    return [list(item.shape) for item in value] if isinstance(value, list | tuple) else list(value.shape)
+
+
+def compare_models(
+    model: Source,
+    *,
+    against: str = "onnxruntime",
+    providers: Sequence[str] | None = None,
+    shapes: Mapping[str, Shape | Bounds] | None = None,
+    inputs: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    atol: float | None = None,
+    rtol: float | None = None,
+    layers: bool = False,
+    config: BuilderConfig | None = None,
+    registry: PluginRegistry | None = None,
+    override: Collection[str] = (),
+    logger: ILogger | None = None,
+) -> CompareResult:
+    """Run a model through Dovetail and through a reference, and compare the outputs.
+
+    Args:
+        model: A path, the bytes of a model, a ModelProto, or an onnx-ir model.
+        against: ``onnxruntime``, ``reference`` (of the onnx package) or ``cpu`` (Dovetail's own kernels, no passes).
+        providers: Of the candidate, as in ``compile``.
+        shapes: For dynamic inputs, as in ``compile``.
+        inputs: Values by name; inputs without one get random numbers.
+        seed: Decides the random numbers.
+        atol: How far off an element may be; by type when neither this nor ``rtol`` is given.
+        rtol: How far off in addition, relative to the reference.
+        layers: Compare every intermediate tensor, and find the first layer that diverges.
+        config: Everything else about the candidate's build.
+        registry: Where plugins are looked up.
+        override: Operators that are plugins although ONNX has them.
+        logger: Where messages go.
+
+    Raises:
+        UnsupportedOpError: The reference does not take the model.
+    """
+    candidate = DovetailSide(
+        providers=providers, shapes=shapes, config=config, registry=registry, override=override, logger=logger
+    )
+    reference, tolerance = make_reference(against, candidate), Tolerance(atol=atol, rtol=rtol)
+    with candidate.build(model) as engine:
+        chosen = {name: _opt_shape(bounds) for name, bounds in (shapes or {}).items()}
+        feeds = make_feeds(specs_of_manifest(engine.manifest), given=inputs, shapes=chosen, seed=seed)
+        ours = run_engine(engine, feeds)
+    theirs = reference.run(model, feeds)
+    outputs = tuple(compare_values(name, ours[name], theirs[name], tolerance) for name in theirs)
+    source = model if isinstance(model, ir.Model) else read_source(model)
+    result = CompareResult(
+        against=against,
+        providers=tuple(providers or (config.providers if config is not None else None) or default_providers()),
+        inputs=feeds,
+        outputs=outputs,
+        notes=tuple(_note_randomness(source)),
+    )
+    return _add_layers(result, source, candidate, reference, tolerance) if layers else result
+
+
+def _add_layers(
+    result: CompareResult, model: ir.Model, candidate: Side, reference: Side, tolerance: Tolerance
+) -> CompareResult:
+    found = compare_layers(
+        model,
+        result.inputs,
+        candidate=candidate,
+        reference=reference,
+        tolerance=tolerance,
+        outputs_differ=not all(output.is_close for output in result.outputs),
+    )
+    return CompareResult(
+        against=result.against,
+        providers=result.providers,
+        inputs=result.inputs,
+        outputs=result.outputs,
+        layers=found.layers,
+        divergence=found.divergence,
+        notes=(*result.notes, *found.notes),
+    )
+
+
+def _opt_shape(bounds: Any) -> tuple[int, ...]:
+    parts = list(bounds)
+    return tuple(parts[1] if parts and not hasattr(parts[0], "__index__") else parts)
+
+
+def _note_randomness(model: ir.Model) -> list[str]:
+    ops = sorted({node.op_type for node in model.graph.all_nodes() if node.op_type in _RANDOM_OPS})
+    return [f"the model draws random numbers ({', '.join(ops)}): two runs need not agree"] if ops else []

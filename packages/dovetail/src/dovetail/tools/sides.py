@@ -1,0 +1,225 @@
+"""The two sides of a comparison: Dovetail with some settings, and references that know nothing of it.
+
+A side runs a model on inputs by name and gives all outputs by name. Whatever a reference cannot do is said to be the
+reference's: the model may be fine.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import onnx
+import onnx_ir as ir
+
+from dovetail.api import compile as compile_model
+from dovetail.build.config import BuilderConfig
+from dovetail.errors import DovetailError, ModelError, UnsupportedOpError, UsageError
+from dovetail.loggers import ILogger
+from dovetail.network.onnx_read import read_model
+from dovetail.network.problems import Problems
+from dovetail.passes import PASS_NAMES
+from dovetail.plugin.registry import PluginRegistry
+from dovetail.runtime.engine import Engine
+
+if TYPE_CHECKING:
+    from dovetail.api import Bounds, Shape
+
+__all__ = ["REFERENCES", "DovetailSide", "Side", "Source", "make_reference", "read_source", "save_model"]
+
+Source = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
+"""What a model can be read from."""
+
+REFERENCES: Final = ("onnxruntime", "reference", "cpu")
+"""What a result can be held against."""
+_INLINE_BYTES: Final = 1024
+
+
+class Side(ABC):
+    """Something that runs a model."""
+
+    name: str
+
+    @abstractmethod
+    def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """All outputs by name."""
+
+
+def read_source(source: Source) -> ir.Model:
+    """A model as its file has it: no function expanded, no operator replaced; weights come from its folder alone.
+
+    Raises:
+        ModelError: It is no model, or is damaged.
+    """
+    problems = Problems()
+    model = read_model(source, problems, lambda _: None)
+    problems.raise_if_any()
+    return model
+
+
+def save_model(model: ir.Model, path: Path) -> None:
+    """Write a model; one that is too large for one message has its weights in a file beside it."""
+    size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
+    if size < 2**30:
+        ir.save(model, path)
+    else:
+        ir.save(model, path, external_data=f"{path.stem}.data", size_threshold_bytes=_INLINE_BYTES)
+
+
+# Dovetail
+
+
+@dataclass(frozen=True, kw_only=True)
+class DovetailSide(Side):
+    """An engine, built and run once."""
+
+    name: str = "dovetail"
+    providers: Sequence[str] | None = None
+    shapes: Mapping[str, Shape | Bounds] | None = None
+    config: BuilderConfig | None = None
+    registry: PluginRegistry | None = None
+    override: Collection[str] = ()
+    logger: ILogger | None = None
+
+    def build(self, model: Source) -> Engine:
+        """The engine; the caller closes it."""
+        return compile_model(
+            model,
+            providers=self.providers,
+            shapes=self.shapes,
+            config=self.config,
+            registry=self.registry,
+            override=self.override,
+            logger=self.logger,
+        )
+
+    def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Build, run, and let go."""
+        with self.build(model) as engine:
+            return run_engine(engine, feeds)
+
+
+def run_engine(engine: Engine, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    """All outputs of an engine by name."""
+    context = engine.create_execution_context()
+    results = context.run([feeds[tensor.name] for tensor in engine.manifest.inputs])
+    return {tensor.name: value for tensor, value in zip(engine.manifest.outputs, results, strict=True)}
+
+
+# references
+
+
+def make_reference(name: str, like: DovetailSide) -> Side:
+    """The reference of that name.
+
+    Args:
+        name: One of ``REFERENCES``.
+        like: The candidate; its plugins and shapes serve Dovetail's own kernels too.
+
+    Raises:
+        UsageError: There is no such reference.
+    """
+    if name == "onnxruntime":
+        return OnnxRuntimeSide()
+    if name == "reference":
+        return EvaluatorSide()
+    if name == "cpu":
+        config = BuilderConfig()
+        config.passes_off = PASS_NAMES
+        return replace(like, name="cpu", providers=("cpu",), config=config)
+    raise UsageError(f"there is no reference '{name}'", where="against", expected=f"one of {', '.join(REFERENCES)}")
+
+
+class OnnxRuntimeSide(Side):
+    """A session of ONNX Runtime over the model itself, with nothing of Dovetail in between."""
+
+    name = "onnxruntime"
+
+    def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Open a session and run it."""
+        if isinstance(model, ir.Model):
+            with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
+                path = Path(folder) / "model.onnx"
+                save_model(model, path)
+                return self._run_session(os.fspath(path), feeds, model)
+        if isinstance(model, onnx.ModelProto):
+            return self._run_session(model.SerializeToString(), feeds, model)
+        return self._run_session(model if isinstance(model, bytes) else os.fspath(model), feeds, model)
+
+    def _run_session(self, opened: str | bytes, feeds: Mapping[str, Any], model: Source) -> dict[str, Any]:
+        from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session
+
+        try:
+            session = create_session(opened, Level.ALL, SessionSettings(), Use.WHOLE, where="the reference")
+        except DovetailError as error:
+            if error.__cause__ is None or isinstance(error.__cause__, ImportError):
+                raise
+            raise _refusal("ONNX Runtime", model, error.__cause__) from error
+        names = [output.name for output in session.get_outputs()]
+        wanted = {tensor.name for tensor in session.get_inputs()}
+        try:
+            results = session.run(names, {name: value for name, value in feeds.items() if name in wanted})
+        except Exception as error:
+            raise _breakdown("ONNX Runtime", error) from error
+        return dict(zip(names, results, strict=True))
+
+
+class EvaluatorSide(Side):
+    """The evaluator of the onnx package: slow, plain, and written by those who wrote the specification."""
+
+    name = "reference"
+
+    def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """Evaluate node by node."""
+        from onnx.reference import ReferenceEvaluator
+
+        held = model if isinstance(model, ir.Model) else read_source(model)
+        try:
+            evaluator = ReferenceEvaluator(ir.to_proto(held))
+        except Exception as error:
+            raise _refusal("onnx.reference", held, error) from error
+        names, wanted = list(evaluator.output_names), set(evaluator.input_names)
+        try:
+            results = evaluator.run(names, {name: value for name, value in feeds.items() if name in wanted})
+        except Exception as error:
+            raise _breakdown("onnx.reference", error) from error
+        return dict(zip(names, results, strict=True))
+
+
+def _refusal(who: str, model: Source, error: BaseException) -> DovetailError:
+    """Why a reference does not take a model; operators that are nobody's but the author's are named."""
+    custom = _custom_ops(model if isinstance(model, ir.Model) else read_source(model))
+    what = f"{who} does not know {', '.join(custom)}" if custom else f"{who} does not take the model: {_head(error)}"
+    return UnsupportedOpError(what, where="the reference", fix=_FIX)
+
+
+_FIX: Final = 'compare with Dovetail\'s own kernels: against="cpu"'
+
+
+def _breakdown(who: str, error: BaseException) -> DovetailError:
+    return ModelError(f"{who} failed while it ran: {_head(error)}", where="the reference", fix=_FIX)
+
+
+def _head(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0].strip()[:300]}" if lines else type(error).__name__
+
+
+def _custom_ops(model: ir.Model) -> list[str]:
+    functions = {(function.domain, function.name) for function in model.functions.values()}
+    found = {
+        f"{node.domain}::{node.op_type}" if node.domain else node.op_type: None
+        for node in model.graph.all_nodes()
+        if (node.domain, node.op_type) not in functions and not _has_schema(node)
+    }
+    return list(found)
+
+
+def _has_schema(node: ir.Node) -> bool:
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    return onnx.defs.has(node.op_type, domain) or domain.startswith("com.microsoft")
