@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> Answer:
         profile, on_devices = _profile(context, inputs, pace) if wants_profile else (None, [])
     document = {
         "engine": engine.name,
-        "inputs": {name: list(array.shape) for name, array in named.items()},
+        "inputs": {name: _shape(value) for name, value in named.items()},
         **summarize(spans),
     }
     if profile is not None:
@@ -92,6 +92,13 @@ def run(args: argparse.Namespace) -> Answer:
 
 Span = tuple[int, int]
 """Start and end of a run in nanoseconds."""
+
+
+def _shape(value: Any) -> list[int] | str:
+    """The shape of an input; what has none is counted."""
+    if value is None:
+        return "none"
+    return f"sequence of {len(value)}" if isinstance(value, list) else list(value.shape)
 
 
 def _measure(function: Callable[[], object], pace: _Pace, *, on_warm: Callable[[], object] | None = None) -> list[Span]:

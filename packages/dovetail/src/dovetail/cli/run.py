@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Answer, Document
 from dovetail.cli.feeds import make_context, make_inputs
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     Array = npt.NDArray[Any]
 
 __all__ = ["declare", "run"]
+
+_NOTHING: Final[Mapping[str, float | None]] = {"min": None, "max": None, "mean": None}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -44,13 +46,20 @@ def run(args: argparse.Namespace) -> Answer:
     document = {
         "engine": engine.name,
         "inputs": [_describe(name, array) for name, array in inputs.items()],
-        "outputs": [_describe(name, array) | _file_entry(files, name) for name, array in outputs.items()],
+        "outputs": [_with_file(_describe(name, value), files) for name, value in outputs.items()],
     }
     return Answer(document=document, show=_show)
 
 
-def _describe(name: str, array: Array) -> dict[str, Any]:
-    return {"name": name, "dtype": array.dtype.name, "shape": list(array.shape), **_statistics(array)}
+def _describe(name: str, value: Any) -> dict[str, Any]:
+    """One row; a sequence has the rows of what is in it, and an empty optional nothing."""
+    if value is None:
+        return {"name": name, "dtype": "none", "shape": None, **_NOTHING}
+    if isinstance(value, list):
+        items = [_describe(f"{name}[{index}]", item) for index, item in enumerate(value)]
+        return {"name": name, "dtype": f"sequence of {len(value)}", "shape": None, **_NOTHING, "items": items}
+    dtype = "string" if value.dtype.kind == "O" else value.dtype.name
+    return {"name": name, "dtype": dtype, "shape": list(value.shape), **_statistics(value)}
 
 
 def _statistics(array: Array) -> dict[str, float | None]:
@@ -58,25 +67,34 @@ def _statistics(array: Array) -> dict[str, float | None]:
     import numpy as np
 
     if not array.size or array.dtype.kind in "OSU":
-        return {"min": None, "max": None, "mean": None}
+        return dict(_NOTHING)
     values = array.astype(np.float64)
     with np.errstate(all="ignore"):  # infinities and NaN in an output are shown, not warned about
         return {"min": float(values.min()), "max": float(values.max()), "mean": float(values.mean())}
 
 
-def _save(outputs: Mapping[str, Array], folder: Path) -> dict[str, str]:
+def _save(outputs: Mapping[str, Any], folder: Path) -> dict[str, str]:
     import io
 
     import numpy as np
 
     files: dict[str, str] = {}
-    for name, array in outputs.items():
+    for name, array in _flat(outputs):
         buffer = io.BytesIO()
-        np.save(buffer, array, allow_pickle=False)
+        np.save(buffer, array.astype(str) if array.dtype.kind == "O" else array, allow_pickle=False)
         path = folder / f"{_file_name(name, files)}.npy"
         write_file(path, buffer.getvalue(), option="--save-outputs")
         files[name] = str(path)
     return files
+
+
+def _flat(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
+    """Every array, those in sequences under their numbers."""
+    for name, value in outputs.items():
+        if isinstance(value, list):
+            yield from _flat({f"{name}[{index}]": item for index, item in enumerate(value)})
+        elif value is not None:
+            yield name, value
 
 
 def _file_name(name: str, taken: Mapping[str, str]) -> str:
@@ -86,24 +104,33 @@ def _file_name(name: str, taken: Mapping[str, str]) -> str:
     return stem if stem not in stems else f"{stem}.{len(taken)}"
 
 
-def _file_entry(files: Mapping[str, str], name: str) -> dict[str, str]:
-    return {"file": files[name]} if name in files else {}
+def _with_file(row: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    for item in row.get("items", ()):
+        _with_file(item, files)
+    if row["name"] in files:
+        row["file"] = files[row["name"]]
+    return row
 
 
 def _show(document: Document, screen: Screen) -> None:
     for side in ("inputs", "outputs"):
+        rows = [row for tensor in document[side] for row in (tensor, *tensor.get("items", ()))]
         screen.title(side.capitalize())
         screen.table(
             ("name", "type", "shape", "min", "max", "mean"),
             [
-                (t["name"], t["dtype"], format_shape(t["shape"]), *(_number(t[key]) for key in ("min", "max", "mean")))
-                for t in document[side]
+                (t["name"], t["dtype"], _shape(t["shape"]), *(_number(t[key]) for key in ("min", "max", "mean")))
+                for t in rows
             ],
             right=(3, 4, 5),
         )
-    for tensor in document["outputs"]:
+    for tensor in (row for tensor in document["outputs"] for row in (tensor, *tensor.get("items", ()))):
         if "file" in tensor:
             screen.line(f"wrote {tensor['file']}")
+
+
+def _shape(shape: list[int] | None) -> str:
+    return "-" if shape is None else format_shape(shape)
 
 
 def _number(value: float | None) -> str:
