@@ -37,29 +37,15 @@ def test_split_says_how_many() -> None:
     assert model.graph[0].attributes["num_outputs"].as_int() == 2
 
 
+GRID = "g (float[1, 1, 2, 2] x, float[1, 1, 1, 2] p) => (float[1, 1, 1, 1] y) { y = GridSample(x, p) }"
+GROUPS = """g (float[1, 4, 2] x, float[2] s, float[2] b) => (float[1, 4, 2] y)
+{ y = GroupNormalization<num_groups = 2>(x, s, b) }"""
+POOL = "g (float[1, 1, 4] x) => (float[1, 1, 3] y) { y = AveragePool<kernel_shape = [2]>(x) }"
+
+
 @pytest.mark.parametrize(
     ("text", "opset", "version", "op"),
-    [
-        (
-            "g (float[1, 1, 2, 2] x, float[1, 1, 1, 2] p) => (float[1, 1, 1, 1] y) { y = GridSample(x, p) }",
-            16,
-            20,
-            "Grid",
-        ),
-        (
-            "g (float[1, 4, 2] x, float[2] s, float[2] b) => (float[1, 4, 2] y) "
-            "{ y = GroupNormalization<num_groups = 2>(x, s, b) }",
-            18,
-            21,
-            "GroupNormalization",
-        ),
-        (
-            "g (float[1, 1, 4] x) => (float[1, 1, 2] y) { y = AveragePool<kernel_shape = [2], strides = [2]>(x) }",
-            20,
-            22,
-            "Av",
-        ),
-    ],
+    [(GRID, 16, 20, "GridSample"), (GROUPS, 18, 21, "GroupNormalization"), (POOL, 20, 22, "AveragePool")],
 )
 def test_operators_that_became_others(text: str, opset: int, version: int, op: str) -> None:
     model = make(text, opset)

@@ -9,6 +9,7 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from dovetail.build.attributes import attribute_values
+from dovetail.network.onnx_schema import find_schema
 from dovetail.network.plugins import PLUGIN_DOMAIN, PluginEntry, entry_of
 from dovetail.network.value_types import describe_type, has_no_shape
 from dovetail.provider.interfaces import NodeView
@@ -75,6 +76,19 @@ class NodeLayer:
         return [_type_name(value) for value in self.node.outputs]
 
     @property
+    def types(self) -> Mapping[str, str]:
+        """The types of inputs and outputs by the constraint of the schema they are under."""
+        schema = find_schema(self.op, self.domain, self.opset)
+        found: dict[str, str] = {}
+        if schema is not None:
+            for formals, names in ((schema.inputs, self.input_types), (schema.outputs, self.output_types)):
+                for position, name in enumerate(names):
+                    formal = formals[min(position, len(formals) - 1)] if formals else None
+                    if formal is not None and formal.is_homogeneous and name is not None:
+                        found.setdefault(formal.type_str, name)
+        return found
+
+    @property
     def constants(self) -> frozenset[int]:
         """The positions of inputs that are weights."""
         inputs = enumerate(self.node.inputs)
@@ -121,4 +135,5 @@ def _is_constant_value(value: ir.Value) -> bool:
 
 
 def is_constant_node(node: ir.Node) -> bool:
+    """Whether a node is a weight written as a node."""
     return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and node.domain != PLUGIN_DOMAIN

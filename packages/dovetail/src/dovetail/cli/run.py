@@ -124,9 +124,10 @@ def _show(document: Document, screen: Screen) -> None:
             ],
             right=(3, 4, 5),
         )
-    for tensor in (row for tensor in document["outputs"] for row in (tensor, *tensor.get("items", ()))):
-        if "file" in tensor:
-            screen.line(f"wrote {tensor['file']}")
+    for tensor in document["outputs"]:
+        for row in (tensor, *tensor.get("items", ())):
+            if "file" in row:
+                screen.line(f"wrote {row['file']}")
 
 
 def _shape(shape: list[int] | None) -> str:

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from dovetail.errors import UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.contrib_schemas import ContribSchema
+from dovetail.provider.contrib_schemas import ContribSchema
 from dovetail.network.emission import DOVETAIL_DOMAIN
 from dovetail.network.onnx_bodies import expand_bodies
 from dovetail.network.onnx_convert import convert_opset

@@ -208,6 +208,8 @@ def _apply(graph: ir.Graph, move: _Move, taken: set[str]) -> list[ir.Node]:
     if move.kind == "drop":
         ir.convenience.replace_all_uses_with(move.node.outputs[0], _first(move.other))
         graph.remove(move.node, safe=True)
+        if not move.other.outputs[0].uses() and not move.other.outputs[0].is_graph_output():
+            graph.remove(move.other, safe=True)
         return [move.other]
     return _move_up(graph, move, taken) if move.kind == "up" else _move_down(graph, move, taken)
 

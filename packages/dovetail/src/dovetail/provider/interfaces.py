@@ -92,6 +92,11 @@ class NodeView(Protocol):
         ...
 
     @property
+    def types(self) -> Mapping[str, str]:
+        """The types of inputs and outputs by the constraint of the schema they are under."""
+        ...
+
+    @property
     def constants(self) -> frozenset[int]:
         """The positions of inputs that are weights."""
         ...
@@ -326,13 +331,17 @@ class Provider(ABC):
 
 
 def claim_by_registry(kernels: KernelRegistry, node: NodeView) -> Claim:
-    """Take a node when the registry has a kernel that knows all of its attributes."""
+    """Take a node when the registry has a kernel that knows all of its attributes and types."""
     kernel = kernels.find(node.op, node.domain, node.opset)
     if kernel is None:
         return Claim(taken=False, reason=f"no kernel for {node.domain or 'ai.onnx'}::{node.op} at opset {node.opset}")
     unknown = node.attributes.keys() - kernel.attributes
     if unknown:
         return Claim(taken=False, reason=f"the kernel does not take attribute(s) {', '.join(sorted(unknown))}")
+    for constraint, name in node.types.items():
+        taken = kernel.types.get(constraint)
+        if taken is not None and name not in taken:
+            return Claim(taken=False, reason=f"the kernel takes {constraint} of {', '.join(sorted(taken))}, not {name}")
     return Claim(taken=True)
 
 

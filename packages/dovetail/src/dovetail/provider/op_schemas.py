@@ -51,7 +51,7 @@ def schema_domains() -> list[str]:
 def _index() -> dict[str, dict[str, dict[int, Any]]]:
     from onnx import defs
 
-    from dovetail.network.contrib_schemas import contrib_schemas
+    from dovetail.provider.contrib_schemas import contrib_schemas
 
     index: dict[str, dict[str, dict[int, Any]]] = {}
     schemas: Iterable[Any] = (*defs.get_all_schemas_with_history(), *contrib_schemas())

@@ -82,12 +82,12 @@ def compare_layers(
     differences = job.compare_all(layers, marked_at_once)
     found = [_join(layer, differences) for layer in layers]
     first = next((layer for layer, difference in zip(layers, found, strict=True) if not difference.is_close), None)
-    notes = list(job.notes)
     if first is None and outputs_differ:
         first = job.find_hidden(layers)
-        notes.append(_explain_hidden(first))
-    divergence = None if first is None else job.look_closely(first)
-    return LayersResult(layers=tuple(found), divergence=divergence, notes=tuple(notes))
+        job.notes.append(_explain_hidden(first))
+        differences = {} if first is None else job.compare_all([first], marked_at_once)
+    divergence = None if first is None else job.look_closely(first, differences)
+    return LayersResult(layers=tuple(found), divergence=divergence, notes=tuple(job.notes))
 
 
 def _explain_hidden(first: Layer | None) -> str:
@@ -139,19 +139,20 @@ class _Job:
         found = self._compare_marked(layer.outputs)
         return any(not difference.is_close for difference in found.values())
 
-    def look_closely(self, layer: Layer) -> Divergence:
-        """Run once more for the inputs of a layer and its results."""
+    def look_closely(self, layer: Layer, results: Mapping[str, TensorDifference]) -> Divergence:
+        """Run once more for what goes into a layer."""
         made = {value.name for node in self.model.graph for value in node.outputs}
-        names = [name for name in (*layer.inputs, *layer.outputs) if name in made]
-        ours, theirs = self._run(names)
-        inputs = [(name, self._value_of(name, theirs)) for name in layer.inputs]
-        results = {name: compare_values(name, ours[name], theirs[name], self.tolerance) for name in layer.outputs}
+        names = [name for name in layer.inputs if name in made]
+        try:
+            ours, theirs = self._run(names)
+        except DovetailError as error:
+            self.notes.append(f"the inputs of '{layer.name}' cannot be looked at: {str(error).splitlines()[0][:200]}")
+            ours, theirs, names = {}, {}, []
+        known = [(name, self._value_of(name, theirs)) for name in layer.inputs if name in names or name not in made]
         return Divergence(
             layer=_join(layer, results),
-            inputs=tuple(describe_range(name, value) for name, value in inputs),
-            input_errors=tuple(
-                compare_values(name, ours[name], theirs[name], self.tolerance) for name in layer.inputs if name in made
-            ),
+            inputs=tuple(describe_range(name, value) for name, value in known),
+            input_errors=tuple(compare_values(name, ours[name], theirs[name], self.tolerance) for name in names),
         )
 
     def _value_of(self, name: str, results: Mapping[str, Any]) -> Any:

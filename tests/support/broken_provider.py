@@ -1,0 +1,67 @@
+"""A provider whose kernels are wrong or crash on purpose, for tests of the tools that find such things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from dovetail.provider.interfaces import API_VERSION, Device, Provider
+from dovetail.provider.kernels import KernelRegistry
+from dovetail.provider.loader import register_provider, unregister_provider
+
+__all__ = ["broken_provider"]
+
+FLOATS = ("float32",)
+
+
+class _BrokenProvider(Provider):
+    def __init__(self, name: str, registry: KernelRegistry) -> None:
+        self.name = name
+        self.device = Device(name="broken", kind="cpu", fingerprint="broken")
+        self._registry = registry
+
+    @property
+    def kernels(self) -> KernelRegistry:
+        return self._registry
+
+    def compile(
+        self,
+        op: str,
+        domain: str,
+        opset: int,
+        attributes: Mapping[str, Any],
+        input_types: Sequence[str | None],
+        num_outputs: int,
+    ) -> Any:
+        kernel = self._registry.find(op, domain, opset)
+        assert kernel is not None
+        return kernel.bind(attributes, num_outputs)
+
+
+class _BrokenFactory:
+    version = "1.0"
+    api_version = API_VERSION
+
+    def __init__(self, name: str, registry: KernelRegistry) -> None:
+        self.name = name
+        self._registry = registry
+
+    def devices(self) -> list[Device]:
+        return [Device(name="broken", kind="cpu", fingerprint="broken")]
+
+    def create(self, device: Device, options: Mapping[str, str]) -> Provider:
+        return _BrokenProvider(self.name, self._registry)
+
+
+@contextmanager
+def broken_provider(kernels: Mapping[str, Callable[..., Any]], name: str = "broken") -> Iterator[list[str]]:
+    """Register a provider with these kernels by op, and give the providers to build with."""
+    registry = KernelRegistry(name)
+    for op, function in kernels.items():
+        registry.register(op, since=1, types={"T": FLOATS})(function)
+    register_provider(_BrokenFactory(name, registry))
+    try:
+        yield [name, "cpu"]
+    finally:
+        unregister_provider(name)
