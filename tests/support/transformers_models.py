@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import onnx_ir as ir
-import onnxruntime
 
 from dovetail.network.onnx_import import import_model
 from dovetail.passes.clone import clone_model
@@ -69,6 +68,8 @@ def shapes_of(name: str) -> list[tuple[int, int]]:
 
 def run_onnxruntime(model: ir.Model | Path, inputs: Arrays) -> list[Any]:
     """What ONNX Runtime makes of a model as it is: its own fusions change last digits, and of Q/DQ pairs more."""
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

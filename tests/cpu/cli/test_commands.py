@@ -133,10 +133,13 @@ def test_options_reach_the_configuration() -> None:
     from dovetail.build.config import BuilderFlag, MemoryPoolType, PreviewFeature, ProfilingVerbosity
     from dovetail.cli.build import _make_config
     from dovetail.cli.parser import make_parser
+    from dovetail.cli.settings import read_settings
 
     words = ["build", "m.onnx", "--workspace", "2", "--tactic-timeout", "5", "--alias-io", "--strict", "--detailed"]
     words += ["--strip-weights", "--error-on-timing-cache-miss", "--timing-cache", "t", "--carry-plugins", "a", "b"]
-    config = _make_config(make_parser().parse_args(words), [])
+    words += ["--providers", "onnxruntime, cpu", "--off", "gelu,attention", "--layer-provider", "a=b*=cpu"]
+    args = make_parser().parse_args(words)
+    config = _make_config(args, [], read_settings(args))
     flags = (BuilderFlag.REFIT, BuilderFlag.STRIP_PLAN, BuilderFlag.ERROR_ON_TIMING_CACHE_MISS)
     assert all(config.get_flag(flag) for flag in flags)
     assert config.get_memory_pool_limit(MemoryPoolType.WORKSPACE) == 2 * 2**20
@@ -144,6 +147,8 @@ def test_options_reach_the_configuration() -> None:
     assert (config.tactic_timeout_s, config.strict, config.timing_cache_path) == (5.0, True, "t")
     assert config.profiling_verbosity is ProfilingVerbosity.DETAILED
     assert config.plugins_to_serialize == ["a", "b"]
+    assert (config.providers, config.passes_off) == (("onnxruntime", "cpu"), ("gelu", "attention"))
+    assert config.layer_providers == {"a=b*": "cpu"}
 
 
 # run

@@ -84,8 +84,12 @@ def test_an_output_declared_as_something_else() -> None:
 
 
 def test_a_plugin_gets_no_sequence() -> None:
-    with pytest.raises(dt.DovetailError):
-        node = helper.make_node("NoSuchOperator", ["x"], ["y"], domain="nobody")
+    @dt.layer("TakesSequence")
+    def take(x: Any) -> Any:
+        return x
+
+    node = helper.make_node("TakesSequence", ["x"], ["y"])
+    with pytest.raises(dt.PluginError, match=r"no type the contract knows.*seq\(tensor\(float\)\)"):
         _compile([node], [_info("x", SEQUENCE)], [_floats("y", 2)])
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
 import dovetail as dt
 from dovetail.cli import main
+from dovetail.runtime.observe import run_observed
 from dovetail.testing import host_device
-from tests.support.device_models import X, build, chain
+from tests.support.device_models import WEIGHT, X, build, chain
 
 
 def test_layers_and_events_are_reported() -> None:
@@ -71,3 +73,17 @@ def test_the_command_shows_both(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert "Profile (3 iterations)" in shown
     assert "matmul" in shown
     assert "host_device: MatMul" in shown
+
+
+def test_every_value_can_be_observed() -> None:
+    with host_device(ops=["MatMul", "Relu", "Add"]):
+        context = build(chain()).create_execution_context()
+        runner = context._runner
+        context.run([X])
+        runner.bind(runner.program.inputs[0], X)
+        seen: dict[str, Any] = {}
+        runner.bind(runner.program.outputs[0], np.empty_like(X))
+        run_observed(runner, lambda value, array: seen.update({f"{value.name}@{value.memory}": array.copy()}))
+        np.testing.assert_allclose(seen["a@host_device"], X @ WEIGHT, rtol=1e-5)
+        np.testing.assert_array_equal(seen["b@"], seen["b@host_device"])
+        np.testing.assert_array_equal(seen["y@"], seen["y@host_device"])

@@ -302,3 +302,22 @@ def test_slices_of_an_empty_dimension(start: int, end: int) -> None:
         results = engine(x)
         np.testing.assert_array_equal(results["y"], x[start:end])
         np.testing.assert_array_equal(results["z"], np.concatenate([x[start:end], x]))
+
+
+def test_the_default_providers_hand_objects_to_each_other(tmp_path: Path) -> None:
+    """Sequences cross the borders between the kernels here and compiled partitions, in both directions."""
+    nodes = [
+        helper.make_node("SplitToSequence", ["x"], ["s"], axis=0),
+        helper.make_node("SequenceAt", ["s", "i"], ["part"]),
+        helper.make_node("Softmax", ["part"], ["soft"]),
+        helper.make_node("SequenceInsert", ["s", "soft"], ["y"]),
+        helper.make_node("Optional", ["y"], ["o"]),
+    ]
+    ports = [_tensor("x", FLOAT, ["n", 2]), _tensor("i", INT64, [])], [_sequence("y"), _optional("o", _sequence("o"))]
+    graph = helper.make_graph(nodes, "objects", *ports)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    dt.compile(model).save(tmp_path / "objects.plan")
+    engine = dt.load(tmp_path / "objects.plan")
+    results = engine(np.zeros((3, 2), np.float32), np.array(1))
+    assert [item.tolist() for item in results["y"]] == [[[0, 0]]] * 3 + [[[0.5, 0.5]]]
+    assert len(results["o"]) == 4

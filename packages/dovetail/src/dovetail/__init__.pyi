@@ -265,6 +265,10 @@ from dovetail.plugin.safe import (
     get_safe_plugin_registry as get_safe_plugin_registry,
     register_safe_plugin as register_safe_plugin,
 )
+from dovetail.provider.loader import (
+    register_provider as register_provider,
+    unregister_provider as unregister_provider,
+)
 from dovetail.runtime.context import (
     ExecutionContext as ExecutionContext,
     IExecutionContext as IExecutionContext,

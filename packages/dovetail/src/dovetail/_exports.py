@@ -66,6 +66,7 @@ _MODULES: dict[str, str] = {
         ITripLimitLayer""",
     "dovetail.network.conditionals": """IConditionLayer IIfConditional IIfConditionalBoundaryLayer
         IIfConditionalInputLayer IIfConditionalOutputLayer""",
+    "dovetail.provider.loader": "register_provider unregister_provider",
     "dovetail.plugin.fields": "PluginField PluginFieldCollection PluginFieldType",
     "dovetail.plugin.interfaces": """APILanguage IPluginCapability IPluginCreatorInterface IPluginCreatorV3One
         IPluginResource IPluginResourceContext IPluginV3 IPluginV3OneBuild IPluginV3OneBuildV2 IPluginV3OneCore

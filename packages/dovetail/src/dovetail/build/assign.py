@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import onnx_ir as ir
@@ -17,6 +18,7 @@ from dovetail.build.subgraphs import Border, extract_model, find_border
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.plugins import entry_of
+from dovetail.provider.calls import call
 from dovetail.provider.interfaces import BuiltSubgraph, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
 from dovetail.provider.placement import CONSTANT, OUTSIDE, PlacedNode, find_annotation, place
@@ -118,7 +120,8 @@ class Assigner:
         border = find_border(nodes)
         try:
             model = extract_model(self.model, nodes, border, name=_group_name(layers))
-            built = self._provider(name).build_subgraph(model, keep=self.keep)
+            build = partial(self._provider(name).build_subgraph, keep=self.keep)
+            built = call(name, "build_subgraph", build, model)
         except DovetailError as error:
             self._report(f"provider '{name}' could not compile what it took: {error}", error)
             self._ban(name, nodes, f"it could not be compiled: {error.what}")

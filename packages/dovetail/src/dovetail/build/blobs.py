@@ -52,7 +52,7 @@ class BlobTable:
     def array(self, name: str) -> Array:
         """A constant as steps take it."""
         array = self.arrays[name]
-        return unpack_strings(memoryview(array), f"blob '{name}'") if self._kinds[name] == "strings" else array
+        return unpack_strings(array.data, f"blob '{name}'") if self._kinds[name] == "strings" else array
 
     def add_array(self, name: str, array: Array, *, kind: str = "weights") -> str:
         """Store an array under a free name."""

@@ -1,4 +1,4 @@
-"""The command line: ``dovetail build | run | bench | inspect | check | provider | plugin | parity | plan | env``.
+"""The command line: ``dovetail build | run | bench | compare | reduce | inspect | check | plan | ...``.
 
 Nothing but the standard library is imported before a command runs, so that ``-h`` is quick. Each command is a module
 that declares its arguments in ``declare`` and does its work in ``run``, which returns an ``Answer``; what it raises

@@ -23,6 +23,7 @@ from dovetail.cli.options import (
     positive_int,
 )
 from dovetail.cli.screen import Screen
+from dovetail.cli.settings import add_build_settings
 from dovetail.cli.shapes import parse_shapes
 from dovetail.cli.targets import open_engine
 
@@ -40,6 +41,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     finish_command(parser, run)
     add_target(parser)
     add_model_options(parser)
+    add_build_settings(parser)
     parser.add_argument(
         "--warmup-ms", type=non_negative_float, default=200.0, metavar="MS", help="run this long first (default 200)"
     )

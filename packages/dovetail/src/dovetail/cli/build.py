@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.cli.answers import Answer, Document
 from dovetail.cli.options import add_plugins, add_shapes, finish_command, non_negative_float, positive_float
 from dovetail.cli.screen import Screen, format_bytes, format_time
+from dovetail.cli.settings import BuildSettings, add_build_settings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds, parse_shapes
 from dovetail.cli.targets import StderrLogger, load_libraries, require_file
 from dovetail.cli.tuning import show_tuning, tuning_rows
@@ -36,11 +37,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     _add_shape_arguments(parser)
     _add_plugin_arguments(parser)
+    add_build_settings(parser)
     _add_tuning_arguments(parser)
     parser.add_argument("--refit", action="store_true", help="keep weights replaceable")
     parser.add_argument("--strip-weights", action="store_true", help="leave replaceable weights out of the plan")
     parser.add_argument("--alias-io", action="store_true", help="let plugins write outputs into their inputs (preview)")
-    parser.add_argument("--strict", action="store_true", help="end the build where it would otherwise warn")
     parser.add_argument(
         "--detailed", action="store_true", help="let the engine inspector show everything, not only names"
     )
@@ -94,7 +95,7 @@ def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Answer:
     """Build and write the plan."""
-    profiles = _profiles(args)
+    profiles, settings = _profiles(args), read_settings(args)
     model = require_file(args.model)
     target = Path(args.output) if args.output is not None else model.with_suffix(".plan")
     _check_target(target, model)
@@ -102,8 +103,9 @@ def run(args: argparse.Namespace) -> Answer:
     from dovetail.build.builder import Builder
     from dovetail.loggers import Severity
 
+    apply_provider_options(args.provider_option)
     logger = StderrLogger(_severity(args, Severity))
-    job = _Job(Builder(logger), _make_config(args, profiles))
+    job = _Job(Builder(logger), _make_config(args, profiles, settings), settings)
     start = time.perf_counter()
     plan = job.build(model, target, [*args.plugins, *args.carry_plugins])
     document = _describe(plan, job.phase_times, target, logger, time.perf_counter() - start)
@@ -125,22 +127,31 @@ def _check_target(target: Path, model: Path) -> None:
 class _Job:
     """A build from file to file, with the time of each phase."""
 
-    def __init__(self, builder: Builder, config: BuilderConfig) -> None:
+    def __init__(self, builder: Builder, config: BuilderConfig, settings: BuildSettings) -> None:
         self._builder = builder
         self._config = config
+        self._override = settings.override
         self.phase_times: list[tuple[str, str | None, float]] = []
 
     def build(self, model: Path, target: Path, libraries: list[str]) -> BuiltPlan:
         from dovetail.build.progress import Phases
         from dovetail.network.onnx_import import import_model
+        from dovetail.network.onnx_kernels import find_kernel_for
         from dovetail.plan.container import write_plan
         from dovetail.plan.manifest import encode_manifest
+        from dovetail.provider.defaults import default_providers
 
         before, after = Phases(self._config.progress_monitor), Phases(self._config.progress_monitor)
         registry = self._builder.get_plugin_registry()
         with before.phase("Import model"):
             load_libraries(libraries, registry)
-            imported = import_model(model, registry=registry, logger=self._builder.logger)
+            imported = import_model(
+                model,
+                registry=registry,
+                logger=self._builder.logger,
+                override=self._override,
+                kernels=find_kernel_for(self._config.providers or default_providers()),
+            )
         plan = self._builder.build_plan(imported, self._config, is_open=not self._config.profiles)
         with after.phase("Save plan"):
             write_plan(target, encode_manifest(plan.manifest), plan.blobs)
@@ -173,7 +184,9 @@ def _profiles(args: argparse.Namespace) -> list[tuple[dict[str, ShapeBounds], di
 
 
 def _make_config(
-    args: argparse.Namespace, profiles: Iterable[tuple[dict[str, ShapeBounds], dict[str, ShapeBounds]]]
+    args: argparse.Namespace,
+    profiles: Iterable[tuple[dict[str, ShapeBounds], dict[str, ShapeBounds]]],
+    settings: BuildSettings,
 ) -> BuilderConfig:
     from dovetail.build.config import (
         BuilderConfig,
@@ -184,7 +197,7 @@ def _make_config(
     )
     from dovetail.build.profile import OptimizationProfile
 
-    config = BuilderConfig()
+    config = settings.apply(BuilderConfig())
     for shapes, values in profiles:
         profile = OptimizationProfile()
         for name, bounds in shapes.items():
@@ -207,7 +220,6 @@ def _make_config(
         config.tactic_timeout_s = args.tactic_timeout
     if args.workspace is not None:
         config.set_memory_pool_limit(MemoryPoolType.WORKSPACE, int(args.workspace * 2**20))
-    config.strict = args.strict
     config.progress_monitor = _make_monitor(args)
     config.timing_cache_path = args.timing_cache
     config.plugins_to_serialize = args.carry_plugins

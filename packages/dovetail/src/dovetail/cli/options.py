@@ -102,7 +102,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="NAME:FILE",
-        help="arrays for inputs, as x:file.npy; inputs without a file get random numbers",
+        help="arrays for inputs, as x:file.npy, or all in one file.npz; inputs without a file get random numbers",
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides the random numbers (default 0)")
 

@@ -17,6 +17,8 @@ COMMANDS: Final = {
     "build": "build a plan from an ONNX model, tuned by measuring",
     "run": "run a plan or a model once and show its outputs",
     "bench": "time a plan or a model",
+    "compare": "compare the outputs of a model with those of a reference",
+    "reduce": "shrink a model that fails to the smallest that still fails",
     "inspect": "show what a plan holds, without running any code of it",
     "replace": "replace a part of an ONNX model by one node, for a plugin to take",
     "check": "take a plugin through its whole life and judge it by every rule",
@@ -31,7 +33,7 @@ COMMANDS: Final = {
 _EPILOG = """\
 exit codes:
   0 ok   1 usage   2 model, input or plugin rejected   3 unsupported, or the build failed
-  4 timing cache or accuracy gate   5 plan   6 memory, disk, device or package missing   70 internal error
+  4 a difference, or the timing cache   5 plan   6 memory, disk, device or package missing   70 internal error
 """
 
 

@@ -13,6 +13,7 @@ from dovetail.cli.feeds import make_context, make_inputs
 from dovetail.cli.files import write_file
 from dovetail.cli.options import add_model_options, add_target, finish_command
 from dovetail.cli.screen import Screen
+from dovetail.cli.settings import add_build_settings
 from dovetail.cli.shapes import format_shape, parse_shapes
 from dovetail.cli.targets import open_engine
 
@@ -31,6 +32,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     finish_command(parser, run)
     add_target(parser)
     add_model_options(parser)
+    add_build_settings(parser)
     parser.add_argument("--save-outputs", metavar="DIR", help="write each output to a .npy file in this folder")
 
 

@@ -9,15 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from dovetail.cli.screen import clean
+from dovetail.cli.settings import BuildSettings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds
-from dovetail.errors import InputError
+from dovetail.errors import InputError, UsageError
 from dovetail.loggers import ILogger, Severity
 
 if TYPE_CHECKING:
     from dovetail.plugin.registry import PluginRegistry
     from dovetail.runtime.engine import Engine
 
-__all__ = ["StderrLogger", "is_plan", "load_libraries", "open_engine", "require_file"]
+__all__ = ["StderrLogger", "is_plan", "load_libraries", "make_registry", "open_engine", "require_file"]
 
 _HEADER_START: Final = 8
 """A plan starts with the length of its header in eight bytes; the header is a JSON object."""
@@ -39,10 +40,26 @@ class StderrLogger(ILogger):
             print(f"{Severity(severity).name.lower().replace('_', ' ')}: {clean(msg)}", file=sys.stderr)
 
 
-def open_engine(args: argparse.Namespace, shapes: Mapping[str, ShapeBounds]) -> Engine:
-    """The engine that a target names: loaded from a plan, or built from a model with these shapes."""
-    path = require_file(args.target)
-    return _load_plan(path, args) if is_plan(path) else _compile_model(path, args, shapes)
+def open_engine(args: argparse.Namespace, shapes: Mapping[str, ShapeBounds], *, detailed: bool = False) -> Engine:
+    """The engine that a target names: loaded from a plan, or built from a model with these shapes.
+
+    Args:
+        args: The command line.
+        shapes: Shapes of inputs, for a model.
+        detailed: Whether the inspector of a model that is built shows everything.
+    """
+    path, settings = require_file(args.target), read_settings(args)
+    apply_provider_options(args.provider_option)
+    if not is_plan(path):
+        return _compile_model(path, args, shapes, settings, detailed=detailed)
+    if settings != BuildSettings():
+        raise UsageError(
+            "a plan is built already",
+            where=f"'{args.target}'",
+            expected="a model, for --providers, --layer-provider, --off, --override and --strict",
+            fix="build the plan again with these options",
+        )
+    return _load_plan(path, args)
 
 
 def _load_plan(path: Path, args: argparse.Namespace) -> Engine:
@@ -54,13 +71,37 @@ def _load_plan(path: Path, args: argparse.Namespace) -> Engine:
     return runtime.load_engine(path)
 
 
-def _compile_model(path: Path, args: argparse.Namespace, shapes: Mapping[str, ShapeBounds]) -> Engine:
+def _compile_model(
+    path: Path,
+    args: argparse.Namespace,
+    shapes: Mapping[str, ShapeBounds],
+    settings: BuildSettings,
+    *,
+    detailed: bool,
+) -> Engine:
     from dovetail import api
+    from dovetail.build.config import BuilderConfig, ProfilingVerbosity
+
+    config = settings.apply(BuilderConfig())
+    if detailed:
+        config.profiling_verbosity = ProfilingVerbosity.DETAILED
+    return api.compile(
+        path,
+        shapes=shapes or None,
+        config=config,
+        registry=make_registry(args.plugins),
+        override=settings.override,
+        logger=StderrLogger(),
+    )
+
+
+def make_registry(libraries: Sequence[str]) -> PluginRegistry:
+    """A registry with the plugins of these libraries, which asks the global one for others."""
     from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 
     registry = PluginRegistry(parent=get_plugin_registry())
-    load_libraries(args.plugins, registry)
-    return api.compile(path, shapes=shapes or None, registry=registry, logger=StderrLogger())
+    load_libraries(libraries, registry)
+    return registry
 
 
 def load_libraries(paths: Sequence[str], registry: PluginRegistry) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -208,6 +209,7 @@ def _fold(operation: DimensionOperation, parts: list[Expr | None]) -> Expr | Non
     return result
 
 
+@lru_cache(maxsize=65536)
 def _expr_from_sympy(expression: Any) -> Expr | None:
     if expression.is_Integer:
         return Constant(int(expression))

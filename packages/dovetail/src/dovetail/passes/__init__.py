@@ -57,6 +57,7 @@ def standard_passes(*, keep: frozenset[str], off: Collection[str] = ()) -> list[
         [
             ConstantFolding(keep=keep),
             ShapeSimplification(keep=keep),
+            DeadCode(),  # who reads a value counts from here on
             QDQPlacement(keep=keep),
             ConstantFolding(keep=keep),  # sizes that are known now, and weights that are moved in their narrow type
             CommonSubexpressions(keep=keep),

@@ -8,6 +8,7 @@ themselves tell, or the change is in a table here, or the node is rewritten. Oth
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
@@ -16,52 +17,67 @@ import onnx
 import onnx_ir as ir
 
 from dovetail.passes._graph import add_initializer, is_onnx, names_in
+from dovetail.passes._match import int_attribute, normalize_axis, rank_of
 
 __all__ = ["explain_opset", "model_opset", "raise_opset"]
 
 Serves = Callable[[ir.Node, int], bool]
 
-_HARMLESS: Final = frozenset(
-    {
-        ("Add", 14),
-        ("BatchNormalization", 15),
-        ("Cast", 19),
-        ("CastLike", 19),
-        ("DequantizeLinear", 19),
-        ("DequantizeLinear", 21),
-        ("DequantizeLinear", 23),
-        ("Div", 14),
-        ("GRU", 14),
-        ("Identity", 14),
-        ("LSTM", 14),
-        ("Loop", 16),
-        ("Mul", 14),
-        ("Pad", 18),
-        ("Pad", 19),
-        ("QLinearMatMul", 21),
-        ("QuantizeLinear", 19),
-        ("QuantizeLinear", 21),
-        ("QuantizeLinear", 23),
-        ("RNN", 14),
-        ("ReduceMax", 20),
-        ("ReduceMin", 20),
-        ("Reshape", 14),
-        ("ScatterElements", 16),
-        ("ScatterElements", 18),
-        ("ScatterND", 16),
-        ("ScatterND", 18),
-        ("Shape", 15),
-        ("Sub", 14),
-    }
-)
+_HARMLESS: Final[dict[str, tuple[int, ...]]] = {
+    "Abs": (13,),
+    "Add": (14,),
+    "ArgMax": (12, 13),
+    "ArgMin": (12, 13),
+    "BatchNormalization": (15,),
+    "Cast": (13, 19),
+    "CastLike": (19,),
+    "Ceil": (13,),
+    "Clip": (13,),
+    "Constant": (12,),
+    "DepthToSpace": (13,),
+    "DequantizeLinear": (13, 19, 21, 23),
+    "Div": (14,),
+    "Erf": (13,),
+    "Floor": (13,),
+    "GRU": (14,),
+    "Gather": (13,),
+    "GatherElements": (13,),
+    "GatherND": (12, 13),
+    "Gemm": (13,),
+    "Identity": (14,),
+    "LRN": (13,),
+    "LSTM": (14,),
+    "Loop": (13, 16),
+    "MaxPool": (12,),
+    "MeanVarianceNormalization": (13,),
+    "Mul": (14,),
+    "Pad": (13, 18, 19),
+    "Pow": (12,),
+    "QLinearMatMul": (21,),
+    "QuantizeLinear": (13, 19, 21, 23),
+    "RNN": (14,),
+    "ReduceL1": (13,),
+    "ReduceL2": (13,),
+    "ReduceLogSum": (13,),
+    "ReduceLogSumExp": (13,),
+    "ReduceMax": (12, 13, 20),
+    "ReduceMean": (13,),
+    "ReduceMin": (12, 13, 20),
+    "ReduceProd": (13,),
+    "ReduceSumSquare": (13,),
+    "Reshape": (14,),
+    "ScatterElements": (16, 18),
+    "ScatterND": (16, 18),
+    "Shape": (15,),
+    "Slice": (13,),
+    "Sub": (14,),
+}
 """Operators and the version in which their text or signature changed, but not what a node of the version before does:
 a new optional input or attribute whose absence is the old behaviour, a new mode, new names for the types."""
 
 _REDUCTIONS: Final = tuple(
     f"Reduce{name}" for name in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
 )
-_AXES_BECAME_INPUT: Final = 18
-_SPLIT_NEEDS_COUNT: Final = 18
 
 
 def model_opset(model: ir.Model) -> int:
@@ -85,9 +101,9 @@ def raise_opset(model: ir.Model, version: int, *, serves: Serves = lambda _node,
     if explain_opset(model, version, serves=serves) is not None:
         return False
     taken: set[str] | None = None
-    for node, step in _rewritten(model, version):
+    for node, step in _list_rewrites(model, version):
         taken = names_in(model) if taken is None else taken
-        _REWRITES[step](node, taken)
+        _REWRITES[step].write(node, taken)
     model.opset_imports.pop("ai.onnx", None)
     model.opset_imports[""] = version
     return True
@@ -101,7 +117,7 @@ def explain_opset(model: ir.Model, version: int, *, serves: Serves = lambda _nod
     for node in model.graph.all_nodes():
         if not is_onnx(node, node.op_type):
             continue
-        step = next((step for step in _changes(node.op_type, current, version) if step not in _REWRITES), None)
+        step = next((step for step in _changes(node.op_type, current, version) if not _can_rewrite(node, step)), None)
         if step is not None:
             return f"'{node.op_type}' of node '{node.name}' is another operator from opset {step[1]}"
         if not serves(node, version):
@@ -112,7 +128,7 @@ def explain_opset(model: ir.Model, version: int, *, serves: Serves = lambda _nod
 Step = tuple[str, int]
 
 
-def _rewritten(model: ir.Model, version: int) -> list[tuple[ir.Node, Step]]:
+def _list_rewrites(model: ir.Model, version: int) -> list[tuple[ir.Node, Step]]:
     current = model_opset(model)
     nodes = [node for node in model.graph.all_nodes() if is_onnx(node, node.op_type)]
     return [(node, step) for node in nodes for step in _changes(node.op_type, current, version)]
@@ -121,10 +137,11 @@ def _rewritten(model: ir.Model, version: int) -> list[tuple[ir.Node, Step]]:
 @cache
 def _changes(op: str, current: int, version: int) -> tuple[Step, ...]:
     """The versions between two at which nodes of an operator cannot be left as they are."""
+    steps = reversed(list(_steps(op, current, version)))  # the oldest first: each starts from what the last wrote
     return tuple(
         (op, new.since_version)
-        for old, new in _steps(op, current, version)
-        if (op, new.since_version) not in _HARMLESS and not _only_adds_types(old, new)
+        for old, new in steps
+        if new.since_version not in _HARMLESS.get(op, ()) and not _only_adds_types(old, new)
     )
 
 
@@ -160,15 +177,31 @@ def _signature(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
 # nodes that are written in another way from a version on
 
 
-def _move_axes(node: ir.Node, taken: set[str]) -> None:
-    axes = node.attributes.pop("axes", None)
-    graph = node.graph
-    if axes is None or not isinstance(graph, ir.Graph):
-        return
-    array = np.asarray(axes.as_ints(), dtype=np.int64)
-    value = add_initializer(graph, f"{node.name or node.op_type}_axes", array, ir.DataType.INT64, taken)
-    node.resize_inputs(2)
-    node.replace_input_with(1, value)
+@dataclass(frozen=True)
+class _Rewrite:
+    """How a node is written from a version on, and for which nodes that is known to be the same."""
+
+    write: Callable[[ir.Node, set[str]], None]
+    fits: Callable[[ir.Node], bool]
+
+
+def _can_rewrite(node: ir.Node, step: Step) -> bool:
+    return step in _REWRITES and _REWRITES[step].fits(node)
+
+
+def _move_attribute(name: str) -> Callable[[ir.Node, set[str]], None]:
+    """An attribute that became the second input."""
+
+    def write(node: ir.Node, taken: set[str]) -> None:
+        numbers = node.attributes.pop(name, None)
+        if numbers is None or not isinstance(node.graph, ir.Graph):
+            return
+        array = np.asarray(numbers.as_ints(), dtype=np.int64)
+        value = add_initializer(node.graph, f"{node.name or node.op_type}_{name}", array, ir.DataType.INT64, taken)
+        node.resize_inputs(2)
+        node.replace_input_with(1, value)
+
+    return write
 
 
 def _count_parts(node: ir.Node, _taken: set[str]) -> None:
@@ -176,7 +209,41 @@ def _count_parts(node: ir.Node, _taken: set[str]) -> None:
         node.attributes["num_outputs"] = ir.AttrInt64("num_outputs", len(node.outputs))
 
 
-_REWRITES: Final[dict[Step, Callable[[ir.Node, set[str]], None]]] = {
-    **{(op, _AXES_BECAME_INPUT): _move_axes for op in _REDUCTIONS},
-    ("Split", _SPLIT_NEEDS_COUNT): _count_parts,
+def _name_last_axis(node: ir.Node, _taken: set[str]) -> None:
+    node.attributes["axis"] = ir.AttrInt64("axis", -1)
+
+
+def _leave(_node: ir.Node, _taken: set[str]) -> None:
+    """The node is the same."""
+
+
+def _is_any(_node: ir.Node) -> bool:
+    return True
+
+
+def _is_over_last_axis(node: ir.Node) -> bool:
+    """Before opset 13 all axes from one on were taken as one; that is the same for the last."""
+    rank = rank_of(node.inputs[0])
+    return rank is not None and rank > 0 and normalize_axis(int_attribute(node, "axis", 1), rank) == rank - 1
+
+
+def _rounds_down(node: ir.Node) -> bool:
+    """What changed in pools is how the last window is counted when sizes are rounded up."""
+    return not int_attribute(node, "ceil_mode", 0)
+
+
+def _is_inference(node: ir.Node) -> bool:
+    return len(node.outputs) == 1
+
+
+_REWRITES: Final[dict[Step, _Rewrite]] = {
+    **{(op, 18): _Rewrite(_move_attribute("axes"), _is_any) for op in _REDUCTIONS},
+    **{(op, 13): _Rewrite(_move_attribute("axes"), _is_any) for op in ("ReduceSum", "Squeeze", "Unsqueeze")},
+    **{(op, 13): _Rewrite(_name_last_axis, _is_over_last_axis) for op in ("Hardmax", "LogSoftmax", "Softmax")},
+    ("Split", 13): _Rewrite(_move_attribute("split"), _is_any),
+    ("Split", 18): _Rewrite(_count_parts, _is_any),
+    ("AveragePool", 19): _Rewrite(_leave, _rounds_down),
+    ("AveragePool", 22): _Rewrite(_leave, _rounds_down),
+    ("MaxPool", 22): _Rewrite(_leave, _rounds_down),
+    ("BatchNormalization", 14): _Rewrite(_leave, _is_inference),
 }

@@ -7,6 +7,7 @@ all are quantized with one positive scale; and quantizing what was dequantized w
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -86,13 +87,14 @@ class QDQPlacement(Pass):
 
     def _sweep(self, graph: ir.Graph, opset: int, taken: set[str]) -> list[str]:
         changed = []
-        waiting = [node for node in graph if is_onnx(node, *_QUANTIZING)]
+        # In order: a value that many pairs come back to is then read by each of them once, and not again for the next.
+        waiting = deque(node for node in graph if is_onnx(node, *_QUANTIZING))
         while waiting:
-            node = waiting.pop()
+            node = waiting.popleft()
             move = self._find(node, opset) if node.graph is graph else None
             if move is not None:
                 changed.append(_describe(move))
-                waiting += _apply(graph, move, taken)
+                waiting.extendleft(_apply(graph, move, taken))
         return changed
 
     def _find(self, node: ir.Node, opset: int) -> _Move | None:

@@ -6,6 +6,7 @@ the best on real networks and always gives the same result for the same input.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -46,17 +47,53 @@ def plan_offsets(spans: Sequence[Span]) -> tuple[list[int], int]:
     ([512, 0, 512], 768)
     """
     offsets = [0] * len(spans)
-    placed: list[tuple[int, int, Span]] = []
+    placed = _Placed(max((span.last for span in spans), default=0))
+    total = 0
     for index in sorted(range(len(spans)), key=lambda i: (-spans[i].size_bytes, i)):
         span = spans[index]
         size = max(align(span.size_bytes), ALIGNMENT_BYTES)
-        offsets[index] = _first_gap(size, sorted((o, s) for o, s, other in placed if _overlap(span, other)))
-        placed.append((offsets[index], size, span))
-    return offsets, max((offset + size for offset, size, _ in placed), default=0)
+        offset = offsets[index] = _first_gap(size, sorted(placed.overlapping(span)))
+        placed.add(span, (offset, size))
+        total = max(total, offset + size)
+    return offsets, total
 
 
-def _overlap(one: Span, other: Span) -> bool:
-    return one.first <= other.last and other.first <= one.last
+class _Placed:
+    """What was placed, so that what lives at the same time as another value is found without looking at all.
+
+    A value overlaps another in time when it starts during the other's life, or lives when the other starts. The first
+    kind are neighbours in a sorted list. The second kind are kept in a tree over the steps: each life is cut into few
+    ranges of a power of two steps, and a step asks the ranges that it is in.
+    """
+
+    def __init__(self, last: int) -> None:
+        self._width = 1 << max(last, 1).bit_length()
+        self._starts: list[tuple[int, int, int]] = []
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+
+    def add(self, span: Span, place: tuple[int, int]) -> None:
+        """Remember the place of a value: offset and size."""
+        bisect.insort(self._starts, (span.first, *place))
+        low, high = span.first + self._width, span.last + 1 + self._width
+        while low < high:
+            if low & 1:
+                self._ranges.setdefault(low, []).append(place)
+                low += 1
+            if high & 1:
+                high -= 1
+                self._ranges.setdefault(high, []).append(place)
+            low, high = low >> 1, high >> 1
+
+    def overlapping(self, span: Span) -> list[tuple[int, int]]:
+        """The places of everything that lives at the same time."""
+        after = bisect.bisect_left(self._starts, (span.first + 1,))
+        until = bisect.bisect_left(self._starts, (span.last + 1,))
+        found = [(offset, size) for _, offset, size in self._starts[after:until]]
+        node = span.first + self._width
+        while node:
+            found += self._ranges.get(node, ())
+            node >>= 1
+        return found
 
 
 def _first_gap(size: int, taken: list[tuple[int, int]]) -> int:

@@ -107,9 +107,14 @@ class CapturedGraph(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileEvent:
-    """Something a device did."""
+    """Something a device did, or a part of a compiled subgraph."""
 
     name: str
     start_us: float
+    """On the clock of ``time.perf_counter``."""
     duration_us: float
     stream: int = 0
+    layer: str = ""
+    """The step that it is a part of, where the provider knows."""
+    kind: str = ""
+    """What it is, such as the operator."""

@@ -168,8 +168,6 @@ class StoredSubgraph:
     path: str | None = None
     is_whole: bool = False
     """Whether it is the only step of its program, so that nothing else waits for the cores while it does not run."""
-    num_partitions: int = 1
-    """How many partitions of the provider the program has."""
 
 
 class LoadedSubgraph(ABC):

@@ -21,12 +21,14 @@ from dovetail.provider.interfaces import API_VERSION, Provider, ProviderFactory
 
 __all__ = [
     "ProviderListing",
+    "get_default_options",
     "get_factory",
     "get_provider",
     "has_provider",
     "list_providers",
     "provider_names",
     "register_provider",
+    "set_default_options",
     "unregister_provider",
 ]
 
@@ -41,6 +43,8 @@ _factories: dict[str, ProviderFactory] = {}
 _registered: set[str] = set()
 """The names among the factories that the program registered itself."""
 _providers: dict[tuple[str, frozenset[tuple[str, str]]], Provider] = {}
+_default_options: dict[str, dict[str, str]] = {}
+"""For whoever asks for a provider and says nothing of options, as loading a plan does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,16 +148,29 @@ def get_factory(name: str) -> ProviderFactory:
 
 
 def get_provider(name: str, options: Mapping[str, str] | None = None) -> Provider:
-    """The provider of that name on its first device, made once for the same options.
+    """The provider of that name on its first device, made once for the same options; without any, the default ones.
 
     Raises:
         ProviderError: See ``get_factory``; or there is no device, an option is wrong, or making it failed.
     """
-    key = (name, _freeze_options(name, options or {}))
+    chosen = _default_options.get(name, {}) if options is None else options
+    key = (name, _freeze_options(name, chosen))
     with _lock:
         if key not in _providers:
-            _providers[key] = _make_provider(name, dict(options or {}))
+            _providers[key] = _make_provider(name, dict(chosen))
         return _providers[key]
+
+
+def set_default_options(name: str, options: Mapping[str, str]) -> None:
+    """Choose the options of a provider in this process, for builds and for plans; engines that exist keep theirs.
+
+    Raises:
+        ProviderError: There is no such provider, or an option is not text.
+    """
+    _freeze_options(name, options)
+    if not has_provider(name):
+        raise _unknown(name)
+    _default_options[name] = dict(options)
 
 
 def _freeze_options(name: str, options: Mapping[Any, Any]) -> frozenset[tuple[str, str]]:
@@ -166,6 +183,11 @@ def _freeze_options(name: str, options: Mapping[Any, Any]) -> frozenset[tuple[st
                 got=f"{type(option).__name__} and {type(value).__name__}",
             )
     return frozenset(options.items())
+
+
+def get_default_options(name: str) -> dict[str, str]:
+    """The options that ``set_default_options`` chose."""
+    return dict(_default_options.get(name, {}))
 
 
 # factories

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import numpy as np
+
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
+from dovetail.provider.calls import call
+from dovetail.provider.loader import get_provider
 from dovetail.runtime.control import BodyRunner
 from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.steps import Frame, Step
+from dovetail.runtime.schedule import uses_devices
+from dovetail.runtime.steps import Frame, Step, run_segments
 
 __all__ = ["Observer", "run_observed"]
 
@@ -24,21 +30,41 @@ def run_observed(runner: ProgramRunner, observe: Observer) -> None:
     program, frame = runner.program, runner.frame
     with _watched_bodies(runner.steps, observe):
         _show(program, program.inputs, frame, observe)
-        for record, step in zip(program.steps, runner.steps, strict=True):
+        for record, step in zip(program.steps, _single_steps(runner), strict=True):
             step(frame)
             _show(program, record.outputs, frame, observe)
+
+
+def _single_steps(runner: ProgramRunner) -> Sequence[Step]:
+    """The steps, each done when it returns."""
+    if runner.schedule is None:
+        return runner.steps
+    return [partial(run_segments, segments) for segments in runner.schedule.single_steps()]
 
 
 def _show(program: ProgramRecord, indices: Sequence[int], frame: Frame, observe: Observer) -> None:
     for index in indices:
         if index >= 0 and frame[index] is not None:
-            observe(program.values[index], frame[index])
+            observe(program.values[index], _read(program.values[index], frame[index]))
+
+
+def _read(value: ValueRecord, array: Any) -> Any:
+    """What a value holds, copied to the host when it lies on a device."""
+    if not value.memory:
+        return array
+    provider, copied = get_provider(value.memory), np.empty(array.shape, array.dtype)
+    call(provider.name, "copy", provider.copy, array, copied, None)
+    call(provider.name, "synchronize", provider.synchronize)
+    return copied
 
 
 @contextmanager
 def _watched_bodies(steps: Sequence[Step], observe: Observer) -> Iterator[None]:
-    """Put a step that shows before and after the steps of every body; afterwards the bodies are as they were."""
-    bodies = [(body, body.steps) for body in _bodies(steps)]
+    """Put a step that shows before and after the steps of every body; afterwards the bodies are as they were.
+
+    A body with steps of a device is left alone: what it holds while it runs is not there to be read.
+    """
+    bodies = [(body, body.steps) for body in _bodies(steps) if not uses_devices(body.program)]
     try:
         for body, plain in bodies:
             body.steps = _watch(body.program, plain, observe)

@@ -24,6 +24,10 @@ class IProfiler:
         """Take the time of one layer."""
         raise NotImplementedError(f"{type(self).__name__} must implement report_layer_time(layer_name, ms)")
 
+    def report_layer_span(self, layer_name: str, start_ns: int, end_ns: int) -> None:
+        """Take when a layer ran, on the clock of ``time.perf_counter_ns``; nothing is done with it by default."""
+        return
+
     def report_device_event(self, provider: str, event: ProfileEvent) -> None:
         """Take something that a device did; nothing is done with it by default."""
         return
@@ -91,9 +95,10 @@ def run_profiled(runner: ProgramRunner, profiler: IProfiler) -> None:
     if runner.is_dirty:
         runner.announce_shapes()
     with _device_events(runner) as events:
-        times = [_time_ns(segments, runner.frame) for segments in _single_steps(runner)]
-    for record, elapsed_ns in zip(runner.program.steps, times, strict=True):
-        profiler.report_layer_time(record.name, elapsed_ns / 1e6)
+        spans = [_time_span(segments, runner.frame) for segments in _single_steps(runner)]
+    for record, (start_ns, end_ns) in zip(runner.program.steps, spans, strict=True):
+        profiler.report_layer_time(record.name, (end_ns - start_ns) / 1e6)
+        profiler.report_layer_span(record.name, start_ns, end_ns)
     for provider, event in events:
         profiler.report_device_event(provider, event)
 
@@ -104,10 +109,10 @@ def _single_steps(runner: ProgramRunner) -> list[Segments]:
     return [[(quiet, [step])] for quiet, steps in make_segments(runner.steps) for step in steps]
 
 
-def _time_ns(segments: Segments, frame: Frame) -> int:
+def _time_span(segments: Segments, frame: Frame) -> tuple[int, int]:
     start = time.perf_counter_ns()
     run_segments(segments, frame)
-    return time.perf_counter_ns() - start
+    return start, time.perf_counter_ns()
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Subgraphs:
         self._loaded.clear()
 
     def load(
-        self, step: StepRecord, provider: Provider, load_blob: LoadBlob, *, is_whole: bool, num_partitions: int
+        self, step: StepRecord, provider: Provider, load_blob: LoadBlob, *, is_whole: bool
     ) -> LoadedSubgraph | None:
         """Have the provider make a partition ready; one that misses weights is None until they come."""
         record = step.subgraph
@@ -60,7 +60,7 @@ class Subgraphs:
             return None
         key = (provider.name, record.payload, *record.inputs, "", *record.outputs, "", *record.weights.values())
         if key not in self._loaded:
-            stored = self._store(step, record, load_blob, is_whole=is_whole, num_partitions=num_partitions)
+            stored = self._store(step, record, load_blob, is_whole=is_whole)
             loaded = call(provider.name, f"load_subgraph of step '{step.name}'", provider.load_subgraph, stored)
             self._check_file(stored)
             if loaded.note:
@@ -72,7 +72,7 @@ class Subgraphs:
         return self._file is None or self._file.missing.isdisjoint(record.weights.values())
 
     def _store(
-        self, step: StepRecord, record: SubgraphRecord, load_blob: LoadBlob, *, is_whole: bool, num_partitions: int
+        self, step: StepRecord, record: SubgraphRecord, load_blob: LoadBlob, *, is_whole: bool
     ) -> StoredSubgraph:
         return StoredSubgraph(
             name=step.name,
@@ -84,7 +84,6 @@ class Subgraphs:
             places={} if self._file is None else self._file.find_places(record.weights),
             path=None if self._file is None else self._file.path,
             is_whole=is_whole,
-            num_partitions=num_partitions,
         )
 
     def _check_file(self, stored: StoredSubgraph) -> None:

@@ -10,7 +10,6 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InternalError, PluginError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import PluginRecord, ProgramRecord, StepRecord
-from dovetail.plan.walk import walk_steps
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -61,7 +60,6 @@ class ProgramTemplate:
     ) -> None:
         self.program = program
         self._subgraphs = subgraphs or Subgraphs()
-        self._num_partitions = sum(step.kind == "subgraph" for step in walk_steps(program))
         self._weights = weights or DeviceWeights()
         self._providers = {name: get_provider(name) for name in {step.provider for step in program.steps}}
         check_memory(program, self._providers)
@@ -114,7 +112,6 @@ class ProgramTemplate:
             self._providers[record.provider],
             load_blob,
             is_whole=len(self.program.steps) == 1,
-            num_partitions=self._num_partitions,
         )
 
     def recompile(self, load_blob: Callable[[str], Array]) -> None:

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from dovetail._version import __version__
 from dovetail.errors import ProviderError, ResourceError
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
-from dovetail.provider.interfaces import Claim, NodeView, Provider
+from dovetail.provider.interfaces import BuiltSubgraph, Claim, NodeView, Provider, StepKind, StoredSubgraph
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
 from dovetail.provider.shape_slots import shape_slots
@@ -22,7 +22,11 @@ from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
 from dovetail.testing.host_functions import HostDeviceFunction
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
+from dovetail.testing.host_subgraphs import HostDeviceSubgraph, compile_subgraph, load_subgraph
 from dovetail.testing.statistics import DeviceStatistics
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 __all__ = ["HostDevice", "HostDeviceFactory", "HostDeviceOptions", "host_device"]
 
@@ -38,6 +42,7 @@ class HostDevice(Provider):
         self.preferred_layout = options.layout
         self.can_capture = options.can_capture and options.has_streams
         self.budget_bytes = options.budget_bytes
+        self.step_kind = StepKind.SUBGRAPH if options.compiles else StepKind.NODE
         self.statistics = DeviceStatistics()
         """What the device was told to do."""
         self._streams = StreamSet(f"provider '{self.name}'", self.statistics, self.check)
@@ -93,6 +98,16 @@ class HostDevice(Provider):
         function = get_provider("cpu").compile(op, domain, opset, attributes, input_types, num_outputs)
         return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), num_outputs)
 
+    def build_subgraph(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltSubgraph:
+        """A plan for ``cpu``."""
+        self.check("build_subgraph")
+        return compile_subgraph(model)
+
+    def load_subgraph(self, stored: StoredSubgraph) -> HostDeviceSubgraph:
+        """That plan, over this device's memory."""
+        self.check("load_subgraph")
+        return load_subgraph(self, stored)
+
     # memory
 
     @property
@@ -130,6 +145,16 @@ class HostDevice(Provider):
             self.statistics.copies_to_device += 1
         else:
             self.statistics.copies_to_host += 1
+
+    def require_own(self, array: Any, name: str) -> HostDeviceArray:
+        """An array of this device, for a step of that name; anything else is an error."""
+        if not isinstance(array, HostDeviceArray) or array.device != self.name:
+            raise ProviderError(
+                f"{name} got an array that does not lie in the device's memory",
+                where=f"provider '{self.name}'",
+                got=type(array).__name__,
+            )
+        return array
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""

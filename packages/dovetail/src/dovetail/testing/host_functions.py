@@ -67,13 +67,7 @@ class HostDeviceFunction:
         return self._own(array)
 
     def _own(self, array: Any) -> HostDeviceArray:
-        if not isinstance(array, HostDeviceArray) or array.device != self._device.name:
-            raise ProviderError(
-                f"{self._op} got an array that does not lie in the device's memory",
-                where=f"provider '{self._device.name}'",
-                got=type(array).__name__,
-            )
-        return array
+        return self._device.require_own(array, self._op)
 
     def _compute(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         views = [array.view() if isinstance(array, HostDeviceArray) else array for array in inputs]

@@ -18,6 +18,8 @@ class HostDeviceOptions:
     name: str = "host_device"
     ops: Collection[str] | None = None
     """The operators it has a kernel for; None for all that ``cpu`` has."""
+    compiles: bool = False
+    """Whether it takes whole partitions instead of single nodes."""
     layout: str = "NCHW"
     has_streams: bool = True
     can_capture: bool = True

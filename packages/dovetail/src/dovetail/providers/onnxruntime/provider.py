@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import PlanCorruptError, ProviderError
-from dovetail.provider.devices import Device
+from dovetail.provider.devices import Device, ProfileEvent
 from dovetail.provider.host import host_device
 from dovetail.provider.interfaces import (
     API_VERSION,
@@ -24,6 +24,7 @@ from dovetail.provider.interfaces import (
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.providers.onnxruntime.binding import SessionSubgraph
+from dovetail.providers.onnxruntime.profiling import SessionProfiles
 from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session, import_onnxruntime
 from dovetail.providers.onnxruntime.wire import ExternalTensor, append_weights, names_files
 
@@ -43,10 +44,13 @@ class OnnxRuntimeProvider(Provider):
     step_kind = StepKind.SUBGRAPH
     fuses = False
 
-    def __init__(self, device: Device, settings: SessionSettings | None = None) -> None:
+    def __init__(
+        self, device: Device, settings: SessionSettings | None = None, *, profiles: SessionProfiles | None = None
+    ) -> None:
         self.device = device
         self.version: str = import_onnxruntime().__version__
         self._settings = settings or SessionSettings()
+        self._profiles = profiles
         self._allocator = HostAllocator()
 
     @property
@@ -88,7 +92,7 @@ class OnnxRuntimeProvider(Provider):
         path = Path(stored.path or "")
         model = append_weights(stored.payload, _external_tensors(stored, path.name))
         entries = {_FOLDER_ENTRY: str(path.parent)}
-        session = create_session(model, Level.ALL, self._settings, _use_of(stored), where=where, entries=entries)
+        session = self._create_session(model, stored, where, entries=entries)
         return SessionSubgraph(session, stored.inputs, stored.outputs)
 
     def _load_shared(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
@@ -100,16 +104,35 @@ class OnnxRuntimeProvider(Provider):
             options.add_external_initializers(list(stored.weights), values)
 
         model = append_weights(stored.payload, _external_tensors(stored, "plan"))
-        session = create_session(
-            model, Level.ALL, self._settings, _use_of(stored), where=where, configure=share_weights
-        )
+        session = self._create_session(model, stored, where, configure=share_weights)
         return SessionSubgraph(session, stored.inputs, stored.outputs, keep=(values, stored.weights))
 
+    def _create_session(
+        self,
+        model: bytes,
+        stored: StoredSubgraph,
+        where: str,
+        *,
+        entries: Mapping[str, str] | None = None,
+        configure: Callable[[Any], None] | None = None,
+    ) -> Any:
+        profiles = self._profiles
 
-def _use_of(stored: StoredSubgraph) -> Use:
-    if stored.num_partitions > 1:
-        return Use.ONE_OF_MANY
-    return Use.WHOLE if stored.is_whole else Use.ALONE
+        def set_up(options: Any) -> None:
+            if configure is not None:
+                configure(options)
+            if profiles is not None:
+                profiles.configure(options)
+
+        use = Use.WHOLE if stored.is_whole else Use.PART
+        session = create_session(model, Level.ALL, self._settings, use, where=where, entries=entries, configure=set_up)
+        if profiles is not None:
+            profiles.watch(stored.name, session)
+        return session
+
+    def stop_profiling(self) -> Sequence[ProfileEvent]:
+        """What the nodes of all sessions did since these were loaded, with the option ``profiling``; only once."""
+        return [] if self._profiles is None else self._profiles.collect()
 
 
 def _external_tensors(stored: StoredSubgraph, file: str) -> list[ExternalTensor]:
@@ -134,9 +157,14 @@ class OnnxRuntimeProviderFactory:
     options: Mapping[str, OptionSpec] = {
         "threads": OptionSpec(help="threads of a pool; 0 for one a core", default="0"),
         "pool": OptionSpec(
-            help="who shares threads: all partitions of the process, each session alone, or what a plan needs",
-            default="auto",
-            choices=("auto", "process", "session"),
+            help="one pool of threads for each session, or one that every session of the process must use",
+            default="session",
+            choices=("session", "process"),
+        ),
+        "profiling": OptionSpec(
+            help="whether sessions that are loaded note what each node does, which slows them down",
+            default="off",
+            choices=("off", "on"),
         ),
     }
 
@@ -159,12 +187,14 @@ class OnnxRuntimeProviderFactory:
                 where="provider 'onnxruntime'",
                 expected=", ".join(self.options),
             )
-        pool = options.get("pool", "auto")
-        if pool not in self.options["pool"].choices:
-            expected = ", ".join(self.options["pool"].choices)
-            raise ProviderError("unknown pool", where="provider 'onnxruntime'", expected=expected, got=pool)
-        settings = SessionSettings(threads=_read_threads(options.get("threads", "0")), pool=pool)
-        return OnnxRuntimeProvider(device, settings)
+        for name in ("pool", "profiling"):
+            choices = self.options[name].choices
+            if options.get(name, choices[0]) not in choices:
+                expected, got = ", ".join(choices), options[name]
+                raise ProviderError(f"unknown {name}", where="provider 'onnxruntime'", expected=expected, got=got)
+        threads, pool = _read_threads(options.get("threads", "0")), options.get("pool", "session")
+        profiles = SessionProfiles() if options.get("profiling") == "on" else None
+        return OnnxRuntimeProvider(device, SessionSettings(threads=threads, pool=pool), profiles=profiles)
 
 
 def _read_threads(text: str) -> int:

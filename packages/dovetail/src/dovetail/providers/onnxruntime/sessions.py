@@ -1,8 +1,9 @@
 """Sessions of ONNX Runtime, and the threads they run on.
 
-A session has a pool of threads of its own, which spin for a while after a run. That is best for one session and ruin
-for ten that run in turn, so the partitions of a model that has several share one pool of the process. ONNX Runtime then
-asks every further session in the process to use that pool too; a process that only has whole models never comes there.
+A session has a pool of threads of its own, which spin for a while after a run: best for one session, and ruin for ten
+that run in turn. So the threads of a session that is not alone stop to spin when its run ends. One pool for the whole
+process would do as well, but then ONNX Runtime refuses every session that does not use it, those of the user's own
+code too; who wants it asks for it.
 """
 
 from __future__ import annotations
@@ -43,10 +44,8 @@ class Use(Enum):
     """It never runs."""
     WHOLE = auto()
     """It is all there is to run: threads as ONNX Runtime has them."""
-    ALONE = auto()
-    """The only session among other steps: its threads rest while those run."""
-    ONE_OF_MANY = auto()
-    """It runs in turn with others, and shares their threads."""
+    PART = auto()
+    """Other steps run in turn with it: its threads rest meanwhile."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +54,8 @@ class SessionSettings:
 
     threads: int = 0
     """Threads of a pool; 0 for one a core."""
-    pool: str = "auto"
-    """``process`` for the shared pool, ``session`` for one each, ``auto`` to decide by use."""
+    pool: str = "session"
+    """``session`` for one pool each, ``process`` for one that all sessions of the process must share."""
 
 
 def import_onnxruntime() -> Any:
@@ -110,17 +109,14 @@ def create_session(
 
 
 def _choose_threads(onnxruntime: Any, options: Any, settings: SessionSettings, use: Use) -> None:
-    wants_pool = settings.pool == "process" or (settings.pool == "auto" and use is Use.ONE_OF_MANY)
-    if wants_pool and use is not Use.OPTIMISE:
+    if settings.pool == "process" and use is not Use.OPTIMISE:
         _make_pool(onnxruntime, settings.threads)
     if _has_pool:
         options.use_per_session_threads = False
         return
     options.intra_op_num_threads = 1 if use is Use.OPTIMISE else settings.threads
-    if use is Use.ALONE:
+    if use is Use.PART:
         options.add_session_config_entry("session.force_spinning_stop", "1")
-    elif use is Use.ONE_OF_MANY:
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
 
 
 def _make_pool(onnxruntime: Any, threads: int) -> None:

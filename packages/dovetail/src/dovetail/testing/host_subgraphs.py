@@ -1,0 +1,89 @@
+"""Partitions that a host device compiles: each is stored as a plan of its own, for the kernels of ``cpu``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dovetail.errors import ProviderError
+from dovetail.provider.devices import Stream
+from dovetail.provider.interfaces import BuiltSubgraph, LoadedSubgraph, StoredSubgraph
+from dovetail.testing.host_arrays import HostDeviceArray
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail.runtime.engine import Engine
+    from dovetail.testing.host_device import HostDevice
+
+__all__ = ["HostDeviceSubgraph", "compile_subgraph", "load_subgraph"]
+
+_VERSION = "1"
+
+
+def compile_subgraph(model: ir.Model) -> BuiltSubgraph:
+    """A plan for ``cpu`` as the payload."""
+    from dovetail.api import compile as compile_model
+
+    return BuiltSubgraph(payload=bytes(compile_model(model, providers=["cpu"]).serialize()), version=_VERSION)
+
+
+def load_subgraph(device: HostDevice, stored: StoredSubgraph) -> HostDeviceSubgraph:
+    """The plan as an engine; only this version's are taken."""
+    from dovetail.runtime.loading import Runtime
+
+    if stored.version != _VERSION:
+        raise ProviderError(
+            "the partition was compiled by another version",
+            where=f"provider '{device.name}', step '{stored.name}'",
+            expected=_VERSION,
+            got=stored.version,
+            fix="build the plan again",
+        )
+    return HostDeviceSubgraph(device, Runtime().deserialize_cuda_engine(bytes(stored.payload)), stored)
+
+
+class HostDeviceSubgraph(LoadedSubgraph):
+    """A partition that runs over the device's memory, in the order of a stream."""
+
+    def __init__(self, device: HostDevice, engine: Engine, stored: StoredSubgraph) -> None:
+        self._device = device
+        self._engine = engine
+        self._name = stored.name
+        self._outputs = list(stored.outputs)
+
+    def bind(self, stream: Stream | None) -> Callable[[Sequence[Any], list[Any]], None]:
+        """A function for one context; results without memory are made at once, which needs a wait."""
+        self._device.check("bind_subgraph")
+
+        def run(inputs: Sequence[Any], outputs: list[Any]) -> None:
+            arrays = [self._device.require_own(array, self._name) for array in inputs]
+            self._device.statistics.launches += 1
+            if any(output is None for output in outputs):
+                if stream is not None:
+                    stream.synchronize()
+                made = [self._device.to_device(np.asarray(result)) for result in self._compute(arrays)]
+                for index, result in enumerate(made):
+                    if outputs[index] is None:
+                        outputs[index] = result
+                    else:
+                        self._device.copy(result, outputs[index], stream)
+                return
+            targets = list(outputs)
+            self._device.submit(stream, "Subgraph", lambda: self._write(arrays, targets))
+
+        return run
+
+    def _compute(self, arrays: Sequence[HostDeviceArray]) -> list[Any]:
+        results = self._engine(*(array.view() for array in arrays))
+        return [results[name] for name in self._outputs] if isinstance(results, dict) else [results]
+
+    def _write(self, arrays: Sequence[HostDeviceArray], targets: Sequence[HostDeviceArray]) -> None:
+        for target, result in zip(targets, self._compute(arrays), strict=True):
+            np.copyto(target.view(), result, casting="no")
+
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._engine.close()

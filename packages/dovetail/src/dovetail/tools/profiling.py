@@ -1,0 +1,175 @@
+"""Which layers take the time: runs with a clock around every step, and what providers know of the inside of steps.
+
+A partition that ONNX Runtime compiled is one step. To see its nodes the plan is loaded once more, with sessions that
+note what they do; that slows them down, so these runs tell shares, not latencies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final
+
+from dovetail.plan.walk import walk_steps
+from dovetail.provider.devices import ProfileEvent
+from dovetail.provider.loader import get_default_options, get_provider, set_default_options
+from dovetail.runtime.profiler import LayerTimes
+from dovetail.tools.measuring import Pace, Span, measure
+
+if TYPE_CHECKING:
+    from dovetail.plan.manifest import Manifest
+    from dovetail.runtime.context import ExecutionContext
+
+__all__ = ["LayerProfile", "describe_profile", "export_profile", "has_inner_times", "inner_times", "profile_layers"]
+
+_PROVIDER: Final = "onnxruntime"
+_MAX_EVENTS: Final = 20_000
+"""ONNX Runtime writes about a kilobyte an event."""
+_MIN_RUNS: Final = 3
+_MAX_RUNS: Final = 200
+
+
+class _Spans(LayerTimes):
+    """Keeps when layers ran, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: list[tuple[str, int, int]] = []
+        self.device_events: list[tuple[str, ProfileEvent]] = []
+
+    def report_layer_span(self, layer_name: str, start_ns: int, end_ns: int) -> None:
+        self.spans.append((layer_name, start_ns, end_ns))
+
+    def report_device_event(self, provider: str, event: ProfileEvent) -> None:
+        super().report_device_event(provider, event)
+        self.device_events.append((provider, event))
+
+    def clear(self) -> None:
+        super().clear()
+        self.spans.clear()
+        self.device_events.clear()
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerProfile:
+    """Runs with a clock around every step."""
+
+    runs: list[Span]
+    steps: list[tuple[str, int, int]]
+    """Name, start and end of every step of every run."""
+    device_events: list[tuple[str, ProfileEvent]] = field(default_factory=list)
+    """What devices did, with the provider."""
+    inner_events: list[ProfileEvent] = field(default_factory=list)
+    """What parts of steps did."""
+    step_rows: list[dict[str, Any]] = field(default_factory=list)
+    device_rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+def has_inner_times(manifest: Manifest) -> bool:
+    """Whether a plan has steps with an inside that can be timed."""
+    return any(step.kind == "subgraph" and step.provider == _PROVIDER for step in walk_steps(manifest.programs))
+
+
+@contextmanager
+def inner_times() -> Iterator[Callable[[], Sequence[ProfileEvent]]]:
+    """Have engines that are loaded meanwhile note what the nodes of their partitions do; the function tells it."""
+    before = get_default_options(_PROVIDER)
+    set_default_options(_PROVIDER, {**before, "profiling": "on"})
+    provider = get_provider(_PROVIDER)
+    try:
+        yield provider.stop_profiling
+    finally:
+        provider.stop_profiling()
+        set_default_options(_PROVIDER, before)
+
+
+def profile_layers(
+    context: ExecutionContext,
+    inputs: Sequence[Any],
+    pace: Pace,
+    collect: Callable[[], Sequence[ProfileEvent]] | None = None,
+) -> LayerProfile:
+    """Run with a clock around every step.
+
+    Args:
+        context: What runs; its profiler is used.
+        inputs: What it runs on.
+        pace: When to stop; there are fewer runs where steps tell of their inside.
+        collect: Tells what parts of steps did.
+    """
+    layers = sum(len(step.subgraph.layers) if step.subgraph else 1 for step in walk_steps(context.engine.manifest.programs))
+    most = max(_MIN_RUNS, min(_MAX_RUNS, _MAX_EVENTS // max(layers, 1)))
+    limit = pace.iterations if collect is None else min(pace.iterations or most, most)
+    spans = _Spans()
+    context.profiler = spans
+    try:
+        runs = measure(
+            lambda: context.run(inputs),
+            Pace(warmup_s=0.0, duration_s=pace.duration_s, iterations=limit),
+            on_warm=spans.clear,
+        )
+    finally:
+        context.profiler = None
+    begin_us = runs[0][0] / 1e3
+    inner = [event for event in (collect() if collect is not None else ()) if event.start_us >= begin_us]
+    return LayerProfile(
+        runs=runs,
+        steps=spans.spans,
+        device_events=spans.device_events,
+        inner_events=inner,
+        step_rows=spans.rows(),
+        device_rows=spans.device_rows(),
+    )
+
+
+# rows
+
+
+def describe_profile(profile: LayerProfile) -> list[dict[str, Any]]:
+    """A count, then a row for each step; a step whose inside is known has rows of its own under ``nodes``."""
+    total_ms = sum(row["timeMs"] for row in profile.step_rows) or 1.0
+    inside = _group_by_layer(profile.inner_events)
+    rows = []
+    for row in profile.step_rows:
+        nodes = [_inner_row(name, events, total_ms) for name, events in inside.get(row["name"], {}).items()]
+        rows.append({**row, "nodes": nodes} if nodes else dict(row))
+    return [{"count": len(profile.runs)}, *rows]
+
+
+def export_profile(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same with the fields that ``trtexec`` exports: every time once, so that the shares add up to all of it.
+
+    Where the inside of a step is known, its nodes have rows instead of it, and one row has what is left of its time.
+    """
+    rows: list[dict[str, Any]] = [dict(described[0])]
+    total_ms = sum(row["timeMs"] for row in described[1:]) or 1.0
+    for row in described[1:]:
+        nodes = row.get("nodes", ())
+        if not nodes:
+            rows.append(dict(row))
+            continue
+        rows += [{key: value for key, value in node.items() if key != "op"} for node in nodes]
+        left = {key: max(row[key] - sum(node[key] for node in nodes), 0.0) for key in ("timeMs", "averageMs", "medianMs")}
+        rows.append({"name": f"{row['name']} (rest)", **left, "percentage": 100.0 * left["timeMs"] / total_ms})
+    return rows
+
+
+def _group_by_layer(events: Iterable[ProfileEvent]) -> dict[str, dict[str, list[ProfileEvent]]]:
+    grouped: dict[str, dict[str, list[ProfileEvent]]] = {}
+    for event in events:
+        grouped.setdefault(event.layer, {}).setdefault(event.name, []).append(event)
+    return grouped
+
+
+def _inner_row(name: str, events: Sequence[ProfileEvent], total_ms: float) -> dict[str, Any]:
+    times = [event.duration_us / 1e3 for event in events]
+    return {
+        "name": name,
+        "op": events[0].kind,
+        "timeMs": sum(times),
+        "averageMs": sum(times) / len(times),
+        "medianMs": median(times),
+        "percentage": 100.0 * sum(times) / total_ms,
+    }
