@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import dovetail as dt
-from dovetail.plan.container import Blob, PlanFile, plan_bytes
+from dovetail.plan.container import Blob, PlanFile, digest_blob, plan_bytes
 from dovetail.provider.loader import has_provider
 from dovetail.testing import host_device
 from tests.support.dynamic_plugins import FillPlugin, PositivePlugin
@@ -106,6 +106,21 @@ class Target:
         manifest = copy.deepcopy(self.manifest)
         edit(manifest)
         return self.packed(json.dumps(manifest).encode())
+
+    def with_payload(self, name: str, payload: bytes, edit: Callable[[Json], object] | None = None) -> bytes:
+        """The plan with other bytes in a blob of code, their right digest, and perhaps an edited manifest."""
+        manifest = copy.deepcopy(self.manifest)
+        manifest["blobs"][name].update(shape=[len(payload)], digest=digest_blob(payload, "sha256"))
+        if edit is not None:
+            edit(manifest)
+        changed = Blob(name=name, dtype="U8", shape=(len(payload),), data=payload)
+        return self.packed(
+            json.dumps(manifest).encode(), [changed if blob.name == name else blob for blob in self.blobs]
+        )
+
+    def payload(self, name: str) -> bytes:
+        """The bytes of a blob."""
+        return bytes(next(blob.data for blob in self.blobs if blob.name == name))
 
     def packed(self, manifest: bytes, blobs: list[Blob] | None = None) -> bytes:
         """A whole plan file around a manifest."""
@@ -353,7 +368,85 @@ def _objects() -> Target:
     return _target("objects", engine.serialize(), [one], one, np.array(["a", "b"], dtype=object), one)
 
 
+def _weight(name: str, *shape: int) -> Any:
+    return numpy_helper.from_array(np.random.default_rng(3).standard_normal(shape, np.float32), name)
+
+
+def _partitions() -> Target:
+    """Two compiled partitions that share a weight, a plugin between them, and two profiles."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="first"),
+        helper.make_node("TestScale", ["a"], ["b"], domain="test", factor=2.0, name="scale"),
+        helper.make_node("MatMul", ["b", "w"], ["c"], name="second"),
+        helper.make_node("Relu", ["c"], ["d"], name="relu"),
+        helper.make_node("Add", ["d", "bias"], ["y"], name="add"),
+    ]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 20]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "partitions", ports[:1], ports[1:], [_weight("w", 20, 20), _weight("bias", 20)])
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("test", 1)]
+    registry = dt.PluginRegistry()
+    registry.register_creator(PlainCreator("TestScale", ScalePlugin), "")
+    profiles = [{"x": ((1, 20), (2, 20), (4, 20))}, {"x": ((5, 20), (6, 20), (9, 20))}]
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    engine = dt.compile(model, registry=registry, profiles=profiles)
+    return _target("partitions", engine.serialize(), np.ones((2, 20), np.float32))
+
+
+def _whole() -> Target:
+    """A model that is one partition, over a shape that nobody bounds."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Softmax", ["a"], ["y"])]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 20]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "whole", ports[:1], ports[1:], [_weight("w", 20, 20)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    return _target("whole", dt.compile(model).serialize(), np.ones((2, 20), np.float32))
+
+
+def _sequences() -> Target:
+    """Partitions that give and take a sequence, with a kernel of another provider between them."""
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"], name="neg"),
+        helper.make_node("SplitToSequence", ["a"], ["s"], axis=0, name="split"),
+        helper.make_node("SequenceInsert", ["s", "x"], ["t"], name="insert"),
+        helper.make_node("SequenceLength", ["t"], ["length"], name="length"),
+        helper.make_node("SequenceAt", ["t", "zero"], ["u"], name="at"),
+        helper.make_node("Abs", ["u"], ["y"], name="abs"),
+    ]
+    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    outputs = [
+        helper.make_tensor_value_info("y", TensorProto.FLOAT, None),
+        helper.make_value_info("t", sequence),
+        helper.make_tensor_value_info("length", TensorProto.INT64, []),
+    ]
+    zero = helper.make_tensor("zero", TensorProto.INT64, [], [0])
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])]
+    graph = helper.make_graph(nodes, "sequences", inputs, outputs, [zero])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    config = dt.BuilderConfig()
+    config.layer_providers = {"insert": "cpu"}
+    return _target("sequences", dt.compile(model, config=config).serialize(), np.ones((2, 3), np.float32))
+
+
+def _mixed() -> Target:
+    """Steps of a device with a partition between them, and copies to and from it, over any shape."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Softmax", ["a"], ["b"]),
+        helper.make_node("Sub", ["b", "w"], ["c"]),
+        helper.make_node("Add", ["c", "a"], ["y"]),
+    ]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 20, 20]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "mixed", ports[:1], ports[1:], [_weight("w", 20, 20)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+    with attack_device():
+        engine = dt.compile(model, providers=[DEVICE, "onnxruntime", "cpu"])
+        return _target("mixed", engine.serialize(), np.ones((2, 20, 20), np.float32))
+
+
 _MAKERS: dict[str, Callable[[], Target]] = {
+    "partitions": _partitions,
+    "whole": _whole,
+    "sequences": _sequences,
+    "mixed": _mixed,
     "objects": _objects,
     "device": _device,
     "chain": _chain,

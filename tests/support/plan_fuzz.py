@@ -161,13 +161,21 @@ def _run(engine: Any, plan: Target) -> str:
         context = engine.create_execution_context()
         _watch(context)
         for scale in (1, 2, 1):
-            arrays = [array if array.ndim == 0 else np.concatenate([array] * scale) for array in plan.arrays()[:1]]
-            inputs = engine._gather((*arrays, *plan.arrays()[1:]), {})
+            first, *others = plan.arrays()
+            inputs = engine._gather((_repeat(first, scale), *others), {})
             for result in context.run(inputs):
-                np.asarray(result).tobytes()
+                for array in result if isinstance(result, list) else [result]:
+                    np.asarray(array).tobytes()
     except DovetailError as error:
         outcome = f"ran into {type(error).__name__}"
     return outcome
+
+
+def _repeat(value: Any, times: int) -> Any:
+    """The same several times: a longer list, or a longer array."""
+    if isinstance(value, list):
+        return value * times
+    return value if value.ndim == 0 else np.concatenate([value] * times)
 
 
 def _stop(number: int, frame: Any) -> None:

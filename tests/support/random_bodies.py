@@ -68,12 +68,19 @@ def add_if(draft: Draft) -> None:
         body = draft.body()
         if draft.chance(0.85):
             _grow(body, draft.rng.randint(1, 4))
-        sides.append((body, [_result(body, base) for base in bases]))
+        results = [_result(body, base) for base in bases]
+        if len({result.name for result in results}) < len(results):
+            results[-1] = body.add("Identity", [results[-1]], results[-1])
+        sides.append((body, results))
         draft.read.update(body.read)
-    graphs = [_graph(body, results) for body, results in sides]
+    merged = [_merge(draft, left, right) for left, right in zip(sides[0][1], sides[1][1], strict=True)]
+    graphs = [
+        _graph(body, [replace(like, name=value.name) for like, value in zip(merged, results, strict=True)])
+        for body, results in sides
+    ]
     names = draft.emit("If", [condition], len(bases), then_branch=graphs[0], else_branch=graphs[1])
-    for name, left, right in zip(names, sides[0][1], sides[1][1], strict=True):
-        draft.keep(replace(_merge(draft, left, right), name=name))
+    for name, like in zip(names, merged, strict=True):
+        draft.keep(replace(like, name=name))
 
 
 def _trip(draft: Draft) -> Value:

@@ -67,7 +67,7 @@ def add_smooth(draft: Draft) -> None:
 def add_like_relu(draft: Draft) -> None:
     x = draft.pick_float(bound=1000)
     op = draft.rng.choice([op for op, since in _LIKE_RELU.items() if draft.opset >= since])
-    if op == "ThresholdedRelu" and not x.is_exact:
+    if (op == "ThresholdedRelu" and not x.is_exact) or (op == "Celu" and x.dtype != "float32"):
         raise NoFit
     draft.add(op, [x], replace(x, bound=2 * x.bound, grid=x.grid if op == "ThresholdedRelu" else None))
 

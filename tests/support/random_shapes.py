@@ -140,7 +140,7 @@ def add_gather(draft: Draft) -> None:
     x = draft.pick(fits=lambda v: v.rank >= 1)
     axis = draft.rng.randrange(x.rank)
     size = x.dims[axis]
-    if size == 0:
+    if size == 0 or (isinstance(size, str) and size.startswith("?")):
         raise NoFit
     room = size if isinstance(size, int) else 1
     shape = draft.rng.choice([(), (1,), (3,), (2, 2)])

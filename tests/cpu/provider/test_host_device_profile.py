@@ -67,7 +67,7 @@ def test_the_command_shows_both(tmp_path: Path, capsys: pytest.CaptureFixture[st
     onnx.save(chain(3), tmp_path / "model.onnx")
     with host_device():
         build(str(tmp_path / "model.onnx")).save(tmp_path / "plan")
-        code = main(["bench", str(tmp_path / "plan"), "--iterations", "3", "--warmup-ms", "0", "--profile-layers"])
+        code = main(["bench", str(tmp_path / "plan"), "--iterations", "3", "--warmup-ms", "0", "--profile"])
     shown = capsys.readouterr().out
     assert code == 0
     assert "Profile (3 iterations)" in shown

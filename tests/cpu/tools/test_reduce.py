@@ -162,8 +162,10 @@ def test_functions_and_bodies_stay_with_their_nodes() -> None:
     def has(op: str) -> Any:
         def still_fails(candidate: ir.Model) -> bool:
             onnx.checker.check_model(ir.to_proto(candidate))
-            nodes = [node for node in candidate.graph]
-            bodies = [n for node in nodes for a in node.attributes.values() if a.name.endswith("branch") for n in a.as_graph()]
+            nodes = list(candidate.graph)
+            bodies = [
+                n for node in nodes for a in node.attributes.values() if a.name.endswith("branch") for n in a.as_graph()
+            ]
             return op in {node.op_type for node in (*nodes, *bodies)}
 
         return still_fails

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.errors import PlanCorruptError
-from dovetail.providers.onnxruntime.wire import ExternalTensor, append_weights, names_files
+from dovetail.providers.onnxruntime.wire import AppendedTensor, FilePlace, append_weights, names_files
 
 
 def _model(*initializers: onnx.TensorProto, name: str = "y") -> onnx.ModelProto:
@@ -32,16 +32,14 @@ def _model(*initializers: onnx.TensorProto, name: str = "y") -> onnx.ModelProto:
 def test_what_is_appended_is_read_back_by_onnx(
     name: str, shape: list[int], offset: int, length: int, dtype: str
 ) -> None:
-    tensor = ExternalTensor(name=name, dtype=dtype, shape=shape, file="a plan.dt", offset=offset, length_bytes=length)
+    place = FilePlace(file="a plan.dt", offset=offset, length_bytes=length)
+    tensor = AppendedTensor(name=name, dtype=dtype, shape=shape, contents=place)
     stored = _model().SerializeToString()
     read = onnx.ModelProto.FromString(append_weights(stored, [tensor]))
     (found,) = read.graph.initializer
     assert (found.name, list(found.dims), found.data_location) == (name, shape, TensorProto.EXTERNAL)
-    assert (
-        TensorProto.DataType.Name(found.data_type).lower().replace("float", "float32", 1 if dtype == "float32" else 0)
-    )
-    place = {entry.key: entry.value for entry in found.external_data}
-    assert place == {"location": "a plan.dt", "offset": str(offset), "length": str(length)}
+    written = {entry.key: entry.value for entry in found.external_data}
+    assert written == {"location": "a plan.dt", "offset": str(offset), "length": str(length)}
     assert [node.op_type for node in read.graph.node] == ["Add"]
 
 
@@ -49,11 +47,10 @@ def test_several_weights_are_all_there_and_none_changes_nothing() -> None:
     inside = numpy_helper.from_array(np.ones(3, np.float32), "w")
     stored = _model(inside).SerializeToString()
     assert append_weights(stored, []) == stored
-    more = [
-        ExternalTensor(name=n, dtype="float32", shape=(1,), file="f", offset=0, length_bytes=4) for n in ("a", "b", "c")
-    ]
+    more = [AppendedTensor(name=n, dtype="int64", shape=(1,), contents=n.encode() * 8) for n in ("a", "b", "c")]
     read = onnx.ModelProto.FromString(append_weights(stored, more))
     assert [tensor.name for tensor in read.graph.initializer] == ["w", "a", "b", "c"]
+    assert numpy_helper.to_array(read.graph.initializer[1]).tobytes() == b"a" * 8
 
 
 def _external(name: str = "w") -> onnx.TensorProto:

@@ -76,6 +76,11 @@ class NodeLayer:
         return [_type_name(value) for value in self.node.outputs]
 
     @property
+    def input_shapes(self) -> Sequence[Sequence[int | str] | None]:
+        """For each input its dims, numbers or expressions as text; None where unknown."""
+        return [_shape(value) for value in self.node.inputs]
+
+    @property
     def types(self) -> Mapping[str, str]:
         """The types of inputs and outputs by the constraint of the schema they are under."""
         schema = find_schema(self.op, self.domain, self.opset)
@@ -117,6 +122,13 @@ def _type_name(value: ir.Value | None) -> str | None:
     if value is None or value.dtype is None:
         return None
     return describe_type(value.type) if has_no_shape(value) and value.type is not None else value.dtype.numpy().name
+
+
+def _shape(value: ir.Value | None) -> list[int | str] | None:
+    if value is None or value.shape is None:
+        return None
+    # A dim without a name is like no other.
+    return [d if isinstance(d, int) else str(d.value or f"?{id(d)}") for d in value.shape.dims]
 
 
 def layer_name(node: ir.Node) -> str:

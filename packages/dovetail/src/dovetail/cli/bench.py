@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import gc
-import math
 import time
-from collections.abc import Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Answer, Document, dump_document
 from dovetail.cli.feeds import make_context, make_inputs
@@ -22,18 +21,25 @@ from dovetail.cli.options import (
     positive_float,
     positive_int,
 )
-from dovetail.cli.screen import Screen
+from dovetail.cli.screen import Screen, format_histogram
 from dovetail.cli.settings import add_build_settings
-from dovetail.cli.shapes import parse_shapes
-from dovetail.cli.targets import open_engine
+from dovetail.cli.shapes import format_shape, parse_shapes
+from dovetail.cli.targets import open_engine, reopen_engine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from dovetail.build.progress import IProgressMonitor
+    from dovetail.runtime.context import ExecutionContext
+    from dovetail.runtime.engine import Engine
+    from dovetail.tools.measuring import Pace, Span
+    from dovetail.tools.profiling import LayerProfile
+    from dovetail.tools.tracing import Trace
 
-__all__ = ["declare", "percentile", "run"]
+__all__ = ["declare", "run"]
 
-_PERCENTILES: Final = (90, 95, 99)
-_MIN_RUNS: Final = 10
+_DURATION_S: Final = 3.0
+_TRACED_RUNS: Final = 2000
+"""Of the measured runs; a viewer with more is slow and shows nothing new."""
+_LATENCIES: Final = ("min", "p50", "p90", "p95", "p99", "p99.9", "max", "mean")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -41,174 +47,276 @@ def declare(parser: argparse.ArgumentParser) -> None:
     finish_command(parser, run)
     add_target(parser)
     add_model_options(parser)
-    add_build_settings(parser)
     parser.add_argument(
         "--warmup-ms", type=non_negative_float, default=200.0, metavar="MS", help="run this long first (default 200)"
     )
     parser.add_argument(
         "--duration",
         type=positive_float,
-        default=3.0,
         metavar="S",
-        help="measure this long, 10 runs at least (default 3)",
+        help=f"measure this long, 10 runs at least (default {_DURATION_S:g})",
     )
-    parser.add_argument("--iterations", type=positive_int, metavar="N", help="measure exactly this many runs instead")
-    parser.add_argument("--profile-layers", action="store_true", help="then time each layer, in runs of their own")
+    parser.add_argument(
+        "--iterations",
+        type=positive_int,
+        metavar="N",
+        help="measure this many runs instead; with --duration, whichever is over first",
+    )
+    parser.add_argument(
+        "--threads", type=positive_int, metavar="N", help="threads of ONNX Runtime (default: one a core)"
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="then time each layer, in runs of their own, and nodes inside partitions"
+    )
+    parser.add_argument("--trace", metavar="FILE", help="write a timeline for Perfetto or chrome://tracing")
     parser.add_argument("--export-times", metavar="FILE", help="write the time of each run as JSON")
     parser.add_argument("--export-profile", metavar="FILE", help="write the time of each layer as JSON")
-
-
-class _Pace(NamedTuple):
-    """When to stop."""
-
-    warmup_s: float
-    duration_s: float
-    iterations: int | None
+    parser.add_argument("--export-layer-info", metavar="FILE", help="write what the layers are as JSON")
+    add_build_settings(parser)
 
 
 def run(args: argparse.Namespace) -> Answer:
     """Measure; a profile is measured apart, because its clocks slow the runs down."""
-    shapes = parse_shapes(args.shapes)
-    pace = _Pace(warmup_s=args.warmup_ms / 1e3, duration_s=args.duration, iterations=args.iterations)
-    with open_engine(args, shapes) as engine:
-        named = make_inputs(engine, files=args.inputs, shapes=shapes, seed=args.seed)
-        context, inputs = make_context(engine, named), list(named.values())
-        spans = _measure(lambda: context.run(inputs), pace)
-        wants_profile = args.profile_layers or args.export_profile
-        profile, on_devices = _profile(context, inputs, pace) if wants_profile else (None, [])
-    document = {
-        "engine": engine.name,
-        "inputs": {name: _shape(value) for name, value in named.items()},
-        **summarize(spans),
-    }
-    if profile is not None:
-        document["profile"] = profile
-    if on_devices:
-        document["device_profile"] = on_devices
-    if args.export_times is not None:
-        write_file(Path(args.export_times), dump_document(_trace(spans)).encode(), option="--export-times")
-    if args.export_profile is not None:
-        write_file(Path(args.export_profile), dump_document(profile or []).encode(), option="--export-profile")
+    if args.threads is not None:
+        args.provider_option = [*args.provider_option, f"onnxruntime.threads={args.threads}"]
+    bench = _Bench(args)
+    document = bench.run()
     return Answer(document=document, show=_show)
 
 
-Span = tuple[int, int]
-"""Start and end of a run in nanoseconds."""
+class _Bench:
+    """One benchmark: the timeline fills as it goes."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        from dovetail.tools.measuring import Pace
+        from dovetail.tools.tracing import Trace
+
+        self._args = args
+        self._shapes = parse_shapes(args.shapes)
+        duration_s = args.duration if args.duration is not None else None if args.iterations else _DURATION_S
+        self._pace: Pace = Pace(warmup_s=args.warmup_ms / 1e3, duration_s=duration_s, iterations=args.iterations)
+        self._trace: Trace = Trace(f"dovetail bench {Path(args.target).name}")
+
+    def run(self) -> dict[str, Any]:
+        args = self._args
+        wants_profile = args.profile or args.export_profile is not None or args.trace is not None
+        with self._open() as engine:
+            named = make_inputs(engine, files=args.inputs, shapes=self._shapes, seed=args.seed)
+            spans = self._measure("engine(x)", _call_engine(engine, named))
+            context = make_context(engine, named)
+            bound = _bind(context, named)
+            call = bound or (lambda: context.run(list(named.values())))
+            context_spans = self._measure("context", call)
+            profile = self._profile(engine, named) if wants_profile else None
+            document = {
+                **_describe(engine, named, args.target),
+                **_summarize(spans),
+                "context": {"call": "run" if bound is None else "execute_async_v3", **_summarize(context_spans)},
+            }
+            self._export(engine, spans, profile)
+        if profile is not None:
+            document |= _describe_profile(profile)
+        return document
+
+    def _open(self) -> Engine:
+        start = time.perf_counter_ns()
+        monitor = partial(_make_monitor, self._trace)
+        engine = open_engine(
+            self._args, self._shapes, detailed=self._args.export_layer_info is not None, monitor=monitor
+        )
+        self._trace.add("phases", "load", start, time.perf_counter_ns())
+        return engine
+
+    def _measure(self, track: str, function: Callable[[], object]) -> list[Span]:
+        from dovetail.tools.measuring import measure
+
+        marks: list[int] = [time.perf_counter_ns()]
+        spans = measure(function, self._pace, on_warm=lambda: marks.append(time.perf_counter_ns()))
+        self._trace.add("phases", f"warm up {track}", marks[0], marks[1])
+        self._trace.add("phases", f"measure {track}", marks[1], time.perf_counter_ns())
+        for index, (start, end) in enumerate(spans[:_TRACED_RUNS]):
+            self._trace.add(track, f"run {index}", start, end)
+        return spans
+
+    def _profile(self, engine: Engine, named: Mapping[str, Any]) -> LayerProfile:
+        from dovetail.tools.profiling import has_inner_times, inner_times, profile_layers
+
+        start = time.perf_counter_ns()
+        with ExitStack() as stack:
+            collect = None
+            if has_inner_times(engine.manifest):
+                collect = stack.enter_context(inner_times())
+                engine = stack.enter_context(reopen_engine(self._args, engine))
+            profile = profile_layers(make_context(engine, named), list(named.values()), self._pace, collect)
+        self._trace.add("phases", "profile", start, time.perf_counter_ns())
+        _trace_profile(profile, self._trace)
+        return profile
+
+    def _export(self, engine: Engine, spans: Sequence[Span], profile: LayerProfile | None) -> None:
+        from dovetail.tools.measuring import export_times
+        from dovetail.tools.profiling import describe_profile, export_profile
+
+        args = self._args
+        if args.export_times is not None:
+            _write(args.export_times, export_times(spans), "--export-times")
+        if args.export_profile is not None and profile is not None:
+            _write(args.export_profile, export_profile(describe_profile(profile)), "--export-profile")
+        if args.export_layer_info is not None:
+            _write_layer_info(engine, Path(args.export_layer_info))
+        if args.trace is not None:
+            _write(args.trace, self._trace.to_document(), "--trace")
 
 
-def _shape(value: Any) -> list[int] | str:
-    """The shape of an input; what has none is counted."""
-    if value is None:
-        return "none"
-    return f"sequence of {len(value)}" if isinstance(value, list) else list(value.shape)
+def _make_monitor(trace: Trace) -> IProgressMonitor:
+    """A monitor that puts the phases of a build on the timeline."""
+    from dovetail.build.progress import IProgressMonitor
+
+    class Monitor(IProgressMonitor):
+        """Knows when each open phase began."""
+
+        def __init__(self) -> None:
+            self._starts: dict[str, int] = {}
+
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
+            self._starts[phase_name] = time.perf_counter_ns()
+
+        def step_complete(self, phase_name: str, step: int) -> bool:
+            return True
+
+        def phase_finish(self, phase_name: str) -> None:
+            trace.add("build", phase_name, self._starts.pop(phase_name), time.perf_counter_ns())
+
+    return Monitor()
 
 
-def _measure(function: Callable[[], object], pace: _Pace, *, on_warm: Callable[[], object] | None = None) -> list[Span]:
-    clock = time.perf_counter_ns
-    warm_until = clock() + int(pace.warmup_s * 1e9)
-    function()
-    while clock() < warm_until:
-        function()
-    if on_warm is not None:
-        on_warm()
-    spans: list[Span] = []
-    limit, until = pace.iterations, clock() + int(pace.duration_s * 1e9)
-    with _without_collection():
-        while len(spans) < limit if limit is not None else clock() < until or len(spans) < _MIN_RUNS:
-            start = clock()
-            function()
-            spans.append((start, clock()))
-    return spans
+# what is timed
 
 
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """The collector of this process is not what is measured."""
-    was_enabled = gc.isenabled()
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+def _call_engine(engine: Engine, named: Mapping[str, Any]) -> Callable[[], object]:
+    inputs = list(named.values())
+    return lambda: engine(*inputs)
 
 
-def _profile(context: Any, inputs: list[Any], pace: _Pace) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The times of layers in the form that profile exports commonly have: a count, then one row a layer.
+def _bind(context: ExecutionContext, named: Mapping[str, Any]) -> Callable[[], object] | None:
+    """A run over memory that is bound once; None when something has no address or no size before it runs."""
+    import numpy as np
 
-    Beside it what devices did, as they noted it themselves: the same form, without the count.
-    """
-    from dovetail.runtime.profiler import LayerTimes
+    engine = context.engine
+    tensors = (*engine.manifest.inputs, *engine.manifest.outputs)
+    if any(t.type or t.format != "LINEAR" or t.alias or t.dims is None or _is_packed(t.dtype) for t in tensors):
+        return None
+    arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
+    for name, array in arrays.items():
+        context.set_input_shape(name, array.shape)
+        context.set_tensor_address(name, array.ctypes.data)
+    if context.infer_shapes():
+        return None
+    for tensor in engine.manifest.outputs:
+        shape = tuple(context.get_tensor_shape(tensor.name))
+        if any(size < 0 for size in shape):
+            return None
+        arrays[tensor.name] = np.empty(shape, np.dtype(tensor.dtype))
+        context.set_tensor_address(tensor.name, arrays[tensor.name].ctypes.data)
+    return _BoundRun(context, arrays)
 
-    times = LayerTimes()
-    context.profiler = times
-    spans = _measure(lambda: context.run(inputs), pace._replace(warmup_s=0.0), on_warm=times.clear)
-    context.profiler = None
-    return [{"count": len(spans)}, *times.rows()], times.device_rows()
+
+class _BoundRun:
+    """A run over memory that is bound, which lives as long as this does."""
+
+    def __init__(self, context: ExecutionContext, arrays: Mapping[str, Any]) -> None:
+        self._execute = context.execute_async_v3
+        self._arrays = arrays
+
+    def __call__(self) -> None:
+        self._execute(0)
 
 
-def summarize(spans: Sequence[Span]) -> dict[str, Any]:
-    """Latencies in milliseconds and runs a second."""
-    from statistics import fmean, median
+def _is_packed(dtype: str) -> bool:
+    return dtype.startswith(("int4", "uint4", "int2", "uint2", "float4", "float6"))
 
-    times_ms = sorted((end - start) / 1e6 for start, end in spans)
-    wall_s = (spans[-1][1] - spans[0][0]) / 1e9
+
+# the document and files
+
+
+def _describe(engine: Engine, named: Mapping[str, Any], target: str) -> dict[str, Any]:
     return {
-        "iterations": len(times_ms),
-        "wall_s": wall_s,
-        "throughput_qps": len(times_ms) / wall_s if wall_s else None,
-        "latency_ms": {
-            "min": times_ms[0],
-            "max": times_ms[-1],
-            "mean": fmean(times_ms),
-            "median": median(times_ms),
-            **{f"p{p}": percentile(times_ms, p) for p in _PERCENTILES},
-        },
+        "target": target,
+        "engine": engine.name,
+        "providers": {device.provider: device.version for device in engine.manifest.devices},
+        "num_steps": engine.num_layers,
+        "inputs": {name: _shape_of(value) for name, value in named.items()},
     }
 
 
-def percentile(ordered: Sequence[float], percent: float) -> float:
-    """The smallest time that this share of the runs does not exceed.
-
-    >>> percentile([1.0, 2.0, 3.0, 4.0], 75)
-    3.0
-    """
-    return ordered[max(math.ceil(len(ordered) * percent / 100) - 1, 0)]
+def _shape_of(value: Any) -> list[int]:
+    return [len(value)] if isinstance(value, list | tuple) else list(value.shape)
 
 
-def _trace(spans: Sequence[Span]) -> list[dict[str, float]]:
-    """Each run with the fields of common trace exports; on a host nothing is copied to or from a device."""
-    origin = spans[0][0]
-    return [_trace_entry((start - origin) / 1e6, (end - origin) / 1e6) for start, end in spans]
+def _summarize(spans: Sequence[Span]) -> dict[str, Any]:
+    from dovetail.tools.measuring import summarize
+
+    times_ms = [(end - start) / 1e6 for start, end in spans]
+    return {**summarize(spans), "histogram": _histogram(times_ms)}
 
 
-def _trace_entry(start_ms: float, end_ms: float) -> dict[str, float]:
-    return {
-        "startEnqMs": start_ms,
-        "endEnqMs": end_ms,
-        "startH2dMs": start_ms,
-        "endH2dMs": start_ms,
-        "startComputeMs": start_ms,
-        "endComputeMs": end_ms,
-        "startD2hMs": end_ms,
-        "endD2hMs": end_ms,
-        "h2dMs": 0.0,
-        "computeMs": end_ms - start_ms,
-        "d2hMs": 0.0,
-        "latencyMs": end_ms - start_ms,
-    }
+def _histogram(times_ms: Sequence[float], bins: int = 40) -> dict[str, Any]:
+    """How many runs took how long, up to the 99th percentile: one slow run must not flatten the rest."""
+    from dovetail.tools.measuring import percentile
+
+    ordered = sorted(times_ms)
+    low, high = ordered[0], percentile(ordered, 99)
+    width = (high - low) / bins or 1.0
+    counts = [0] * bins
+    for value in ordered:
+        if value <= high:
+            counts[min(int((value - low) / width), bins - 1)] += 1
+    return {"from_ms": low, "to_ms": high, "counts": counts}
+
+
+def _describe_profile(profile: LayerProfile) -> dict[str, Any]:
+    from dovetail.tools.profiling import describe_profile
+
+    described: dict[str, Any] = {"profile": describe_profile(profile)}
+    if profile.device_rows:
+        described["device_profile"] = profile.device_rows
+    return described
+
+
+def _trace_profile(profile: LayerProfile, trace: Trace) -> None:
+    """Runs, the steps in them, and below what happened inside."""
+    for index, (start, end) in enumerate(profile.runs):
+        trace.add("profiled runs", f"run {index}", start, end)
+    for name, start, end in profile.steps:
+        trace.add("steps", name, start, end)
+    for event in profile.inner_events:
+        start_ns = event.start_us * 1e3
+        args = {"op": event.kind, "step": event.layer}
+        trace.add("onnxruntime nodes", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
+    for provider, event in profile.device_events:
+        start_ns = event.start_us * 1e3
+        trace.add(f"{provider} stream {event.stream}", event.name, start_ns, start_ns + event.duration_us * 1e3)
+
+
+def _write(path: str, content: Any, option: str) -> None:
+    write_file(Path(path), dump_document(content).encode(), option=option)
+
+
+def _write_layer_info(engine: Engine, path: Path) -> None:
+    from dovetail.plan.inspect import LayerInformationFormat
+
+    text = engine.create_engine_inspector().get_engine_information(LayerInformationFormat.JSON)
+    write_file(path, text.encode(), option="--export-layer-info")
+
+
+# for people
 
 
 def _show(document: Document, screen: Screen) -> None:
-    latency = document["latency_ms"]
-    screen.line(f"{document['engine']}: {document['iterations']} runs in {document['wall_s']:.2f} s")
-    screen.facts(
-        [
-            ("throughput", f"{document['throughput_qps'] or 0.0:.1f} runs/s"),
-            *((name, f"{latency[name]:.4f} ms") for name in ("min", "median", "mean", "p90", "p95", "p99", "max")),
-        ]
-    )
+    providers = ", ".join(f"{name} {version}" for name, version in document["providers"].items())
+    screen.line(f"{document['engine']}: {document['num_steps']} step(s) on {providers}")
+    for name, shape in document["inputs"].items():
+        screen.line(f"input '{name}': {format_shape(shape)}")
+    _show_latencies(document, screen)
     if "profile" in document:
         count, *layers = document["profile"]
         _show_profile(f"Profile ({count['count']} iterations)", "Layer", layers, screen)
@@ -216,13 +324,34 @@ def _show(document: Document, screen: Screen) -> None:
         _show_profile("On devices", "Work", document["device_profile"], screen)
 
 
-def _show_profile(title: str, kind: str, layers: Sequence[Any], screen: Screen) -> None:
-    rows = [
-        (f"{r['timeMs']:.2f}", f"{r['averageMs']:.4f}", f"{r['medianMs']:.4f}", f"{r['percentage']:.1f}", r["name"])
-        for r in layers
+def _show_latencies(document: Document, screen: Screen) -> None:
+    sides = (document, document["context"])
+    screen.title("Latency in ms")
+    rows: list[tuple[str, ...]] = [
+        (name, *(f"{side['latency_ms'][name]:.4f}" for side in sides)) for name in _LATENCIES
     ]
-    total_ms = sum(row["timeMs"] for row in layers)
-    average_ms, median_ms = (sum(row[key] for row in layers) for key in ("averageMs", "medianMs"))
-    rows.append((f"{total_ms:.2f}", f"{average_ms:.4f}", f"{median_ms:.4f}", "100.0", "Total"))
+    rows.append(("runs", *(f"{side['iterations']:,}" for side in sides)))
+    rows.append(("throughput", *(f"{side['throughput_qps'] or 0.0:,.1f}/s" for side in sides)))
+    screen.table(("", "engine(x)", f"context.{document['context']['call']}"), rows, right=(1, 2))
+    histogram = document["histogram"]
+    bars = format_histogram(histogram["counts"])
+    if screen.has_blocks and len(set(histogram["counts"])) > 1:
+        screen.line(f"engine(x)  {histogram['from_ms']:.4f} {bars} {histogram['to_ms']:.4f} (p99)")
+
+
+def _show_profile(title: str, kind: str, layers: Sequence[Any], screen: Screen) -> None:
+    rows: list[tuple[str, ...]] = []
+    for layer in layers:
+        rows.append(_profile_row(layer, layer["name"]))
+        rows += [_profile_row(node, f"  {node['name']} ({node['op']})") for node in layer.get("nodes", ())]
+    total = {key: sum(layer[key] for layer in layers) for key in ("timeMs", "averageMs", "medianMs")}
+    rows.append(_profile_row({**total, "percentage": 100.0}, "Total"))
     screen.title(title)
     screen.table(("Time(ms)", "Avg.(ms)", "Median(ms)", "Time(%)", kind), rows, right=(0, 1, 2, 3))
+    if any("nodes" in layer for layer in layers):
+        screen.line("ONNX Runtime timed the nodes itself, which slows these runs down: they tell shares, not latencies")
+
+
+def _profile_row(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    times = (f"{row['timeMs']:.2f}", f"{row['averageMs']:.4f}", f"{row['medianMs']:.4f}")
+    return (*times, f"{row['percentage']:.1f}", name)

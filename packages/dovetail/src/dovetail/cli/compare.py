@@ -119,7 +119,19 @@ def _shape_text(shape: Any) -> str:
 
 
 def _show_tensors(tensors: Sequence[Mapping[str, Any]], screen: Screen) -> None:
-    headers = ("", "name", "type", "shape", "max abs", "mean abs", "max rel", "cosine", "worst at", "dovetail", "reference")
+    headers = (
+        "",
+        "name",
+        "type",
+        "shape",
+        "max abs",
+        "mean abs",
+        "max rel",
+        "cosine",
+        "worst at",
+        "dovetail",
+        "reference",
+    )
     screen.table(headers, [_tensor_row(tensor) for tensor in tensors], right=range(4, 11))
     for tensor in tensors:
         if tensor["reason"]:
@@ -165,7 +177,9 @@ def _show_layers(layers: Sequence[Mapping[str, Any]], screen: Screen) -> None:
 
 def _worst_layers(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Where nothing differs, the few with the largest errors."""
-    return sorted(layers, key=lambda layer: max((o["max_rel"] for o in layer["outputs"]), default=0.0), reverse=True)[:3]
+    return sorted(layers, key=lambda layer: max((o["max_rel"] for o in layer["outputs"]), default=0.0), reverse=True)[
+        :3
+    ]
 
 
 def _layer_errors(layer: Mapping[str, Any]) -> tuple[str, ...]:

@@ -154,9 +154,7 @@ def _describe(reduced: ReducedModel, model: str, target: Path, inputs: Path | No
         ],
         "nodes": reduced.describe_nodes(),
         "inputs": [_describe_value(name, value) for name, value in reduced.inputs.items()],
-        "weights": [
-            {"name": name, "shape": list(value.shape or ())} for name, value in result.model.graph.initializers.items()
-        ],
+        "weights": [_describe_weight(value) for value in result.model.graph.initializers.values()],
     }
 
 
@@ -164,6 +162,11 @@ def _describe_value(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, list | tuple):
         return {"name": name, "dtype": f"sequence of {len(value)}", "shape": []}
     return {"name": name, "dtype": value.dtype.name, "shape": list(value.shape)}
+
+
+def _describe_weight(value: Any) -> dict[str, Any]:
+    dtype = "" if value.dtype is None else value.dtype.name.lower()
+    return {"name": value.name, "dtype": dtype, "shape": list(value.shape or ())}
 
 
 def _show(document: Document, screen: Screen) -> None:
@@ -174,13 +177,16 @@ def _show(document: Document, screen: Screen) -> None:
     if not document["is_complete"]:
         screen.line("it may get smaller still: the trials or the time ran out, or it was interrupted")
     screen.title("Kept")
-    rows = [(node["name"], _op_text(node), ", ".join(node["inputs"]), ", ".join(node["outputs"])) for node in _kept(document)]
+    rows = [
+        (node["name"], _op_text(node), ", ".join(node["inputs"]), ", ".join(node["outputs"]))
+        for node in _kept(document)
+    ]
     screen.table(("node", "op", "inputs", "outputs"), rows)
     if document["num_nodes"] > _SHOWN_NODES:
         screen.line(f"... and {document['num_nodes'] - _SHOWN_NODES} more")
     for kind in ("inputs", "weights"):
         for tensor in document[kind]:
-            screen.line(f"{kind[:-1]} '{tensor['name']}': {tensor.get('dtype', '')} {format_shape(tensor['shape'])}")
+            screen.line(f"{kind[:-1]} '{tensor['name']}': {tensor['dtype']} {format_shape(tensor['shape'])}")
     screen.title(f"wrote {document['output']}")
     if document["inputs_file"] is not None:
         screen.line(f"wrote {document['inputs_file']}, the inputs it fails on (--inputs)")

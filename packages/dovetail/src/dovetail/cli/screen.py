@@ -7,8 +7,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TextIO
 
-__all__ = ["Screen", "clean", "format_bytes", "format_time"]
+__all__ = ["Screen", "clean", "format_bytes", "format_histogram", "format_time"]
 
+_BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 _CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
@@ -44,6 +45,16 @@ def format_time(time_us: float | None) -> str:
     return f"{time_us:.1f} us" if time_us < 1e4 else f"{time_us / 1e3:.1f} ms"
 
 
+def format_histogram(counts: Sequence[int]) -> str:
+    """Counts as bars of one line.
+
+    >>> format_histogram([0, 1, 8, 3])
+    ' ▁█▃'
+    """
+    most = max(counts, default=0) or 1
+    return "".join(_BLOCKS[-(-count * (len(_BLOCKS) - 1) // most)] for count in counts)
+
+
 class Screen:
     """Writes to a stream; only a terminal gets colours and lines, and ``NO_COLOR`` takes the colours away."""
 
@@ -51,6 +62,11 @@ class Screen:
         self._stream = stream
         self._console = _make_console(stream)
         self._is_empty = True
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether what it writes to can show bars."""
+        return (getattr(self._stream, "encoding", None) or "").lower().replace("-", "") == "utf8"
 
     def line(self, text: object = "") -> None:
         """Write one line."""

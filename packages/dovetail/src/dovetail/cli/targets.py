@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,10 +15,12 @@ from dovetail.errors import InputError, UsageError
 from dovetail.loggers import ILogger, Severity
 
 if TYPE_CHECKING:
+    from dovetail.build.progress import IProgressMonitor
     from dovetail.plugin.registry import PluginRegistry
     from dovetail.runtime.engine import Engine
+    from dovetail.runtime.loading import Runtime
 
-__all__ = ["StderrLogger", "is_plan", "load_libraries", "make_registry", "open_engine", "require_file"]
+__all__ = ["StderrLogger", "is_plan", "load_libraries", "make_registry", "open_engine", "reopen_engine", "require_file"]
 
 _HEADER_START: Final = 8
 """A plan starts with the length of its header in eight bytes; the header is a JSON object."""
@@ -40,18 +42,25 @@ class StderrLogger(ILogger):
             print(f"{Severity(severity).name.lower().replace('_', ' ')}: {clean(msg)}", file=sys.stderr)
 
 
-def open_engine(args: argparse.Namespace, shapes: Mapping[str, ShapeBounds], *, detailed: bool = False) -> Engine:
+def open_engine(
+    args: argparse.Namespace,
+    shapes: Mapping[str, ShapeBounds],
+    *,
+    detailed: bool = False,
+    monitor: Callable[[], IProgressMonitor] | None = None,
+) -> Engine:
     """The engine that a target names: loaded from a plan, or built from a model with these shapes.
 
     Args:
         args: The command line.
         shapes: Shapes of inputs, for a model.
         detailed: Whether the inspector of a model that is built shows everything.
+        monitor: Makes who is told of the phases of a build.
     """
     path, settings = require_file(args.target), read_settings(args)
     apply_provider_options(args.provider_option)
     if not is_plan(path):
-        return _compile_model(path, args, shapes, settings, detailed=detailed)
+        return _compile_model(path, args, shapes, settings, detailed=detailed, monitor=monitor)
     if settings != BuildSettings():
         raise UsageError(
             "a plan is built already",
@@ -62,13 +71,24 @@ def open_engine(args: argparse.Namespace, shapes: Mapping[str, ShapeBounds], *, 
     return _load_plan(path, args)
 
 
+def reopen_engine(args: argparse.Namespace, engine: Engine) -> Engine:
+    """Another engine from the same plan, with the options that providers have now."""
+    path = require_file(args.target)
+    runtime = _make_runtime(args)
+    return runtime.load_engine(path) if is_plan(path) else runtime.deserialize_cuda_engine(engine.serialize())
+
+
 def _load_plan(path: Path, args: argparse.Namespace) -> Engine:
+    return _make_runtime(args).load_engine(path)
+
+
+def _make_runtime(args: argparse.Namespace) -> Runtime:
     from dovetail.runtime.loading import Runtime
 
     runtime = Runtime(StderrLogger())
     runtime.engine_host_code_allowed = args.host_code
     load_libraries(args.plugins, runtime.get_plugin_registry())
-    return runtime.load_engine(path)
+    return runtime
 
 
 def _compile_model(
@@ -78,11 +98,13 @@ def _compile_model(
     settings: BuildSettings,
     *,
     detailed: bool,
+    monitor: Callable[[], IProgressMonitor] | None,
 ) -> Engine:
     from dovetail import api
     from dovetail.build.config import BuilderConfig, ProfilingVerbosity
 
     config = settings.apply(BuilderConfig())
+    config.progress_monitor = None if monitor is None else monitor()
     if detailed:
         config.profiling_verbosity = ProfilingVerbosity.DETAILED
     return api.compile(

@@ -131,8 +131,15 @@ def _verify_subgraph(step: StepRecord, scope: Scope, where: str) -> None:
         require(min(ports, default=0) >= 0, where, "a partition has no absent inputs or outputs")
         for name in names:
             check_name(name, where)
+    for index in (*step.inputs, *step.outputs):
+        # Providers get arrays as they lie in memory, and know one order of elements.
+        is_linear = scope.program.values[index].format == "LINEAR"
+        require(is_linear, where, "a partition takes a value that does not lie row by row", index)
+    for name in (record.version, *record.layers):
+        check_name(name, where, may_be_empty=True)
     for name, weight in record.weights.items():
         check_name(name, where)
+        require(name not in record.inputs, where, "a weight of a partition has the name of an input", name)
         known = scope.manifest.blobs.get(weight)
         require(known is not None and known.kind == "weights", where, "names a blob that is no weights", weight)
 

@@ -41,6 +41,8 @@ _DIGESTS: Final[Mapping[str, Callable[[memoryview], str]]] = {
     "sha256": lambda view: hashlib.sha256(view).hexdigest(),
     "xxh3": xxhash.xxh3_128_hexdigest,
 }
+Identity = tuple[int, int, int, int, int]
+
 _OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -151,10 +153,11 @@ class PlanFile:
     while it is in use; ``write_plan`` never does that.
     """
 
-    def __init__(self, buffer: mmap.mmap | memoryview, header: Header, where: str, *, path: str | None = None) -> None:
+    def __init__(
+        self, buffer: mmap.mmap | memoryview, header: Header, where: str, *, origin: tuple[str, Identity] | None = None
+    ) -> None:
         """Take a buffer and its checked header; ``open`` and ``from_bytes`` are the ways to make one."""
-        self._path = path
-        self._identity = _identify(path)
+        self._origin = origin
         self._buffer: mmap.mmap | memoryview | None = buffer
         self._view = memoryview(buffer).toreadonly()
         self._where = where
@@ -176,7 +179,9 @@ class PlanFile:
         try:
             with _open_regular(where) as file:
                 header, size_bytes = _read_header(file, where)
-                return cls(_map(file, size_bytes, where), header, where, path=os.path.abspath(where))
+                # What was opened, not what the path names by now; and where it lies, not a link to it.
+                origin = (os.path.realpath(where), _identify(os.fstat(file.fileno())))
+                return cls(_map(file, size_bytes, where), header, where, origin=origin)
         except OSError as error:
             fix = "check the path and who may read it"
             raise PlanError("plan cannot be read", where=where, got=error.strerror or error, fix=fix) from error
@@ -203,8 +208,14 @@ class PlanFile:
 
     @property
     def path(self) -> str | None:
-        """The file, as an absolute path; None for a plan in memory, and when another file has taken the path."""
-        return self._path if self._path is not None and _identify(self._path) == self._identity else None
+        """Where the file lies, without links; None for a plan in memory, and when the path does not lead to it now."""
+        if self._origin is None:
+            return None
+        path, identity = self._origin
+        try:
+            return path if _identify(os.stat(path)) == identity else None
+        except OSError:
+            return None
 
     def verify_padding(self) -> None:
         """Check that the bytes between blobs, which no digest covers, are all zero."""
@@ -240,13 +251,9 @@ class PlanFile:
         self.close()
 
 
-def _identify(path: str | None) -> tuple[int, ...] | None:
-    """What tells a file from one that was put in its place."""
-    try:
-        status = None if path is None else os.stat(path)
-    except OSError:
-        return None
-    return None if status is None else (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+def _identify(status: os.stat_result) -> Identity:
+    """What tells a file from one that was put in its place, and from itself after it was moved away and back."""
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _open_regular(path: str) -> BinaryIO:

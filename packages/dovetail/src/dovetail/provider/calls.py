@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from dovetail.errors import DovetailError, ProviderError
 
-__all__ = ["call", "provider_failure"]
+__all__ = ["call", "first_line", "provider_failure"]
 
 T = TypeVar("T")
 
@@ -29,6 +29,16 @@ def call(provider: str, callback: str, function: Callable[..., T], *args: Any) -
         raise
     except Exception as error:
         raise provider_failure(provider, callback, error) from error
+
+
+def first_line(error: BaseException) -> str:
+    r"""The start of what an exception says; names from files stand in it, so nothing a terminal would act on.
+
+    >>> first_line(ValueError("no kernel for '\x1b[2Jé'\nat line 3"))
+    "no kernel for '?[2Jé'"
+    """
+    lines = str(error)[:4000].splitlines() or [type(error).__name__]
+    return "".join(letter if letter.isprintable() else "?" for letter in lines[0][:400])
 
 
 def provider_failure(provider: str, callback: str, error: BaseException, step: str | None = None) -> ProviderError:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "API_VERSION",
+    "BorderValue",
     "BuiltSubgraph",
     "Claim",
     "Device",
@@ -92,6 +93,11 @@ class NodeView(Protocol):
         ...
 
     @property
+    def input_shapes(self) -> Sequence[Sequence[int | str] | None]:
+        """For each input its dims, numbers or expressions as text, equal where dims are; None where unknown."""
+        ...
+
+    @property
     def types(self) -> Mapping[str, str]:
         """The types of inputs and outputs by the constraint of the schema they are under."""
         ...
@@ -153,6 +159,16 @@ class BuiltSubgraph:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BorderValue:
+    """What a plan says of a value that goes into a compiled partition or comes out of it."""
+
+    type: str
+    """The ONNX spelling, such as ``tensor(float)``."""
+    dims: tuple[int | None, ...] | None = None
+    """Sizes, None for those that are not fixed; None when nothing is said of the shape."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredSubgraph:
     """A compiled partition as a plan gives it back."""
 
@@ -168,6 +184,9 @@ class StoredSubgraph:
     path: str | None = None
     is_whole: bool = False
     """Whether it is the only step of its program, so that nothing else waits for the cores while it does not run."""
+    input_values: Sequence[BorderValue] = ()
+    """What the step will bring, in the order of ``inputs``: a payload from outside may want something else."""
+    output_values: Sequence[BorderValue] = ()
 
 
 class LoadedSubgraph(ABC):

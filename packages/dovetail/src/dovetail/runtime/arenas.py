@@ -5,6 +5,7 @@ With a profile offsets are fixed; an open engine plans them whenever shapes chan
 
 from __future__ import annotations
 
+import math
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -164,9 +165,7 @@ class Arena:
     def place(self, frame: Frame, shapes: list[Shape | None], dtypes: Sequence[Any], key: tuple[int, ...]) -> None:
         """Put a view into the frame for every value."""
         physical = [self._physical(i, shapes) for i in self._planned]
-        sizes = [
-            int(np.prod(s, dtype=np.int64)) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)
-        ]
+        sizes = [math.prod(s) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)]
         if not self._is_open:
             self._check_room(sizes)
         offsets = self._offsets(sizes, key)
@@ -196,7 +195,8 @@ class Arena:
                 )
 
     def _physical(self, index: int, shapes: list[Shape | None]) -> Shape:
-        return tuple(packed_shape(shapes[index] or (), TensorFormat[self._program.values[index].format]))
+        shape, layout = shapes[index] or (), self._program.values[index].format
+        return shape if layout == "LINEAR" else tuple(packed_shape(shape, TensorFormat[layout]))
 
     def _offsets(self, sizes: list[int], key: tuple[int, ...]) -> list[int]:
         if not self._is_open:

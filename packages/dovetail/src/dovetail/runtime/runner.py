@@ -313,11 +313,18 @@ class _ShapePlan:
         self._symbols = [s for s in program.symbols if s.value in outside and (s.source == "dim" or s.name in used)]
         names = [s.name for s in self._symbols]
         self.has_elements = any(s.source == "element" for s in self._symbols)
-        self._dims: list[tuple[int, list[Callable[[Sequence[int]], int]]]] = []
+        self._shapes: list[list[Callable[[Sequence[int]], int]]] = []
+        self._shape_of: dict[int, int] = {}
+        """The number of each value's shape: few shapes occur, so each is compiled and evaluated once."""
+        known, numbers = set(names), dict[Any, int]()
         for index, value in enumerate(program.values):
-            if value.dims is not None and value.kind in ("planned", "output") and _known(value.dims, set(names)):
-                self._dims.append((index, [compile_expr(decode_expr(dim), names) for dim in value.dims]))
-        self.placed = [index for index, _ in self._dims]
+            if value.dims is not None and value.kind in ("planned", "output") and _known(value.dims, known):
+                key = _frozen(value.dims)
+                if key not in numbers:
+                    numbers[key] = len(self._shapes)
+                    self._shapes.append([compile_expr(decode_expr(dim), names) for dim in value.dims])
+                self._shape_of[index] = numbers[key]
+        self.placed = list(self._shape_of)
         self._names = {index: program.values[index].name for index in program.inputs}
         self._repeats = [
             (index, axis, names.index(dim))
@@ -352,21 +359,33 @@ class _ShapePlan:
         )
 
     def evaluate(self, values: tuple[int, ...], shapes: list[Shape | None]) -> None:
-        for index, dims in self._dims:
-            shape = tuple(dim(values) for dim in dims)
-            if min(shape, default=0) < 0:
-                if not self.has_empty(values):
-                    raise InputError("these input shapes give a tensor a negative dimension", got=shape)
-                shape = tuple(max(size, 0) for size in shape)
-            if math.prod(filter(None, shape)) > _MAX_ELEMENTS:
-                raise ResourceError("these input shapes give a tensor more elements than memory can hold", got=shape)
-            shapes[index] = shape
+        is_empty = self.has_empty(values)
+        evaluated = [_checked_shape([dim(values) for dim in dims], is_empty=is_empty) for dims in self._shapes]
+        for index, number in self._shape_of.items():
+            shapes[index] = evaluated[number]
+
+
+def _checked_shape(sizes: Sequence[int], *, is_empty: bool) -> Shape:
+    shape = tuple(sizes)
+    if min(shape, default=0) < 0:
+        if not is_empty:
+            raise InputError("these input shapes give a tensor a negative dimension", got=shape)
+        shape = tuple(max(size, 0) for size in shape)
+    if math.prod(filter(None, shape)) > _MAX_ELEMENTS:
+        raise ResourceError("these input shapes give a tensor more elements than memory can hold", got=shape)
+    return shape
+
+
+def _frozen(dims: Any) -> Any:
+    """Stored dims as a key."""
+    return tuple(map(_frozen, dims)) if isinstance(dims, list) else dims
 
 
 def _symbols_in_shapes(program: ProgramRecord) -> frozenset[str]:
     """What shapes that are known before the run depend on; contents of inputs that are not here need not be read."""
     shaped = [value.dims or () for value in program.values if value.kind in ("planned", "output")]
-    return frozenset().union(*(symbols_of(decode_expr(dim)) for dims in shaped for dim in dims if dim is not None))
+    stored = {_frozen(dim): dim for dims in shaped for dim in dims if dim is not None}
+    return frozenset().union(*(symbols_of(decode_expr(dim)) for dim in stored.values()))
 
 
 def _known(dims: Sequence[Any], names: set[str]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from dovetail.errors import DovetailError, ProviderError
 from dovetail.plan.manifest import StepRecord, ValueRecord
+from dovetail.provider.calls import first_line
 from dovetail.runtime.steps import Frame, argument_getter, is_placed
 
 __all__ = ["SubgraphStep", "results_of_subgraphs"]
@@ -56,9 +57,7 @@ class SubgraphStep:
         except DovetailError:
             raise
         except Exception as error:
-            text = str(error).splitlines()
-            reason = text[0][:400] if text else type(error).__name__
-            raise ProviderError(f"it failed: {reason}", where=f"step '{self.name}'") from error
+            raise ProviderError(f"it failed: {first_line(error)}", where=f"step '{self.name}'") from error
 
 
 def results_of_subgraphs(steps: Sequence[StepRecord], outputs: Sequence[int]) -> frozenset[int]:

@@ -111,6 +111,7 @@ class ProgramTemplate:
             record,
             self._providers[record.provider],
             load_blob,
+            values=self.program.values,
             is_whole=len(self.program.steps) == 1,
         )
 

@@ -89,7 +89,7 @@ def _name_type(array: Array, spec: InputSpec) -> Array:
     dtype = np.dtype(spec.dtype)
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype)
-    return array.astype(object) if dtype == object and array.dtype.kind == "U" else array
+    return array.astype(object) if dtype.kind == "O" and array.dtype.kind == "U" else array
 
 
 def pack_arrays(values: Mapping[str, Any]) -> bytes:
@@ -109,4 +109,4 @@ def pack_arrays(values: Mapping[str, Any]) -> bytes:
 
 
 def _storable(array: Array) -> Array:
-    return array.astype("U") if array.dtype == object else np.asarray(array)
+    return array.astype("U") if array.dtype.kind == "O" else np.asarray(array)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["CompareResult", "compare_models"]
 
 _RANDOM_OPS: Final = frozenset(
-    "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike".split()
+    ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
 )
 
 

@@ -7,6 +7,7 @@ number of trials grows with the logarithm of the length.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import TypeVar
 
 __all__ = ["minimize"]
@@ -51,7 +52,7 @@ def minimize(items: Sequence[T], has_property: Callable[[list[T]], bool]) -> lis
 
 def _split(items: tuple[int, ...], count: int) -> list[tuple[int, ...]]:
     bounds = [len(items) * index // count for index in range(count + 1)]
-    return [items[start:end] for start, end in zip(bounds, bounds[1:], strict=False) if end > start]
+    return [items[start:end] for start, end in pairwise(bounds) if end > start]
 
 
 def _without(items: tuple[int, ...], part: tuple[int, ...]) -> tuple[int, ...]:

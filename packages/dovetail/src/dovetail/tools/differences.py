@@ -33,7 +33,7 @@ _NARROW_SHARE: Final = 0.25
 """Of the largest magnitude, for 8-bit and narrower floats."""
 _LEAST: Final = 1e-2
 """Tensors smaller than this are what is left of larger numbers: their rounding counts."""
-_STEPPED: Final = frozenset("int8 uint8 int4 uint4 int2 uint2".split())
+_STEPPED: Final = frozenset(("int8", "uint8", "int4", "uint4", "int2", "uint2"))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -105,17 +105,17 @@ def _spec_of_record(tensor: TensorRecord, profile: Any) -> InputSpec:
     )
 
 
-def specs_of_model(model: ir.Model, shape_inputs: Iterable[str] = ()) -> list[InputSpec]:
+def specs_of_model(model: ir.Model) -> list[InputSpec]:
     """The inputs of a model that have no initializer.
 
     Raises:
         InputError: An input has no type, so nothing can be made up for it.
     """
     inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
-    return [_spec_of_value(value, value.name in shape_inputs) for value in inputs]
+    return [_spec_of_value(value) for value in inputs]
 
 
-def _spec_of_value(value: ir.Value, is_shape: bool) -> InputSpec:
+def _spec_of_value(value: ir.Value) -> InputSpec:
     import onnx_ir as ir
 
     if value.type is None:
@@ -127,7 +127,6 @@ def _spec_of_value(value: ir.Value, is_shape: bool) -> InputSpec:
         name=value.name or "",
         dtype=dtype,
         dims=dims,
-        is_shape=is_shape,
         type="" if is_plain else _type_text(value.type),
     )
 

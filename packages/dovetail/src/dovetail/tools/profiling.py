@@ -19,7 +19,7 @@ from dovetail.runtime.profiler import LayerTimes
 from dovetail.tools.measuring import Pace, Span, measure
 
 if TYPE_CHECKING:
-    from dovetail.plan.manifest import Manifest
+    from dovetail.plan.manifest import Manifest, StepRecord
     from dovetail.runtime.context import ExecutionContext
 
 __all__ = ["LayerProfile", "describe_profile", "export_profile", "has_inner_times", "inner_times", "profile_layers"]
@@ -69,7 +69,12 @@ class LayerProfile:
 
 def has_inner_times(manifest: Manifest) -> bool:
     """Whether a plan has steps with an inside that can be timed."""
-    return any(step.kind == "subgraph" and step.provider == _PROVIDER for step in walk_steps(manifest.programs))
+    return any(step.kind == "subgraph" and step.provider == _PROVIDER for step in _all_steps(manifest))
+
+
+def _all_steps(manifest: Manifest) -> Iterator[StepRecord]:
+    for program in manifest.programs:
+        yield from walk_steps(program)
 
 
 @contextmanager
@@ -99,9 +104,10 @@ def profile_layers(
         pace: When to stop; there are fewer runs where steps tell of their inside.
         collect: Tells what parts of steps did.
     """
-    layers = sum(len(step.subgraph.layers) if step.subgraph else 1 for step in walk_steps(context.engine.manifest.programs))
-    most = max(_MIN_RUNS, min(_MAX_RUNS, _MAX_EVENTS // max(layers, 1)))
-    limit = pace.iterations if collect is None else min(pace.iterations or most, most)
+    limit = pace.iterations
+    if collect is not None:
+        most = _most_runs(context.engine.manifest)
+        limit = min(limit or most, most)
     spans = _Spans()
     context.profiler = spans
     try:
@@ -122,6 +128,12 @@ def profile_layers(
         step_rows=spans.rows(),
         device_rows=spans.device_rows(),
     )
+
+
+def _most_runs(manifest: Manifest) -> int:
+    """How many runs can tell of every node and not too much in all."""
+    nodes = sum(len(step.subgraph.layers) if step.subgraph else 1 for step in _all_steps(manifest))
+    return max(_MIN_RUNS, min(_MAX_RUNS, _MAX_EVENTS // max(nodes, 1)))
 
 
 # rows
@@ -151,7 +163,8 @@ def export_profile(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Any
             rows.append(dict(row))
             continue
         rows += [{key: value for key, value in node.items() if key != "op"} for node in nodes]
-        left = {key: max(row[key] - sum(node[key] for node in nodes), 0.0) for key in ("timeMs", "averageMs", "medianMs")}
+        keys = ("timeMs", "averageMs", "medianMs")
+        left = {key: max(row[key] - sum(node[key] for node in nodes), 0.0) for key in keys}
         rows.append({"name": f"{row['name']} (rest)", **left, "percentage": 100.0 * left["timeMs"] / total_ms})
     return rows
 

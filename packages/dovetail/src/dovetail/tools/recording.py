@@ -26,9 +26,7 @@ class Recorder:
         seed: Decides what inputs get for which there is no value at all.
     """
 
-    def __init__(
-        self, model: ir.Model, feeds: Mapping[str, Any], references: Sequence[Side], *, seed: int = 0
-    ) -> None:
+    def __init__(self, model: ir.Model, feeds: Mapping[str, Any], references: Sequence[Side], *, seed: int = 0) -> None:
         self._model = model
         self._feeds = feeds
         self._references = list(references)

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -164,7 +165,7 @@ class _Reducer:
         yield "outputs", self._drop_outputs
         for cut in Cut:
             if count_nodes(self.best) > 1:
-                yield f"nodes, with {cut.value} at the cuts", lambda cut=cut: self._drop_nodes(cut)
+                yield f"nodes, with {cut.value} at the cuts", partial(self._drop_nodes, cut)
         yield "outputs of what is left", self._drop_outputs
         yield "sizes", self._shrink_sizes
 

@@ -142,9 +142,7 @@ def _explain_agreement(model: ir.Model, candidate: DovetailSide, reference: Side
     )
 
 
-def _find_command_failure(
-    check: Check, model: ir.Model, recorder: Recorder
-) -> tuple[Callable[[ir.Model], bool], str]:
+def _find_command_failure(check: Check, model: ir.Model, recorder: Recorder) -> tuple[Callable[[ir.Model], bool], str]:
     if not check.command:
         raise UsageError("the command is empty", where="reduce")
     failure = CommandFailure(

@@ -29,9 +29,7 @@ class Trace:
     def __len__(self) -> int:
         return len(self._spans)
 
-    def add(
-        self, track: str, name: str, start_ns: float, end_ns: float, args: Mapping[str, Any] | None = None
-    ) -> None:
+    def add(self, track: str, name: str, start_ns: float, end_ns: float, args: Mapping[str, Any] | None = None) -> None:
         """Add a span; spans on one track nest or follow each other."""
         number = self._tracks.setdefault(track, len(self._tracks) + 1)
         self._spans.append((number, name, start_ns / 1e3, max(end_ns - start_ns, 0) / 1e3, args or {}))

@@ -95,7 +95,7 @@ class _BoundSession:
 
     def _bring_input(self, index: int, array: Array) -> None:
         staged = self._staged[index]
-        if staged is not None and staged.shape == array.shape:
+        if staged is not None and staged.shape == array.shape and staged.dtype == array.dtype:
             staged[...] = array
             return
         is_first = self._held[index] is None and staged is None

@@ -19,11 +19,10 @@ from dovetail.errors import ProviderError
 from dovetail.provider.interfaces import BuiltSubgraph
 from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
 from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session
+from dovetail.providers.onnxruntime.wire import INLINE_BYTES
 
 __all__ = ["build_subgraph"]
 
-_INLINE_BYTES: Final = 1024
-"""Weights below this stay in the graph: shapes, axes and scalars that are read while the graph is optimised."""
 _IR_VERSION: Final = 10
 _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
 
@@ -35,7 +34,7 @@ def build_subgraph(model: ir.Model, *, settings: SessionSettings, version: str, 
     kept = keep & set(model.graph.initializers)
     with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
         source = Path(folder) / "partition.onnx"
-        ir.save(model, source, external_data="partition.data", size_threshold_bytes=0 if kept else _INLINE_BYTES)
+        ir.save(model, source, external_data="partition.data", size_threshold_bytes=0 if kept else INLINE_BYTES)
         if kept:
             return _split(source, version="")
         target = Path(folder) / "optimised.onnx"
@@ -62,7 +61,7 @@ def stamp_opsets(model: ir.Model) -> None:
 def _optimise(source: Path, target: Path, settings: SessionSettings, *, where: str) -> None:
     entries = {
         "session.optimized_model_external_initializers_file_name": f"{target.stem}.data",
-        "session.optimized_model_external_initializers_min_size_in_bytes": str(_INLINE_BYTES),
+        "session.optimized_model_external_initializers_min_size_in_bytes": str(INLINE_BYTES),
         "session.disable_prepacking": "1",
     }
 

@@ -25,9 +25,16 @@ def find_difference(node: NodeView) -> str | None:
 def _check_attention(node: NodeView) -> str | None:
     if _has_input(node, 6) and _has_input(node, 3):
         return "ONNX Runtime takes no mask that is shorter than padded keys"
+    if _has_input(node, 3) and not _is_full_mask(node):
+        return "ONNX Runtime takes only masks with a row for each query"
     if len(node.output_types) > 3 and node.attributes.get("is_causal"):
         return "ONNX Runtime gives the scores out without the causal mask"
     return None
+
+
+def _is_full_mask(node: NodeView) -> bool:
+    query, mask = node.input_shapes[0], node.input_shapes[3]
+    return query is not None and mask is not None and len(mask) > 1 and mask[-2] == query[-2]
 
 
 def _check_unpool(node: NodeView) -> str | None:

@@ -15,7 +15,7 @@ from dovetail.provider.devices import ProfileEvent
 __all__ = ["SessionProfiles"]
 
 _SUFFIX: Final = "_kernel_time"
-"""What ONNX Runtime adds to the name of a node where it tells its time; names with other endings are of its own work."""
+"""What ONNX Runtime adds to the name of a node where it tells its time."""
 
 
 class SessionProfiles:

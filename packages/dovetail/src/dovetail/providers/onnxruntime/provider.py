@@ -24,9 +24,10 @@ from dovetail.provider.interfaces import (
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.providers.onnxruntime.binding import SessionSubgraph
+from dovetail.providers.onnxruntime.borders import check_border
 from dovetail.providers.onnxruntime.profiling import SessionProfiles
 from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session, import_onnxruntime
-from dovetail.providers.onnxruntime.wire import ExternalTensor, append_weights, names_files
+from dovetail.providers.onnxruntime.wire import INLINE_BYTES, AppendedTensor, FilePlace, append_weights, names_files
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["OnnxRuntimeProvider", "OnnxRuntimeProviderFactory", "create_factory"]
 
 _FOLDER_ENTRY: Final = "session.model_external_initializers_file_folder_path"
+_DAMAGED: Final = frozenset(("InvalidProtobuf", "InvalidGraph"))
+"""Errors of ONNX Runtime for what is no model."""
+_REFUSED: Final = frozenset(("Fail", "InvalidArgument"))
+"""Errors for models that are wrong, or that are right for other versions."""
 
 
 class OnnxRuntimeProvider(Provider):
@@ -79,18 +84,19 @@ class OnnxRuntimeProvider(Provider):
 
     def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
         """A session over the stored graph; weights are mapped from the plan file, or shared with it in memory."""
-        where = f"step '{stored.name}'"
+        where = f"step {stored.name[:200]!a}"
         if names_files(stored.payload):
             raise PlanCorruptError("a compiled partition names a file", where=where, fix="build the plan again")
-        is_mapped = stored.path is not None and all(name in stored.places for name in stored.weights)
+        is_mapped = _has_name(stored.path) and all(name in stored.places for name in stored.weights)
         loaded = self._load_mapped(stored, where) if is_mapped else self._load_shared(stored, where)
         if stored.version and stored.version != self.version:
-            loaded.note = f"{where}: optimised by ONNX Runtime {stored.version}, and again by {self.version} now"
+            other = ascii(stored.version[:60])
+            loaded.note = f"{where}: optimised by ONNX Runtime {other}, and again by {self.version} now"
         return loaded
 
     def _load_mapped(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
         path = Path(stored.path or "")
-        model = append_weights(stored.payload, _external_tensors(stored, path.name))
+        model = append_weights(stored.payload, _appended(stored, path.name))
         entries = {_FOLDER_ENTRY: str(path.parent)}
         session = self._create_session(model, stored, where, entries=entries)
         return SessionSubgraph(session, stored.inputs, stored.outputs)
@@ -98,12 +104,13 @@ class OnnxRuntimeProvider(Provider):
     def _load_shared(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
         from onnxruntime import OrtValue
 
-        values = [OrtValue.ortvalue_from_numpy(array) for array in stored.weights.values()]
+        large = {name: array for name, array in stored.weights.items() if not _is_inline(array)}
+        values = [OrtValue.ortvalue_from_numpy(array) for array in large.values()]
 
         def share_weights(options: Any) -> None:
-            options.add_external_initializers(list(stored.weights), values)
+            options.add_external_initializers(list(large), values)
 
-        model = append_weights(stored.payload, _external_tensors(stored, "plan"))
+        model = append_weights(stored.payload, _appended(stored, "plan"))
         session = self._create_session(model, stored, where, configure=share_weights)
         return SessionSubgraph(session, stored.inputs, stored.outputs, keep=(values, stored.weights))
 
@@ -125,25 +132,50 @@ class OnnxRuntimeProvider(Provider):
                 profiles.configure(options)
 
         use = Use.WHOLE if stored.is_whole else Use.PART
-        session = create_session(model, Level.ALL, self._settings, use, where=where, entries=entries, configure=set_up)
+        settings = self._settings
+        try:
+            session = create_session(model, Level.ALL, settings, use, where=where, entries=entries, configure=set_up)
+        except ProviderError as error:
+            if not self._is_damage(stored, error.__cause__):
+                raise
+            raise PlanCorruptError(error.what, where=where, fix="build the plan again") from error.__cause__
+        check_border(session, stored, where)
         if profiles is not None:
             profiles.watch(stored.name, session)
         return session
+
+    def _is_damage(self, stored: StoredSubgraph, error: BaseException | None) -> bool:
+        """Whether ONNX Runtime refused a payload that no build of this version can have made."""
+        name = type(error).__name__
+        return name in _DAMAGED or (name in _REFUSED and stored.version == self.version)
 
     def stop_profiling(self) -> Sequence[ProfileEvent]:
         """What the nodes of all sessions did since these were loaded, with the option ``profiling``; only once."""
         return [] if self._profiles is None else self._profiles.collect()
 
 
-def _external_tensors(stored: StoredSubgraph, file: str) -> list[ExternalTensor]:
+def _has_name(path: str | None) -> bool:
+    """Whether a file can be named in a model, where all text is Unicode."""
+    try:
+        return path is not None and bool(path.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_inline(array: Any) -> bool:
+    """Shapes, axes and scalars stand in the model itself: ONNX Runtime reads them while it takes the graph apart."""
+    return bool(array.nbytes < INLINE_BYTES)
+
+
+def _appended(stored: StoredSubgraph, file: str) -> list[AppendedTensor]:
     return [
-        ExternalTensor(
+        AppendedTensor(
             name=name,
             dtype=array.dtype.name,
             shape=array.shape,
-            file=file,
-            offset=stored.places.get(name, 0),
-            length_bytes=array.nbytes,
+            contents=array.tobytes()
+            if _is_inline(array)
+            else FilePlace(file=file, offset=stored.places.get(name, 0), length_bytes=array.nbytes),
         )
         for name, array in stored.weights.items()
     ]

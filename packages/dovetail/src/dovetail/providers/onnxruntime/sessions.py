@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
+from dovetail.provider.calls import first_line
 
 __all__ = ["EXECUTION_PROVIDER", "Level", "SessionSettings", "Use", "create_session", "import_onnxruntime"]
 
@@ -94,6 +95,7 @@ def create_session(
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.log_severity_level = _FATAL_ONLY
+    options.add_session_config_entry("session.load_model_format", "ONNX")  # whatever its first bytes look like
     for key, value in (entries or {}).items():
         options.add_session_config_entry(key, value)
     if configure is not None:
@@ -102,10 +104,7 @@ def create_session(
     try:
         return _open(onnxruntime, model, options)
     except Exception as error:  # its error classes have no common base but Exception
-        text = str(error).splitlines()
-        raise ProviderError(
-            f"ONNX Runtime does not take a partition: {text[0][:300] if text else type(error).__name__}", where=where
-        ) from error
+        raise ProviderError(f"ONNX Runtime does not take a partition: {first_line(error)}", where=where) from error
 
 
 def _choose_threads(onnxruntime: Any, options: Any, settings: SessionSettings, use: Use) -> None:
@@ -130,11 +129,12 @@ def _make_pool(onnxruntime: Any, threads: int) -> None:
 def _open(onnxruntime: Any, model: bytes | str, options: Any) -> Any:
     """Open a session; where others of the process made the shared pool, it is used."""
     global _has_pool
+    arguments = {"providers": [EXECUTION_PROVIDER], "enable_fallback": 0, "read_config_from_model": 0}
     try:
-        return onnxruntime.InferenceSession(model, options, providers=[EXECUTION_PROVIDER], enable_fallback=0)
+        return onnxruntime.InferenceSession(model, options, **arguments)
     except Exception as error:
         if not options.use_per_session_threads or "use_per_session_threads" not in str(error):
             raise
         _has_pool = True
         options.use_per_session_threads = False
-        return onnxruntime.InferenceSession(model, options, providers=[EXECUTION_PROVIDER], enable_fallback=0)
+        return onnxruntime.InferenceSession(model, options, **arguments)

@@ -2,7 +2,8 @@
 
 A stored partition has no weights in it. They are appended when it is loaded: in this format two messages, one after
 the other, are one message with the parts of both, so nothing of what is stored has to be read or changed. What is
-read is only whether a payload names files, because a plan must never make anybody open one.
+read is only whether a payload is whole, so that what is appended stays apart from it, and whether it names files,
+because a plan must never make anybody open one.
 """
 
 from __future__ import annotations
@@ -13,14 +14,20 @@ from typing import Final
 
 from dovetail.errors import PlanCorruptError
 
-__all__ = ["ExternalTensor", "append_weights", "names_files"]
+__all__ = ["INLINE_BYTES", "AppendedTensor", "FilePlace", "append_weights", "names_files"]
 
+INLINE_BYTES: Final = 1024
+"""Weights below this stand in the graph, and others where the plan has them."""
 _GRAPH: Final = 7
 _INITIALIZER: Final = 5
-_DIMS, _DATA_TYPE, _NAME, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 13, 14
+_DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
 _EXTERNAL: Final = 1
 _LENGTH_DELIMITED: Final = 2
 _FIXED_BYTES: Final = {1: 8, 5: 4}
+_MAX_TAG: Final = 2**32
+"""Readers in C++ take the lower 32 bits of a tag; what a larger one means depends on who reads it."""
+_MAX_DEPTH: Final = 100
+"""How deep a reader of ONNX follows messages inside messages."""
 _TYPE_NUMBERS: Final = {
     "float32": 1,
     "uint8": 2,
@@ -46,18 +53,25 @@ _TYPE_NUMBERS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExternalTensor:
-    """A weight that lies in a file."""
+class FilePlace:
+    """A part of a file."""
 
-    name: str
-    dtype: str
-    shape: Sequence[int]
     file: str
     offset: int
     length_bytes: int
 
 
-def append_weights(model: bytes | memoryview, tensors: Iterable[ExternalTensor]) -> bytes:
+@dataclass(frozen=True, kw_only=True)
+class AppendedTensor:
+    """A weight with its contents, or with the place where they are."""
+
+    name: str
+    dtype: str
+    shape: Sequence[int]
+    contents: bytes | FilePlace
+
+
+def append_weights(model: bytes | memoryview, tensors: Iterable[AppendedTensor]) -> bytes:
     """The model with these weights among its initializers."""
     initializers = b"".join(_field(_INITIALIZER, _tensor(tensor)) for tensor in tensors)
     return bytes(model) + (_field(_GRAPH, initializers) if initializers else b"")
@@ -69,14 +83,17 @@ def names_files(model: bytes | memoryview) -> bool:
     Such a tensor has the key ``location``; only where those bytes occur is the model walked through.
 
     Raises:
-        PlanCorruptError: The bytes are no model.
+        PlanCorruptError: The bytes are no model, or the last part of it is cut short.
     """
     data = bytes(model)
-    return b"location" in data and _walk(memoryview(data), "model")
+    for _ in _fields(memoryview(data)):
+        pass  # a part that is cut short would take in what is appended
+    return b"location" in data and _walk(memoryview(data), "model", 0)
 
 
 _MESSAGES: Final = {
-    "model": {7: "graph", 25: "function"},
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
     "graph": {1: "node", 5: "tensor", 15: "sparse"},
     "function": {7: "node", 11: "attribute"},
     "node": {5: "attribute"},
@@ -87,12 +104,14 @@ _MESSAGES: Final = {
 """The fields of each message that can hold a tensor."""
 
 
-def _walk(data: memoryview, message: str) -> bool:
+def _walk(data: memoryview, message: str, depth: int) -> bool:
+    if depth > _MAX_DEPTH:
+        raise _malformed()
     inner = _MESSAGES[message]
     for number, part in _fields(data):
         if message == "tensor" and number in (_EXTERNAL_DATA, _DATA_LOCATION):
             return True
-        if number in inner and part is not None and _walk(part, inner[number]):
+        if number in inner and part is not None and _walk(part, inner[number], depth + 1):
             return True
     return False
 
@@ -109,7 +128,7 @@ def _fields(data: memoryview) -> Iterator[tuple[int, memoryview | None]]:
             (_, position), length = _read_varint(data, position), 0
         else:
             length = _FIXED_BYTES.get(kind, len(data))
-        if position + length > len(data):
+        if tag >= _MAX_TAG or position + length > len(data):
             raise _malformed()
         yield tag >> 3, data[position : position + length] if kind == _LENGTH_DELIMITED else None
         position += length
@@ -132,13 +151,16 @@ def _malformed() -> PlanCorruptError:
     return PlanCorruptError("a compiled partition is malformed", fix="build the plan again")
 
 
-def _tensor(tensor: ExternalTensor) -> bytes:
+def _tensor(tensor: AppendedTensor) -> bytes:
     if tensor.dtype not in _TYPE_NUMBERS:
         raise PlanCorruptError("a weight has a type that ONNX Runtime does not know", got=tensor.dtype)
     parts = [_number(_DIMS, dim) for dim in tensor.shape]
     parts.append(_number(_DATA_TYPE, _TYPE_NUMBERS[tensor.dtype]))
     parts.append(_field(_NAME, tensor.name.encode()))
-    place = {"location": tensor.file, "offset": str(tensor.offset), "length": str(tensor.length_bytes)}
+    if isinstance(tensor.contents, bytes):
+        return b"".join((*parts, _field(_RAW_DATA, tensor.contents)))
+    where = tensor.contents
+    place = {"location": where.file, "offset": str(where.offset), "length": str(where.length_bytes)}
     parts += [_field(_EXTERNAL_DATA, _entry(key, value)) for key, value in place.items()]
     parts.append(_number(_DATA_LOCATION, _EXTERNAL))
     return b"".join(parts)
