@@ -189,8 +189,12 @@ class ProgramRunner:
         """Have partitions make their results themselves, whose shapes may be others than the plan's."""
         for step in self.program.steps:
             for index in step.outputs if step.kind == "subgraph" else ():
-                if index >= 0 and not self.program.values[index].memory:
-                    self.frame[index] = self.shapes[index] = None
+                value = self.program.values[index]
+                if index < 0 or value.memory:
+                    continue
+                self.frame[index] = None
+                if value.kind == "output":
+                    self.shapes[index] = None  # plugins between partitions are told the plan's, and check
 
     def evaluate_dim(self, stored: Any) -> int:
         """The value of a stored expression over symbols that inputs decide."""
