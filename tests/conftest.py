@@ -6,6 +6,9 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+# Tests that import ONNX Runtime themselves need it to keep off the network as much as those that leave it to Dovetail.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
 # The machines that run the tests are small and shared, so a slow example says nothing about the code. In CI the
 # examples are the same on every run, so that a red run is about the change and can be repeated.
 settings.register_profile(

@@ -31,7 +31,7 @@ def _run(words: list[str], folder: Path, **variables: str) -> str:
 
 
 def test_there_are_pages() -> None:
-    assert {"add-a-kernel.md", "add-a-provider.md"} <= {page.name for page in PAGES}
+    assert {"add-a-kernel.md", "add-a-pass.md", "add-a-provider.md"} <= {page.name for page in PAGES}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

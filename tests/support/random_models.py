@@ -370,6 +370,11 @@ def _has_plugins(graph: onnx.GraphProto) -> bool:
     return any(node.domain == PLUGIN_DOMAIN for part in _graphs(graph) for node in part.node)
 
 
+def may_be_empty(value: Value) -> bool:
+    """Whether a value can have no elements with the usual inputs."""
+    return any(dim == 0 or (isinstance(dim, str) and dim.startswith("?")) for dim in value.dims)
+
+
 def product(dims: Sequence[Dim]) -> int:
     """The product of sizes that are known."""
     return math.prod(int(dim) for dim in dims)

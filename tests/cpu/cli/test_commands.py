@@ -238,9 +238,13 @@ def test_the_engine_inspector_agrees(folder: Path) -> None:
         context.set_input_shape("x", (5, 4))
         inspector.execution_context = context
         layers = json.loads(inspector.get_engine_information(LayerInformationFormat.JSON))["Layers"]
+        lines = inspector.get_engine_information(LayerInformationFormat.ONELINE).splitlines()
     assert [layer["Name"] for layer in layers] == ["project", "custom", "sum"]
     assert layers[1]["Outputs"][0]["Dimensions"] == [5, 3]
     assert len(layers[1]["Tuning"]) == 2
+    assert lines[1].startswith("Layer(Subgraph): project, ")
+    assert lines[1].endswith(", Provider: onnxruntime, Layers: [project]")
+    assert ", Provider: onnxruntime 1." in lines[3]
 
 
 def test_check(run: Run, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

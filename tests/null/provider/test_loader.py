@@ -16,11 +16,13 @@ from dovetail.entry_points import LoadingPolicy, set_loading_policy
 from dovetail.errors import ProviderError, UsageError
 from dovetail.provider.loader import (
     ProviderListing,
+    get_default_options,
     get_factory,
     get_provider,
     has_provider,
     list_providers,
     provider_names,
+    set_default_options,
 )
 from tests.support.distributions import PROVIDER_MODULE, install
 
@@ -84,6 +86,23 @@ def test_one_provider_for_each_set_of_options(offer: Offer) -> None:
     assert get_provider(name, {"depth": "3", "width": "2"}) is wide is not plain
     assert wide.options == {"width": "2", "depth": "3"}  # type: ignore[attr-defined]
     assert get_factory(name) is get_factory(name)
+
+
+def test_default_options_are_for_whoever_names_none(offer: Offer) -> None:
+    name = offer()
+    plain = get_provider(name)
+    set_default_options(name, {"width": "2"})
+    try:
+        assert get_provider(name) is get_provider(name, {"width": "2"}) is not plain
+        assert get_provider(name, {}) is plain
+        assert get_default_options(name) == {"width": "2"}
+    finally:
+        set_default_options(name, {})
+    assert get_provider(name) is plain
+    with pytest.raises(ProviderError, match="there is no provider 'nobody'"):
+        set_default_options("nobody", {})
+    with pytest.raises(ProviderError, match="is not text"):
+        set_default_options(name, {"width": 2})  # type: ignore[dict-item]
 
 
 def test_options_are_text(offer: Offer) -> None:

@@ -104,7 +104,10 @@ class Builder(NoOpContext):
             model = clone_model(source.to_model() if isinstance(source, Network) else source)
             phase.step()
             refittable, excluded = split_weights(model, network, config)
-            for line in run_passes(model, standard_passes(keep=refittable, off=config.passes_off)).changed:
+            cleaning = standard_passes(keep=refittable, off=config.passes_off)
+            extra = list(config.extra_passes)  # not ours, so the model is checked after each
+            changed = [*run_passes(model, cleaning).changed, *run_passes(model, extra, check=True).changed]
+            for line in changed:
                 self.logger.log(Severity.VERBOSE, line)
             phase.step()
         return BuildRequest(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.profile import OptimizationProfile
@@ -112,6 +112,8 @@ class BuilderConfig(NoOpContext):
         """Provider -> its options, for what the build asks of it; the plan runs with the default ones."""
         self.passes_off: Sequence[str] = ()
         """Names of passes to leave out (``dovetail.passes.PASS_NAMES``)."""
+        self.extra_passes: Sequence[Any] = ()
+        """Passes of your own (``dovetail.passes.base.Pass``), run after the cleaning ones."""
         self.layer_providers: dict[str, str] = {}
         """Patterns of layer names (``*`` and ``?``) -> the provider they are for."""
         self.timing_cache_path: str | os.PathLike[str] | None = None

@@ -215,4 +215,6 @@ def _verdict(document: Document) -> str:
     close = sum(output["is_close"] for output in outputs)
     if document["is_close"]:
         return f"close: {close} of {len(outputs)} outputs"
-    return f"DIFFERENT: {len(outputs) - close} of {len(outputs)} outputs"
+    layers = sum(not layer["is_close"] for layer in document["layers"] or ())
+    more = f", {layers} of {len(document['layers'])} layers" if layers else ""
+    return f"DIFFERENT: {len(outputs) - close} of {len(outputs)} outputs{more}"

@@ -14,7 +14,17 @@ from typing import Any
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-__all__ = ["Dim", "broadcast_dims", "make_dim", "set_broadcast", "set_matmul", "set_pool", "set_reshape"]
+__all__ = [
+    "Dim",
+    "broadcast_dims",
+    "make_dim",
+    "set_broadcast",
+    "set_filled",
+    "set_full_reduction",
+    "set_matmul",
+    "set_pool",
+    "set_reshape",
+]
 
 Dim = int | ir.SymbolicDim
 
@@ -97,6 +107,25 @@ def set_reshape(context: osi.ShapeInferenceContext, node: ir.Node, is_given: Seq
         unknown = given or size in (0, -1)
         dims.append(source[axis] if is_copied else context.new_symbolic_dim() if unknown else size)
     _set(context, node, dims)
+
+
+def set_filled(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+    """The output of ConstantOfShape: the contents of its input, of which at least the number is known most often."""
+    sizes = node.inputs[0]
+    contents = None if sizes is None else context.get_symbolic_value(sizes)
+    count = None if sizes is None or sizes.shape is None or len(sizes.shape) != 1 else sizes.shape[0]
+    if contents is None and isinstance(count, int):
+        contents = [context.new_symbolic_dim() for _ in range(count)]
+    if contents is not None:
+        _set(context, node, contents)
+
+
+def set_full_reduction(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+    """The output of a reduction over all axes that keeps none of them: a scalar, whatever comes in."""
+    axes = node.attributes.get("axes") or (node.inputs[1] if len(node.inputs) > 1 else None)
+    keeps = "keepdims" not in node.attributes or _int(node, "keepdims")
+    if axes is None and not keeps and not _int(node, "noop_with_empty_axes"):
+        _set(context, node, [])
 
 
 def _set(context: osi.ShapeInferenceContext, node: ir.Node, dims: Sequence[Dim]) -> None:

@@ -2,8 +2,8 @@
 
 onnx-shape-inference follows the contents of integer tensors of any length, takes the default for a parameter it cannot
 see (equal parts for Split, all ones for Squeeze), takes the ends of a slice to be in range and loops to run to their
-count, drops the axis of Unique, and lets shapes pass that cannot be
-broadcast. Sizes planned from that would be wrong, and a long vector would take minutes.
+count, drops the axis of Unique, looks at no sizes of ConstantOfShape that are computed, and lets shapes pass that
+cannot be broadcast. Sizes planned from that would be wrong, and a long vector would take minutes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from dovetail.network.inference_dims import (
     broadcast_dims,
     make_dim,
     set_broadcast,
+    set_filled,
+    set_full_reduction,
     set_matmul,
     set_pool,
     set_reshape,
@@ -372,6 +374,8 @@ def _axis(node: ir.Node, rank: int) -> int:
     return axis % rank
 
 
+_REDUCING: Final = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum
+    ReduceSumSquare"""
 _BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual Less
     LessOrEqual Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"""
 
@@ -384,9 +388,11 @@ CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "Split"): _correct_split,
     ("", "Squeeze"): _correct_squeeze,
     ("", "Unique"): _correct_unique,
+    ("", "ConstantOfShape"): _first(set_filled),
     ("", "Expand"): _correct_expand,
     ("", "MatMul"): _first(set_matmul),
     **{("", op): _first(set_pool) for op in ("AveragePool", "LpPool", "MaxPool")},
+    **{("", op): _first(set_full_reduction) for op in _REDUCING.split()},
     **{("", op): _correct_broadcast for op in _BROADCASTING.split()},
 }
 """Tried before the library's own inference; False means that it does well on this node."""

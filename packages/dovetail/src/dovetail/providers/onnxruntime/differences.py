@@ -45,6 +45,11 @@ def _check_unpool(node: NodeView) -> str | None:
     )
 
 
+def _check_integer_conv(node: NodeView) -> str | None:
+    shape = node.input_shapes[3] if _has_input(node, 3) else ()
+    return None if shape is None or list(shape) in ([], [1]) else "ONNX Runtime takes no zero point a channel"
+
+
 def _check_extreme(node: NodeView) -> str | None:
     return "ONNX Runtime fails for an empty set of bool" if node.input_types[0] == "bool" else None
 
@@ -55,6 +60,7 @@ def _has_input(node: NodeView, index: int) -> bool:
 
 _RULES: Final[Mapping[str, Callable[[NodeView], str | None]]] = {
     "Attention": _check_attention,
+    "ConvInteger": _check_integer_conv,
     "DFT": lambda _: _LESS_EXACT,
     "MaxUnpool": _check_unpool,
     "ReduceMax": _check_extreme,

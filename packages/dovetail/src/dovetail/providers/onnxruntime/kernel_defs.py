@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from dovetail.errors import ProviderError
 from dovetail.provider.type_names import dtype_from_onnx_type
+from dovetail.providers.onnxruntime.sessions import import_onnxruntime
 
 __all__ = [
     "KernelDef",
@@ -105,11 +106,7 @@ def _schema_versions() -> dict[tuple[str, str], list[int]]:
 
 
 def _state() -> Any:
-    try:
-        from onnxruntime.capi import onnxruntime_pybind11_state
-    except ImportError as error:
-        raise ProviderError("onnxruntime is not installed", fix='pip install "dovetail[onnxruntime]"') from error
-    return onnxruntime_pybind11_state
+    return import_onnxruntime().capi.onnxruntime_pybind11_state
 
 
 def schema_version(op: str, domain: str, opset: int) -> int | None:

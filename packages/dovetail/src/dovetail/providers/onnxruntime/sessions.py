@@ -8,6 +8,7 @@ code too; who wants it asks for it.
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -61,6 +62,9 @@ class SessionSettings:
 
 def import_onnxruntime() -> Any:
     """The module, or an error that says how to get it."""
+    # Newer ones report over the network what they run, and keep a file of it in the home folder, unless this is set
+    # before they are imported. Whoever wants that sets it to 0, or imports onnxruntime first.
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
         import onnxruntime
     except ImportError as error:
