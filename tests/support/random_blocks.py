@@ -9,7 +9,7 @@ from typing import Any
 
 from onnx import helper
 
-from tests.support.random_models import Draft, NoFit, Value
+from tests.support.random_models import Draft, NoFit, Value, may_be_empty
 from tests.support.random_nodes import axes_arguments
 
 __all__ = ["BLOCK_MAKERS"]
@@ -20,7 +20,7 @@ Maker = Callable[[Draft], Any]
 def _rows(draft: Draft, *, bound: float = 50, ranks: tuple[int, ...] = (2, 3)) -> Value:
     """Something whose last dimension is known and has more than one element."""
     return draft.pick_float(
-        bound=bound, fits=lambda v: v.rank in ranks and isinstance(v.dims[-1], int) and v.dims[-1] > 1 and 0 not in v.dims
+        bound=bound, fits=lambda v: v.rank in ranks and isinstance(v.dims[-1], int) and v.dims[-1] > 1 and not may_be_empty(v)
     )
 
 
@@ -162,7 +162,7 @@ def add_function(draft: Draft) -> None:
 
 
 def add_recurrence(draft: Draft) -> None:
-    x = draft.pick("float32", bound=50, fits=lambda v: v.rank == 3 and isinstance(v.dims[2], int) and 0 not in v.dims)
+    x = draft.pick("float32", bound=50, fits=lambda v: v.rank == 3 and isinstance(v.dims[2], int) and not may_be_empty(v))
     op, hidden = draft.rng.choice(["RNN", "GRU", "LSTM"]), 3
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
     directions = 2 if draft.chance(0.3) else 1
@@ -183,11 +183,11 @@ def add_microsoft(draft: Draft) -> None:
     """Operators that ONNX Runtime's own optimiser writes into models."""
     op = draft.rng.choice(["Gelu", "FastGelu", "QuickGelu", "FusedMatMul", "SkipLayerNormalization"])
     if op == "FusedMatMul":
-        x = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3 and 0 not in v.dims)
+        x = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3 and not may_be_empty(v))
         like = Value("", "float32", (*x.dims[:2], x.dims[1]), x.bound**2 * 8)
         draft.add(op, [x, x], like, domain="com.microsoft", transB=1, alpha=0.5)
         return
-    x = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3 and isinstance(v.dims[2], int) and 0 not in v.dims)
+    x = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3 and isinstance(v.dims[2], int) and not may_be_empty(v))
     if op == "SkipLayerNormalization":
         if x.dims[2] == 1:
             raise NoFit

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from tests.support.random_models import FLOATS, Draft, NoFit, Value
+from tests.support.random_models import FLOATS, Draft, NoFit, Value, may_be_empty
 
 __all__ = ["BODY_MAKERS"]
 
@@ -53,7 +53,7 @@ def _merge(draft: Draft, left: Value, right: Value) -> Value:
 
 def _condition(draft: Draft) -> Value:
     """A boolean of one element that depends on the inputs."""
-    x = draft.pick("float32", "int64", "int32", exact=True, bound=1000, fits=lambda v: 0 not in v.dims)
+    x = draft.pick("float32", "int64", "int32", exact=True, bound=1000, fits=lambda v: not may_be_empty(v))
     total = x
     if x.rank:
         total = draft.add("ReduceSum", [x], replace(x, dims=(), bound=x.bound * 100), keepdims=0)
@@ -145,7 +145,7 @@ def _step(body: Draft, state: Value) -> Value:
 
 
 def add_scan(draft: Draft) -> None:
-    x = draft.pick("float32", bound=100, fits=lambda v: v.rank >= 2 and 0 not in v.dims)
+    x = draft.pick("float32", bound=100, fits=lambda v: v.rank >= 2 and not may_be_empty(v))
     axis = draft.rng.randrange(x.rank) if draft.chance(0.4) else 0
     rest = (*x.dims[:axis], *x.dims[axis + 1 :])
     if not all(isinstance(dim, int) for dim in rest):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.random_models import Draft, NoFit, Value, product
+from tests.support.random_models import Draft, NoFit, Value, may_be_empty, product
 
 __all__ = ["IMAGE_MAKERS"]
 
@@ -19,7 +19,7 @@ def _image(draft: Draft, *, bound: float = 100) -> Value:
     """Something with a batch, known channels and one or two further axes."""
     return draft.pick_float(
         bound=bound,
-        fits=lambda v: v.rank in (3, 4) and isinstance(v.dims[1], int) and v.dims[1] > 0 and 0 not in v.dims,
+        fits=lambda v: v.rank in (3, 4) and isinstance(v.dims[1], int) and v.dims[1] > 0 and not may_be_empty(v),
     )
 
 
@@ -130,7 +130,7 @@ def add_local_response(draft: Draft) -> None:
 
 
 def add_depth(draft: Draft) -> None:
-    x = draft.pick("float32", fits=lambda v: v.rank == 4 and 0 not in v.dims)
+    x = draft.pick("float32", fits=lambda v: v.rank == 4 and not may_be_empty(v))
     batch, channels, *sizes = x.dims
     if isinstance(channels, int) and channels % 4 == 0 and draft.chance(0.6):
         grown: list[Any] = [2 * d if isinstance(d, int) else draft.symbol() for d in sizes]
@@ -144,7 +144,7 @@ def add_depth(draft: Draft) -> None:
 def add_resize(draft: Draft) -> None:
     if draft.opset < 13:
         raise NoFit
-    x = draft.pick("float32", fits=lambda v: v.rank == 4 and 0 not in v.dims)
+    x = draft.pick("float32", fits=lambda v: v.rank == 4 and not may_be_empty(v))
     mode = draft.rng.choice(["nearest", "linear"])
     sizes: list[Any] = [2 * d if isinstance(d, int) else draft.symbol() for d in x.dims[2:]]
     scales = draft.weight(np.asarray([1, 1, 2, 2], np.float32))
@@ -205,7 +205,7 @@ def add_quantized_conv(draft: Draft) -> None:
     """DQ, DQ -> Conv -> Q, as a quantized model has it."""
     if draft.opset < 13:
         raise NoFit
-    x = draft.pick("uint8", "int8", fits=lambda v: v.rank == 4 and isinstance(v.dims[1], int) and 0 not in v.dims)
+    x = draft.pick("uint8", "int8", fits=lambda v: v.rank == 4 and isinstance(v.dims[1], int) and not may_be_empty(v))
     channels = int(x.dims[1])
     zero = draft.scalar(1, x.dtype)
     a = draft.add("DequantizeLinear", [x, _scale(draft), zero], Value("", "float32", x.dims, 128.0, 3))
@@ -220,7 +220,7 @@ def add_dynamic_quantize(draft: Draft) -> None:
     """Its scale is a quotient, so only what does not change with the last bit is used."""
     if draft.opset < 11:
         raise NoFit
-    x = draft.pick("float32", exact=True, fits=lambda v: v.rank >= 1 and 0 not in v.dims)
+    x = draft.pick("float32", exact=True, fits=lambda v: v.rank >= 1 and not may_be_empty(v))
     _, scale, _ = draft.emit("DynamicQuantizeLinear", [x], 3)
     draft.keep(Value(scale, "float32", (), 1.0))
 

@@ -297,7 +297,7 @@ def add_reduction(draft: Draft) -> None:
 
 
 def add_arg_extreme(draft: Draft) -> None:
-    x = draft.pick("float32", "int32", exact=True, fits=lambda v: v.rank > 0 and 0 not in v.dims)
+    x = draft.pick("float32", "int32", exact=True, fits=lambda v: v.rank > 0 and not may_be_empty(v))
     axis, keep = draft.rng.randrange(-x.rank, x.rank), draft.chance(0.5)
     last = {"select_last_index": 1} if draft.opset >= 12 and draft.chance(0.3) else {}
     like = Value("", "int64", _reduced(x, [axis], keep), 8, 0)
@@ -305,7 +305,7 @@ def add_arg_extreme(draft: Draft) -> None:
 
 
 def add_softmax(draft: Draft) -> None:
-    x = draft.pick_float(bound=100, fits=lambda v: v.rank > 0 and 0 not in v.dims)
+    x = draft.pick_float(bound=100, fits=lambda v: v.rank > 0 and not may_be_empty(v))
     op = draft.rng.choice(["Softmax", "Softmax", "LogSoftmax"])
     default = draft.chance(0.2)
     axis = None if default else draft.rng.randrange(-x.rank if draft.opset >= 11 else 0, x.rank)
@@ -357,6 +357,8 @@ def add_matmul(draft: Draft) -> None:
 def add_gemm(draft: Draft) -> None:
     trans_a, trans_b = draft.rng.randint(0, 1), draft.rng.randint(0, 1)
     x = draft.pick_float(bound=100, fits=lambda v: v.rank == 2 and isinstance(v.dims[0 if trans_a else 1], int))
+    if may_be_empty(x):
+        raise NoFit  # ONNX Runtime forgets beta when there is nothing to multiply
     depth, rows = int(x.dims[0 if trans_a else 1]), x.dims[1 if trans_a else 0]
     width = draft.rng.choice([1, 3, 4, 8])
     weight = draft.floats([width, depth] if trans_b else [depth, width], x.dtype)
@@ -375,7 +377,9 @@ def add_einsum(draft: Draft) -> None:
     if draft.opset < 12:
         raise NoFit
     x = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3)
-    y = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3 and v.dims[0] == x.dims[0] and v.dims[2] == x.dims[2])
+    if may_be_empty(x):
+        raise NoFit  # ONNX Runtime ends the process
+    y = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3 and not may_be_empty(v) and v.dims[0] == x.dims[0] and v.dims[2] == x.dims[2])
     bound, grid = _summed(x, y, x.dims[2])
     like = Value("", "float32", (x.dims[0], x.dims[1], y.dims[1]), bound, grid)
     draft.add("Einsum", [x, y], like, equation=draft.rng.choice(["bij,bkj->bik", "b i j, b k j -> b i k"]))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.random_models import FLOATS, Draft, NoFit, Value, common_grid, product
+from tests.support.random_models import FLOATS, Draft, NoFit, Value, common_grid, may_be_empty, product
 from tests.support.random_nodes import axes_arguments
 
 __all__ = ["SHAPE_MAKERS"]
@@ -32,7 +32,7 @@ def _factors(draft: Draft, count: int) -> list[int]:
 
 def add_reshape(draft: Draft) -> None:
     x = draft.pick()
-    if x.is_static and 0 not in x.dims:
+    if x.is_static and not may_be_empty(x):
         dims = _factors(draft, product(x.dims))
         target = list(dims)
         if draft.chance(0.4):
@@ -44,7 +44,7 @@ def add_reshape(draft: Draft) -> None:
     kind = draft.rng.choice(["flat", "first", "tail"])
     if kind == "flat":
         draft.add("Reshape", [x, draft.ints(-1)], replace(x, dims=(draft.symbol(),)))
-    elif kind == "first" and 0 not in x.dims:
+    elif kind == "first" and not may_be_empty(x):
         draft.add("Reshape", [x, draft.ints(0, -1)], replace(x, dims=(x.dims[0], _joined(draft, x.dims[1:]))))
     elif isinstance(x.dims[-1], int) and x.dims[-1]:
         draft.add("Reshape", [x, draft.ints(-1, x.dims[-1])], replace(x, dims=(_joined(draft, x.dims[:-1]), x.dims[-1])))
@@ -170,7 +170,7 @@ def add_computed_gather(draft: Draft) -> None:
 def add_gather_elements(draft: Draft) -> None:
     if draft.opset < 11:
         raise NoFit
-    x = draft.pick(*FLOATS, "int64", fits=lambda v: v.rank >= 1 and v.is_static and 0 not in v.dims)
+    x = draft.pick(*FLOATS, "int64", fits=lambda v: v.rank >= 1 and v.is_static and not may_be_empty(v))
     axis = draft.rng.randrange(x.rank)
     indices = draft.weight(draft.shared.arrays.integers(-int(x.dims[axis]), int(x.dims[axis]), x.dims))
     draft.add("GatherElements", [x, indices], x, axis=axis)
@@ -179,7 +179,7 @@ def add_gather_elements(draft: Draft) -> None:
 def add_scatter(draft: Draft) -> None:
     if draft.opset < 11:
         raise NoFit
-    x = draft.pick("float32", "int64", fits=lambda v: v.rank >= 1 and v.is_static and 0 not in v.dims)
+    x = draft.pick("float32", "int64", fits=lambda v: v.rank >= 1 and v.is_static and not may_be_empty(v))
     if draft.chance(0.5):
         row = draft.rng.randrange(int(x.dims[0]))
         updates = draft.floats((1, *x.dims[1:]), "float32") if x.dtype == "float32" else draft.weight(np.ones((1, *x.dims[1:]), np.int64))

@@ -218,3 +218,24 @@ def test_users_sessions_go_on_beside_a_whole_model(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("m.plan", "m.onnx")]
     done = subprocess.run([sys.executable, "-c", code, *paths], input=data, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_node_that_only_the_host_takes_is_told_and_is_an_error_when_strict() -> None:
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=TensorProto.BOOL),
+        helper.make_node("ReduceMax", ["a"], ["b"], name="odd"),
+        helper.make_node("Cast", ["b"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["x", "c"], ["y"]),
+    ]
+    model = _chain(*nodes, weights=[], opset=20)
+    lines: list[str] = []
+
+    class Listener(dt.ILogger):
+        def log(self, severity: Any, msg: str) -> None:
+            lines.append(msg)
+
+    dt.compile(model, providers=["onnxruntime"], logger=Listener())
+    assert sum("'odd' (ReduceMax)" in line and "go to 'cpu'" in line for line in lines) == 1
+    with pytest.raises(dt.UnsupportedOpError, match="add 'cpu' to the providers"):
+        dt.compile(model, providers=["onnxruntime"], strict=True)
+    assert dt.compile(model, strict=True) is not None

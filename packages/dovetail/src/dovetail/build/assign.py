@@ -52,10 +52,13 @@ class Assigner:
     """In order of preference; the last one is the host's, which runs plugins and control flow."""
     logger: ILogger
     strict: bool = False
+    is_host_asked: bool = True
+    """Whether whoever builds named the host's provider, or none."""
     keep: frozenset[str] = frozenset()
     """Names of weights that may be replaced in a loaded engine."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     _banned: dict[tuple[str, ir.Node], str] = field(default_factory=dict, init=False)
+    _told: set[str] = field(default_factory=set, init=False)
     _groups: dict[ir.Graph, list[Group]] = field(default_factory=dict, init=False)
 
     @property
@@ -142,7 +145,9 @@ class Assigner:
     def _report(self, text: str, error: DovetailError | None = None) -> None:
         if self.strict:
             raise error or ProviderError(text)
-        self.logger.log(Severity.WARNING, text)
+        if text not in self._told:
+            self._told.add(text)
+            self.logger.log(Severity.WARNING, text)
 
     # asking
 
@@ -168,10 +173,22 @@ class Assigner:
             self._report(f"layer '{plain[index].name}': {found.reasons[index]}")
         names = dict(zip((layer.node for layer in plain), found.providers, strict=True))
         self._check(plain, names, claims)
+        self._report_left(plain, found.providers, found.reasons)
         return [
             self._plugin_provider(layer) if layer.entry is not None else self._name(layer, names[layer.node])
             for layer in layers
         ]
+
+    def _report_left(self, layers: Sequence[NodeLayer], chosen: Sequence[str | None], reasons: Sequence[str]) -> None:
+        """Say which nodes the host runs although nobody asked for it."""
+        if self.is_host_asked:
+            return
+        left = [i for i, name in enumerate(chosen) if name == self.host.name and not layers[i].is_control]
+        rows = [f"  '{layers[i].name}' ({layers[i].op}): {reasons[i]}" for i in left]
+        if rows:
+            text = f"{len(rows)} node(s) go to '{self.host.name}', which was not asked for:\n" + "\n".join(rows)
+            fix = f"add '{self.host.name}' to the providers, or replace the nodes"
+            self._report(text, UnsupportedOpError(text, fix=fix))
 
     def _plugin_provider(self, layer: NodeLayer) -> str:
         """The host's, unless an annotation names a device: the plugin then gets addresses and the stream there."""

@@ -129,6 +129,7 @@ class _Planner:
             providers=self._providers,
             logger=request.logger,
             strict=request.config.strict,
+            is_host_asked="cpu" in request.providers,
             keep=request.refittable,
             annotations=request.config.layer_providers,
         )

@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import DovetailError, InputError, ResourceError
+from dovetail.errors import DovetailError, InputError, InternalError, ResourceError
 from dovetail.expr import compile_expr, decode_expr, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.plan.manifest import ProgramRecord, SymbolRecord
@@ -224,6 +224,12 @@ class ProgramRunner:
             run_segments(self._segments, self.frame)
         except BaseException as error:
             self._devices.abandon()
+            if self._has_empty and isinstance(error, InternalError):
+                raise InputError(
+                    "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
+                    where=_failed_step(error),
+                    fix="pass inputs that are not empty",
+                ) from error
             if isinstance(error, DovetailError) or not isinstance(error, Exception):
                 raise
             if isinstance(error, MemoryError):

@@ -39,6 +39,8 @@ def build_subgraph(model: ir.Model, *, settings: SessionSettings, version: str, 
             return _split(source, version="")
         target = Path(folder) / "optimised.onnx"
         _optimise(source, target, settings, where=f"partition '{model.graph.name}'")
+        if _hides_names(onnx.load(target, load_external_data=False).graph, set()):
+            return _split(source, version="")
         return _split(target, version=version)
 
 
@@ -70,6 +72,19 @@ def _optimise(source: Path, target: Path, settings: SessionSettings, *, where: s
 
     use = Use.OPTIMISE
     create_session(str(source), Level.EXTENDED, settings, use, where=where, entries=entries, configure=write_to_target)
+
+
+def _hides_names(graph: onnx.GraphProto, outer: set[str]) -> bool:
+    """Whether a body makes a value of a name that is one outside: ONNX Runtime writes such graphs and reads none.
+
+    What its optimiser inserts has the same name in a body as beside it, as the casts of half precision do.
+    """
+    made = [value.name for value in graph.input] + [name for node in graph.node for name in node.output if name]
+    if not outer.isdisjoint(made):
+        return True
+    known = outer.union(made)
+    bodies = [body for node in graph.node for attribute in node.attribute for body in (attribute.g, *attribute.graphs)]
+    return any(_hides_names(body, known) for body in bodies if body.node)
 
 
 def _split(path: Path, *, version: str) -> BuiltSubgraph:
