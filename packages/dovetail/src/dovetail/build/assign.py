@@ -30,6 +30,7 @@ _PLUGIN: Final = "(plugin)"
 _CONTROL: Final = "(control)"
 _FREE_OPS: Final = frozenset("Identity Reshape Flatten Squeeze Unsqueeze Cast Shape Size Constant".split())
 """Ops that cost less as a single kernel than the border of a partition does."""
+_CHEAP: Final = "a partition of its own would cost more than it saves"
 _SMALL_ELEMENTS: Final = 64
 
 
@@ -105,7 +106,7 @@ class Assigner:
         cheap = [(name, nodes) for name, nodes in partitions if name in whole and _is_free(layers, nodes)]
         if len(partitions) > 1 and cheap:
             for name, nodes in cheap:
-                self._ban(name, [layers[n].node for n in nodes], "a partition of its own would cost more than it saves")
+                self._ban(name, [layers[n].node for n in nodes], _CHEAP)
             return None
         groups: list[Group] = []
         for name, nodes in partitions:
@@ -183,7 +184,11 @@ class Assigner:
         """Say which nodes the host runs although nobody asked for it."""
         if self.is_host_asked:
             return
-        left = [i for i, name in enumerate(chosen) if name == self.host.name and not layers[i].is_control]
+        left = [
+            i
+            for i, name in enumerate(chosen)
+            if name == self.host.name and not layers[i].is_control and _CHEAP not in reasons[i]
+        ]
         rows = [f"  '{layers[i].name}' ({layers[i].op}): {reasons[i]}" for i in left]
         if rows:
             text = f"{len(rows)} node(s) go to '{self.host.name}', which was not asked for:\n" + "\n".join(rows)
