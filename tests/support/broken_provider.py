@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from math import erf
 from typing import Any
+
+import numpy as np
 
 from dovetail.provider.interfaces import API_VERSION, Device, Provider
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import register_provider, unregister_provider
 
-__all__ = ["broken_provider"]
+__all__ = ["broken_provider", "wrong_gelu_kernels"]
 
 FLOATS = ("float32",)
 
@@ -65,3 +68,19 @@ def broken_provider(kernels: Mapping[str, Callable[..., Any]], name: str = "brok
         yield [name, "cpu"]
     finally:
         unregister_provider(name)
+
+
+def wrong_gelu_kernels() -> dict[str, Callable[..., Any]]:
+    """All that the pattern of GELU is made of, computed right, and GELU itself, which only a fusion makes, wrong."""
+
+    def wrong_gelu(x: Any, *, approximate: str = "none") -> Any:
+        return x * 0 + np.float32(0.25)
+
+    return {
+        "Gelu": wrong_gelu,
+        "Div": lambda a, b: a / b,
+        "Erf": lambda x: np.vectorize(erf, otypes=[np.float32])(x),
+        "Add": lambda a, b: a + b,
+        "Mul": lambda a, b: a * b,
+        "Relu": lambda x: np.maximum(x, 0),
+    }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +19,7 @@ import onnx
 
 import dovetail as dt
 from dovetail.passes import PASS_NAMES
-from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session
+from dovetail.providers.onnxruntime.sessions import NO_QUANTIZATION, Level, SessionSettings, Use, create_session
 from dovetail.testing import host_device
 from tests.support.plugins import PlainCreator, ScalePlugin
 from tests.support.random_models import RandomModel, plain_model
@@ -61,19 +61,25 @@ class Expected:
 
 
 def expect(case: RandomModel) -> Expected:
-    """The results to hold others against."""
+    """The results to hold others against: ONNX Runtime's without its optimiser."""
     data = plain_model(case.model).SerializeToString()
     try:
-        exact, fast = (_run_session(data, level, case.feeds) for level in (Level.NONE, Level.ALL))
+        exact = _run_session(data, Level.NONE, case.feeds)
     except Exception as error:  # noqa: BLE001 - whatever ONNX Runtime does not take, Dovetail is asked
         engine = _plain_engine(case)
         results = [_call(engine, feed) for feed in case.feeds]
         return Expected(case.feeds, results, [{} for _ in case.feeds], refusal=str(error)[:300])
-    noise = [
-        {name: _distance(a[name], b[name]) for name in a}
-        for a, b in zip(exact, fast, strict=True)
-    ]
-    return Expected(case.feeds, exact, noise, empty=_expect_empty(case))
+    return Expected(case.feeds, exact, _find_noise(case, data, exact), empty=_expect_empty(case))
+
+
+def _find_noise(case: RandomModel, data: bytes, exact: list[Results]) -> list[dict[str, float]]:
+    """How far ONNX Runtime's own optimiser goes from the exact results, where it does not fail."""
+    is_risky = "QuantizeLinear" in data.decode("latin-1") and case.ops & {"If", "Loop", "Scan"}  # it ends the process
+    try:
+        fast = _run_session(data, Level.BASIC if is_risky else Level.ALL, case.feeds, NO_QUANTIZATION if is_risky else {})
+    except Exception:  # noqa: BLE001 - its optimiser has faults of its own
+        return [{} for _ in exact]
+    return [{name: _distance(a[name], b[name]) for name in a} for a, b in zip(exact, fast, strict=True)]
 
 
 def _expect_empty(case: RandomModel) -> Results | None:
@@ -86,8 +92,11 @@ def _expect_empty(case: RandomModel) -> Results | None:
         return None
 
 
-def _run_session(data: bytes, level: str, feeds: Sequence[dict[str, Any]]) -> list[Results]:
-    session = create_session(data, level, SessionSettings(threads=1), Use.WHOLE, where="the reference")
+def _run_session(
+    data: bytes, level: str, feeds: Sequence[dict[str, Any]], entries: Mapping[str, str] | None = None
+) -> list[Results]:
+    settings = SessionSettings(threads=1)
+    session = create_session(data, level, settings, Use.WHOLE, where="the reference", entries=entries)
     names = [output.name for output in session.get_outputs()]
     return [dict(zip(names, session.run(names, feed), strict=True)) for feed in feeds]
 

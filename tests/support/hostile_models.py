@@ -201,15 +201,21 @@ NAMING_FILES: dict[str, bytes] = {
 """Every place of a model where a tensor can say that it lies in a file."""
 
 
-def nested(depth: int) -> onnx.ModelProto:
-    """Branches in branches."""
-    out = helper.make_tensor_value_info("z0", FLOAT, None)
-    graph = helper.make_graph([helper.make_node("Neg", ["x"], ["z0"])], "b0", [], [out])
-    for level in range(1, depth):
-        name = f"z{level}"
-        node = helper.make_node("If", ["c"], [name], then_branch=graph, else_branch=graph if level < 8 else None)
-        if level >= 8:
-            del node.attribute[1:]
-        graph = helper.make_graph([node], f"b{level}", [], [helper.make_tensor_value_info(name, FLOAT, None)])
-    node = helper.make_node("If", ["c"], ["y"], then_branch=graph, else_branch=graph)
-    return partition(node, weights=(numpy_helper.from_array(np.array(True), "c"),))
+def nested(depth: int) -> bytes:
+    """Branches in branches; deeper than the onnx package itself goes."""
+    leaf = _branch("leaf", helper.make_node("Neg", ["x"], ["leaf"])).SerializeToString()
+    graph = leaf
+    for level in range(depth):
+        node = helper.make_node("If", ["c"], ["y" if level == depth - 1 else f"z{level}"]).SerializeToString()
+        for name, inner in (("then_branch", graph), ("else_branch", leaf)):
+            attribute = onnx.AttributeProto(name=name, type=onnx.AttributeProto.GRAPH).SerializeToString()
+            node += _field(5, attribute + _field(6, inner))
+        graph = _branch(f"z{level}").SerializeToString() + _field(1, node)
+    model = partition(
+        helper.make_node("Neg", ["x"], ["unused"]), weights=(numpy_helper.from_array(np.array(True), "c"),)
+    )
+    return model.SerializeToString() + _field(7, _field(1, node))
+
+
+def _branch(name: str, *nodes: Node) -> onnx.GraphProto:
+    return helper.make_graph(list(nodes), name, [], [helper.make_tensor_value_info(name, FLOAT, None)])

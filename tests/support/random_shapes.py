@@ -122,7 +122,7 @@ def add_slice(draft: Draft) -> None:
     x = draft.pick(*FLOATS, "int64", "int32", "bool", fits=lambda v: v.rank >= 1)
     axis = draft.rng.randrange(x.rank)
     size = x.dims[axis]
-    start, end, step = draft.rng.choice([(0, 2, 1), (1, 2**31 - 1, 1), (-2, 2**62, 1), (0, -1, 1), (-1, -(2**31), -1), (0, 9, 2), (5, 1, -2), (3, 3, 1)])
+    start, end, step = draft.rng.choice([(0, 2, 1), (1, 2**31 - 1, 1), (-2, 2**62, 1), (0, -1, 1), (-1, -(2**31), -1), (0, 9, 2), (5, 1, -2), (3, 3, 1), (-1, -(2**63) + 1, -1), (-1, -9, -1)])
     if draft.opset < 10:
         if step != 1:
             raise NoFit

@@ -98,7 +98,10 @@ SUBGRAPH_RULES: dict[str, list[Case]] = {
     "only weights can be stripped": each(
         "partitions", both(put(f"blobs/{FIRST}/digest", ""), lambda m: m["blobs"][FIRST].update(stripped=True))
     ),
-    "blob does not match its": each("partitions", put(f"blobs/{FIRST}/digest", "0" * 64)),
+    "blob does not match its": [
+        *each("partitions", put(f"blobs/{FIRST}/digest", "0" * 64), put("blobs/w/digest", "0" * 32)),
+        *each("whole", put("blobs/w/digest", "0" * 32)),
+    ],
     "unknown kind": each("partitions", put(f"blobs/{FIRST}/kind", "session"), step(0, kind="partition")),
     "a library is carried and not named": each("partitions", put(f"blobs/{FIRST}/kind", "library")),
     "names a blob that is no library": each(

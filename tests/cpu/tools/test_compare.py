@@ -16,7 +16,7 @@ from dovetail.tools.compare import CompareResult, compare_models
 from dovetail.tools.differences import Tolerance
 from dovetail.tools.layers import compare_layers
 from dovetail.tools.sides import REFERENCES, DovetailSide, make_reference, read_source
-from tests.support.broken_provider import broken_provider
+from tests.support.broken_provider import broken_provider, wrong_gelu_kernels
 from tests.support.cli_models import write_library, write_model
 
 MODELS = Path(__file__).parents[2] / "data" / "models"
@@ -37,10 +37,6 @@ CHAIN = onnx.parser.parse_model("""
 
 def wrong_sin(x: Any) -> Any:
     return np.sin(x) + np.float32(0.25)
-
-
-def wrong_gelu(x: Any, *, approximate: str = "none") -> Any:
-    return x * 0 + np.float32(0.25)
 
 
 @pytest.mark.parametrize("against", REFERENCES)
@@ -105,7 +101,7 @@ def test_a_difference_that_marking_hides_is_found_by_halving() -> None:
             [after] y = Relu(e)
         }
     """)
-    with broken_provider({"Gelu": wrong_gelu, **_right_kernels()}) as providers:
+    with broken_provider(wrong_gelu_kernels()) as providers:
         result = compare_models(model, providers=providers, layers=True)
         assert not result.is_close
         assert result.layers is not None
@@ -113,19 +109,6 @@ def test_a_difference_that_marking_hides_is_found_by_halving() -> None:
         assert result.divergence is not None
         assert result.divergence.layer.name == "scale"
         assert any("nothing differs" in note for note in result.notes)
-
-
-def _right_kernels() -> dict[str, Any]:
-    """What a provider needs beside Gelu so that the whole pattern is its own."""
-    from math import erf
-
-    return {
-        "Div": lambda a, b: a / b,
-        "Erf": lambda x: np.vectorize(erf, otypes=[np.float32])(x),
-        "Add": lambda a, b: a + b,
-        "Mul": lambda a, b: a * b,
-        "Relu": lambda x: np.maximum(x, 0),
-    }
 
 
 # inputs

@@ -21,7 +21,7 @@ from dovetail.tools.failing import sign_error
 from dovetail.tools.reduce import count_nodes, reduce_model
 from dovetail.tools.reduce_failing import Check, ReducedModel, reduce_failing
 from dovetail.tools.sides import DovetailSide, OnnxRuntimeSide, read_source, save_model
-from tests.support.broken_provider import broken_provider
+from tests.support.broken_provider import broken_provider, wrong_gelu_kernels
 from tests.support.cli_models import LIBRARY, write_library, write_model
 
 MODELS = Path(__file__).parents[2] / "data" / "models"
@@ -134,12 +134,7 @@ def test_a_failure_of_two_nodes_keeps_both() -> None:
         }
     """)
 
-    def wrong_gelu(x: Any, *, approximate: str = "none") -> Any:
-        return x * 0 + np.float32(0.25)
-
-    from tests.cpu.tools.test_compare import _right_kernels
-
-    with broken_provider({"Gelu": wrong_gelu, **_right_kernels()}) as providers:
+    with broken_provider(wrong_gelu_kernels()) as providers:
         reduced = reduce_failing(model, candidate=DovetailSide(providers=providers))
     assert sorted(ops_of(reduced)) == ["Add", "Div", "Erf", "Mul", "Mul"]
 
@@ -306,12 +301,18 @@ def test_parts_of_random_graphs_run_on_what_was_recorded(case: tuple[onnx.ModelP
         return culprits <= {node.name for node in model.graph}
 
     reduce_model(source, still_fails, record=recorder, max_tests=20)
-    for part in parts[-3:]:
+    whole = [part for part in parts if _has_all_elements(part, recorder)]  # cut sizes may be broadcast
+    for part in whole[-3:]:
         results = OnnxRuntimeSide().run(part, recorder.feeds_for(part))
-        whole = recorder(list(results))
+        expected = recorder(list(results))
         for name, value in results.items():
-            expected = whole[name]
-            np.testing.assert_array_equal(value, expected[tuple(slice(0, size) for size in value.shape)])
+            np.testing.assert_array_equal(value, expected[name])
+
+
+def _has_all_elements(part: ir.Model, recorder: Any) -> bool:
+    known = recorder([value.name or "" for value in part.graph.inputs])
+    feeds = recorder.feeds_for(part)
+    return all(feeds[name].shape == value.shape for name, value in known.items())
 
 
 def test_saved_models_can_be_read_again(tmp_path: Path) -> None:

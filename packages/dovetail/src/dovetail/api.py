@@ -72,6 +72,7 @@ def compile(  # noqa: A001 - what users look for
     lookup = registry or builder.get_plugin_registry()
     source = model if isinstance(model, Network) else _import(model, settings, lookup, builder.logger, override)
     plan = builder.build_plan(source, settings, is_open=not settings.profiles)
+    del source  # and with it the map of the weights as the model has them
     return engine_from_plan(plan, lookup)
 
 

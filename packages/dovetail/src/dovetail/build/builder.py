@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import onnx_ir as ir
 
@@ -15,21 +17,25 @@ from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.refittable import split_weights
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, ResourceError
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.network.definition import Network
 from dovetail.passes import standard_passes
 from dovetail.passes.base import run_passes
 from dovetail.passes.clone import clone_model
-from dovetail.plan.container import PlanFile, plan_bytes
+from dovetail.plan.container import PlanFile, plan_bytes, write_plan
 from dovetail.plan.manifest import encode_manifest
 from dovetail.plugin.libraries import pack_library
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.defaults import default_providers
 from dovetail.runtime.engine import Engine
+from dovetail.runtime.weights import BlobStore
 
 __all__ = ["Builder", "engine_from_plan"]
+
+_MAPPED_BYTES: Final = 4 << 20
+"""Weights from which on a plan that was just built goes through a file."""
 
 
 class Builder(NoOpContext):
@@ -126,9 +132,35 @@ class Builder(NoOpContext):
 
 
 def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry) -> Engine:
-    """An engine from a plan that was just built; the file it goes through is in memory."""
-    file = PlanFile.from_bytes(plan_bytes(encode_manifest(plan.manifest), plan.blobs))
-    return Engine(plan.manifest, file, registry)
+    """An engine from a plan that was just built, whose blobs are let go.
+
+    A plan with large weights goes through a file, so that they are mapped and never copied to memory; it has no name
+    any more when the engine is there.
+    """
+    manifest = plan.manifest
+    if sum(memoryview(blob.data).nbytes for blob in plan.blobs) < _MAPPED_BYTES:
+        return Engine(manifest, PlanFile.from_bytes(plan_bytes(encode_manifest(manifest), plan.blobs)), registry)
+    with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
+        path = Path(folder, "network.plan")
+        _write_temporary(path, plan)
+        plan.blobs.clear()
+        file = PlanFile.open(path)
+        # Nobody else could touch the file since it was written, so nothing in it is checked again.
+        blobs = BlobStore(manifest.blobs, file, mapped_by_others=frozenset(manifest.blobs))
+        return Engine(manifest, file, registry, blobs=blobs)
+
+
+def _write_temporary(path: Path, plan: BuiltPlan) -> None:
+    try:
+        with path.open("xb") as stream:
+            write_plan(stream, encode_manifest(plan.manifest), plan.blobs)
+    except OSError as error:
+        raise ResourceError(
+            "there is no room for the weights of the plan",
+            where=str(path.parent),
+            got=error.strerror or error,
+            fix="make room, or name another folder in TMPDIR",
+        ) from error
 
 
 def _has_dynamic_inputs(model: ir.Model) -> bool:

@@ -43,6 +43,7 @@ _DIGESTS: Final[Mapping[str, Callable[[memoryview], str]]] = {
 }
 Identity = tuple[int, int, int, int, int]
 
+_DROP_BYTES: Final = 8 << 20
 _OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
@@ -138,12 +139,25 @@ def verify_blob(name: str, view: Buffer, algorithm: str, hexdigest: str) -> None
     Raises:
         PlanCorruptError: The digest differs, or names an algorithm that no plan uses.
     """
-    where = f"blob {show(name)}"
     if algorithm not in _DIGESTS:
+        where = f"blob {show(name)}"
         raise corrupt("digest algorithm is unknown", where, expected=" or ".join(_DIGESTS), got=show(algorithm))
-    digest = digest_blob(view, algorithm)
-    if digest != hexdigest:
-        raise corrupt(f"blob does not match its {algorithm} digest", where, expected=show(hexdigest), got=digest)
+    _require_digest(name, algorithm, hexdigest, digest_blob(view, algorithm))
+
+
+def _require_digest(name: str, algorithm: str, expected: str, got: str) -> None:
+    if got != expected:
+        where = f"blob {show(name)}"
+        raise corrupt(f"blob does not match its {algorithm} digest", where, expected=show(expected), got=got)
+
+
+def _drop_pages(buffer: mmap.mmap, begin: int, end: int) -> None:
+    """Let go of the whole pages of a range; they are read from the file again if anybody looks."""
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        return
+    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
+    if last > first:
+        buffer.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 class PlanFile:
@@ -205,6 +219,23 @@ class PlanFile:
         if info is None:
             raise corrupt("plan has no such blob", self._where, expected=show(name), got=f"{len(self.blobs)} others")
         return self._view[info.begin : info.end]
+
+    def verify_and_drop(self, name: str, algorithm: str, hexdigest: str) -> None:
+        """Check a blob against its digest and keep none of it in memory: somebody else will map it.
+
+        Raises:
+            PlanCorruptError: The digest differs.
+        """
+        if algorithm != "xxh3" or not isinstance(self._buffer, mmap.mmap):
+            verify_blob(name, self.blob(name), algorithm, hexdigest)
+            return
+        info, hasher = self.blobs[name], xxhash.xxh3_128()
+        for begin in range(info.begin, info.end, _DROP_BYTES):
+            end = min(begin + _DROP_BYTES, info.end)
+            with self._view[begin:end] as part:
+                hasher.update(part)
+            _drop_pages(self._buffer, begin, end)
+        _require_digest(name, algorithm, hexdigest, hasher.hexdigest())
 
     @property
     def path(self) -> str | None:

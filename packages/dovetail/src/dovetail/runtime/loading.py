@@ -14,6 +14,7 @@ from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify import verify_manifest
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.runtime.engine import Engine
+from dovetail.runtime.verification import verify_meanwhile, weights_of_partitions
 from dovetail.runtime.weights import BlobStore
 
 __all__ = ["Runtime", "load"]
@@ -55,9 +56,14 @@ class Runtime(NoOpContext):
             verify_manifest(manifest, file)
             file.verify_padding()
             self._check_trust(manifest)
-            # Every digest is checked before any code of the plan runs.
-            blobs = BlobStore(manifest.blobs, file)
-            return self._make_engine(manifest, file, blobs)
+            # Every digest is checked before any code of the plan runs, and before the caller has the engine.
+            others = weights_of_partitions(manifest)
+            blobs = BlobStore(manifest.blobs, file, mapped_by_others=others)
+            if not others:
+                return self._make_engine(manifest, file, blobs)
+            return verify_meanwhile(
+                blobs.verify_others, lambda: self._make_engine(manifest, file, blobs), lambda engine: engine.close()
+            )
         except BaseException:
             file.close()
             raise

@@ -21,15 +21,27 @@ __all__ = ["BlobStore"]
 class BlobStore:
     """Blobs by name. A stripped blob has no array until a refit gives it one."""
 
-    def __init__(self, records: Mapping[str, BlobRecord], file: PlanFile) -> None:
+    def __init__(
+        self, records: Mapping[str, BlobRecord], file: PlanFile, *, mapped_by_others: frozenset[str] = frozenset()
+    ) -> None:
+        """Check every blob that is there, but those that providers map themselves: ``verify_others`` checks these."""
         self._records = records
+        self._others = mapped_by_others
         self._file = file
         self._arrays: dict[str, Array] = {}
         self._replaced: set[str] = set()
         for name, record in records.items():
-            if not record.stripped:
+            if not record.stripped and name not in mapped_by_others:
                 verify_blob(name, self._view(name), record.algorithm, record.digest)
         self.missing = {name for name, record in records.items() if record.stripped}
+
+    def verify_others(self) -> None:
+        """Check the blobs that providers map themselves; they hold numbers and no code, so it may run meanwhile."""
+        for name in self._others:
+            record = self._records[name]
+            if not record.stripped:
+                self._view(name).release()
+                self._file.verify_and_drop(name, record.algorithm, record.digest)
 
     def _view(self, name: str) -> memoryview:
         if name not in self._file.blobs:

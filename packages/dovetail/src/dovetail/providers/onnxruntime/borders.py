@@ -21,8 +21,11 @@ def check_border(session: Any, stored: StoredSubgraph, where: str) -> None:
     Raises:
         PlanCorruptError: Names, types or sizes are others.
     """
-    _check("inputs", session.get_inputs(), stored.inputs, stored.input_values, where)
-    _check("outputs", session.get_outputs(), stored.outputs, stored.output_values, where)
+    try:
+        _check("inputs", session.get_inputs(), stored.inputs, stored.input_values, where)
+        _check("outputs", session.get_outputs(), stored.outputs, stored.output_values, where)
+    except UnicodeDecodeError:
+        raise PlanCorruptError("a compiled partition has names that are no text", where=where) from None
 
 
 def _check(side: str, found: Sequence[Any], names: Sequence[str], values: Sequence[BorderValue], where: str) -> None:

@@ -18,8 +18,8 @@ from onnx.external_data_helper import load_external_data_for_tensor
 from dovetail.errors import ProviderError
 from dovetail.provider.interfaces import BuiltSubgraph
 from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
-from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session
-from dovetail.providers.onnxruntime.wire import INLINE_BYTES
+from dovetail.providers.onnxruntime.sessions import NO_QUANTIZATION, Level, SessionSettings, Use, create_session
+from dovetail.providers.onnxruntime.wire import INLINE_BYTES, NO_QUANTIZATION_MARK
 
 __all__ = ["build_subgraph"]
 
@@ -36,12 +36,38 @@ def build_subgraph(model: ir.Model, *, settings: SessionSettings, version: str, 
         source = Path(folder) / "partition.onnx"
         ir.save(model, source, external_data="partition.data", size_threshold_bytes=0 if kept else INLINE_BYTES)
         if kept:
-            return _split(source, version="")
+            return _split(source, version="", mark=_is_risky(model))
         target = Path(folder) / "optimised.onnx"
-        _optimise(source, target, settings, where=f"partition '{model.graph.name}'")
+        is_marked = _optimise_somehow(model, source, target, settings)
         if _hides_names(onnx.load(target, load_external_data=False).graph, set()):
-            return _split(source, version="")
-        return _split(target, version=version)
+            return _split(source, version="", mark=is_marked)
+        return _split(target, version=version, mark=is_marked)
+
+
+def _optimise_somehow(model: ir.Model, source: Path, target: Path, settings: SessionSettings) -> bool:
+    """Optimise with or without the passes over Q and DQ, and say whether it had to be without.
+
+    From opset 21 on these passes write nodes that ONNX Runtime then refuses (int8 made uint8, the attribute of the type
+    left as it was), and with bodies that read what they move they end the process.
+    """
+    where = f"partition '{model.graph.name}'"
+    if not _is_risky(model):
+        try:
+            _optimise(source, target, settings, where=where)
+            return False
+        except ProviderError:
+            if not _is_quantized(model):
+                raise
+    _optimise(source, target, settings, where=where, entries=NO_QUANTIZATION)
+    return True
+
+
+def _is_risky(model: ir.Model) -> bool:
+    return _is_quantized(model) and next(iter(model.graph.subgraphs()), None) is not None
+
+
+def _is_quantized(model: ir.Model) -> bool:
+    return any(node.op_type in ("QuantizeLinear", "DequantizeLinear") for node in model.graph.all_nodes())
 
 
 def stamp_opsets(model: ir.Model) -> None:
@@ -60,8 +86,11 @@ def stamp_opsets(model: ir.Model) -> None:
     model.opset_imports.update(opsets)
 
 
-def _optimise(source: Path, target: Path, settings: SessionSettings, *, where: str) -> None:
+def _optimise(
+    source: Path, target: Path, settings: SessionSettings, *, where: str, entries: Mapping[str, str] | None = None
+) -> None:
     entries = {
+        **(entries or {}),
         "session.optimized_model_external_initializers_file_name": f"{target.stem}.data",
         "session.optimized_model_external_initializers_min_size_in_bytes": str(INLINE_BYTES),
         "session.disable_prepacking": "1",
@@ -87,9 +116,11 @@ def _hides_names(graph: onnx.GraphProto, outer: set[str]) -> bool:
     return any(_hides_names(body, known) for body in bodies if body.node)
 
 
-def _split(path: Path, *, version: str) -> BuiltSubgraph:
+def _split(path: Path, *, version: str, mark: bool) -> BuiltSubgraph:
     """The graph without the weights that lie in a file, and those weights, mapped; those of bodies stay in it."""
     model = onnx.load(path, load_external_data=False)
+    if mark:
+        model.metadata_props.add(key=NO_QUANTIZATION_MARK, value="1")
     for graph in _bodies(model.graph):
         for tensor in graph.initializer:
             if tensor.data_location == _EXTERNAL:

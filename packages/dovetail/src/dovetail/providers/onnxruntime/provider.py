@@ -26,8 +26,22 @@ from dovetail.provider.kernels import KernelRegistry
 from dovetail.providers.onnxruntime.binding import SessionSubgraph
 from dovetail.providers.onnxruntime.borders import check_border
 from dovetail.providers.onnxruntime.profiling import SessionProfiles
-from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session, import_onnxruntime
-from dovetail.providers.onnxruntime.wire import INLINE_BYTES, AppendedTensor, FilePlace, append_weights, names_files
+from dovetail.providers.onnxruntime.sessions import (
+    NO_QUANTIZATION,
+    Level,
+    SessionSettings,
+    Use,
+    create_session,
+    import_onnxruntime,
+)
+from dovetail.providers.onnxruntime.wire import (
+    INLINE_BYTES,
+    NO_QUANTIZATION_MARK,
+    AppendedTensor,
+    FilePlace,
+    append_weights,
+    names_files,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -35,8 +49,8 @@ if TYPE_CHECKING:
 __all__ = ["OnnxRuntimeProvider", "OnnxRuntimeProviderFactory", "create_factory"]
 
 _FOLDER_ENTRY: Final = "session.model_external_initializers_file_folder_path"
-_DAMAGED: Final = frozenset(("InvalidProtobuf", "InvalidGraph"))
-"""Errors of ONNX Runtime for what is no model."""
+_DAMAGED: Final = frozenset(("InvalidProtobuf", "InvalidGraph", "UnicodeDecodeError"))
+"""Errors of ONNX Runtime for what is no model; the last is for names that are no text, when it complains of them."""
 _REFUSED: Final = frozenset(("Fail", "InvalidArgument"))
 """Errors for models that are wrong, or that are right for other versions."""
 
@@ -131,6 +145,8 @@ class OnnxRuntimeProvider(Provider):
             if profiles is not None:
                 profiles.configure(options)
 
+        if NO_QUANTIZATION_MARK.encode() in model:
+            entries = {**(entries or {}), **NO_QUANTIZATION}
         use = Use.WHOLE if stored.is_whole else Use.PART
         settings = self._settings
         try:

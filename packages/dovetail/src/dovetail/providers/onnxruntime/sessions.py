@@ -18,11 +18,23 @@ from typing import Any, Final
 from dovetail.errors import ProviderError
 from dovetail.provider.calls import first_line
 
-__all__ = ["EXECUTION_PROVIDER", "Level", "SessionSettings", "Use", "create_session", "import_onnxruntime"]
+__all__ = [
+    "EXECUTION_PROVIDER",
+    "NO_QUANTIZATION",
+    "Level",
+    "SessionSettings",
+    "Use",
+    "create_session",
+    "import_onnxruntime",
+]
 
 EXECUTION_PROVIDER: Final = "CPUExecutionProvider"
+NO_QUANTIZATION: Final[Mapping[str, str]] = {"session.disable_quant_qdq": "1"}
+"""Entries for sessions whose Q and DQ nodes stay as they are."""
 _FATAL_ONLY: Final = 4
 """What goes wrong comes back as an error; on the screen it would be said twice."""
+
+_LETS_MODELS_CHOOSE: Final = "ORT_LOAD_CONFIG_FROM_MODEL"
 
 _lock = threading.Lock()
 _has_pool = False
@@ -96,6 +108,12 @@ def create_session(
         configure: Sets what has no configuration entry.
     """
     onnxruntime = import_onnxruntime()
+    if os.environ.get(_LETS_MODELS_CHOOSE) == "1":
+        raise ProviderError(
+            f"{_LETS_MODELS_CHOOSE} is set, so ONNX Runtime would heed the settings in a model and not those given",
+            where=where,
+            fix="unset it, or choose another provider",
+        )
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.log_severity_level = _FATAL_ONLY
@@ -133,7 +151,7 @@ def _make_pool(onnxruntime: Any, threads: int) -> None:
 def _open(onnxruntime: Any, model: bytes | str, options: Any) -> Any:
     """Open a session; where others of the process made the shared pool, it is used."""
     global _has_pool
-    arguments = {"providers": [EXECUTION_PROVIDER], "enable_fallback": 0, "read_config_from_model": 0}
+    arguments = {"providers": [EXECUTION_PROVIDER], "enable_fallback": 0}
     try:
         return onnxruntime.InferenceSession(model, options, **arguments)
     except Exception as error:

@@ -14,10 +14,19 @@ from typing import Final
 
 from dovetail.errors import PlanCorruptError
 
-__all__ = ["INLINE_BYTES", "AppendedTensor", "FilePlace", "append_weights", "names_files"]
+__all__ = [
+    "INLINE_BYTES",
+    "NO_QUANTIZATION_MARK",
+    "AppendedTensor",
+    "FilePlace",
+    "append_weights",
+    "names_files",
+]
 
 INLINE_BYTES: Final = 1024
 """Weights below this stand in the graph, and others where the plan has them."""
+NO_QUANTIZATION_MARK: Final = "dovetail.no_quantization_passes"
+"""Key of the metadata of a partition whose Q and DQ nodes ONNX Runtime must leave as they are."""
 _GRAPH: Final = 7
 _INITIALIZER: Final = 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
