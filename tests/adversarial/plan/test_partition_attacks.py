@@ -17,9 +17,10 @@ import numpy as np
 import pytest
 
 import dovetail as dt
-from dovetail.provider.loader import get_provider
-from dovetail.runtime.subgraphs import Subgraphs
+from dovetail.plan.compatibility import check_plan
+from tests.adversarial.plan.edits import put
 from tests.support.attack_plans import Json, target
+from tests.support.distributions import PROVIDER_MODULE, install
 from tests.support.payload_attacks import CASES
 
 ROOT = Path(__file__).parents[3]
@@ -146,16 +147,20 @@ def test_memory_that_is_not_there_is_an_error_of_the_run(case: str, outcomes: di
 
 
 def test_a_payload_cannot_choose_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = target("whole").raw
     monkeypatch.setenv("ORT_LOAD_CONFIG_FROM_MODEL", "1")
     with pytest.raises(dt.ProviderError, match="ORT_LOAD_CONFIG_FROM_MODEL"):
-        dt.Runtime().deserialize_cuda_engine(target("whole").raw)
+        dt.Runtime().deserialize_cuda_engine(raw)
 
 
 # versions
 
 
 class _Notes(dt.ILogger):
+    """Keeps what is logged."""
+
     def __init__(self) -> None:
+        super().__init__()
         self.lines: list[str] = []
 
     def log(self, severity: Any, msg: str) -> None:
@@ -164,6 +169,69 @@ class _Notes(dt.ILogger):
 
 def _load_noting(raw: bytes) -> tuple[Any, list[str]]:
     logger = _Notes()
-    runtime = dt.Runtime(logger)
-    runtime.get_plugin_registry().logger = logger
-    return runtime.deserialize_cuda_engine(raw), logger.lines
+    return dt.Runtime(logger).deserialize_cuda_engine(raw), logger.lines
+
+
+def test_a_partition_of_this_version_has_no_note() -> None:
+    assert _load_noting(target("whole").raw)[1] == []
+
+
+@pytest.mark.parametrize("version", ["1.24.4", "99.0", "nightly", "\x1b[2J", "9" * 60_000])
+def test_a_partition_of_another_version_runs_and_is_noted(version: str) -> None:
+    plan = target("whole")
+    raw = plan.changed(put("programs/0/steps/0/subgraph/version", version))
+    engine, notes = _load_noting(raw)
+    assert len(notes) == 1
+    assert notes[0].isprintable()
+    assert len(notes[0]) < 300
+    assert "and again by" in notes[0]
+    expected = dt.Runtime().deserialize_cuda_engine(plan.raw)(*plan.arrays())
+    np.testing.assert_array_equal(engine(*plan.arrays()), expected)
+
+
+@pytest.mark.parametrize(("version", "verdict"), [("0.9.1", "rebuild"), ("2.0", "rebuild"), ("1.0.0", "usable")])
+def test_another_version_of_the_provider_is_judged(version: str, verdict: str, tmp_path: Path) -> None:
+    def edit(manifest: Json) -> None:
+        for device in manifest["devices"]:
+            if device["provider"] == "onnxruntime":
+                device["version"] = version
+
+    path = tmp_path / "versions.plan"
+    path.write_bytes(target("whole").changed(edit))
+    report = check_plan(path)
+    assert report.verdict == verdict
+    assert "onnxruntime" in " ".join(report.reasons)
+
+
+# providers
+
+
+def _moved_to(provider: str) -> bytes:
+    """The plan "whole" for another provider."""
+
+    def edit(manifest: Json) -> None:
+        (device,) = (device for device in manifest["devices"] if device["provider"] == "onnxruntime")
+        device["provider"] = provider
+        manifest["devices"] = [device]
+        manifest["programs"][0]["steps"][0]["provider"] = provider
+
+    return target("whole").changed(edit)
+
+
+def test_a_partition_of_a_provider_that_is_not_here() -> None:
+    with pytest.raises(dt.PlanDeviceMismatchError, match="quantum"):
+        dt.Runtime().deserialize_cuda_engine(_moved_to("quantum"))
+
+
+def test_a_partition_of_a_provider_that_takes_none() -> None:
+    with pytest.raises(dt.ProviderError, match="it takes no subgraphs"):
+        dt.Runtime().deserialize_cuda_engine(_moved_to("cpu"))
+
+
+def test_a_partition_of_a_provider_with_an_older_contract(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = PROVIDER_MODULE.format(name="elder").replace("api_version = API_VERSION", "api_version = API_VERSION - 1")
+    entries = {"dovetail.providers": {"elder": "elder_provider:create_factory"}}
+    install(tmp_path, "elder-package", entries, {"elder_provider": module})
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(dt.ProviderError, match="another version of the contract"):
+        dt.Runtime().deserialize_cuda_engine(_moved_to("elder"))

@@ -28,7 +28,7 @@ __all__ = ["Assigner", "Group"]
 ANNOTATION_KEY: Final = "dovetail.layer_provider"
 _PLUGIN: Final = "(plugin)"
 _CONTROL: Final = "(control)"
-_FREE_OPS: Final = frozenset("Identity Reshape Flatten Squeeze Unsqueeze Cast Shape Size Constant".split())
+_FREE_OPS: Final = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Cast", "Shape", "Size"))
 """Ops that cost less as a single kernel than the border of a partition does."""
 _CHEAP: Final = "a partition of its own would cost more than it saves"
 _SMALL_ELEMENTS: Final = 64
@@ -216,7 +216,7 @@ class Assigner:
                 raise ProviderError(
                     "get_capability gave another number of claims", expected=len(views), got=len(claims)
                 )
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever a provider does wrong, the others go on
             text = f"provider '{provider.name}' failed when it was asked what it takes: {error}"
             self._report(text, ProviderError(text))
             claims = [Claim(taken=False, reason=f"it failed when it was asked: {error}")] * len(views)

@@ -65,7 +65,7 @@ class BlobTable:
 
     def add_weight(self, name: str, array: Array) -> str:
         """Store a weight of a compiled partition; one with the same contents, whoever made it, is stored once."""
-        key = (array.dtype.name, array.shape, xxhash.xxh3_128_hexdigest(np.ascontiguousarray(array).data))
+        key = (array.dtype.name, array.shape, _digest(array))
         if key not in self._by_contents:
             self._by_contents[key] = self.add_array(name, array)
         return self._by_contents[key]
@@ -97,3 +97,8 @@ class BlobTable:
                 blobs.append(blob)
             records[name] = record
         return blobs, records
+
+
+def _digest(array: Array) -> str:
+    # As bytes: types that NumPy itself lacks have no buffer of their own.
+    return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import tempfile
 from collections.abc import Sequence
@@ -144,6 +145,7 @@ def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry) -> Engine:
         path = Path(folder, "network.plan")
         _write_temporary(path, plan)
         plan.blobs.clear()
+        gc.collect()  # graphs have cycles, and as long as they are there the weights that they map are too
         file = PlanFile.open(path)
         # Nobody else could touch the file since it was written, so nothing in it is checked again.
         blobs = BlobStore(manifest.blobs, file, mapped_by_others=frozenset(manifest.blobs))

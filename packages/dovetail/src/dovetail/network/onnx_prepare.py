@@ -14,7 +14,6 @@ import onnx_ir as ir
 
 from dovetail.errors import UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
-from dovetail.provider.contrib_schemas import ContribSchema
 from dovetail.network.emission import DOVETAIL_DOMAIN
 from dovetail.network.onnx_bodies import expand_bodies
 from dovetail.network.onnx_convert import convert_opset
@@ -29,6 +28,7 @@ from dovetail.network.plugins import PLUGIN_DOMAIN, entry_of
 from dovetail.network.problems import Problems, describe_node, mark_bodies, quote
 from dovetail.network.symbols import rename_dims
 from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.contrib_schemas import ContribSchema
 
 __all__ = ["Preparation"]
 

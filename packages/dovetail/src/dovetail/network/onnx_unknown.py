@@ -9,10 +9,10 @@ from typing import Final
 import onnx_ir as ir
 
 from dovetail.errors import PluginError
-from dovetail.provider.contrib_schemas import find_contrib_schema
 from dovetail.network.onnx_fields import describe_attribute, field_type_of
 from dovetail.network.onnx_versions import schema_versions
 from dovetail.network.problems import quote
+from dovetail.provider.contrib_schemas import find_contrib_schema
 
 __all__ = ["UnknownNodes", "describe_unknown", "explain_unknown"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -176,6 +175,8 @@ def _listing(title: str, keys: Sequence[CreatorKey]) -> str:
 
 
 def _nearest(wanted: CreatorKey, known: Sequence[CreatorKey]) -> tuple[list[CreatorKey], str]:
+    import difflib  # only a wrong name needs it
+
     same_name = [key for key in known if key.name == wanted.name]
     other_place = [key for key in same_name if key.version == wanted.version]
     if other_place:

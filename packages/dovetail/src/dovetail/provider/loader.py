@@ -7,7 +7,6 @@ asked for, and one that does not keep the contract is named in the error; the ot
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import sys
 import threading
@@ -210,6 +209,8 @@ def _find_offer(name: str) -> Offer:
 
 
 def _unknown(name: str) -> ProviderError:
+    import difflib  # only a wrong name needs it
+
     names = provider_names()
     near = difflib.get_close_matches(name, names) or names
     fix = "install the package that has it"

@@ -18,7 +18,7 @@ import numpy as np
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, UsageError
 from dovetail.host_memory import HostMemory
-from dovetail.loggers import Severity
+from dovetail.loggers import ILogger, Severity
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -53,6 +53,7 @@ class Engine:
         blobs: BlobStore | None = None,
         allocator: IGpuAllocator | None = None,
         owns_registry: bool = False,
+        logger: ILogger | None = None,
     ) -> None:
         self.manifest = manifest
         self.registry = registry
@@ -68,7 +69,7 @@ class Engine:
             ProgramTemplate(program, self.blobs.array, self._subgraphs, self._weights) for program in manifest.programs
         ]
         for note in self._subgraphs.notes:
-            registry.logger.log(Severity.WARNING, note)
+            (logger or registry.logger).log(Severity.WARNING, note)
         self._create_plugins()
         self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._idle: deque[ExecutionContext] = deque()

@@ -81,7 +81,15 @@ class Runtime(NoOpContext):
         try:
             if manifest.libraries:
                 _load_libraries(manifest, blobs, registry)
-            engine = Engine(manifest, file, registry, blobs=blobs, allocator=self.gpu_allocator, owns_registry=True)
+            engine = Engine(
+                manifest,
+                file,
+                registry,
+                blobs=blobs,
+                allocator=self.gpu_allocator,
+                owns_registry=True,
+                logger=self.logger,
+            )
             engine.capture_graphs = self.capture_graphs
             return engine
         except BaseException:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from statistics import median
 
 from dovetail.provider.calls import call
 from dovetail.provider.devices import ProfileEvent
@@ -77,6 +76,8 @@ class LayerTimes(IProfiler):
 
 
 def _rows(times_ms: dict[str, list[float]]) -> list[dict[str, float | str]]:
+    from statistics import median  # it brings fractions and random numbers with it, and few runs are profiled
+
     total = sum(sum(times) for times in times_ms.values()) or 1.0
     return [
         {

@@ -32,7 +32,7 @@ def verify_meanwhile(verify: Callable[[], None], make: Callable[[], T], undo: Ca
     def run() -> None:
         try:
             verify()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - raised again by the thread that waits
             failures.append(error)
 
     thread = threading.Thread(target=run, name="dovetail-verify")

@@ -5,6 +5,7 @@ Everything large goes through files in a temporary folder and is mapped, so that
 
 from __future__ import annotations
 
+import math
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,6 +17,8 @@ import onnx_ir as ir
 from onnx.external_data_helper import load_external_data_for_tensor
 
 from dovetail.errors import ProviderError
+from dovetail.formats import unpack_nibbles
+from dovetail.plan.blob_types import FOUR_BIT_TYPES, stored_size_bytes
 from dovetail.provider.interfaces import BuiltSubgraph
 from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
 from dovetail.providers.onnxruntime.sessions import NO_QUANTIZATION, Level, SessionSettings, Use, create_session
@@ -152,4 +155,8 @@ def _map_tensor(tensor: onnx.TensorProto, folder: Path) -> Any:
     if 0 in shape:
         return np.empty(shape, dtype)
     # The mapping outlives the folder: the file is gone from it, and its pages stay until the last array is.
-    return np.memmap(folder / place["location"], dtype, "r", int(place.get("offset", 0)), shape)
+    path, offset = folder / place["location"], int(place.get("offset", 0))
+    if dtype.name in FOUR_BIT_TYPES:
+        packed = np.memmap(path, np.uint8, "r", offset, (stored_size_bytes(dtype.name, shape),))
+        return unpack_nibbles(packed, dtype, math.prod(shape)).reshape(shape)
+    return np.memmap(path, dtype, "r", offset, shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 import time
 import weakref
 from collections.abc import Iterator
@@ -22,6 +21,8 @@ class SessionProfiles:
     """The sessions of a provider that note what their nodes do, until they are asked."""
 
     def __init__(self) -> None:
+        import tempfile  # few processes profile, and it brings all of compression with it
+
         self._folder = tempfile.TemporaryDirectory(prefix="dovetail-", ignore_cleanup_errors=True)
         self._sessions: list[tuple[str, weakref.ref[Any]]] = []
 

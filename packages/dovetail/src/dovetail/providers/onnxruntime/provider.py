@@ -34,6 +34,7 @@ from dovetail.providers.onnxruntime.sessions import (
     create_session,
     import_onnxruntime,
 )
+from dovetail.providers.onnxruntime.weights import share_weight, weight_bytes, weight_size_bytes
 from dovetail.providers.onnxruntime.wire import (
     INLINE_BYTES,
     NO_QUANTIZATION_MARK,
@@ -116,17 +117,14 @@ class OnnxRuntimeProvider(Provider):
         return SessionSubgraph(session, stored.inputs, stored.outputs)
 
     def _load_shared(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
-        from onnxruntime import OrtValue
-
-        large = {name: array for name, array in stored.weights.items() if not _is_inline(array)}
-        values = [OrtValue.ortvalue_from_numpy(array) for array in large.values()]
+        shared = {name: share_weight(array) for name, array in stored.weights.items() if not _is_inline(array)}
 
         def share_weights(options: Any) -> None:
-            options.add_external_initializers(list(large), values)
+            options.add_external_initializers(list(shared), [value for value, _ in shared.values()])
 
         model = append_weights(stored.payload, _appended(stored, "plan"))
         session = self._create_session(model, stored, where, configure=share_weights)
-        return SessionSubgraph(session, stored.inputs, stored.outputs, keep=(values, stored.weights))
+        return SessionSubgraph(session, stored.inputs, stored.outputs, keep=shared)
 
     def _create_session(
         self,
@@ -150,7 +148,17 @@ class OnnxRuntimeProvider(Provider):
         use = Use.WHOLE if stored.is_whole else Use.PART
         settings = self._settings
         try:
-            session = create_session(model, Level.ALL, settings, use, where=where, entries=entries, configure=set_up)
+            session = create_session(
+                model,
+                Level.ALL,
+                settings,
+                use,
+                where=where,
+                entries=entries,
+                configure=set_up,
+                # A partition that was not optimised holds weights that may be replaced: folding would copy them all.
+                without=() if stored.version else ("ConstantFolding",),
+            )
         except ProviderError as error:
             if not self._is_damage(stored, error.__cause__):
                 raise
@@ -180,7 +188,7 @@ def _has_name(path: str | None) -> bool:
 
 def _is_inline(array: Any) -> bool:
     """Shapes, axes and scalars stand in the model itself: ONNX Runtime reads them while it takes the graph apart."""
-    return bool(array.nbytes < INLINE_BYTES)
+    return weight_size_bytes(array) < INLINE_BYTES
 
 
 def _appended(stored: StoredSubgraph, file: str) -> list[AppendedTensor]:
@@ -189,9 +197,9 @@ def _appended(stored: StoredSubgraph, file: str) -> list[AppendedTensor]:
             name=name,
             dtype=array.dtype.name,
             shape=array.shape,
-            contents=array.tobytes()
+            contents=weight_bytes(array)
             if _is_inline(array)
-            else FilePlace(file=file, offset=stored.places.get(name, 0), length_bytes=array.nbytes),
+            else FilePlace(file=file, offset=stored.places.get(name, 0), length_bytes=weight_size_bytes(array)),
         )
         for name, array in stored.weights.items()
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
@@ -74,6 +74,12 @@ class SessionSettings:
 
 def import_onnxruntime() -> Any:
     """The module, or an error that says how to get it."""
+    if os.environ.get(_LETS_MODELS_CHOOSE) == "1":
+        raise ProviderError(
+            f"{_LETS_MODELS_CHOOSE} is set, so ONNX Runtime would heed the settings in a model and not those given",
+            where="provider 'onnxruntime'",
+            fix="unset it, or choose another provider",
+        )
     # Newer ones report over the network what they run, and keep a file of it in the home folder, unless this is set
     # before they are imported. Whoever wants that sets it to 0, or imports onnxruntime first.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -95,6 +101,7 @@ def create_session(
     where: str,
     entries: Mapping[str, str] | None = None,
     configure: Callable[[Any], None] | None = None,
+    without: Sequence[str] = (),
 ) -> Any:
     """A session over a model, as bytes or a path.
 
@@ -106,14 +113,9 @@ def create_session(
         where: What an error is about.
         entries: Further configuration.
         configure: Sets what has no configuration entry.
+        without: Names of ONNX Runtime's optimisers to leave out.
     """
     onnxruntime = import_onnxruntime()
-    if os.environ.get(_LETS_MODELS_CHOOSE) == "1":
-        raise ProviderError(
-            f"{_LETS_MODELS_CHOOSE} is set, so ONNX Runtime would heed the settings in a model and not those given",
-            where=where,
-            fix="unset it, or choose another provider",
-        )
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.log_severity_level = _FATAL_ONLY
@@ -124,7 +126,7 @@ def create_session(
         configure(options)
     _choose_threads(onnxruntime, options, settings, use)
     try:
-        return _open(onnxruntime, model, options)
+        return _open(onnxruntime, model, options, list(without))
     except Exception as error:  # its error classes have no common base but Exception
         raise ProviderError(f"ONNX Runtime does not take a partition: {first_line(error)}", where=where) from error
 
@@ -148,10 +150,12 @@ def _make_pool(onnxruntime: Any, threads: int) -> None:
             _has_pool = True
 
 
-def _open(onnxruntime: Any, model: bytes | str, options: Any) -> Any:
+def _open(onnxruntime: Any, model: bytes | str, options: Any, without: list[str]) -> Any:
     """Open a session; where others of the process made the shared pool, it is used."""
     global _has_pool
-    arguments = {"providers": [EXECUTION_PROVIDER], "enable_fallback": 0}
+    arguments: dict[str, Any] = {"providers": [EXECUTION_PROVIDER], "enable_fallback": 0}
+    if without:
+        arguments["disabled_optimizers"] = without
     try:
         return onnxruntime.InferenceSession(model, options, **arguments)
     except Exception as error:

@@ -21,6 +21,7 @@ __all__ = [
     "FilePlace",
     "append_weights",
     "names_files",
+    "type_number",
 ]
 
 INLINE_BYTES: Final = 1024
@@ -160,11 +161,20 @@ def _malformed() -> PlanCorruptError:
     return PlanCorruptError("a compiled partition is malformed", fix="build the plan again")
 
 
+def type_number(dtype: str) -> int:
+    """What ONNX calls a type that NumPy names.
+
+    Raises:
+        PlanCorruptError: ONNX Runtime has no such weights.
+    """
+    if dtype not in _TYPE_NUMBERS:
+        raise PlanCorruptError("a weight has a type that ONNX Runtime does not know", got=dtype)
+    return _TYPE_NUMBERS[dtype]
+
+
 def _tensor(tensor: AppendedTensor) -> bytes:
-    if tensor.dtype not in _TYPE_NUMBERS:
-        raise PlanCorruptError("a weight has a type that ONNX Runtime does not know", got=tensor.dtype)
     parts = [_number(_DIMS, dim) for dim in tensor.shape]
-    parts.append(_number(_DATA_TYPE, _TYPE_NUMBERS[tensor.dtype]))
+    parts.append(_number(_DATA_TYPE, type_number(tensor.dtype)))
     parts.append(_field(_NAME, tensor.name.encode()))
     if isinstance(tensor.contents, bytes):
         return b"".join((*parts, _field(_RAW_DATA, tensor.contents)))

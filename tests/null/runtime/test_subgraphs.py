@@ -1,0 +1,145 @@
+"""Partitions are loaded once for the programs that share them, and anew wherever anything about them differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from dovetail.errors import PlanCorruptError
+from dovetail.plan.manifest import StepRecord, SubgraphRecord, ValueRecord
+from dovetail.provider.devices import Stream
+from dovetail.provider.interfaces import BorderValue, LoadedSubgraph, Provider, StoredSubgraph
+from dovetail.provider.kernels import KernelRegistry
+from dovetail.runtime.subgraphs import Subgraphs
+
+VALUES = [
+    ValueRecord(name="x", dtype="float32", kind="input", dims=["n", 3]),
+    ValueRecord(name="t", dtype="float32", kind="planned", dims=["n", ["sum", "n", 1], 4]),
+    ValueRecord(name="y", dtype="int64", kind="output", dims=["n", 3]),
+    ValueRecord(name="s", dtype="float32", kind="object", type="seq(tensor(float))"),
+    ValueRecord(name="d", dtype="bfloat16", kind="dynamic"),
+]
+RECORD = SubgraphRecord(payload="p", version="1", inputs=["x"], outputs=["t"], weights={"a": "w", "b": "v"})
+STEP = StepRecord(
+    name="part", kind="subgraph", provider="recorder", op="Subgraph", inputs=[0], outputs=[1], subgraph=RECORD
+)
+
+
+class _Loaded(LoadedSubgraph):
+    def bind(self, stream: Stream | None) -> Callable[[Sequence[Any], list[Any]], None]:
+        raise AssertionError("nothing is run here")
+
+
+class _Recorder(Provider):
+    """Keeps what it is asked to load."""
+
+    name = "recorder"
+
+    def __init__(self, when_loading: Callable[[], object] = lambda: None) -> None:
+        self.stored: list[StoredSubgraph] = []
+        self._when_loading = when_loading
+
+    @property
+    def kernels(self) -> KernelRegistry:
+        return KernelRegistry(self.name)
+
+    def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
+        self.stored.append(stored)
+        self._when_loading()
+        return _Loaded()
+
+
+class _File:
+    """A plan file that can be replaced."""
+
+    def __init__(self) -> None:
+        self.path: str | None = "a.plan"
+        self.missing: set[str] = set()
+
+    def find_places(self, blobs: Mapping[str, str]) -> Mapping[str, int]:
+        return dict.fromkeys(blobs, 64)
+
+
+def _load_blob(name: str) -> Any:
+    return np.frombuffer(name.encode(), np.uint8)
+
+
+def _load(subgraphs: Subgraphs, provider: Provider, step: StepRecord = STEP) -> LoadedSubgraph | None:
+    return subgraphs.load(step, provider, _load_blob, values=VALUES, is_whole=False)
+
+
+def test_what_is_the_same_is_loaded_once() -> None:
+    subgraphs, provider = Subgraphs(), _Recorder()
+    assert _load(subgraphs, provider) is _load(subgraphs, provider)
+    assert len(provider.stored) == 1
+    subgraphs.forget()
+    _load(subgraphs, provider)
+    assert len(provider.stored) == 2
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"payload": "q"},
+        {"weights": {"b": "w", "a": "v"}},
+        {"weights": {"a": "w"}},
+        {"inputs": ["z"]},
+        {"outputs": ["z"]},
+    ],
+    ids=str,
+)
+def test_other_names_and_weights_are_another_partition(changes: dict[str, Any]) -> None:
+    subgraphs, provider = Subgraphs(), _Recorder()
+    first = _load(subgraphs, provider)
+    other = msgspec.structs.replace(STEP, subgraph=msgspec.structs.replace(RECORD, **changes))
+    assert _load(subgraphs, provider, other) is not first
+
+
+@pytest.mark.parametrize("changes", [{"inputs": [2]}, {"inputs": [3]}, {"outputs": [4]}], ids=str)
+def test_values_of_another_type_are_another_partition(changes: dict[str, Any]) -> None:
+    subgraphs, provider = Subgraphs(), _Recorder()
+    first = _load(subgraphs, provider)
+    assert _load(subgraphs, provider, msgspec.structs.replace(STEP, **changes)) is not first
+
+
+def test_the_provider_is_told_types_and_the_sizes_that_are_fixed() -> None:
+    provider = _Recorder()
+    _load(Subgraphs(), provider, msgspec.structs.replace(STEP, inputs=[0, 3], outputs=[1, 2, 4]))
+    (stored,) = provider.stored
+    assert list(stored.input_values) == [
+        BorderValue(type="tensor(float)", dims=(None, 3)),
+        BorderValue(type="seq(tensor(float))"),
+    ]
+    assert list(stored.output_values) == [
+        BorderValue(type="tensor(float)", dims=(None, None, 4)),
+        BorderValue(type="tensor(int64)"),
+        BorderValue(type="tensor(bfloat16)"),
+    ]
+
+
+def test_a_file_that_is_replaced_while_the_provider_reads_it_is_refused() -> None:
+    file = _File()
+    provider = _Recorder(when_loading=lambda: setattr(file, "path", None))
+    with pytest.raises(PlanCorruptError, match="replaced while it was loaded"):
+        _load(Subgraphs(file), provider)
+    assert provider.stored[0].path == "a.plan"
+
+
+def test_a_file_that_was_replaced_before_is_not_named() -> None:
+    file, provider = _File(), _Recorder()
+    file.path = None
+    assert _load(Subgraphs(file), provider) is not None
+    assert provider.stored[0].path is None
+
+
+def test_a_partition_that_misses_weights_waits_for_them() -> None:
+    file, provider = _File(), _Recorder()
+    file.missing = {"w"}
+    subgraphs = Subgraphs(file)
+    assert _load(subgraphs, provider) is None
+    file.missing = set()
+    assert _load(subgraphs, provider) is not None
