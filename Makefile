@@ -16,7 +16,8 @@ PYTEST := $(RUN) pytest
 suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py' 2>/dev/null),tests/$(suite)))
 
 QUICK := $(call suites,null cpu adversarial examples meta)
-MATRIX := $(call suites,null cpu)
+# What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
+MATRIX := $(call suites,null cpu/runtime cpu/build cpu/plan cpu/network)
 LONG := $(call suites,conformance)
 BENCH := $(call suites,bench)
 
@@ -60,13 +61,16 @@ format: venv ## Format the code and mend what ruff can mend.
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 
-lock: ## Write requirements/dev.txt anew from dev.in and the package's own dependencies.
+lock: ## Write the lock files anew: requirements/dev.txt and requirements/models.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
 		--generate-hashes --no-emit-index-url --no-emit-find-links --strip-extras --custom-compile-command "make lock" \
 		--upgrade --extra all --extra onnxruntime packages/dovetail/pyproject.toml requirements/dev.in \
 		--output-file requirements/dev.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		requirements/models.in --output-file requirements/models.txt
 	rm -rf .venv-lock
 
 clean: ## Remove the environments, the caches and what a build leaves.

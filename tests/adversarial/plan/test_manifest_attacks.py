@@ -7,6 +7,7 @@ manifest can refuse it. What a change may leave valid is run too, and must give 
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
 import json
 import sys
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 import dovetail as dt
@@ -26,7 +28,7 @@ from dovetail.errors import DovetailError, PlanCorruptError, PlanError, PlanVers
 from dovetail.plan import manifest, verify
 from dovetail.plan.manifest import Manifest
 from tests.adversarial.plan.device_attacks import DEVICE_RULES
-from tests.adversarial.plan.edits import Edit, put
+from tests.adversarial.plan.edits import Edit, both, put, value
 from tests.adversarial.plan.engine_attacks import ENGINE_RULES
 from tests.adversarial.plan.object_attacks import OBJECT_RULES
 from tests.adversarial.plan.program_attacks import PROGRAM_RULES
@@ -477,6 +479,39 @@ def test_contents_of_a_shape_input_outside_the_profile_are_an_input_error(folder
         with pytest.raises(DovetailError) as info:
             outcome.engine(x, shape)
         assert isinstance(info.value, dt.InputError | dt.ResourceError)
+
+
+RANKS = [(), (5,), (0,), (2, 0), (1,) * 5, (2, 3), (9,)]
+
+
+@pytest.mark.parametrize("index", [0, 7])
+@pytest.mark.parametrize("name", ["open", "whole", "sizes", "device"])
+def test_an_input_whose_rank_the_plan_does_not_tell_may_have_any(name: str, index: int, folder: Path) -> None:
+    plan = target(name)
+    unranked = both(put("inputs/0/dims", None), value(0, dims=None), put("programs/0/symbols/0/index", index))
+    outcome = _load(plan, plan.changed(unranked), folder / "a.plan")
+    if outcome.engine is None:
+        assert type(outcome.error) is PlanCorruptError
+        return
+    with outcome.engine as engine:
+        for shape in RANKS:
+            with contextlib.suppress(DovetailError):
+                engine(np.ones(shape, np.float32))
+            with contextlib.suppress(DovetailError):
+                context = engine.create_execution_context()
+                context.set_input_shape("x", shape)
+                context.infer_shapes()
+        if index == 0:
+            assert engine(*plan.arrays()) is not None
+
+
+def test_an_element_of_an_input_that_has_too_few(folder: Path) -> None:
+    plan = target("chain")
+    unranked = both(put("inputs/1/dims", None), value(1, dims=None), put("programs/0/symbols/2/index", 900))
+    outcome = _load(plan, plan.changed(unranked), folder / "a.plan")
+    assert outcome.error is None
+    with pytest.raises(dt.InputError, match="it has no element 900"):
+        outcome.engine(*plan.arrays())
 
 
 def test_engines_that_were_refused_leave_nothing_to_collect() -> None:

@@ -58,6 +58,8 @@ class Lowering:
             self._emit(group)
         self._position = len(self._groups)
         outputs = [self._add_output(value) for value in self._graph.outputs]
+        if self._parent is not None:
+            self._note_dims(outputs)
         program = ProgramRecord(
             inputs=inputs,
             outputs=outputs,
@@ -235,6 +237,13 @@ class Lowering:
         if draft.kind in ("dynamic", "output") and value in self.aliases:
             return index
         return index if draft.kind in ("dynamic", "object") else self._copy(value, place, index, "output")
+
+    def _note_dims(self, outputs: Sequence[int]) -> None:
+        """Keep what is known of the results of a body: nothing else tells their shape when a loop never runs."""
+        for index, value in zip(outputs, self._graph.outputs, strict=True):
+            draft, dims = self._drafts[index], self._context.dims(value)
+            if draft.kind == "dynamic" and draft.dims is None and dims is not None:
+                draft.dims = [dim.value if isinstance(dim, Constant) else None for dim in dims]
 
     def _is_alias_source(self, index: int) -> bool:
         return any(draft.alias == index for draft in self._drafts)

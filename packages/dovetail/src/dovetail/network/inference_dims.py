@@ -17,9 +17,11 @@ import onnx_shape_inference as osi
 __all__ = [
     "Dim",
     "broadcast_dims",
+    "is_hidden",
     "make_dim",
     "set_broadcast",
     "set_filled",
+    "set_flat",
     "set_full_reduction",
     "set_matmul",
     "set_pool",
@@ -118,6 +120,17 @@ def set_filled(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         contents = [context.new_symbolic_dim() for _ in range(count)]
     if contents is not None:
         _set(context, node, contents)
+
+
+def set_flat(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+    """The output of Flatten, which has two dimensions whatever comes in."""
+    if is_hidden(node.inputs[0]):
+        _set(context, node, [context.new_symbolic_dim(), context.new_symbolic_dim()])
+
+
+def is_hidden(value: ir.Value | None) -> bool:
+    """Whether a value is there of which not even the rank is known."""
+    return value is not None and value.shape is None
 
 
 def set_full_reduction(context: osi.ShapeInferenceContext, node: ir.Node) -> None:

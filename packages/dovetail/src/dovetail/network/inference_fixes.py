@@ -18,9 +18,11 @@ import onnx_shape_inference as osi
 
 from dovetail.network.inference_dims import (
     broadcast_dims,
+    is_hidden,
     make_dim,
     set_broadcast,
     set_filled,
+    set_flat,
     set_full_reduction,
     set_matmul,
     set_pool,
@@ -150,7 +152,9 @@ def _correct_expand(context: BoundedContext, node: ir.Node) -> bool:
     """Take numbers that the caller passes for sizes only where they are: 0 makes 1 to 0, of which no maximum knows."""
     data, target = _inputs(node, 2)
     contents = None if target is None else context.get_symbolic_value(target)
-    if data is None or data.shape is None or contents is None:
+    if data is None or data.shape is None:
+        return _keep_type(context, node)  # the library takes the target for the result
+    if contents is None:
         return False
     dims = broadcast_dims([list(context.name_anonymous_dims_in_shape(data.shape)), contents])
     given = [axis for axis, dim in enumerate(dims) if context.is_given(dim)]
@@ -201,12 +205,50 @@ def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     return True
 
 
+def _keep_type(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    """Only the type of the first output is known: it is that of the first input."""
+    data = node.inputs[0]
+    if data is not None and data.dtype is not None:
+        context.set_dtype(node.outputs[0], data.dtype)
+    return True
+
+
+def _correct_compress(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    return "axis" in node.attributes and is_hidden(node.inputs[0]) and _keep_type(context, node)
+
+
+def _correct_attention(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    """Give no shapes when that of a query, key, value or past one is not known; the library guesses it."""
+    if not any(is_hidden(node.inputs[index]) for index in (0, 1, 2, 4, 5) if index < len(node.inputs)):
+        return False
+    for value, source in zip(node.outputs, (0, 1, 2, 0), strict=False):
+        given = node.inputs[source]
+        if given is not None and given.dtype is not None:
+            context.set_dtype(value, given.dtype)
+    return True
+
+
+def _correct_resize(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    """Leave sizes open that follow from the aspect ratio: the library rounds them down, and forgets open dims."""
+    data = node.inputs[0]
+    policy = node.attributes.get("keep_aspect_ratio_policy")
+    if data is None or data.shape is None or policy is None or policy.as_string() == "stretch":
+        return False
+    rank = len(data.shape)
+    axes = [axis % rank for axis in node.attributes["axes"].as_ints()] if "axes" in node.attributes else range(rank)
+    dims = [context.new_symbolic_dim() if axis in axes else dim for axis, dim in enumerate(data.shape)]
+    context.set_shape(node.outputs[0], context.name_anonymous_dims_in_shape(ir.Shape(dims)))
+    return _keep_type(context, node)
+
+
 def _correct_slice(context: BoundedContext, node: ir.Node) -> bool:
     """Clamp the ends of a slice to a dimension that only the run knows; the library takes them to be in range."""
     data, *bounds = _inputs(node, 5)
     if data is None or data.shape is None or bounds[0] is None or bounds[1] is None:
         return False
     starts, ends, axes, steps = (None if v is None else context.get_symbolic_value(v) for v in bounds)
+    if _slice_contents(context, node, data, starts, ends, steps if bounds[3] is not None else [1]):
+        return True
     hidden = [v is not None and known is None for v, known in zip(bounds, (starts, ends, axes, steps), strict=True)]
     if starts is None or ends is None or any(hidden):
         return False
@@ -230,6 +272,21 @@ def _correct_slice(context: BoundedContext, node: ir.Node) -> bool:
     context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
     for axis, size in assumed.items():
         _assume(context, node, axis, size, 0)  # what is negative counts from the end
+    return True
+
+
+def _slice_contents(
+    context: BoundedContext, node: ir.Node, data: ir.Value, *bounds: list[int | ir.SymbolicDim] | None
+) -> bool:
+    """A part of a vector whose contents are known; the library loses the first element when it counts backwards."""
+    contents = context.get_symbolic_value(data) if data.shape is not None and len(data.shape) == 1 else None
+    numbers = [bound[0] for bound in bounds if bound is not None and len(bound) == 1 and isinstance(bound[0], int)]
+    if contents is None or len(numbers) != len(bounds):
+        return False
+    start, end, step = numbers
+    part = contents[start:end:step]
+    context.set_shape_and_dtype(node.outputs[0], ir.Shape([len(part)]), data.dtype)
+    context.set_symbolic_value(node.outputs[0], part)
     return True
 
 
@@ -380,6 +437,8 @@ _BROADCASTING: Final = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div E
     LessOrEqual Max Mean Min Mod Mul Or Pow Sub Sum Where Xor"""
 
 CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
+    ("", "Attention"): _correct_attention,
+    ("", "Compress"): _correct_compress,
     ("", "Concat"): _correct_concat,
     ("", "If"): _correct_if,
     ("", "Loop"): _correct_loop,
@@ -390,6 +449,9 @@ CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "Unique"): _correct_unique,
     ("", "ConstantOfShape"): _first(set_filled),
     ("", "Expand"): _correct_expand,
+    ("", "Flatten"): _first(set_flat),
+    ("", "Resize"): _correct_resize,
+    ("ai.onnx.preview", "FlexAttention"): _correct_attention,
     ("", "MatMul"): _first(set_matmul),
     **{("", op): _first(set_pool) for op in ("AveragePool", "LpPool", "MaxPool")},
     **{("", op): _first(set_full_reduction) for op in _REDUCING.split()},

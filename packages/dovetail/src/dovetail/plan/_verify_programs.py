@@ -152,7 +152,8 @@ def _verify_shapes(program: ProgramRecord, where: str) -> None:
         place, is_shaped = f"{where}, value {index}", value.kind in _SHAPED_KINDS
         require(value.dims is not None or not is_shaped, place, "has no shape")
         if value.dims is not None:
-            unknown = check_dims(value.dims, place) - (static if is_shaped else known)
+            is_nullable = value.kind == "dynamic"
+            unknown = check_dims(value.dims, place, nullable=is_nullable) - (static if is_shaped else known)
             require(not unknown, place, "uses symbols that are not defined", sorted(unknown)[:3])
 
 

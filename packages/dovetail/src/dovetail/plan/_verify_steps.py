@@ -85,10 +85,16 @@ def _verify_copy(step: StepRecord, scope: Scope, where: str) -> None:
     require(not (source.type or target.type), where, "a copy takes no objects")
     same = (source.dtype, source.format) == (target.dtype, target.format)
     require(same, where, "a copy changes the type or the format", (target.dtype, target.format))
-    dims = (source.dims, target.dims)
-    require(None in dims or dims[0] == dims[1], where, "a copy changes the shape", target.dims)
+    require(_may_be_equal(source.dims, target.dims), where, "a copy changes the shape", target.dims)
     is_mine = step.provider in (source.memory, target.memory)
     require(is_mine, where, "copies between memories that its provider does not have", step.provider)
+
+
+def _may_be_equal(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
+    """Whether two shapes are the same as far as they are known."""
+    if one is None or other is None:
+        return True
+    return len(one) == len(other) and all(a == b or None in (a, b) for a, b in zip(one, other, strict=True))
 
 
 def _read_attributes(step: StepRecord, scope: Scope, where: str) -> Mapping[str, Any]:

@@ -76,6 +76,7 @@ class Engine:
         self._attach_lock = threading.Lock()
         self._dtypes = [np.dtype(tensor.dtype) for tensor in manifest.inputs]
         self._input_names = [tensor.name for tensor in manifest.inputs]
+        self._input_name_set = set(self._input_names)
         self._finalizer = weakref.finalize(
             self, _destroy, self.templates, registry if owns_registry else None, self._weights
         )
@@ -118,7 +119,9 @@ class Engine:
 
     def _gather(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Array]:
         names = self._input_names
-        if named:
+        if named and not arrays and named.keys() == self._input_name_set:
+            arrays = tuple([named[name] for name in names])
+        elif named:
             unknown = named.keys() - set(names[len(arrays) :])
             if unknown:
                 raise InputError(

@@ -40,7 +40,8 @@ class _Port:
         self.is_four_bit = self.type.bits < 8
         self.format = TensorFormat[value.format]
         self.scale = value.scale
-        self.dims = None if value.dims is None else [decode_expr(d) for d in value.dims]
+        is_known = value.dims is not None and None not in value.dims
+        self.dims = [decode_expr(d) for d in value.dims or ()] if is_known else None
         self.sizes = sizes
         self.placed = value.kind in ("planned", "output", "constant", "input")
 

@@ -44,9 +44,7 @@ def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape:
     if min(shape, default=0) < 0:
         raise InputError("a dimension is negative", where=f"input '{tensor.name}'", got=tuple(shape))
     bounds = manifest.profiles[profile].shapes.get(tensor.name) if manifest.profiles else None
-    if bounds is not None and any(
-        not low <= n <= high for low, n, high in zip(bounds[0], shape, bounds[2], strict=True)
-    ):
+    if bounds is not None and not _allows(bounds, shape):
         allowed = ", ".join(str(lo) if lo == hi else f"{lo}..{hi}" for lo, hi in zip(bounds[0], bounds[2], strict=True))
         ranges = "x".join(str(n) for n in shape)
         raise InputError(

@@ -346,11 +346,19 @@ class _ShapePlan:
     def symbol_values(self, shapes: Sequence[Shape | None], frame: Frame) -> tuple[int, ...]:
         values = []
         for symbol in self._symbols:
-            if symbol.source == "dim":
-                shape = shapes[symbol.value]
-                values.append(shape[symbol.index] if shape is not None else 0)
-            else:
-                values.append(_read(symbol, frame))
+            shape = shapes[symbol.value]
+            try:
+                if symbol.source == "dim":
+                    values.append(shape[symbol.index] if shape is not None else 0)
+                else:
+                    values.append(_read(symbol, frame))
+            except IndexError:  # the plan knows neither rank nor size of some inputs
+                what = "dimension" if symbol.source == "dim" else "element"
+                raise InputError(
+                    f"it has no {what} {symbol.index}, which other shapes depend on",
+                    where=f"input '{self._names[symbol.value]}'",
+                    got=shape,
+                ) from None
         for index, axis, position in self._repeats:
             shape = shapes[index]
             if shape is not None and shape[axis] != values[position]:
