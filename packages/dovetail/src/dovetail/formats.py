@@ -10,7 +10,7 @@ Padding is zero bytes. Four-bit elements take a byte each in an array, and half 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,17 +21,22 @@ from dovetail.errors import UsageError
 from dovetail.types import DataType, Dims, TensorFormat
 
 __all__ = [
+    "FOUR_BIT_TYPES",
     "formats_for",
     "pack",
     "pack_nibbles",
     "packed_shape",
     "reformat",
     "size_bytes",
+    "stored_size_bytes",
     "unpack",
     "unpack_nibbles",
 ]
 
 Array = npt.NDArray[Any]
+
+FOUR_BIT_TYPES: Final = frozenset(("int4", "uint4", "float4_e2m1fn"))
+"""Types stored two elements to a byte."""
 
 
 @dataclass(frozen=True)
@@ -354,3 +359,13 @@ def unpack_nibbles(packed: Any, dtype: DataType | np.dtype[Any], count: int) -> 
     np.bitwise_and(data, 0x0F, out=codes[::2])
     np.right_shift(data, 4, out=codes[1::2])
     return codes[:count].view(element)
+
+
+def stored_size_bytes(dtype: str, shape: Sequence[int]) -> int:
+    """Bytes that an array takes where four-bit elements share bytes, as in plans and models.
+
+    >>> stored_size_bytes("int4", (3,)), stored_size_bytes("float32", (2, 2))
+    (2, 16)
+    """
+    count = math.prod(shape)
+    return (count + 1) // 2 if dtype in FOUR_BIT_TYPES else count * np.dtype(dtype).itemsize

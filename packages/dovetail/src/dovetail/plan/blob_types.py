@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-import ml_dtypes  # noqa: F401 - registers bfloat16, fp8 and the four-bit types with NumPy by name
-import numpy as np
-
-__all__ = ["FOUR_BIT_TYPES", "STORED_TYPES", "stored_size_bytes"]
+__all__ = ["STORED_TYPES"]
 
 STORED_TYPES: Final[Mapping[str, str]] = {
     "float64": "F64",
@@ -29,16 +25,3 @@ STORED_TYPES: Final[Mapping[str, str]] = {
     "float8_e5m2": "F8_E5M2",
 }
 """NumPy name -> the container's name; types it lacks are stored as bytes (U8)."""
-
-FOUR_BIT_TYPES: Final = frozenset(("int4", "uint4", "float4_e2m1fn"))
-"""Types stored two elements to a byte."""
-
-
-def stored_size_bytes(dtype: str, shape: Sequence[int]) -> int:
-    """Bytes that an array takes in the container.
-
-    >>> stored_size_bytes("int4", (3,)), stored_size_bytes("float32", (2, 2))
-    (2, 16)
-    """
-    count = math.prod(shape)
-    return (count + 1) // 2 if dtype in FOUR_BIT_TYPES else count * np.dtype(dtype).itemsize

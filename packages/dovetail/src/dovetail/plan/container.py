@@ -244,7 +244,7 @@ class PlanFile:
             return None
         path, identity = self._origin
         try:
-            return path if _identify(os.stat(path)) == identity else None
+            return path if _identify(Path(path).stat()) == identity else None
         except OSError:
             return None
 

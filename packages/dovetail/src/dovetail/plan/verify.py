@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dovetail.errors import PlanDeviceMismatchError
+from dovetail.formats import stored_size_bytes
 from dovetail.plan._header import show
 from dovetail.plan._rules import (
     MAX_BYTES,
@@ -24,7 +25,7 @@ from dovetail.plan._rules import (
     require,
 )
 from dovetail.plan._verify_programs import verify_program
-from dovetail.plan.blob_types import STORED_TYPES, stored_size_bytes
+from dovetail.plan.blob_types import STORED_TYPES
 from dovetail.plan.container import BlobInfo, PlanFile
 from dovetail.plan.manifest import BlobRecord, Manifest, ProfileRecord, TensorRecord
 from dovetail.provider.loader import has_provider, provider_names

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from dovetail.formats import pack_nibbles
-from dovetail.plan.blob_types import FOUR_BIT_TYPES, STORED_TYPES
+from dovetail.formats import FOUR_BIT_TYPES, pack_nibbles
+from dovetail.plan.blob_types import STORED_TYPES
 from dovetail.plan.container import Blob, digest_blob, plan_bytes, write_plan
 from dovetail.plan.manifest import BlobRecord, Manifest, encode_manifest
 

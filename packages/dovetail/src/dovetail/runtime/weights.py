@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import PlanCorruptError
-from dovetail.formats import unpack_nibbles
-from dovetail.plan.blob_types import FOUR_BIT_TYPES
+from dovetail.formats import FOUR_BIT_TYPES, unpack_nibbles
 from dovetail.plan.container import PlanFile, verify_blob
 from dovetail.plan.manifest import BlobRecord
 from dovetail.plan.strings import unpack_strings

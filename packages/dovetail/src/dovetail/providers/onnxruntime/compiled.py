@@ -17,8 +17,7 @@ import onnx_ir as ir
 from onnx.external_data_helper import load_external_data_for_tensor
 
 from dovetail.errors import ProviderError
-from dovetail.formats import unpack_nibbles
-from dovetail.plan.blob_types import FOUR_BIT_TYPES, stored_size_bytes
+from dovetail.formats import FOUR_BIT_TYPES, stored_size_bytes, unpack_nibbles
 from dovetail.provider.interfaces import BuiltSubgraph
 from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
 from dovetail.providers.onnxruntime.sessions import NO_QUANTIZATION, Level, SessionSettings, Use, create_session

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.formats import pack_nibbles
-from dovetail.plan.blob_types import FOUR_BIT_TYPES, stored_size_bytes
+from dovetail.formats import FOUR_BIT_TYPES, pack_nibbles, stored_size_bytes
 from dovetail.providers.onnxruntime.wire import type_number
 
 __all__ = ["share_weight", "weight_bytes", "weight_size_bytes"]
