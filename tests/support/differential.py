@@ -76,7 +76,9 @@ def _find_noise(case: RandomModel, data: bytes, exact: list[Results]) -> list[di
     """How far ONNX Runtime's own optimiser goes from the exact results, where it does not fail."""
     is_risky = "QuantizeLinear" in data.decode("latin-1") and case.ops & {"If", "Loop", "Scan"}  # it ends the process
     try:
-        fast = _run_session(data, Level.BASIC if is_risky else Level.ALL, case.feeds, NO_QUANTIZATION if is_risky else {})
+        fast = _run_session(
+            data, Level.BASIC if is_risky else Level.ALL, case.feeds, NO_QUANTIZATION if is_risky else {}
+        )
     except Exception:  # noqa: BLE001 - its optimiser has faults of its own
         return [{} for _ in exact]
     return [{name: _distance(a[name], b[name]) for name in a} for a, b in zip(exact, fast, strict=True)]
@@ -163,6 +165,7 @@ class Build:
     providers: list[str] | None = None
     config: dt.BuilderConfig = field(default_factory=dt.BuilderConfig)
     shapes: Any = None
+    profiles: Any = None
 
 
 Way = Callable[[RandomModel, random.Random], Build]
@@ -203,6 +206,15 @@ def _in_profile(case: RandomModel, rng: random.Random) -> Build:
     return Build(providers=rng.choice([None, ["cpu"], [DEVICE, "cpu"]]), shapes=case.bounds or None)
 
 
+def _in_profiles(case: RandomModel, rng: random.Random) -> Build:
+    """One profile for the smallest shapes alone, and one for all."""
+    build = _in_profile(case, rng)
+    if build.shapes is not None:
+        build.profiles = [{name: least for name, (least, _, _) in case.bounds.items()}, build.shapes]
+        build.shapes = None
+    return build
+
+
 WAYS: dict[str, Way] = {
     "default": lambda case, rng: Build(),
     "cpu": lambda case, rng: Build(providers=["cpu"]),
@@ -212,6 +224,7 @@ WAYS: dict[str, Way] = {
     "without a pass": _without_pass,
     "without passes": _without_passes,
     "profile": _in_profile,
+    "profiles": _in_profiles,
 }
 
 
@@ -232,6 +245,28 @@ def _call(engine: dt.Engine, feed: dict[str, Any]) -> Results:
     result = engine(**feed)
     names = [tensor.name for tensor in engine.manifest.outputs]
     return result if len(names) > 1 else {names[0]: result}
+
+
+def _use_strided(engine: dt.Engine, expected: Expected, registry: Any) -> None:
+    """Inputs that do not lie row by row or may not be written, and results that the caller writes over."""
+    for index in [*range(len(expected.feeds)), 0]:
+        feed = {name: _strided(array, number) for number, (name, array) in enumerate(expected.feeds[index].items())}
+        result = _call(engine, feed)
+        compare_all(result, expected.results[index], expected.noise[index])
+        for value in result.values():
+            for array in value if isinstance(value, list) else [value]:
+                assert array.flags.writeable, "a result is read-only"
+                array[...] = 77
+
+
+def _strided(array: Any, number: int) -> Any:
+    if number % 3 == 1:
+        return np.asfortranarray(array)
+    if number % 3 == 2:
+        array = array.copy()
+        array.flags.writeable = False
+        return array
+    return np.repeat(array[..., None], 2, axis=-1)[..., 0]
 
 
 def _use_calls(engine: dt.Engine, expected: Expected, registry: Any) -> None:
@@ -277,6 +312,8 @@ def _use_addresses(engine: dt.Engine, expected: Expected, registry: Any) -> None
     if any(tensor.type for tensor in tensors):
         return
     context = engine.create_execution_context()
+    if engine.num_optimization_profiles > 1:
+        context.set_optimization_profile_async(engine.num_optimization_profiles - 1)
     for index in [*range(len(expected.feeds)), 0]:
         _run_bound(context, expected.feeds[index], expected.results[index], expected.noise[index])
 
@@ -342,6 +379,7 @@ USES: dict[str, Useful] = {
     "file": _use_file,
     "addresses": _use_addresses,
     "threads": _use_threads,
+    "strided": _use_strided,
 }
 
 
@@ -379,7 +417,12 @@ def find_failures(
             build = WAYS[way](case, rng)
             try:
                 engine = dt.compile(
-                    case.model, providers=build.providers, config=build.config, shapes=build.shapes, registry=registry
+                    case.model,
+                    providers=build.providers,
+                    config=build.config,
+                    shapes=build.shapes,
+                    profiles=build.profiles,
+                    registry=registry,
                 )
             except Exception as error:  # noqa: BLE001 - every error is a finding
                 found.append(Failure(way, "build", f"{type(error).__name__}: {error}"))
@@ -400,6 +443,8 @@ def _try_uses(
         try:
             run()
         except Exception as error:  # noqa: BLE001 - every error is a finding
-            if not (expected.refusal and isinstance(error, dt.ProviderError)):  # what it fails at alone, it fails at here
+            if not (
+                expected.refusal and isinstance(error, dt.ProviderError)
+            ):  # what it fails at alone, it fails at here
                 found.append(Failure(way, use, f"{type(error).__name__}: {error}"))
     return found

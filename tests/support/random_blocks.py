@@ -20,7 +20,8 @@ Maker = Callable[[Draft], Any]
 def _rows(draft: Draft, *, bound: float = 50, ranks: tuple[int, ...] = (2, 3)) -> Value:
     """Something whose last dimension is known and has more than one element."""
     return draft.pick_float(
-        bound=bound, fits=lambda v: v.rank in ranks and isinstance(v.dims[-1], int) and v.dims[-1] > 1 and not may_be_empty(v)
+        bound=bound,
+        fits=lambda v: v.rank in ranks and isinstance(v.dims[-1], int) and v.dims[-1] > 1 and not may_be_empty(v),
     )
 
 
@@ -47,7 +48,9 @@ def add_layer_norm_parts(draft: Draft) -> None:
         square = draft.add("Pow", [centred, draft.scalar(2.0, x.dtype)], replace(centred, bound=x.bound**2))
     else:
         square = draft.add("Mul", [centred, centred], replace(centred, bound=x.bound**2))
-    below = draft.add("Add", [_mean(draft, square), draft.scalar(0.01, x.dtype)], replace(square, dims=(*x.dims[:-1], 1)))
+    below = draft.add(
+        "Add", [_mean(draft, square), draft.scalar(0.01, x.dtype)], replace(square, dims=(*x.dims[:-1], 1))
+    )
     root = draft.add("Sqrt", [below], replace(below, bound=x.bound))
     y = draft.add("Div", [centred, root], replace(centred, bound=4.0))
     _affine(draft, y, bias=draft.chance(0.8))
@@ -56,12 +59,16 @@ def add_layer_norm_parts(draft: Draft) -> None:
 def add_rms_norm_parts(draft: Draft) -> None:
     x = _rows(draft, bound=20)
     square = draft.add("Pow", [x, draft.scalar(2.0, x.dtype)], replace(x, bound=x.bound**2, grid=None))
-    below = draft.add("Add", [_mean(draft, square), draft.scalar(0.01, x.dtype)], replace(square, dims=(*x.dims[:-1], 1)))
+    below = draft.add(
+        "Add", [_mean(draft, square), draft.scalar(0.01, x.dtype)], replace(square, dims=(*x.dims[:-1], 1))
+    )
     root = draft.add("Sqrt", [below], replace(below, bound=x.bound))
     if draft.chance(0.5):
         y = draft.add("Div", [x, root], replace(x, bound=4.0, grid=None))
     else:
-        y = draft.add("Mul", [x, draft.add("Reciprocal", [root], replace(root, bound=10.0))], replace(x, bound=4.0, grid=None))
+        y = draft.add(
+            "Mul", [x, draft.add("Reciprocal", [root], replace(root, bound=10.0))], replace(x, bound=4.0, grid=None)
+        )
     weight = draft.floats([int(x.dims[-1])], x.dtype)
     draft.add("Mul", [y, weight] if draft.chance(0.5) else [weight, y], y)
 
@@ -70,7 +77,9 @@ def add_norm_op(draft: Draft) -> None:
     x = _rows(draft, ranks=(2, 3, 4))
     width = int(x.dims[-1])
     if draft.opset >= 23 and draft.chance(0.4):
-        draft.add("RMSNormalization", [x, draft.floats([width], x.dtype)], replace(x, bound=4.0, grid=None), epsilon=0.01)
+        draft.add(
+            "RMSNormalization", [x, draft.floats([width], x.dtype)], replace(x, bound=4.0, grid=None), epsilon=0.01
+        )
         return
     if draft.opset < 17:
         raise NoFit
@@ -116,7 +125,11 @@ def add_attention_parts(draft: Draft) -> None:
         y = draft.add("MatMul", [x, draft.floats([width, width], x.dtype)], loose)
         if draft.chance(0.5):
             y = draft.add("Add", [y, draft.floats([width], x.dtype)], loose)
-        y = draft.add("Reshape", [y, draft.ints(0, -1, heads, width // heads)], replace(loose, dims=(batch, length, heads, width // heads)))
+        y = draft.add(
+            "Reshape",
+            [y, draft.ints(0, -1, heads, width // heads)],
+            replace(loose, dims=(batch, length, heads, width // heads)),
+        )
         return draft.add("Transpose", [y], replace(loose, dims=dims), perm=perm)
 
     split = (batch, heads, length, width // heads)
@@ -127,10 +140,16 @@ def add_attention_parts(draft: Draft) -> None:
     if by is not None:
         factor = math.sqrt(width // heads) if by == "Div" else 1 / math.sqrt(width // heads)
         scores = draft.add(by, [scores, draft.scalar(factor, x.dtype)], scores)
-    small = draft.add("Mul", [scores, draft.scalar(1 / 64, x.dtype)], replace(scores, bound=16.0)) if draft.chance(0.3) else scores
+    small = (
+        draft.add("Mul", [scores, draft.scalar(1 / 64, x.dtype)], replace(scores, bound=16.0))
+        if draft.chance(0.3)
+        else scores
+    )
     weights = draft.add("Softmax", [small], replace(scores, bound=1.0), axis=-1 if draft.opset >= 13 else 3)
     mixed = draft.add("MatMul", [weights, value], replace(loose, dims=split))
-    swapped = draft.add("Transpose", [mixed], replace(loose, dims=(batch, length, heads, width // heads)), perm=[0, 2, 1, 3])
+    swapped = draft.add(
+        "Transpose", [mixed], replace(loose, dims=(batch, length, heads, width // heads)), perm=[0, 2, 1, 3]
+    )
     draft.add("Reshape", [swapped, draft.ints(0, -1, width)], loose)
 
 
@@ -158,18 +177,28 @@ def add_function(draft: Draft) -> None:
     imports = [helper.make_opsetid("", draft.opset)]
     draft.shared.functions.append(helper.make_function("own", name, ["a"], ["b"], nodes, imports))
     for _ in range(draft.rng.randint(1, 2)):
-        x = draft.add(name, [x], replace(x, bound=2 * x.bound, grid=x.grid if nodes[-1].op_type != "Tanh" else None), domain="own")
+        x = draft.add(
+            name, [x], replace(x, bound=2 * x.bound, grid=x.grid if nodes[-1].op_type != "Tanh" else None), domain="own"
+        )
 
 
 def add_recurrence(draft: Draft) -> None:
-    x = draft.pick("float32", bound=50, fits=lambda v: v.rank == 3 and isinstance(v.dims[2], int) and not may_be_empty(v))
+    x = draft.pick(
+        "float32", bound=50, fits=lambda v: v.rank == 3 and isinstance(v.dims[2], int) and not may_be_empty(v)
+    )
     op, hidden = draft.rng.choice(["RNN", "GRU", "LSTM"]), 3
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[op]
     directions = 2 if draft.chance(0.3) else 1
     weight = draft.floats([directions, gates * hidden, int(x.dims[2])], "float32")
     again = draft.floats([directions, gates * hidden, hidden], "float32")
     bias = [draft.floats([directions, 2 * gates * hidden], "float32")] if draft.chance(0.5) else []
-    names = draft.emit(op, [x, weight, again, *bias], 2, hidden_size=hidden, direction="bidirectional" if directions == 2 else "forward")
+    names = draft.emit(
+        op,
+        [x, weight, again, *bias],
+        2,
+        hidden_size=hidden,
+        direction="bidirectional" if directions == 2 else "forward",
+    )
     draft.keep(Value(names[0], "float32", (x.dims[0], directions, x.dims[1], hidden), 1.0))
     draft.keep(Value(names[1], "float32", (directions, x.dims[1], hidden), 1.0))
 
@@ -187,7 +216,9 @@ def add_microsoft(draft: Draft) -> None:
         like = Value("", "float32", (*x.dims[:2], x.dims[1]), x.bound**2 * 8)
         draft.add(op, [x, x], like, domain="com.microsoft", transB=1, alpha=0.5)
         return
-    x = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3 and isinstance(v.dims[2], int) and not may_be_empty(v))
+    x = draft.pick(
+        "float32", bound=30, fits=lambda v: v.rank == 3 and isinstance(v.dims[2], int) and not may_be_empty(v)
+    )
     if op == "SkipLayerNormalization":
         if x.dims[2] == 1:
             raise NoFit
@@ -210,4 +241,3 @@ BLOCK_MAKERS: dict[Maker, float] = {
     add_dropout: 0.6,
     add_microsoft: 0.8,
 }
-

@@ -30,12 +30,18 @@ def _info(value: Value, *, shaped: bool = True) -> onnx.ValueInfoProto:
 
 
 def _graph(body: Draft, outputs: Sequence[Value], inputs: Sequence[Value] = ()) -> onnx.GraphProto:
-    return helper.make_graph(body.nodes, body.fresh("body"), [_info(v) for v in inputs], [_info(v) for v in outputs], body.weights)
+    return helper.make_graph(
+        body.nodes, body.fresh("body"), [_info(v) for v in inputs], [_info(v) for v in outputs], body.weights
+    )
 
 
 def _result(body: Draft, like: Value) -> Value:
     """Something of the body's own with a type and a rank."""
-    own = [v for v in body.values if v.dtype == like.dtype and v.rank == like.rank and v.bound <= 1000 and not _is_input(body, v)]
+    own = [
+        v
+        for v in body.values
+        if v.dtype == like.dtype and v.rank == like.rank and v.bound <= 1000 and not _is_input(body, v)
+    ]
     if own and body.chance(0.8):
         return own[-1]
     return body.add("Identity", [like], like)
@@ -124,7 +130,11 @@ def add_loop(draft: Draft) -> None:
     names = draft.emit("Loop", start, len(states) + len(scanned), body=graph)
     for name, value, state in zip(names, after, states, strict=False):
         dims = (draft.symbol(), *state.dims[1:]) if grows and value is after[0] else state.dims
-        draft.keep(replace(state, name=name, dims=dims, bound=max(100.0, value.bound), grid=None if state.dtype in FLOATS else 0))
+        draft.keep(
+            replace(
+                state, name=name, dims=dims, bound=max(100.0, value.bound), grid=None if state.dtype in FLOATS else 0
+            )
+        )
     for name, value in zip(names[len(states) :], scanned, strict=True):
         draft.keep(replace(value, name=name, dims=(draft.symbol(), *value.dims)))
 
@@ -192,7 +202,9 @@ def add_sequence(draft: Draft) -> None:
     sequence = _keep_sequence(draft, name, x.dtype, x.dims, bound, grid)
     length = len(parts)
     if draft.chance(0.5):
-        (name,) = draft.emit("SequenceInsert", [sequence, x, *([draft.scalar(0, "int64")] if draft.chance(0.5) else [])])
+        (name,) = draft.emit(
+            "SequenceInsert", [sequence, x, *([draft.scalar(0, "int64")] if draft.chance(0.5) else [])]
+        )
         sequence, length = _keep_sequence(draft, name, x.dtype, x.dims, bound, grid), length + 1
     if length > 1 and draft.chance(0.3):
         (name,) = draft.emit("SequenceErase", [sequence, *([draft.scalar(-1, "int64")] if draft.chance(0.5) else [])])

@@ -76,7 +76,9 @@ def _batch_norm(draft: Draft, x: Value) -> Value:
     scale, bias, mean = (draft.floats([channels], x.dtype) for _ in range(3))
     variance = draft.weight((arrays.random(channels) + 0.5).astype(x.dtype))
     epsilon = {"epsilon": 0.01} if draft.chance(0.5) else {}
-    return draft.add("BatchNormalization", [x, scale, bias, mean, variance], replace(x, bound=2 * x.bound + 2, grid=None), **epsilon)
+    return draft.add(
+        "BatchNormalization", [x, scale, bias, mean, variance], replace(x, bound=2 * x.bound + 2, grid=None), **epsilon
+    )
 
 
 def add_batch_norm(draft: Draft) -> None:
@@ -102,7 +104,13 @@ def add_pool(draft: Draft) -> None:
     attrs, sizes = _window(draft, x)
     if op == "AveragePool":
         attrs |= {"count_include_pad": 1} if draft.chance(0.3) and "auto_pad" not in attrs else {}
-    elif draft.opset >= 10 and draft.chance(0.2) and "strides" not in attrs and "auto_pad" not in attrs and "pads" in attrs:
+    elif (
+        draft.opset >= 10
+        and draft.chance(0.2)
+        and "strides" not in attrs
+        and "auto_pad" not in attrs
+        and "pads" in attrs
+    ):
         attrs |= {"dilations": [2] * (x.rank - 2), "pads": [2] * (2 * (x.rank - 2))}
     draft.add(op, [x], _out(x, int(x.dims[1]), sizes, x.bound, x.grid if op == "MaxPool" else None), **_legal(attrs))
 
@@ -210,10 +218,18 @@ def add_quantized_conv(draft: Draft) -> None:
     zero = draft.scalar(1, x.dtype)
     a = draft.add("DequantizeLinear", [x, _scale(draft), zero], Value("", "float32", x.dims, 128.0, 3))
     weight = draft.weight(draft.shared.arrays.integers(-4, 4, (2, channels, 3, 3)).astype("int8"))
-    b = draft.add("DequantizeLinear", [weight, _scale(draft), draft.scalar(0, "int8")], Value("", "float32", (2, channels, 3, 3), 2.0, 3))
-    y = draft.add("Conv", [a, b], Value("", "float32", (x.dims[0], 2, *x.dims[2:]), 256.0 * channels * 9, 6), pads=[1, 1, 1, 1])
+    b = draft.add(
+        "DequantizeLinear",
+        [weight, _scale(draft), draft.scalar(0, "int8")],
+        Value("", "float32", (2, channels, 3, 3), 2.0, 3),
+    )
+    y = draft.add(
+        "Conv", [a, b], Value("", "float32", (x.dims[0], 2, *x.dims[2:]), 256.0 * channels * 9, 6), pads=[1, 1, 1, 1]
+    )
     if y.is_exact:
-        draft.add("QuantizeLinear", [y, draft.scalar(4.0, "float32"), draft.scalar(0, "int8")], Value("", "int8", y.dims))
+        draft.add(
+            "QuantizeLinear", [y, draft.scalar(4.0, "float32"), draft.scalar(0, "int8")], Value("", "int8", y.dims)
+        )
 
 
 def add_dynamic_quantize(draft: Draft) -> None:
@@ -239,4 +255,3 @@ IMAGE_MAKERS: dict[Maker, float] = {
     add_quantized_conv: 1,
     add_dynamic_quantize: 0.4,
 }
-

@@ -46,6 +46,8 @@ class Value:
     """No element is larger than this, up to a small factor."""
     grid: int | None = None
     """Elements are exact multiples of 2 ** -grid; None for floats that only come close."""
+    is_size: bool = False
+    """Whether it is an input of a few integers from 1 to 4, from which shapes may be made."""
 
     @property
     def rank(self) -> int:
@@ -120,7 +122,9 @@ class Draft:
         """A dimension nobody knows before the run."""
         return self.fresh("?")
 
-    def emit(self, op: str, inputs: Sequence[Value | str], outputs: int = 1, domain: str = "", **attrs: Any) -> list[str]:
+    def emit(
+        self, op: str, inputs: Sequence[Value | str], outputs: int = 1, domain: str = "", **attrs: Any
+    ) -> list[str]:
         """Add a node and give the names of its outputs."""
         names = [part.name if isinstance(part, Value) else part for part in inputs]
         self.read.update(names)
@@ -138,8 +142,8 @@ class Draft:
             value = replace(value, grid=None)
         if value.dtype in _LIMITS:
             value = replace(value, bound=float(max(map(abs, _LIMITS[value.dtype]))), grid=0)
-        self.values.append(value)
-        return value
+        self.values.append(value if value in self.inputs else replace(value, is_size=False))
+        return self.values[-1]
 
     def add(self, op: str, inputs: Sequence[Value | str], like: Value, *, domain: str = "", **attrs: Any) -> Value:
         """Add a node with one output that is described by ``like``, whatever its name."""
@@ -197,7 +201,9 @@ class Draft:
             found = fresh or found
         return found[-1 - min(int(self.rng.expovariate(0.35)), len(found) - 1)]
 
-    def pick_float(self, *, fits: Callable[[Value], bool] = lambda _: True, exact: bool = False, bound: float = 1e4) -> Value:
+    def pick_float(
+        self, *, fits: Callable[[Value], bool] = lambda _: True, exact: bool = False, bound: float = 1e4
+    ) -> Value:
         return self.pick(*FLOATS, fits=fits, exact=exact, bound=bound)
 
     def chance(self, probability: float) -> bool:
@@ -249,6 +255,8 @@ def make_random_model(seed: int, *, plugins: bool | None = None) -> RandomModel:
     draft = Draft(shared)
     for _ in range(rng.randint(1, 4)):
         _add_input(draft)
+    if rng.random() < 0.25:
+        _add_sizes(draft)
     grow(draft, rng.randint(3, 14) if rng.random() < 0.7 else rng.randint(15, 40))
     model = _finish(draft, seed)
     sizes = list(_SIZES) if shared.open_dims else [{}, {}]
@@ -271,6 +279,14 @@ def _add_input(draft: Draft) -> Value:
     return draft.keep(value)
 
 
+def _add_sizes(draft: Draft) -> None:
+    """An input whose contents decide shapes."""
+    count = draft.rng.choice([(), (1,), (2,), (3,)])
+    value = Value(draft.fresh("sizes"), draft.rng.choice(["int64", "int64", "int32"]), count, 4.0, 0, is_size=True)
+    draft.inputs.append(value)
+    draft.keep(value)
+
+
 def _feed(inputs: Sequence[Value], sizes: dict[str, int], seed: int) -> dict[str, Any]:
     rng = np.random.default_rng(seed)
     feed: dict[str, Any] = {}
@@ -278,6 +294,8 @@ def _feed(inputs: Sequence[Value], sizes: dict[str, int], seed: int) -> dict[str
         shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in value.dims)
         if value.dtype in FLOATS:
             feed[value.name] = (rng.integers(-32, 33, shape) / 8).astype(value.dtype)
+        elif value.is_size:
+            feed[value.name] = rng.integers(1, 5, shape).astype(value.dtype)
         elif value.dtype == "bool":
             feed[value.name] = rng.random(shape) < 0.5
         else:

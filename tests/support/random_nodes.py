@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.random_models import FLOATS, INTS, PLUGIN_DOMAIN, PLUGIN_OP, Draft, NoFit, Value, broadcast, common_grid, may_be_empty
+from tests.support.random_models import (
+    FLOATS,
+    INTS,
+    PLUGIN_DOMAIN,
+    PLUGIN_OP,
+    Draft,
+    NoFit,
+    Value,
+    broadcast,
+    common_grid,
+    may_be_empty,
+)
 
 __all__ = ["axes_arguments", "grow"]
 
@@ -230,7 +241,10 @@ def add_clip(draft: Draft) -> None:
         draft.add("Clip", [x], like, min=float(low), max=float(high))
         return
     kind = draft.rng.randint(0, 2)
-    bounds: list[Any] = [draft.scalar(low, x.dtype) if kind != 1 else "", draft.scalar(high, x.dtype) if kind != 2 else ""]
+    bounds: list[Any] = [
+        draft.scalar(low, x.dtype) if kind != 1 else "",
+        draft.scalar(high, x.dtype) if kind != 2 else "",
+    ]
     draft.add("Clip", [x, *bounds], like if not kind else replace(x, bound=x.bound + 4))
 
 
@@ -264,7 +278,16 @@ def axes_arguments(draft: Draft, axes: list[int] | None, since: int) -> tuple[li
     return ([draft.ints(*axes)], {}) if draft.opset >= since else ([], {"axes": axes})
 
 
-_REDUCTIONS = ("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceLogSumExp")
+_REDUCTIONS = (
+    "ReduceSum",
+    "ReduceMean",
+    "ReduceMax",
+    "ReduceMin",
+    "ReduceL1",
+    "ReduceL2",
+    "ReduceSumSquare",
+    "ReduceLogSumExp",
+)
 
 
 def _some_axes(draft: Draft, rank: int) -> list[int] | None:
@@ -282,7 +305,11 @@ def _reduced(value: Value, axes: list[int] | None, keep: bool) -> tuple[Any, ...
 def add_reduction(draft: Draft) -> None:
     op = draft.rng.choice(_REDUCTIONS)
     bound = 10 if op in ("ReduceL2", "ReduceSumSquare", "ReduceLogSumExp") else 1000
-    x = draft.pick_float(bound=bound, fits=lambda v: v.rank > 0) if draft.chance(0.8) else draft.pick("int64", "int32", bound=50)
+    x = (
+        draft.pick_float(bound=bound, fits=lambda v: v.rank > 0)
+        if draft.chance(0.8)
+        else draft.pick("int64", "int32", bound=50)
+    )
     if x.dtype not in FLOATS and op not in ("ReduceSum", "ReduceMax", "ReduceMin"):
         raise NoFit
     if may_be_empty(x):
@@ -363,7 +390,9 @@ def add_gemm(draft: Draft) -> None:
     width = draft.rng.choice([1, 3, 4, 8])
     weight = draft.floats([width, depth] if trans_b else [depth, width], x.dtype)
     bound, grid = _summed(x, weight, depth)
-    shape: list[Any] = draft.rng.choice([[width], [1, width], [1], [], None, *([[rows, width]] if isinstance(rows, int) else [])])
+    shape: list[Any] = draft.rng.choice(
+        [[width], [1, width], [1], [], None, *([[rows, width]] if isinstance(rows, int) else [])]
+    )
     bias = [draft.floats(shape, x.dtype)] if shape is not None else []
     if not bias and draft.opset < 11:
         raise NoFit
@@ -379,7 +408,11 @@ def add_einsum(draft: Draft) -> None:
     x = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3)
     if may_be_empty(x):
         raise NoFit  # ONNX Runtime ends the process
-    y = draft.pick("float32", bound=30, fits=lambda v: v.rank == 3 and not may_be_empty(v) and v.dims[0] == x.dims[0] and v.dims[2] == x.dims[2])
+    y = draft.pick(
+        "float32",
+        bound=30,
+        fits=lambda v: v.rank == 3 and not may_be_empty(v) and v.dims[0] == x.dims[0] and v.dims[2] == x.dims[2],
+    )
     bound, grid = _summed(x, y, x.dims[2])
     like = Value("", "float32", (x.dims[0], x.dims[1], y.dims[1]), bound, grid)
     draft.add("Einsum", [x, y], like, equation=draft.rng.choice(["bij,bkj->bik", "b i j, b k j -> b i k"]))

@@ -47,7 +47,9 @@ def add_reshape(draft: Draft) -> None:
     elif kind == "first" and not may_be_empty(x):
         draft.add("Reshape", [x, draft.ints(0, -1)], replace(x, dims=(x.dims[0], _joined(draft, x.dims[1:]))))
     elif isinstance(x.dims[-1], int) and x.dims[-1]:
-        draft.add("Reshape", [x, draft.ints(-1, x.dims[-1])], replace(x, dims=(_joined(draft, x.dims[:-1]), x.dims[-1])))
+        draft.add(
+            "Reshape", [x, draft.ints(-1, x.dims[-1])], replace(x, dims=(_joined(draft, x.dims[:-1]), x.dims[-1]))
+        )
 
 
 def _joined(draft: Draft, dims: Any) -> Any:
@@ -122,7 +124,20 @@ def add_slice(draft: Draft) -> None:
     x = draft.pick(*FLOATS, "int64", "int32", "bool", fits=lambda v: v.rank >= 1)
     axis = draft.rng.randrange(x.rank)
     size = x.dims[axis]
-    start, end, step = draft.rng.choice([(0, 2, 1), (1, 2**31 - 1, 1), (-2, 2**62, 1), (0, -1, 1), (-1, -(2**31), -1), (0, 9, 2), (5, 1, -2), (3, 3, 1), (-1, -(2**63) + 1, -1), (-1, -9, -1)])
+    start, end, step = draft.rng.choice(
+        [
+            (0, 2, 1),
+            (1, 2**31 - 1, 1),
+            (-2, 2**62, 1),
+            (0, -1, 1),
+            (-1, -(2**31), -1),
+            (0, 9, 2),
+            (5, 1, -2),
+            (3, 3, 1),
+            (-1, -(2**63) + 1, -1),
+            (-1, -9, -1),
+        ]
+    )
     if draft.opset < 10:
         if step != 1:
             raise NoFit
@@ -182,7 +197,11 @@ def add_scatter(draft: Draft) -> None:
     x = draft.pick("float32", "int64", fits=lambda v: v.rank >= 1 and v.is_static and not may_be_empty(v))
     if draft.chance(0.5):
         row = draft.rng.randrange(int(x.dims[0]))
-        updates = draft.floats((1, *x.dims[1:]), "float32") if x.dtype == "float32" else draft.weight(np.ones((1, *x.dims[1:]), np.int64))
+        updates = (
+            draft.floats((1, *x.dims[1:]), "float32")
+            if x.dtype == "float32"
+            else draft.weight(np.ones((1, *x.dims[1:]), np.int64))
+        )
         draft.add("ScatterND", [x, draft.weight(np.asarray([[row]])), updates], x)
         return
     axis = draft.rng.randrange(x.rank)
@@ -237,7 +256,9 @@ def add_expand(draft: Draft) -> None:
         dims = (*lead, *(t if d == 1 else d for t, d in zip(target[len(lead) :], x.dims, strict=True)))
         draft.add("Expand", [x, draft.ints(*target)], replace(x, dims=dims))
         return
-    other = draft.pick(fits=lambda v: v.rank == x.rank and all(a in (b, 1) for a, b in zip(x.dims, v.dims, strict=True)))
+    other = draft.pick(
+        fits=lambda v: v.rank == x.rank and all(a in (b, 1) for a, b in zip(x.dims, v.dims, strict=True))
+    )
     shape = draft.add("Shape", [other], Value("", "int64", (other.rank,), 100, 0))
     draft.add("Expand", [x, shape], replace(x, dims=other.dims))
 
@@ -245,7 +266,9 @@ def add_expand(draft: Draft) -> None:
 def add_tile(draft: Draft) -> None:
     x = draft.pick(fits=lambda v: 1 <= v.rank <= 4)
     counts = [draft.rng.choice([1, 1, 2, 3]) for _ in x.dims]
-    dims = tuple(d * c if isinstance(d, int) else (d if c == 1 else draft.symbol()) for d, c in zip(x.dims, counts, strict=True))
+    dims = tuple(
+        d * c if isinstance(d, int) else (d if c == 1 else draft.symbol()) for d, c in zip(x.dims, counts, strict=True)
+    )
     draft.add("Tile", [x, draft.ints(*counts)], replace(x, dims=dims))
 
 
@@ -295,11 +318,15 @@ def add_range(draft: Draft) -> None:
     axis = draft.rng.randrange(x.rank)
     shape = draft.add("Shape", [x], Value("", "int64", (x.rank,), 100, 0))
     size = draft.add("Gather", [shape, draft.scalar(axis, "int64")], replace(shape, dims=()))
-    draft.add("Range", [draft.scalar(0, "int64"), size, draft.scalar(1, "int64")], Value("", "int64", (x.dims[axis],), 100, 0))
+    draft.add(
+        "Range", [draft.scalar(0, "int64"), size, draft.scalar(1, "int64")], Value("", "int64", (x.dims[axis],), 100, 0)
+    )
 
 
 def add_top_k(draft: Draft) -> None:
-    x = draft.pick("float32", "int64", exact=True, fits=lambda v: v.rank >= 1 and isinstance(v.dims[-1], int) and v.dims[-1])
+    x = draft.pick(
+        "float32", "int64", exact=True, fits=lambda v: v.rank >= 1 and isinstance(v.dims[-1], int) and v.dims[-1]
+    )
     if draft.opset < 10 or (x.dtype == "int64" and draft.opset < 11):
         raise NoFit
     count = draft.rng.randint(1, int(x.dims[-1]))
@@ -323,6 +350,51 @@ def add_triangle(draft: Draft) -> None:
     x = draft.pick("float32", "int64", fits=lambda v: v.rank >= 2)
     extra = [draft.scalar(draft.rng.randint(-2, 2), "int64")] if draft.chance(0.5) else []
     draft.add("Trilu", [x, *extra], x, upper=draft.rng.randint(0, 1))
+
+
+def add_sized(draft: Draft) -> None:
+    """Something whose shape is made of the contents of an input."""
+    sizes = draft.pick("int64", "int32", fits=lambda v: v.is_size)
+    count = 1 if not sizes.rank else int(sizes.dims[0])
+    wide = sizes if sizes.dtype == "int64" else draft.add("Cast", [sizes], replace(sizes, dtype="int64"), to=7)
+    vector = wide if sizes.rank else draft.add("Reshape", [wide, draft.ints(1)], replace(wide, dims=(1,)))
+    dims = tuple(draft.symbol() for _ in range(count))
+    kind = draft.rng.choice(["fill", "expand", "tile", "range", "slice", "pad", "reshape", "top"])
+    if kind == "fill":
+        draft.add("ConstantOfShape", [vector], Value("", "float32", dims, 0.0, 0))
+    elif kind == "expand":
+        draft.add("Expand", [draft.floats((), "float32"), vector], Value("", "float32", dims, 1.0, 3))
+    elif kind == "tile":
+        x = draft.pick("float32", "int64", fits=lambda v: v.rank == count)
+        draft.add("Tile", [x, vector], replace(x, dims=dims))
+    elif kind == "range" and count == 1 and draft.opset >= 11:
+        end = wide if not sizes.rank else draft.add("Squeeze", *_squeezed(draft, vector))
+        draft.add("Range", [draft.scalar(0, "int64"), end, draft.scalar(1, "int64")], Value("", "int64", dims, 4, 0))
+    elif kind == "slice" and draft.opset >= 10:
+        x = draft.pick("float32", "int64", fits=lambda v: v.rank == count)
+        draft.add("Slice", [x, draft.ints(*[0] * count), vector], replace(x, dims=dims))
+    elif kind == "pad" and draft.opset >= 11:
+        x = draft.pick("float32", fits=lambda v: v.rank == count)
+        pads = draft.add("Concat", [vector, draft.ints(*[1] * count)], replace(vector, dims=(2 * count,)), axis=0)
+        draft.add("Pad", [x, pads], replace(x, dims=dims))
+    elif kind == "reshape" and count == 1:
+        x = draft.pick("float32", "int64", fits=lambda v: v.is_static and v.rank >= 1 and product(v.dims) % 12 == 0)
+        if not product(x.dims):
+            raise NoFit
+        target = draft.add("Concat", [vector, draft.ints(-1)], replace(vector, dims=(2,)), axis=0)
+        draft.add("Reshape", [x, target], replace(x, dims=(dims[0], draft.symbol())))
+    elif kind == "top" and count == 1 and draft.opset >= 11:
+        x = draft.pick(
+            "float32", exact=True, fits=lambda v: v.rank >= 1 and isinstance(v.dims[-1], int) and v.dims[-1] >= 4
+        )
+        names = draft.emit("TopK", [x, vector], 2, axis=-1)
+        draft.keep(replace(x, name=names[0], dims=(*x.dims[:-1], dims[0])))
+
+
+def _squeezed(draft: Draft, x: Value) -> tuple[list[Any], Value]:
+    if draft.opset < 13:
+        raise NoFit
+    return [x, draft.ints(0)], replace(x, dims=())
 
 
 # shapes that the data decide
@@ -377,7 +449,13 @@ def add_identity(draft: Draft) -> None:
 def add_reverse(draft: Draft) -> None:
     if draft.opset < 10:
         raise NoFit
-    x = draft.pick("float32", "int64", fits=lambda v: v.rank >= 2 and isinstance(v.dims[1], int) and v.dims[1] and isinstance(v.dims[0], int) and v.dims[0])
+    x = draft.pick(
+        "float32",
+        "int64",
+        fits=lambda v: (
+            v.rank >= 2 and isinstance(v.dims[1], int) and v.dims[1] and isinstance(v.dims[0], int) and v.dims[0]
+        ),
+    )
     lengths = draft.weight(draft.shared.arrays.integers(1, int(x.dims[0]) + 1, (int(x.dims[1]),)))
     draft.add("ReverseSequence", [x, lengths], x, time_axis=0, batch_axis=1)
 
@@ -406,6 +484,7 @@ SHAPE_MAKERS: dict[Maker, float] = {
     add_top_k: 1,
     add_one_hot: 0.7,
     add_triangle: 0.7,
+    add_sized: 8,
     add_nonzero: 1,
     add_compress: 1,
     add_unique: 0.8,
@@ -413,4 +492,3 @@ SHAPE_MAKERS: dict[Maker, float] = {
     add_identity: 1,
     add_reverse: 0.4,
 }
-

@@ -211,7 +211,7 @@ def has_body(op: str, domain: str, opset: int) -> bool:
     from onnx import defs
 
     try:
-        schema = defs.get_schema(op, opset, domain)
+        schema: Any = defs.get_schema(op, opset, domain)
     except defs.SchemaError:
         return False
     return bool(schema.has_function or schema.has_context_dependent_function)
