@@ -110,18 +110,21 @@ class Assigner:
             return None
         groups: list[Group] = []
         for name, nodes in partitions:
-            group = self._make_group(name, [layers[n] for n in nodes], compiled=name in whole)
+            border = find_border([layers[n].node for n in nodes]) if name in whole else None
+            if border is not None and not border.outputs:
+                continue  # nobody reads what it makes
+            group = self._make_group(name, [layers[n] for n in nodes], border)
             if group is None:
                 return None
             groups.append(group)
         return groups
 
-    def _make_group(self, name: str, layers: Sequence[NodeLayer], *, compiled: bool) -> Group | None:
+    def _make_group(self, name: str, layers: Sequence[NodeLayer], border: Border | None) -> Group | None:
+        """A group, compiled when it has a border; None when that fails, and others must have its nodes."""
         named = [NodeLayer(layer.node, self._step_provider(name), layer.opsets) for layer in layers]
-        if not compiled:
+        if border is None:
             return Group(provider=name, layers=named)
         nodes = [layer.node for layer in layers]
-        border = find_border(nodes)
         try:
             model = extract_model(self.model, nodes, border, name=_group_name(layers))
             build = partial(self._provider(name).build_subgraph, keep=self.keep)

@@ -22,9 +22,6 @@ def as_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
 
     The type must be right already: a silent cast would hide a mistake and cost a copy.
     """
-    # The usual case in as few looks as it takes: this is paid for every input of every run.
-    if type(value) is np.ndarray and value.dtype is dtype and value.flags.carray:
-        return value
     array = value if type(value) is np.ndarray else _convert(value, tensor, dtype)
     if array.dtype != dtype:
         raise InputError(

@@ -427,8 +427,10 @@ class ExecutionContext:
                     check_profile(manifest, self._profile, tensor, shape)
             self._is_stale = True
             self._last_shapes = None
+        frame = runner.frame
         for index, array in zip(runner.program.inputs, arrays, strict=True):
-            runner.bind(index, array)
+            if frame[index] is not array:
+                runner.bind(index, array)
         if is_new or runner.has_element_symbols:
             self._resolve(shapes)
             self._last_shapes = shapes
@@ -457,8 +459,10 @@ class ExecutionContext:
                 runner.bind(index, _empty(shape, dtype))
 
     def _collect(self) -> list[Any]:
-        runner, results = self._runner, []
         slots = self._engine.output_slots(self._profile)
+        if self._engine.has_plain_outputs:
+            return self._collect_plain(slots)
+        runner, results = self._runner, []
         for (index, dtype, _), tensor in zip(slots, self._engine.manifest.outputs, strict=True):
             array = runner.frame[index]
             shape = runner.shapes[index]
@@ -472,6 +476,24 @@ class ExecutionContext:
                 array = unpack(array, TensorFormat[tensor.format], shape)
             else:
                 runner.frame[index] = None  # the caller owns it now; the next run binds another
+            results.append(array)
+        return results
+
+    def _collect_plain(self, slots: Sequence[tuple[int, Any, Any]]) -> list[Any]:
+        """The same where every output is a tensor row by row, as nearly always."""
+        frame, shapes, engine = self._runner.frame, self._runner.shapes, self._engine
+        results = []
+        for (index, dtype, _), expected, tensor in zip(
+            slots, engine.output_dtypes, engine.manifest.outputs, strict=True
+        ):
+            array = frame[index]
+            if dtype is None or shapes[index] is None:
+                if array.__class__ is not np.ndarray or array.dtype is not expected:
+                    array = _require_array(array, tensor)
+                if dtype is not None:
+                    results.append(array.copy())
+                    continue
+            frame[index] = None  # the caller owns it now; the next run binds another
             results.append(array)
         return results
 

@@ -99,7 +99,7 @@ class Engine:
 
         Of several profiles the first that allows the shapes is used.
         """
-        inputs = self._gather(arrays, named)
+        inputs = self._gather(arrays, named) if named else self.check_inputs(arrays)
         context = self._take_context()
         try:
             if len(self.templates) > 1:
@@ -136,8 +136,11 @@ class Engine:
             names = ", ".join(self._input_names)
             raise InputError("wrong number of inputs", expected=f"{len(self._input_names)} ({names})", got=len(arrays))
         try:
+            # The usual array is let through here: this is paid for every input of every run.
             return [
-                as_object(value, tensor) if tensor.type else as_input(value, tensor, dtype)
+                value
+                if type(value) is np.ndarray and value.dtype is dtype and value.flags.carray and not tensor.type
+                else _check_input(value, tensor, dtype)
                 for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)
             ]
         except InputError:
@@ -151,7 +154,7 @@ class Engine:
         for position, (value, tensor) in enumerate(zip(arrays, self.manifest.inputs, strict=True)):
             array = import_input(value, tensor, self.device_inputs.get(position))
             if array is None:
-                array = as_object(value, tensor) if tensor.type else as_input(value, tensor, self._dtypes[position])
+                array = _check_input(value, tensor, self._dtypes[position])
             inputs.append(array)
         return inputs
 
@@ -400,6 +403,16 @@ class Engine:
             )
         return slots
 
+    @cached_property
+    def output_dtypes(self) -> list[np.dtype[Any]]:
+        """The type of each output."""
+        return [np.dtype(tensor.dtype) for tensor in self.manifest.outputs]
+
+    @cached_property
+    def has_plain_outputs(self) -> bool:
+        """Whether every output is a tensor that lies row by row."""
+        return all(not tensor.type and tensor.format == "LINEAR" for tensor in self.manifest.outputs)
+
     def output_slots(self, profile: int) -> list[tuple[int, np.dtype[Any] | None, int | None]]:
         """For each output: its value, its type unless its step brings the memory, and whose memory it shares."""
         return self._slots[profile]
@@ -407,6 +420,10 @@ class Engine:
 
 ICudaEngine = Engine
 """The contract's name."""
+
+
+def _check_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Any:
+    return as_object(value, tensor) if tensor.type else as_input(value, tensor, dtype)
 
 
 def _find(name: str, tensors: list[TensorRecord], kind: str) -> TensorRecord:

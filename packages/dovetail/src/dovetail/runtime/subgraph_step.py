@@ -40,24 +40,29 @@ class SubgraphStep:
         """Run the partition once."""
         for index in self._made:
             frame[index] = None
-        results = list(self._fetch_results(frame))
-        self._call(self._fetch(frame), results)
+        results = [*self._fetch_results(frame)]
+        try:
+            self._run(self._fetch(frame), results)
+        except DovetailError:
+            raise
+        except Exception as error:
+            raise self._describe(error) from error
         for index, result in zip(self._outputs, results, strict=True):
             frame[index] = result
 
     def run_alone(self, inputs: Sequence[Any]) -> list[Any]:
         """Run the partition without a frame: all inputs in, new results out."""
         results = [None] * len(self._outputs)
-        self._call(inputs, results)
-        return results
-
-    def _call(self, inputs: Sequence[Any], results: list[Any]) -> None:
         try:
             self._run(inputs, results)
         except DovetailError:
             raise
         except Exception as error:
-            raise ProviderError(f"it failed: {first_line(error)}", where=f"step '{self.name}'") from error
+            raise self._describe(error) from error
+        return results
+
+    def _describe(self, error: Exception) -> ProviderError:
+        return ProviderError(f"it failed: {first_line(error)}", where=f"step '{self.name}'")
 
 
 def results_of_subgraphs(steps: Sequence[StepRecord], outputs: Sequence[int]) -> frozenset[int]:

@@ -65,9 +65,12 @@ class _BoundSession:
         self._targets: list[Any] = [_UNBOUND] * len(outputs)
 
     def __call__(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        if outputs[0] is None:
+            self._run_owned(inputs, outputs)
+            return
         for index, target in enumerate(outputs):
             if target is not self._targets[index]:
-                if not _is_bindable(target):
+                if target is None or not _is_bindable(target):
                     self._run_owned(inputs, outputs)
                     return
                 self._bind_output(index, target)
@@ -81,7 +84,7 @@ class _BoundSession:
 
     def _run_owned(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Have ONNX Runtime make the results; those that have a place are copied there."""
-        results = self._run(self._outputs, dict(zip(self._inputs, inputs, strict=True)), None)
+        results = self._run(self._outputs, dict(zip(self._inputs, inputs)), None)  # noqa: B905 - counted in the plan
         for index, result in enumerate(results):
             target = outputs[index]
             if target is None:
