@@ -98,7 +98,7 @@ def _magnitude(value: Any) -> float:
 
 
 def _expect_empty(case: RandomModel) -> Results | None:
-    """By the kernels of ``cpu`` alone: ONNX Runtime reduces empty tensors to other shapes than ONNX says, or crashes."""
+    """By the kernels of ``cpu`` alone: ONNX Runtime reduces empty tensors to other shapes than ONNX, or crashes."""
     if case.empty is None or "Reshape" in case.ops:  # a size of 0 that is computed means something else there
         return None
     try:

@@ -1,4 +1,4 @@
-"""Makers of random groups of nodes: what exporters write for normalizations, GELU, attention, functions and recurrences."""
+"""Makers of random groups of nodes: what exporters write for normalizations, GELU, attention and recurrences."""
 
 from __future__ import annotations
 
