@@ -17,7 +17,7 @@ suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py'
 
 QUICK := $(call suites,null cpu adversarial examples meta)
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
-MATRIX := $(call suites,null cpu/runtime cpu/plan)
+MATRIX := $(call suites,null/plan null/plugin null/cli cpu/runtime)
 LONG := $(call suites,conformance)
 BENCH := $(call suites,bench)
 
