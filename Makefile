@@ -17,13 +17,14 @@ suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py'
 
 QUICK := $(call suites,null cpu adversarial examples meta)
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
-MATRIX := $(call suites,null/plan null/plugin null/cli cpu/runtime)
+MATRIX := $(call suites,null/plugin cpu/runtime)
 LONG := $(call suites,conformance)
-BENCH := $(call suites,bench)
+# The others compare with a peer over minutes: `make bench`, on a machine that does nothing else.
+BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-long check lint format lock venv clean
+.PHONY: help demo test test-all test-long bench check lint format lock venv clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -43,11 +44,15 @@ test-all: test test-long ## Also the long suites, the benchmarks and the other P
 test-long: venv
 	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
 ifneq ($(LONG),)
-	$(PYTEST) -n $(JOBS) $(LONG) $(ARGS)
+	$(PYTEST) -n $(JOBS) -m "not slow" $(LONG) $(ARGS)
 endif
 ifneq ($(BENCH),)
 	$(PYTEST) -p no:xdist $(BENCH) $(ARGS)
 endif
+
+bench: venv ## All benchmarks as tests, and all real models: about half an hour on a quiet machine.
+	$(PYTEST) -p no:xdist tests/bench $(ARGS)
+	$(PYTEST) -n $(JOBS) tests/conformance/models $(ARGS)
 
 lint: venv ## Style, formatting, types and import contracts.
 	$(RUN) ruff check

@@ -4,8 +4,9 @@ Every side runs in a process of its own, which tells its best time of thirty; th
 median over the rounds. These are differences of a few microseconds, which an average would lose among the pauses that
 other programs cause. The nodes are
 ``Relu`` over 64 floats, so that what is left is the border, and the plugin only copies; what it takes when it is
-called directly is taken off. The two last rows are a model of convolutions that ten plugins cut into eleven partitions,
-and a custom operator in the middle of a model beside the same operator in Python under onnxruntime-extensions.
+called directly is taken off. The last rows are a model of convolutions that ten plugins cut into eleven partitions, and
+a custom operator over 1,024 floats in the middle of a model, beside the same operator in Python under
+onnxruntime-extensions, whose time grows with every element that goes through it.
 
     python benchmarks/border.py [--rounds N] [--json]
 """
@@ -33,6 +34,7 @@ __all__ = ["LIMITS", "derive", "main", "measure_sides"]
 STAGES = 11
 CUTS = STAGES - 1
 SHAPE = (4, 16)
+CUSTOM_SHAPE = (8, 128)
 IMAGE = (1, 32, 56, 56)
 SIDES = {
     "run_1": "ONNX Runtime, 1 in and out",
@@ -122,7 +124,7 @@ def _custom(op: str, domain: str) -> Any:
         helper.make_node(op, ["a"], ["b"], domain=domain),
         helper.make_node("Relu", ["b"], ["y0"]),
     ]
-    return _model(nodes, 1, SHAPE, [], domain or "bench")
+    return _model(nodes, 1, CUSTOM_SHAPE, [], domain or "bench")
 
 
 # sides
@@ -170,14 +172,17 @@ def _extensions() -> Callable[[], Any]:
 
     onnx_op(op_type="BorderTwice", inputs=[PyCustomOpDef.dt_float], outputs=[PyCustomOpDef.dt_float])(_twice)
     session = _session(_custom("BorderTwice", "ai.onnx.contrib"), get_library_path())
-    feeds = {"x0": np.ones(SHAPE, np.float32)}
+    feeds = {"x0": np.ones(CUSTOM_SHAPE, np.float32)}
     return lambda: session.run(None, feeds)
+
+
+_SHAPES = {"images": IMAGE, "custom": CUSTOM_SHAPE}
 
 
 def _side(name: str) -> Callable[[], Any]:
     kind, _, count = name.partition("_")
     values = int(count) if count.isdigit() else 1
-    arrays = [np.ones(IMAGE if kind == "images" else SHAPE, np.float32) for _ in range(values)]
+    arrays = [np.ones(_SHAPES.get(kind, SHAPE), np.float32) for _ in range(values)]
     if kind == "run":
         session = _session(_single(values))
         feeds = {f"x{i}": array for i, array in enumerate(arrays)}

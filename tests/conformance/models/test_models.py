@@ -52,7 +52,13 @@ def _check(case: Case, got: Arrays, expected: Arrays, tolerance: float) -> None:
         np.testing.assert_allclose(one, other, rtol=0, atol=max(largest * tolerance, _LEAST), err_msg=where)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def _parameters(cases: list[Case]) -> list[Any]:
+    """The cases as parameters; those of other wheels than these three take minutes and are for ``make bench``."""
+    often = {"rapidocr", "silero-vad", "magika"}
+    return [pytest.param(case, id=case.name, marks=[] if case.wheel in often else [pytest.mark.slow]) for case in cases]
+
+
+@pytest.mark.parametrize("case", _parameters(CASES))
 def test_default_providers(case: Case, tmp_path: Path) -> None:
     session, types = _reference(case)
     with dt.compile(_path(case)) as engine:
@@ -66,7 +72,7 @@ def test_default_providers(case: Case, tmp_path: Path) -> None:
                     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if not c.not_on_cpu], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", _parameters([c for c in CASES if not c.not_on_cpu]))
 def test_cpu_alone(case: Case) -> None:
     with dt.compile(_path(case), providers=["cpu"]) as engine:
         session, types = _reference(case)
