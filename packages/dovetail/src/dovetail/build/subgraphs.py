@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -14,7 +14,7 @@ __all__ = ["Border", "extract_model", "find_border"]
 
 @dataclass(frozen=True, kw_only=True)
 class Border:
-    """The values that go into a partition and come out of it, each in the order of first mention."""
+    """The values that go into a partition and come out of it, each once."""
 
     inputs: list[ir.Value]
     outputs: list[ir.Value]
@@ -22,7 +22,11 @@ class Border:
 
 
 def find_border(nodes: Sequence[ir.Node]) -> Border:
-    """What the nodes read from others, what others read from them, and the weights they use."""
+    """What the nodes read from others, what others read from them, and the weights they use.
+
+    Inputs and outputs of the graph itself come first and in its order: a partition that is the whole graph then takes
+    and gives arrays as the engine does, and runs without a frame.
+    """
     inside = set(_with_bodies(nodes))
     inputs: dict[ir.Value, None] = {}
     constants: dict[ir.Value, None] = {}
@@ -33,7 +37,18 @@ def find_border(nodes: Sequence[ir.Node]) -> Border:
             elif value.producer() not in inside:
                 inputs[value] = None
     made = [value for node in nodes for value in node.outputs if _leaves(value, inside)]
-    return Border(inputs=list(inputs), outputs=made, constants=list(constants))
+    graph = nodes[0].graph
+    return Border(
+        inputs=_in_order(inputs, () if graph is None else graph.inputs),
+        outputs=_in_order(made, () if graph is None else graph.outputs),
+        constants=list(constants),
+    )
+
+
+def _in_order(values: Iterable[ir.Value], first: Iterable[ir.Value]) -> list[ir.Value]:
+    rest = dict.fromkeys(values)
+    named = [value for value in dict.fromkeys(first) if value in rest]
+    return list(dict.fromkeys((*named, *rest)))
 
 
 def extract_model(model: ir.Model, nodes: Sequence[ir.Node], border: Border, *, name: str) -> ir.Model:
