@@ -10,7 +10,7 @@ ARGS ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
-SOURCE := packages/dovetail/src
+SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
 # A suite that has no test file yet is left out, because pytest calls an empty run a failure.
 suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py' 2>/dev/null),tests/$(suite)))

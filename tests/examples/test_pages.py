@@ -14,7 +14,7 @@ import pytest
 from tests.support.distributions import install
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").glob("add-a-*.md"))
+PAGES = [*sorted((ROOT / "docs").glob("add-a-*.md")), ROOT / "docs" / "inside-onnxruntime.md"]
 LONGEST_PAGE = 160
 
 
@@ -45,6 +45,8 @@ def test_blocks_run_in_order(page: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_run(page: Path, tmp_path: Path) -> None:
     for line in "".join(_blocks(page, "sh")).splitlines():
+        if line.startswith("pip install ./packages/"):
+            continue  # the environment of the tests has them in place
         assert line.startswith("dovetail "), line
         _run([sys.executable, "-m", *line.split()], tmp_path)
 

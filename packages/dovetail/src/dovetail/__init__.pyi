@@ -37,6 +37,10 @@ from dovetail.build.profile import (
 from dovetail.build.progress import (
     IProgressMonitor as IProgressMonitor,
 )
+from dovetail.build.support import (
+    Support as Support,
+    find_support as find_support,
+)
 from dovetail.build.timing_cache import (
     ITimingCache as ITimingCache,
     TimingCache as TimingCache,

@@ -14,6 +14,7 @@ _MODULES: dict[str, str] = {
         IInt8EntropyCalibrator2 IInt8MinMaxCalibrator""",
     "dovetail.build.config": """BuilderConfig BuilderFlag IBuilderConfig MemoryPoolType PreviewFeature
         ProfilingVerbosity""",
+    "dovetail.build.support": "Support find_support",
     "dovetail.host_memory": "HostMemory IHostMemory",
     "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",
     "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",

@@ -151,6 +151,14 @@ class PluginImport:
         new = make_plugin_node(entry, index, [*inputs, *shape_inputs], name=node.name or "")
         _replace(node, new)
 
+    def count_outputs(self, request: PluginRequest) -> int:
+        """How many outputs the plugin has, by making one and letting it go."""
+        handle = self._create(request, self._where(request.node))
+        try:
+            return handle.num_outputs
+        finally:
+            handle.destroy()
+
     def _create(self, request: PluginRequest, where: str) -> PluginHandle:
         """The network's own clone of a new plugin; the plugin itself is let go, as a caller of the API would do."""
         name = request.node.name or request.node.op_type

@@ -1,0 +1,271 @@
+"""What Dovetail costs inside ONNX Runtime: us a run that the execution provider adds, and under a busy interpreter.
+
+The overhead of a partition is a run of a session on this execution provider, less a run of ``Identity`` with the same
+inputs and outputs on ONNX Runtime's own, less the engine's ``execute_async_v3`` on the same buffers. Each side runs in
+processes of its own, which alternate, and the smallest median of the rounds counts: other work only ever adds.
+
+    python benchmarks/ort_ep.py                 the table
+    python benchmarks/ort_ep.py --rounds 9      steadier
+    python benchmarks/ort_ep.py --json          for a program
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+__all__ = ["LIMITS", "derive", "main", "measure_sides"]
+
+SHAPE = (4, 16)
+SIDES = {
+    "ep_1": "Session.run on Dovetail, 1 in and out",
+    "ep_8": "Session.run on Dovetail, 8 in and out",
+    "ep_1_fallback": "the same without the extension, 1 in and out",
+    "ep_8_fallback": "the same without the extension, 8 in and out",
+    "cpu_1": "Session.run on the CPU, Identity, 1 in and out",
+    "cpu_8": "Session.run on the CPU, Identity, 8 in and out",
+    "execute_1": "execute_async_v3 alone, 1 in and out",
+    "execute_8": "execute_async_v3 alone, 8 in and out",
+    "model": "a real model on the CPU",
+    "model_op": "the same with a custom op in the middle",
+    "op": "the custom op alone",
+}
+LIMITS = {
+    "overhead, 1 in and out": 3.0,
+    "overhead, 8 in and out": 3.0,
+    "overhead without the extension, 1 in and out": 8.0,
+    "overhead without the extension, 8 in and out": 8.0,
+    "a custom op in a real model, over the model and the op": 10.0,
+}
+_RUNS = 5000
+
+
+def _model(op: str, values: int) -> bytes:
+    from onnx import helper
+
+    ports = [[helper.make_tensor_value_info(f"{n}{i}", 1, SHAPE) for i in range(values)] for n in "xy"]
+    nodes = [helper.make_node(op, [f"x{i}"], [f"y{i}"]) for i in range(values)]
+    opsets = [helper.make_opsetid("", 18)]
+    return helper.make_model(
+        helper.make_graph(nodes, "g", *ports), opset_imports=opsets, ir_version=10
+    ).SerializeToString()
+
+
+def _session(model: bytes, **options: str) -> Any:
+    import onnxruntime
+
+    import onnxruntime_ep_dovetail
+
+    onnxruntime.register_execution_provider_library("dovetail", onnxruntime_ep_dovetail.get_library_path())
+    name = onnxruntime_ep_dovetail.get_ep_name()
+    devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == name]
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    settings.add_provider_for_devices(devices[:1], options)
+    return onnxruntime.InferenceSession(model, settings)
+
+
+def _feeds(values: int) -> dict[str, Any]:
+    return {f"x{i}": np.ones(SHAPE, np.float32) for i in range(values)}
+
+
+def _execute(values: int) -> Callable[[], Any]:
+    import dovetail
+
+    engine = dovetail.compile(_model("Relu", values), providers=["cpu"])
+    context = engine.create_execution_context()
+    arrays = {name: np.ones(SHAPE, np.float32) for name in engine.tensor_names}
+    for name, array in arrays.items():
+        context.set_tensor_address(name, array.ctypes.data)
+    return lambda: (context.execute_async_v3(0), arrays)
+
+
+def _twice(x: Any) -> Any:
+    return x + x
+
+
+def _real_model(*, with_op: bool) -> tuple[bytes, dict[str, Any]]:
+    """A small real model, with or without a plugin on the result of its middle node."""
+    import onnx
+
+    from benchmarks.cpu import ROWS
+
+    row = next(row for row in ROWS if row.name == "vad_openvino_16k")
+    model = onnx.load(row.file())
+    if with_op:
+        _insert_op(model)
+    return model.SerializeToString(), {name: one.make() for name, one in row.inputs.items()}
+
+
+def _middle_node(model: Any) -> Any:
+    floats = [node for node in model.graph.node if node.op_type in ("Add", "Mul", "Gelu", "Conv", "MatMul")]
+    return floats[len(floats) // 2]
+
+
+def _middle_value() -> Any:
+    """What the custom op gets."""
+    import onnx
+    import onnxruntime
+
+    data, feeds = _real_model(with_op=False)
+    model = onnx.load_from_string(data)
+    name = _middle_node(model).output[0]
+    model.graph.output.append(onnx.ValueInfoProto(name=name))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run([name], feeds)[0]
+
+
+def _insert_op(model: Any) -> None:
+    from onnx import helper
+
+    middle = _middle_node(model)
+    index = list(model.graph.node).index(middle)
+    name = middle.output[0]
+    middle.output[0] = f"{name}_before"
+    model.graph.node.insert(index + 1, helper.make_node("BenchTwice", [middle.output[0]], [name], domain="trt.plugins"))
+    model.opset_import.append(helper.make_opsetid("trt.plugins", 1))
+
+
+def _run_model(*, with_op: bool) -> Callable[[], Any]:
+    import onnxruntime
+
+    data, feeds = _real_model(with_op=with_op)
+    if with_op:
+        import dovetail
+
+        dovetail.layer("BenchTwice")(_twice)
+        session = _session(data)
+    else:
+        settings = onnxruntime.SessionOptions()
+        settings.log_severity_level = 3
+        session = onnxruntime.InferenceSession(data, settings, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, feeds)
+
+
+def _side(name: str) -> Callable[[], Any]:
+    kind, _, count = name.removesuffix("_fallback").partition("_")
+    if kind == "model":
+        return _run_model(with_op=bool(count))
+    if kind == "op":
+        array = _middle_value()
+        return lambda: _twice(array)
+    if kind == "execute":
+        return _execute(int(count))
+    if kind == "cpu":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(_model("Identity", int(count)), providers=["CPUExecutionProvider"])
+    else:
+        session = _session(_model("Relu", int(count)), claim="all")
+    feeds = _feeds(int(count))
+    return lambda: session.run(None, feeds)
+
+
+def _median_us(run: Callable[[], Any], budget_s: float) -> float:
+    for _ in range(20):
+        run()
+    times, end = [], time.perf_counter() + budget_s
+    while time.perf_counter() < end and len(times) < _RUNS:
+        start = time.perf_counter_ns()
+        run()
+        times.append((time.perf_counter_ns() - start) / 1000)
+    return statistics.median(times)
+
+
+def _contention(interval_s: float, budget_s: float) -> dict[str, float]:
+    """The tail of a run while another Python thread is busy, at a switch interval."""
+    run = _side("ep_1")
+    sys.setswitchinterval(interval_s)
+    is_over = threading.Event()
+
+    def spin() -> None:
+        while not is_over.is_set():
+            sum(range(100))
+
+    thread = threading.Thread(target=spin)
+    thread.start()
+    times, end = [], time.perf_counter() + budget_s
+    while time.perf_counter() < end:
+        start = time.perf_counter_ns()
+        run()
+        times.append((time.perf_counter_ns() - start) / 1000)
+    is_over.set()
+    thread.join()
+    times.sort()
+    return {"median": statistics.median(times), "p99": times[int(len(times) * 0.99)]}
+
+
+def _start(*arguments: str, environment: dict[str, str] | None = None) -> Any:
+    command = [sys.executable, __file__, "--worker", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}
+    )
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure_sides(rounds: int, budget_s: float = 0.5) -> dict[str, float]:
+    """The best median of each side, in us."""
+    samples: dict[str, list[float]] = {name: [] for name in SIDES}
+    for _ in range(rounds):
+        for name, values in samples.items():
+            environment = {"DOVETAIL_EP_NATIVE": "0"} if name.endswith("_fallback") else None
+            values.append(_start(name, str(budget_s), environment=environment))
+    return {name: min(values) for name, values in samples.items()}
+
+
+def derive(sides: dict[str, float]) -> dict[str, float]:
+    """The figures that have limits."""
+    rows = {}
+    for count in ("1", "8"):
+        rest = sides[f"cpu_{count}"] + sides[f"execute_{count}"]
+        rows[f"overhead, {count} in and out"] = sides[f"ep_{count}"] - rest
+        rows[f"overhead without the extension, {count} in and out"] = sides[f"ep_{count}_fallback"] - rest
+    over = sides["model_op"] - sides["model"] - sides["op"]
+    rows["a custom op in a real model, over the model and the op"] = over
+    return rows
+
+
+def main() -> None:
+    """Print the table, or as a worker one figure."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--worker", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        name, *rest = args.worker
+        worker = _contention(*map(float, rest)) if name == "contention" else _median_us(_side(name), float(rest[0]))
+        print(json.dumps(worker))
+        return
+    sides = measure_sides(args.rounds)
+    figures = derive(sides)
+    busy = {interval: _start("contention", str(interval), "2") for interval in (0.005, 0.0005)}
+    if args.json:
+        print(json.dumps({"sides": sides, "figures": figures, "busy": busy}))
+        return
+    for name, us in sides.items():
+        print(f"{SIDES[name]:<60}{us:>10.2f} us")
+    for name, us in figures.items():
+        print(f"{name:<60}{us:>10.2f} us  limit {LIMITS[name]:.0f}: {'met' if us <= LIMITS[name] else 'MISSED'}")
+    for interval, tail in busy.items():
+        what = f"one busy thread, switch interval {interval * 1e3} ms"
+        print(f"{what:<60}median {tail['median']:.1f} us, p99 {tail['p99']:.1f} us")
+
+
+if __name__ == "__main__":
+    main()

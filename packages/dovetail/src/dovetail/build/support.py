@@ -1,0 +1,121 @@
+"""Which nodes of a model could run here, and on what: asked without building anything.
+
+For hosts that divide a model between Dovetail and others, and for whoever wants to know before a build. The model is
+taken as it is: what an import would rewrite (old opsets, functions) counts as its nodes say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import onnx_ir as ir
+
+from dovetail.build.layers import CONTROL_FLOW, NodeLayer, body_graphs, is_constant_node, opset_of
+from dovetail.loggers import Logger
+from dovetail.network.onnx_plugins import PluginImport
+from dovetail.network.onnx_schema import find_schema
+from dovetail.network.problems import Problems
+from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from dovetail.provider.defaults import default_providers
+from dovetail.provider.interfaces import Claim, Provider
+from dovetail.provider.loader import get_provider
+
+__all__ = ["PLUGIN", "Support", "find_support"]
+
+PLUGIN: Final = "plugin"
+"""What stands for the provider of a node that a registered plugin runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Support:
+    """The answer for one node."""
+
+    node: ir.Node
+    provider: str | None
+    """The first provider that takes it, ``PLUGIN``, or None."""
+    reason: str = ""
+    """Why nobody takes it."""
+
+    @property
+    def is_plugin(self) -> bool:
+        """Whether a registered plugin runs the node."""
+        return self.provider == PLUGIN
+
+
+def find_support(
+    model: ir.Model,
+    *,
+    graph: ir.Graph | None = None,
+    providers: Sequence[str] | None = None,
+    options: Mapping[str, Mapping[str, str]] | None = None,
+    registry: PluginRegistry | None = None,
+    override: Collection[str] = (),
+) -> list[Support]:
+    """Say for each node of a graph who would run it, in the order of the nodes.
+
+    Args:
+        model: The model; values should have types.
+        graph: One of its graphs; the outermost by default. A node with bodies is taken when all nodes in them are.
+        providers: Back ends in order of preference.
+        options: Options of providers, by name.
+        registry: Where plugins are looked up; the global registry by default.
+        override: Operators that are plugins although ONNX has them.
+    """
+    names = list(default_providers() if providers is None else providers)
+    found = [get_provider(name, (options or {}).get(name)) for name in names]
+    plugins = PluginImport(registry or get_plugin_registry(), Logger(), override, Problems())
+    return _Search(model.opset_imports, found, plugins).look(list(graph or model.graph))
+
+
+class _Search:
+    def __init__(self, opsets: Mapping[str, int], providers: Sequence[Provider], plugins: PluginImport) -> None:
+        self._opsets = opsets
+        self._providers = providers
+        self._plugins = plugins
+
+    def look(self, nodes: Sequence[ir.Node]) -> list[Support]:
+        plain = [node for node in nodes if not self._is_plugin(node) and not _is_control(node)]
+        claims = {provider.name: self._ask(provider, plain) for provider in self._providers}
+        index = {node: number for number, node in enumerate(plain)}
+        return [
+            self._answer_plain(node, claims, index[node]) if node in index else self._answer(node) for node in nodes
+        ]
+
+    def _ask(self, provider: Provider, nodes: Sequence[ir.Node]) -> Sequence[Claim]:
+        return provider.get_capability([NodeLayer(node, provider.name, self._opsets) for node in nodes])
+
+    def _answer_plain(self, node: ir.Node, claims: Mapping[str, Sequence[Claim]], index: int) -> Support:
+        if is_constant_node(node):
+            return Support(node=node, provider=self._providers[-1].name)
+        for name, row in claims.items():
+            if row[index].taken:
+                return Support(node=node, provider=name)
+        reasons = "; ".join(f"{name}: {row[index].reason}" for name, row in claims.items())
+        return Support(node=node, provider=None, reason=reasons)
+
+    def _answer(self, node: ir.Node) -> Support:
+        if self._is_plugin(node):
+            return Support(node=node, provider=PLUGIN)
+        inner = [support for graph in body_graphs(node) for support in self.look(list(graph))]
+        missing = next((support for support in inner if support.provider is None), None)
+        if missing is not None:
+            return Support(node=node, provider=None, reason=f"in its body, {missing.node.op_type}: {missing.reason}")
+        return Support(node=node, provider=self._providers[-1].name)
+
+    def _is_plugin(self, node: ir.Node) -> bool:
+        """A node is a plugin when it says so, or when no operator set has it, and a creator is registered."""
+        if not self._plugins.has_creator(node):
+            return False
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        known = find_schema(node.op_type, domain, opset_of(self._opsets, domain)) is not None
+        has_kernel = any(
+            provider.kernels.find(node.op_type, domain, opset_of(self._opsets, domain)) is not None
+            for provider in self._providers
+        )
+        return self._plugins.is_requested(node) or not (known or has_kernel)
+
+
+def _is_control(node: ir.Node) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type in CONTROL_FLOW

@@ -1,0 +1,141 @@
+"""Objects that ONNX Runtime calls: a C struct of functions whose bodies are methods.
+
+A class names its struct and has a method for each function it implements, by the function's name in snake case; other
+slots stay empty, which ONNX Runtime takes as "not there". An object lives until ``release``, because ONNX Runtime holds
+nothing but its address.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, ClassVar
+
+from onnxruntime_ep_dovetail.abi.calls import Runtime, StatusCode
+from onnxruntime_ep_dovetail.abi.table import Slot, ctype_of, load_table
+
+__all__ = ["NativeObject", "disarm_all", "make_status", "prototype_of"]
+
+_SPARE_SLOTS = 16
+"""Empty slots behind every struct, for an ONNX Runtime that looks further than the version says."""
+_live: dict[int, NativeObject] = {}
+"""Objects by address."""
+
+
+class NativeObject:
+    """A struct with the methods of this object in it."""
+
+    struct: ClassVar[str]
+    """The name of the C struct."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        slots = load_table()[self.struct]
+        self._memory = (ctypes.c_uint64 * (len(slots) + _SPARE_SLOTS))()
+        self._callbacks: list[Any] = []
+        self.address = ctypes.addressof(self._memory)
+        ctypes.c_uint32.from_address(self.address).value = runtime.struct_version
+        for slot in slots:
+            method = getattr(self, _method_name(slot.name), None) if slot.is_function else None
+            if method is not None and slot.since <= runtime.version:
+                self.set_slot(slot.name, _guard(runtime, slot, method, type(self).__name__))
+        _live[self.address] = self
+
+    def set_slot(self, name: str, function: Callable[..., Any] | int) -> None:
+        """Put a function, or the address of one, into a slot."""
+        slot = _slot(self.struct, name)
+        if not isinstance(function, int):
+            callback = prototype_of(slot)(function)
+            self._callbacks.append(callback)
+            function = ctypes.cast(callback, ctypes.c_void_p).value or 0
+        self._memory[_offset(self.struct, name)] = function
+
+    def release(self) -> None:
+        """Let the object go; ONNX Runtime has said that it will not call it again."""
+        _live.pop(self.address, None)
+
+    @staticmethod
+    def at(address: int) -> Any:
+        """The object whose struct is at an address."""
+        return _live[address]
+
+    def disarm(self, no_op: int) -> None:
+        """Have every function do nothing from now on, without Python."""
+        for slot in load_table()[self.struct]:
+            place = _offset(self.struct, slot.name)
+            if slot.is_function and self._memory[place]:
+                self._memory[place] = no_op
+
+
+def disarm_all(no_op: int) -> None:
+    """Disarm every object and keep its memory for good: ONNX Runtime may call them while the interpreter ends."""
+    for native in list(_live.values()):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(native._memory))
+        native.disarm(no_op)
+
+
+def make_status(runtime: Runtime, error: BaseException) -> int:
+    """A status for an exception, with its whole message."""
+    kind = type(error).__name__
+    text = str(error) or kind
+    code = StatusCode.NOT_IMPLEMENTED if "Unsupported" in kind else StatusCode.FAIL
+    if isinstance(error, MemoryError | RecursionError | KeyboardInterrupt):
+        code, text = StatusCode.RUNTIME_EXCEPTION, f"{kind}: {text}"
+    status = runtime.api.CreateStatus(int(code), f"Dovetail: {text}".encode())
+    return int(status or 0)
+
+
+@cache
+def prototype_of(slot: Slot) -> Any:
+    """The ctypes prototype of a callback."""
+    return ctypes.CFUNCTYPE(ctype_of(slot.result), *(ctype_of(name) for name in slot.arguments or ()))
+
+
+@cache
+def _method_name(slot: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", slot).lower()
+
+
+def _slot(struct: str, name: str) -> Slot:
+    return next(slot for slot in load_table()[struct] if slot.name == name)
+
+
+@cache
+def _offset(struct: str, name: str) -> int:
+    """Where a slot is, in words: functions are one each; two numbers of 32 bits share the first one of a kernel."""
+    slots = load_table()[struct]
+    numbers = sum(1 for slot in slots if not slot.is_function)
+    index = _slot(struct, name).index
+    return index if numbers == 1 else index - numbers // 2
+
+
+def _guard(runtime: Runtime, slot: Slot, method: Callable[..., Any], owner: str) -> Callable[..., Any]:
+    """The method as a C function: an exception that left it would look like success."""
+    if slot.result == "status":
+
+        def call(_this: int, *arguments: Any) -> int | None:
+            try:
+                method(*arguments)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, ONNX Runtime must hear of it
+                return make_status(runtime, error)
+            return None
+
+        return call
+
+    def answer(_this: int, *arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except BaseException as error:  # noqa: BLE001 - there is no way to report it but the log
+            _report(f"{owner}.{slot.name}: {error}")
+            return 0
+
+    return answer
+
+
+def _report(text: str) -> None:
+    from dovetail import Logger
+
+    Logger().log(Logger.ERROR, text)

@@ -1,0 +1,225 @@
+"""Operators that plugins run, made known to ONNX Runtime: it refuses a model with an operator that has no schema.
+
+For every creator in Dovetail's registry there is an operator of its name in each of the served domains. It takes and
+gives anything; types and shapes of results are what the plugin says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from typing import Any, Final
+
+import onnx_ir as ir
+
+from dovetail import UnsupportedOpError, get_plugin_registry
+from dovetail.network.plugin_outputs import infer_plugin_outputs
+from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime
+from onnxruntime_ep_dovetail.graph import read_attribute, read_tensor_type
+from onnxruntime_ep_dovetail.options import EP_NAME
+
+__all__ = ["CustomOps", "add_domains", "served_domains"]
+
+_DOMAINS: Final = ("", "trt.plugins", "dovetail.plugins")
+_VARIABLE: Final = "DOVETAIL_EP_DOMAINS"
+_CONTROL: Final = ("plugin_version", "plugin_namespace", "tensorrt_plugin_shape_input_indices")
+_VARIADIC: Final = 2
+_ANY_TYPE: Final = 0
+_added: list[str] = []
+
+
+def add_domains(*names: str) -> None:
+    """Have operators of these domains run by plugins too, in sessions made from now on."""
+    _added.extend(name for name in names if name not in _added)
+
+
+def served_domains() -> list[str]:
+    """The domains in which every plugin is an operator."""
+    asked = [name.strip() for name in os.environ.get(_VARIABLE, "").split(",") if name.strip()]
+    spaces = [key.namespace for key in get_plugin_registry().creator_keys if key.namespace]
+    return list(dict.fromkeys((*_DOMAINS, *asked, *_added, *spaces)))
+
+
+class CustomOp(NativeObject):
+    """An operator of a plugin's name."""
+
+    struct = "OrtCustomOp"
+
+    def __init__(self, runtime: Runtime, creator_name: str, domain: str, fields: Sequence[str]) -> None:
+        self._op, self._domain, self._fields = creator_name, domain, (*fields, *_CONTROL)
+        self._name, self._ep = CString(creator_name), CString(EP_NAME)
+        super().__init__(runtime)
+
+    def get_name(self) -> int:
+        """The operator."""
+        return self._name.address
+
+    def get_execution_provider_type(self) -> int:
+        """The execution provider that runs it."""
+        return self._ep.address
+
+    def get_input_type(self, _index: int) -> int:
+        """Any."""
+        return _ANY_TYPE
+
+    def get_input_type_count(self) -> int:
+        """One formal input, which stands for any number."""
+        return 1
+
+    def get_output_type(self, _index: int) -> int:
+        """Any."""
+        return _ANY_TYPE
+
+    def get_output_type_count(self) -> int:
+        """One formal output, which stands for any number."""
+        return 1
+
+    def get_input_characteristic(self, _index: int) -> int:
+        """Any number of inputs."""
+        return _VARIADIC
+
+    def get_output_characteristic(self, _index: int) -> int:
+        """Any number of outputs."""
+        return _VARIADIC
+
+    def get_input_memory_type(self, _index: int) -> int:
+        """The memory of the execution provider."""
+        return 0
+
+    def get_variadic_input_min_arity(self) -> int:
+        """No input is fine."""
+        return 0
+
+    def get_variadic_input_homogeneity(self) -> int:
+        """Each input has a type of its own."""
+        return 0
+
+    def get_variadic_output_min_arity(self) -> int:
+        """One output at least."""
+        return 1
+
+    def get_variadic_output_homogeneity(self) -> int:
+        """Each output has a type of its own."""
+        return 0
+
+    def get_start_version(self) -> int:
+        """Every version of the domain has it."""
+        return 1
+
+    def get_end_version(self) -> int:
+        """Every version of the domain has it."""
+        return 2**31 - 1
+
+    def create_kernel_v2(self, _api: int, _info: int, _kernel: int) -> None:
+        """The operator runs in partitions only."""
+        raise UnsupportedOpError(
+            f"operator '{self._op}' was not taken by {EP_NAME}", fix="register the plugin before the session is made"
+        )
+
+    def kernel_compute_v2(self, _context: int) -> None:
+        """Never reached: no kernel is made."""
+        raise UnsupportedOpError(f"operator '{self._op}' has no kernel outside of partitions")
+
+    def kernel_destroy(self) -> None:
+        """Nothing was made."""
+
+    # types and shapes of results
+
+    def infer_output_shape_fn(self, context: int) -> None:
+        """Ask the plugin."""
+        for index, value in enumerate(self._infer(context)):
+            if isinstance(value.type, ir.TensorType):
+                self._set_output(context, index, value)
+
+    def _infer(self, context: int) -> Sequence[ir.Value]:
+        count = ctypes.c_size_t()
+        self.runtime.api.ShapeInferContext_GetInputCount(context, ctypes.addressof(count))
+        inputs = [self._input(context, index) for index in range(count.value)]
+        attributes = [one for name in self._fields if (one := self._attribute(context, name)) is not None]
+        return infer_plugin_outputs(self._op, self._domain, inputs, attributes)
+
+    def _input(self, context: int, index: int) -> ir.Value:
+        info = ctypes.c_void_p()
+        self.runtime.api.ShapeInferContext_GetInputTypeShape(context, index, ctypes.addressof(info))
+        kind, shape = read_tensor_type(self.runtime, info.value or 0)
+        return ir.Value(name=f"input{index}", type=kind, shape=shape)
+
+    def _attribute(self, context: int, name: str) -> ir.Attr | None:
+        place = ctypes.c_void_p()
+        read = self.runtime.api.raw("ShapeInferContext_GetAttribute")
+        status = read(context, name.encode(), ctypes.addressof(place))
+        if status:
+            self.runtime.api.ReleaseStatus(status)  # the node does not carry it
+        return read_attribute(self.runtime, place.value) if place.value else None
+
+    def _set_output(self, context: int, index: int, value: ir.Value) -> None:
+        api, info = self.runtime.api, ctypes.c_void_p()
+        api.CreateTensorTypeAndShapeInfo(ctypes.addressof(info))
+        try:
+            api.SetTensorElementType(info.value, int(value.dtype or 0))
+            if value.shape is not None:
+                self._set_shape(info.value or 0, value.shape)
+            status = api.raw("ShapeInferContext_SetOutputTypeShape")(context, index, info.value)
+            if status:
+                api.ReleaseStatus(status)  # the node does not use this output
+        finally:
+            api.ReleaseTensorTypeAndShapeInfo(info.value)
+
+    def _set_shape(self, info: int, shape: ir.Shape) -> None:
+        """Set sizes and names; a size that has neither would be taken for -1 elements."""
+        api, rank = self.runtime.api, len(shape)
+        sizes = (ctypes.c_int64 * rank)(*(dim if isinstance(dim, int) else -1 for dim in shape))
+        api.SetDimensions(info, ctypes.addressof(sizes), rank)
+        texts = [CString("" if isinstance(dim, int) else str(dim.value or f"unknown_{id(dim)}")) for dim in shape]
+        names = (ctypes.c_void_p * rank)(*(text.address for text in texts))
+        api.SetSymbolicDimensions(info, ctypes.addressof(names), rank)
+
+
+class CustomOps:
+    """The domains that ONNX Runtime gets; made again when plugins were registered since."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._known: frozenset[tuple[str, str]] = frozenset()
+        self._kept: list[Any] = []
+        """Everything ever given: sessions may hold it."""
+        self.domains: list[int] = []
+
+    def refresh(self) -> int:
+        """See which plugins there are now; how many domains that makes."""
+        wanted = frozenset(
+            (domain, key.name)
+            for domain in served_domains()
+            for key in get_plugin_registry().creator_keys
+            if not _is_taken(key.name, domain)
+        )
+        if wanted != self._known:
+            self._known = wanted
+            self.domains = [self._make(domain) for domain in sorted({domain for domain, _ in wanted})]
+        return len(self.domains)
+
+    def _make(self, domain: str) -> int:
+        api, place, name = self._runtime.api, ctypes.c_void_p(), CString(domain)
+        api.CreateCustomOpDomain(domain.encode(), ctypes.addressof(place))
+        ops = [
+            CustomOp(self._runtime, op, domain, _field_names(op))
+            for other, op in sorted(self._known)
+            if other == domain
+        ]
+        for op in ops:
+            api.CustomOpDomain_Add(place.value, op.address)
+        self._kept.append((name, ops))
+        return place.value or 0
+
+
+def _field_names(op: str) -> list[str]:
+    creators = [c for c in get_plugin_registry().all_creators_recursive if c.name == op]
+    return list(dict.fromkeys(field.name for creator in creators for field in creator.field_names))
+
+
+def _is_taken(op: str, domain: str) -> bool:
+    """Whether ONNX itself has an operator of the name there."""
+    from dovetail.network.onnx_schema import find_schema
+
+    return find_schema(op, domain, 2**31 - 1) is not None

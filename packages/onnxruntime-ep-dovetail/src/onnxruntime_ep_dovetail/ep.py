@@ -1,0 +1,163 @@
+"""The execution provider of one session: it says what it takes, compiles it, and hands ONNX Runtime what runs it."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+import dovetail
+from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, read_pointers, write_pointer
+from onnxruntime_ep_dovetail.backends import Backend
+from onnxruntime_ep_dovetail.claims import Claims, find_groups
+from onnxruntime_ep_dovetail.graph import ReadGraph, read_graph, read_node
+from onnxruntime_ep_dovetail.library import load_compute
+from onnxruntime_ep_dovetail.options import EP_NAME, EpOptions
+from onnxruntime_ep_dovetail.partition import Partition, build_partition
+
+if TYPE_CHECKING:
+    from onnxruntime_ep_dovetail.factory import Factory
+
+__all__ = ["Ep"]
+
+
+class _FusionOptions(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("drop_constant_initializers", ctypes.c_bool))
+
+
+class ComputeInfo(NativeObject):
+    """What ONNX Runtime runs in place of a partition's nodes."""
+
+    struct = "OrtNodeComputeInfo"
+
+    def __init__(self, runtime: Runtime, partition: Partition) -> None:
+        super().__init__(runtime)
+        self._partition = partition
+        self._compute = load_compute()
+        self.set_slot("Compute", self._compute.compute_address())
+
+    def create_state(self, _context: int, state: int) -> None:
+        """Make what ``Compute`` gets: the frames of the partition."""
+        partition = self._partition
+        types = [int(ir.DataType.from_numpy(dtype)) for dtype in partition.input_dtypes]
+        outputs = [int(ir.DataType.from_numpy(dtype)) for dtype in partition.output_dtypes]
+        made = self._compute.create_state(partition.new_frame, len(types), len(outputs), tuple(types), tuple(outputs))
+        write_pointer(state, made)
+
+    def release_state(self, state: int) -> None:
+        """Let the frames go."""
+        self._compute.release_state(state)
+
+
+class Ep(NativeObject):
+    """One session's execution provider."""
+
+    struct = "OrtEp"
+
+    def __init__(self, factory: Factory, backend: Backend, options: EpOptions) -> None:
+        # A session may outlive the registration of the library: the factory must then still be there to release this.
+        self.factory = factory
+        self.backend = backend
+        self.options = options
+        self._name = CString(EP_NAME)
+        self._failure: BaseException | None = None
+        super().__init__(factory.runtime)
+
+    def get_name(self) -> int:
+        """The name of the execution provider."""
+        return self._name.address
+
+    # taking nodes
+
+    def get_capability(self, graph: int, info: int) -> None:
+        """Tell which nodes are taken; a failure is kept, because ONNX Runtime only logs it and goes on without us."""
+        try:
+            read = read_graph(self.runtime, graph)
+            if not self._is_left_to_parent(graph):
+                self._claim(read, self.choose(read), info)
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def choose(self, read: ReadGraph) -> Claims:
+        """The groups of nodes that are taken of a graph."""
+        supports = self._find_support(read)
+        chosen = [support for support in supports if support.provider and self._wants(support)]
+        return find_groups(supports, {support.node for support in chosen})
+
+    def _find_support(self, read: ReadGraph) -> list[dovetail.Support]:
+        return dovetail.find_support(
+            read.model,
+            providers=self.backend.provider_names(self.options),
+            options=self.options.provider_options,
+            override=self.options.override,
+        )
+
+    def _wants(self, support: dovetail.Support) -> bool:
+        if support.node.op_type in self.options.exclude:
+            return False
+        takes_all = self.options.claim == "all" or (self.options.claim == "auto" and self.backend.is_device)
+        return takes_all or support.is_plugin
+
+    def _claim(self, read: ReadGraph, claims: Claims, info: int) -> None:
+        options = _FusionOptions(self.runtime.struct_version, True)
+        for group in claims.groups:
+            nodes = (ctypes.c_void_p * len(group))(*(read.addresses[node] for node in group))
+            self.runtime.ep_api.EpGraphSupportInfo_AddNodesToFuse(
+                info, ctypes.addressof(nodes), len(group), ctypes.addressof(options)
+            )
+
+    def _is_left_to_parent(self, graph: int) -> bool:
+        """Whether a body belongs to a node that is taken whole, so that nothing in it is taken by itself.
+
+        ONNX Runtime asks for the innermost bodies first and shows no further than the node around each.
+        """
+        api, parent = self.runtime.api, ctypes.c_void_p()
+        api.Graph_GetParentNode(graph, ctypes.addressof(parent))
+        if not parent.value:
+            return False
+        read = read_node(self.runtime, parent.value)
+        return bool(self.choose(read).groups)
+
+    # compiling
+
+    def compile(self, graphs: int, fused: int, count: int, infos: int, _context_nodes: int) -> None:
+        """Build an engine for each partition."""
+        graph_list, fused_list = ((ctypes.c_void_p * count).from_address(place) for place in (graphs, fused))
+        targets = (ctypes.c_void_p * count).from_address(infos)
+        for index in range(count):
+            read = read_graph(self.runtime, graph_list[index] or 0)
+            self._order_border(read.model.graph, fused_list[index] or 0)
+            partition = build_partition(read.model, self.backend, self.options)
+            targets[index] = ComputeInfo(self.runtime, partition).address
+
+    def _order_border(self, graph: ir.Graph, fused: int) -> None:
+        """Put inputs and outputs in the order of the fused node."""
+        api = self.runtime.api
+        inputs = {value.name: value for value in graph.inputs}
+        outputs = {value.name: value for value in graph.outputs}
+        wanted = self._value_names(api.Node_GetNumInputs, api.Node_GetInputs, fused)
+        made = self._value_names(api.Node_GetNumOutputs, api.Node_GetOutputs, fused)
+        graph.inputs[:] = [inputs[name] for name in wanted]
+        graph.outputs[:] = [outputs[name] for name in made]
+
+    def _value_names(self, count: Any, fill: Any, node: int) -> list[str]:
+        from onnxruntime_ep_dovetail.abi import read_text
+
+        names = []
+        for info in read_pointers(count, fill, node):
+            place = ctypes.c_void_p()
+            self.runtime.api.GetValueInfoName(info, ctypes.addressof(place))
+            names.append(read_text(place.value))
+        return names
+
+    def release_node_compute_infos(self, infos: int, count: int) -> None:
+        """Let compiled partitions go."""
+        for address in (ctypes.c_void_p * count).from_address(infos):
+            NativeObject.at(address or 0).release()
+
+    def on_session_initialization_end(self) -> None:
+        """Fail a session that would otherwise run without us and not say so."""
+        if self._failure is not None:
+            raise self._failure

@@ -1,0 +1,306 @@
+"""ONNX Runtime's graph as an onnx-ir model: names, types, attributes, bodies, and weights as views of its memory.
+
+What is read lives as long as ONNX Runtime's graph, so as long as the call that brought it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from onnxruntime_ep_dovetail.abi import OrtError, Runtime, read_pointers, read_text
+from onnxruntime_ep_dovetail.values import STRING, tensor_array
+
+__all__ = ["ReadGraph", "read_attribute", "read_graph", "read_node", "read_tensor_type"]
+
+
+class _Kind(IntEnum):
+    """What a type is, by ONNX Runtime's numbers."""
+
+    TENSOR = 1
+    SEQUENCE = 2
+    OPTIONAL = 6
+
+
+class _Attribute(IntEnum):
+    INT = 1
+    INTS = 2
+    FLOAT = 3
+    FLOATS = 4
+    STRING = 5
+    STRINGS = 6
+    GRAPH = 7
+    TENSOR = 8
+
+
+@dataclass(kw_only=True)
+class ReadGraph:
+    """A graph that was read, and where its nodes are in ONNX Runtime."""
+
+    model: ir.Model
+    addresses: dict[ir.Node, int]
+    """The ``OrtNode`` of each node of the outermost graph."""
+    outer: list[ir.Value] = field(default_factory=list)
+    """Values that come from graphs around it; inputs of the model."""
+
+
+def read_graph(runtime: Runtime, graph: int) -> ReadGraph:
+    """Read a graph with everything in it."""
+    return _Reader(runtime).read(graph)
+
+
+def read_node(runtime: Runtime, node: int) -> ReadGraph:
+    """Read one node, with its bodies, as a graph of its own."""
+    return _Reader(runtime).read_alone(node)
+
+
+def read_attribute(runtime: Runtime, attribute: int) -> ir.Attr | None:
+    """Read an ``OrtOpAttr``; None for a graph, which is read with its node."""
+    return _Reader(runtime).attribute(attribute)
+
+
+def read_tensor_type(runtime: Runtime, info: int) -> tuple[ir.TensorType, ir.Shape | None]:
+    """Read an ``OrtTensorTypeAndShapeInfo``."""
+    return _Reader(runtime).tensor_type(info)
+
+
+class _Reader:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._api = runtime.api
+        self._outer: dict[str, ir.Value] = {}
+        self._weights: dict[str, ir.Value] = {}
+        """Weights of graphs around the one that is read."""
+
+    def read(self, graph: int) -> ReadGraph:
+        addresses: dict[ir.Node, int] = {}
+        read = self._read_graph(graph, {}, addresses)
+        read.inputs.extend(self._outer.values())
+        for value in self._weights.values():
+            read.register_initializer(value)
+        read.opset_imports.update(self._opsets(graph, read.all_nodes()))
+        model = ir.Model(read, ir_version=self._number(self._api.Graph_GetOnnxIRVersion, graph))
+        return ReadGraph(model=model, addresses=addresses, outer=list(self._outer.values()))
+
+    def read_alone(self, node: int) -> ReadGraph:
+        addresses: dict[ir.Node, int] = {}
+        read = self._node(node, {}, addresses)
+        outputs = [value for value in read.outputs if value.name]
+        graph = ir.Graph(list(self._outer.values()), outputs, nodes=[read], initializers=list(self._weights.values()))
+        version = self._since(node)
+        graph.opset_imports.update({one.domain: version for one in graph.all_nodes()} | {"": version})
+        return ReadGraph(model=ir.Model(graph, ir_version=10), addresses=addresses, outer=list(self._outer.values()))
+
+    def _since(self, node: int) -> int:
+        """The opset of a node's graph where that can be seen: that of a body, else what the operator says."""
+        bodies = self._subgraphs(node)
+        return self._opsets(bodies[0][1], ())[""] if bodies else self._int(self._api.Node_GetSinceVersion, node)
+
+    def _read_graph(self, graph: int, around: dict[str, ir.Value], addresses: dict[ir.Node, int] | None) -> ir.Graph:
+        api, scope = self._api, dict(around)
+        initializers = [self._initializer(info) for info in self._pointers("Graph", "Initializers", graph)]
+        weights = {value.name: value for value in initializers if value.name}
+        inputs = []
+        for info in self._pointers("Graph", "Inputs", graph):
+            name = self._text(api.GetValueInfoName, info)
+            if name not in weights or self._flag(api.ValueInfo_IsOptionalGraphInput, info):
+                weights.pop(name, None)
+                inputs.append(self._value(info))
+        scope |= {value.name: value for value in inputs if value.name} | weights
+        nodes = [self._node(address, scope, addresses) for address in self._pointers("Graph", "Nodes", graph)]
+        names = [self._text(api.GetValueInfoName, info) for info in self._pointers("Graph", "Outputs", graph)]
+        outputs = [scope[name] for name in names]
+        return ir.Graph(inputs, outputs, nodes=nodes, initializers=list(weights.values()), name="graph")
+
+    def _node(self, address: int, scope: dict[str, ir.Value], addresses: dict[ir.Node, int] | None) -> ir.Node:
+        api = self._api
+        inputs = [self._read_value(info, scope) for info in self._pointers("Node", "Inputs", address)]
+        for info in self._pointers("Node", "ImplicitInputs", address):
+            self._read_value(info, scope)
+        outputs = [self._made(info, scope) for info in self._pointers("Node", "Outputs", address)]
+        attributes = [self.attribute(one) for one in self._pointers("Node", "Attributes", address)]
+        node = ir.Node(
+            self._text(api.Node_GetDomain, address),
+            self._text(api.Node_GetOperatorType, address),
+            inputs,
+            [one for one in attributes if one is not None] + self._bodies(address, scope),
+            outputs=outputs,
+            name=self._text(api.Node_GetName, address) or None,
+        )
+        if addresses is not None:
+            addresses[node] = address
+        return node
+
+    def _read_value(self, info: int | None, scope: dict[str, ir.Value]) -> ir.Value | None:
+        name = self._text(self._api.GetValueInfoName, info) if info else ""
+        if not info or not name:
+            return None
+        if name not in scope:
+            scope[name] = self._outside(info, name)
+        return scope[name]
+
+    def _outside(self, info: int, name: str) -> ir.Value:
+        """A value of a graph around this one: a weight of it, or else an input."""
+        known = self._weights if self._flag(self._api.ValueInfo_IsConstantInitializer, info) else self._outer
+        if name not in known:
+            known[name] = self._initializer(info) if known is self._weights else self._value(info)
+        return known[name]
+
+    def _made(self, info: int | None, scope: dict[str, ir.Value]) -> ir.Value:
+        name = self._text(self._api.GetValueInfoName, info) if info else ""
+        if not info or not name:
+            return ir.Value(name="")
+        value = scope[name] = self._value(info)
+        return value
+
+    def _bodies(self, node: int, scope: dict[str, ir.Value]) -> list[ir.Attr]:
+        return [ir.AttrGraph(name, self._read_graph(graph, scope, None)) for name, graph in self._subgraphs(node)]
+
+    def _subgraphs(self, node: int) -> list[tuple[str, int]]:
+        count = self._size(self._api.Node_GetNumSubgraphs, node)
+        graphs, names = (ctypes.c_void_p * count)(), (ctypes.c_void_p * count)()
+        if count:
+            self._api.Node_GetSubgraphs(node, ctypes.addressof(graphs), count, ctypes.addressof(names))
+        return [(read_text(name), graph or 0) for name, graph in zip(names, graphs, strict=True)]
+
+    # values
+
+    def _initializer(self, info: int) -> ir.Value:
+        value, data = self._value(info), ctypes.c_void_p()
+        self._api.ValueInfo_GetInitializerValue(info, ctypes.addressof(data))
+        if data.value and value.dtype != ir.DataType.STRING:
+            value.const_value = self._tensor(data.value, value.name)
+        elif data.value:
+            value.const_value = ir.StringTensor(self._strings(data.value), name=value.name)
+        return value
+
+    def _tensor(self, data: int, name: str | None) -> ir.Tensor[Any]:
+        array = tensor_array(self._api, data)
+        return ir.Tensor(array, dtype=ir.DataType.from_numpy(array.dtype), shape=ir.Shape(array.shape), name=name)
+
+    def _value(self, info: int) -> ir.Value:
+        kind = ctypes.c_void_p()
+        self._api.GetValueInfoTypeInfo(info, ctypes.addressof(kind))
+        value = ir.Value(name=self._text(self._api.GetValueInfoName, info))
+        if kind.value:
+            value.type, value.shape = self._type(kind.value)
+        return value
+
+    def _type(self, info: int) -> tuple[Any, ir.Shape | None]:
+        api, kind = self._api, self._int(self._api.GetOnnxTypeFromTypeInfo, info)
+        if kind == _Kind.TENSOR:
+            return self.tensor_type(self._pointer(api.CastTypeInfoToTensorInfo, info))
+        if kind == _Kind.SEQUENCE:
+            inside = self._pointer(api.GetSequenceElementType, self._pointer(api.CastTypeInfoToSequenceTypeInfo, info))
+            return ir.SequenceType(self._type(inside)[0]), None
+        if kind == _Kind.OPTIONAL:
+            optional = self._pointer(api.CastTypeInfoToOptionalTypeInfo, info)
+            return ir.OptionalType(self._type(self._pointer(api.GetOptionalContainedTypeInfo, optional))[0]), None
+        return None, None
+
+    def tensor_type(self, tensor: int) -> tuple[ir.TensorType, ir.Shape | None]:
+        kind = ir.DataType(self._int(self._api.GetTensorElementType, tensor))
+        return ir.TensorType(kind), self._shape(tensor)
+
+    def _shape(self, tensor: int) -> ir.Shape | None:
+        api = self._api
+        if not api.TensorTypeAndShape_HasShape(tensor):
+            return None
+        rank = self._size(api.GetDimensionsCount, tensor)
+        sizes, names = (ctypes.c_int64 * rank)(), (ctypes.c_void_p * rank)()
+        if rank:
+            api.GetDimensions(tensor, ctypes.addressof(sizes), rank)
+            api.GetSymbolicDimensions(tensor, ctypes.addressof(names), rank)
+        named = (read_text(name) or None for name in names)
+        return ir.Shape([size if size >= 0 else name for size, name in zip(sizes, named, strict=True)])
+
+    # attributes
+
+    def attribute(self, attribute: int) -> ir.Attr | None:
+        api, kind = self._api, self._int(self._api.OpAttr_GetType, attribute)
+        name = self._text(api.OpAttr_GetName, attribute)
+        if kind == _Attribute.GRAPH:
+            return None  # bodies are read through the node
+        if kind == _Attribute.TENSOR:
+            value = self._pointer(api.OpAttr_GetTensorAttributeAsOrtValue, attribute)
+            try:
+                return ir.AttrTensor(name, self._copied(value))
+            finally:
+                api.ReleaseValue(value)
+        return _MAKERS[_Attribute(kind)](name, self._attribute_bytes(attribute, kind))
+
+    def _copied(self, value: int) -> Any:
+        array = tensor_array(self._api, value).copy()
+        return ir.Tensor(array, dtype=ir.DataType.from_numpy(array.dtype), shape=ir.Shape(array.shape))
+
+    def _attribute_bytes(self, attribute: int, kind: int) -> bytes:
+        size = ctypes.c_size_t()
+        place = ctypes.addressof(size)
+        status = self._api.raw("ReadOpAttr")(attribute, kind, None, 0, place)
+        if status:
+            self._api.ReleaseStatus(status)  # it says that nothing is too little, and now the size is known
+        buffer = ctypes.create_string_buffer(max(size.value, 8))
+        self._api.ReadOpAttr(attribute, kind, ctypes.addressof(buffer), size.value, place)
+        return buffer.raw[: size.value]
+
+    def _strings(self, value: int) -> np.ndarray[Any, Any]:
+        raise OrtError(f"weights of strings are not taken (element type {STRING})")
+
+    # the usual forms of calls
+
+    def _opsets(self, graph: int, nodes: Iterable[ir.Node]) -> dict[str, int]:
+        api, count = self._api, self._size(self._api.Graph_GetNumOperatorSets, graph)
+        domains, versions = (ctypes.c_void_p * count)(), (ctypes.c_int64 * count)()
+        api.Graph_GetOperatorSets(graph, ctypes.addressof(domains), ctypes.addressof(versions), count)
+        used = {"" if node.domain == "ai.onnx" else node.domain for node in nodes}
+        found = {read_text(domain): int(version) for domain, version in zip(domains, versions, strict=True)}
+        found.setdefault("", found.pop("ai.onnx", 1))
+        return {domain: found.get(domain, 1) for domain in (*used, "")}
+
+    def _pointers(self, owner: str, what: str, address: int) -> list[Any]:
+        api = self._api
+        return read_pointers(getattr(api, f"{owner}_GetNum{what}"), getattr(api, f"{owner}_Get{what}"), address)
+
+    def _pointer(self, function: Callable[..., Any], owner: int) -> int:
+        place = ctypes.c_void_p()
+        function(owner, ctypes.addressof(place))
+        return place.value or 0
+
+    def _text(self, function: Callable[..., Any], owner: int) -> str:
+        return read_text(self._pointer(function, owner))
+
+    def _int(self, function: Callable[..., Any], owner: int) -> int:
+        place = ctypes.c_int()
+        function(owner, ctypes.addressof(place))
+        return place.value
+
+    def _size(self, function: Callable[..., Any], owner: int) -> int:
+        place = ctypes.c_size_t()
+        function(owner, ctypes.addressof(place))
+        return place.value
+
+    def _number(self, function: Callable[..., Any], owner: int) -> int:
+        place = ctypes.c_int64()
+        function(owner, ctypes.addressof(place))
+        return place.value
+
+    def _flag(self, function: Callable[..., Any], owner: int) -> bool:
+        place = ctypes.c_bool()
+        function(owner, ctypes.addressof(place))
+        return place.value
+
+
+_MAKERS: dict[_Attribute, Callable[[str, bytes], ir.Attr]] = {
+    _Attribute.INT: lambda name, data: ir.AttrInt64(name, int(np.frombuffer(data, np.int64)[0])),
+    _Attribute.INTS: lambda name, data: ir.AttrInt64s(name, np.frombuffer(data, np.int64).tolist()),
+    _Attribute.FLOAT: lambda name, data: ir.AttrFloat32(name, float(np.frombuffer(data, np.float32)[0])),
+    _Attribute.FLOATS: lambda name, data: ir.AttrFloat32s(name, np.frombuffer(data, np.float32).tolist()),
+    _Attribute.STRING: lambda name, data: ir.AttrString(name, data.decode()),
+    _Attribute.STRINGS: lambda name, data: ir.AttrStrings(name, [s.decode() for s in data.split(b"\0") if s]),
+}

@@ -1,0 +1,101 @@
+"""What a session may ask of the execution provider, read from entries ``ep.dovetailexecutionprovider.*``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from dovetail import UsageError
+
+__all__ = ["EP_NAME", "PREFIX", "EpOptions", "read_options"]
+
+EP_NAME: Final = "DovetailExecutionProvider"
+PREFIX: Final = f"ep.{EP_NAME.lower()}."
+
+_CLAIMS: Final = ("auto", "custom", "all")
+_ROUTES: Final = ("compile", "kernels")
+_SWITCHES: Final = {"0": False, "1": True, "false": False, "true": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpOptions:
+    """The options of one session."""
+
+    claim: str = "auto"
+    """Which nodes to take: ``custom`` for plugins and what ONNX Runtime lacks, ``all`` for everything that runs here,
+    ``auto`` for the first on a CPU and the second on a device."""
+    route: str = "compile"
+    """``compile`` runs whole partitions, ``kernels`` one kernel a node."""
+    providers: tuple[str, ...] = ()
+    """Dovetail's own back ends, in order; empty for that of the device and then ``cpu``."""
+    override: tuple[str, ...] = ()
+    """Operators that are plugins although ONNX has them."""
+    exclude: tuple[str, ...] = ()
+    """Operators that stay with ONNX Runtime."""
+    prefer_nhwc: bool = False
+    graph_capture: bool = False
+    capture_after_runs: int = 2
+    """How many runs a graph is warmed up with before it is captured."""
+    provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """From entries ``provider.<name>.<key>``."""
+
+
+def read_options(entries: Mapping[str, str]) -> EpOptions:
+    """The options among the entries of a session; those of others are left alone.
+
+    >>> read_options({"ep.dovetailexecutionprovider.claim": "all", "session.x": "1"}).claim
+    'all'
+    """
+    own = {key[len(PREFIX) :]: value for key, value in entries.items() if key.lower().startswith(PREFIX)}
+    nested: dict[str, dict[str, str]] = {}
+    plain: dict[str, str] = {}
+    for key, value in own.items():
+        if key.startswith("provider."):
+            _, name, *rest = key.split(".", 2)
+            nested.setdefault(name, {})[".".join(rest)] = value
+        else:
+            plain[key] = value
+    unknown = plain.keys() - _READERS.keys()
+    if unknown:
+        raise UsageError(
+            f"unknown option(s) {', '.join(sorted(unknown))}",
+            where=EP_NAME,
+            expected=", ".join(sorted(_READERS)) + " or provider.<name>.<key>",
+        )
+    values = {key: _READERS[key](key, value) for key, value in plain.items()}
+    return EpOptions(provider_options=nested, **values)  # type: ignore[arg-type]
+
+
+def _choice(allowed: tuple[str, ...], key: str, value: str) -> str:
+    if value not in allowed:
+        raise UsageError("not a choice", where=f"option {PREFIX}{key}", expected=" or ".join(allowed), got=value)
+    return value
+
+
+def _switch(key: str, value: str) -> bool:
+    if value.lower() not in _SWITCHES:
+        raise UsageError("not a switch", where=f"option {PREFIX}{key}", expected="0 or 1", got=value)
+    return _SWITCHES[value.lower()]
+
+
+def _names(_key: str, value: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in value.split(",") if name.strip())
+
+
+def _count(key: str, value: str) -> int:
+    if not value.isdigit():
+        raise UsageError("not a number", where=f"option {PREFIX}{key}", expected="0 or more", got=value)
+    return int(value)
+
+
+_READERS = {
+    "claim": lambda key, value: _choice(_CLAIMS, key, value),
+    "route": lambda key, value: _choice(_ROUTES, key, value),
+    "providers": _names,
+    "override": _names,
+    "exclude": _names,
+    "prefer_nhwc": _switch,
+    "graph_capture": _switch,
+    "capture_after_runs": _count,
+}

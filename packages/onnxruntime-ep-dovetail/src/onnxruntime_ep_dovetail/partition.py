@@ -1,0 +1,117 @@
+"""A partition of ONNX Runtime's graph as a Dovetail engine, and the frames that run it.
+
+A frame is a context and what it knows of the last run: the shapes, and the addresses that are bound. ONNX Runtime may
+run a partition from several threads at once; each then has a frame of its own, and frames are used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+import dovetail
+from onnxruntime_ep_dovetail.backends import Backend
+from onnxruntime_ep_dovetail.library.contract import Frame, Shape
+from onnxruntime_ep_dovetail.options import EpOptions
+from onnxruntime_ep_dovetail.values import array_at
+
+__all__ = ["HostFrame", "Partition", "build_partition", "wrap_engine"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """An engine, and its inputs and outputs in the order of the fused node."""
+
+    engine: dovetail.Engine
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    input_dtypes: tuple[np.dtype[Any], ...]
+    output_dtypes: tuple[np.dtype[Any], ...]
+
+    def new_frame(self) -> Frame:
+        """A frame for one more thread."""
+        return HostFrame(self)
+
+
+def build_partition(model: ir.Model, backend: Backend, options: EpOptions) -> Partition:
+    """Build an engine from a partition; its weights are copied, so that ONNX Runtime can drop its own."""
+    engine = dovetail.compile(model, providers=backend.provider_names(options), override=options.override)
+    return wrap_engine(engine, [value.name or "" for value in model.graph.inputs], _names(model.graph.outputs))
+
+
+def wrap_engine(engine: dovetail.Engine, inputs: Sequence[str], outputs: Sequence[str]) -> Partition:
+    """An engine as a partition with its inputs and outputs in this order."""
+    return Partition(
+        engine=engine,
+        inputs=tuple(inputs),
+        outputs=tuple(outputs),
+        input_dtypes=tuple(np.dtype(dovetail.nptype(engine.get_tensor_dtype(name))) for name in inputs),
+        output_dtypes=tuple(np.dtype(dovetail.nptype(engine.get_tensor_dtype(name))) for name in outputs),
+    )
+
+
+def _names(values: Sequence[ir.Value]) -> list[str]:
+    return [value.name or "" for value in values]
+
+
+class HostFrame:
+    """A frame over memory of the host."""
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._context = partition.engine.create_execution_context()
+        self._execute = self._context.execute_async_v3
+        self._shapes: tuple[Shape, ...] = ()
+        self._is_bound = False
+        """Whether memory of ONNX Runtime is bound, or arrays are passed and results copied."""
+        self._addresses: tuple[int, ...] = ()
+        self._results: dict[int, Any] = {}
+
+    def resize(self, shapes: tuple[Shape | None, ...], /) -> tuple[Shape | None, ...]:
+        """Take new input shapes; an input of a partition is never absent."""
+        context, partition = self._context, self._partition
+        given = tuple(shape or () for shape in shapes)
+        self._shapes, self._addresses = given, ()
+        for name, shape in zip(partition.inputs, given, strict=True):
+            context.set_input_shape(name, shape)
+        outputs = [tuple(context.get_tensor_shape(name)) for name in partition.outputs]
+        has_bytes = all(min(shape, default=1) > 0 for shape in (*given, *outputs))
+        self._is_bound = has_bytes and not self._needs_values()
+        return tuple(outputs) if self._is_bound else (None,) * len(outputs)
+
+    def _needs_values(self) -> bool:
+        """Whether elements of inputs decide shapes, so that addresses must be known before sizes are."""
+        return any(self._partition.engine.is_shape_inference_io(name) for name in self._partition.inputs)
+
+    def run(self, addresses: tuple[int, ...], /) -> None:
+        """Run once."""
+        if not self._is_bound:
+            self._run_arrays(addresses)
+            return
+        if addresses is not self._addresses:
+            self._bind(addresses)
+        self._execute(0)
+
+    def _bind(self, addresses: tuple[int, ...]) -> None:
+        context, partition = self._context, self._partition
+        for name, address in zip((*partition.inputs, *partition.outputs), addresses, strict=True):
+            context.set_tensor_address(name, address)
+        self._addresses = addresses
+
+    def _run_arrays(self, addresses: tuple[int, ...]) -> None:
+        partition, engine = self._partition, self._partition.engine
+        places = zip(partition.inputs, addresses, self._shapes, partition.input_dtypes, strict=False)
+        arrays = {name: array_at(address, shape, dtype) for name, address, shape, dtype in places}
+        ordered = [arrays[tensor.name] for tensor in engine.manifest.inputs]
+        results = self._context.run(ordered)
+        made = {tensor.name: result for tensor, result in zip(engine.manifest.outputs, results, strict=True)}
+        self._results = {i: np.ascontiguousarray(made[name]) for i, name in enumerate(partition.outputs)}
+
+    def result(self, index: int, /) -> tuple[int, Shape]:
+        """Where a result lies; it is there until the next run."""
+        array = self._results[index]
+        return array.ctypes.data, array.shape
