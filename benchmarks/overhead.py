@@ -24,8 +24,15 @@ __all__ = ["LIMITS_US", "derive", "main", "measure_sides"]
 
 SHAPE = (2, 3, 4, 4)
 KERNEL = "each further kernel, kernel included"
-LIMITS_US = {"engine(x) over enqueue": 20.0, "context over enqueue": 20.0, "each further plugin": 3.0, KERNEL: 3.0}
-SIDES = ("direct", "engine", "context", "plugins_1", "plugins_11", "kernels_0", "kernels_10")
+MOVED = "other addresses over the same"
+LIMITS_US = {
+    "engine(x) over enqueue": 20.0,
+    "context over enqueue": 20.0,
+    MOVED: 10.0,
+    "each further plugin": 3.0,
+    KERNEL: 3.0,
+}
+SIDES = ("direct", "engine", "context", "moved", "plugins_1", "plugins_11", "kernels_0", "kernels_10")
 
 
 class Nothing(dt.IPluginV3, dt.IPluginV3OneCore, dt.IPluginV3OneBuild, dt.IPluginV3OneRuntime):
@@ -107,6 +114,22 @@ def _low_level(engine: Any, x: Any, y: Any) -> Callable[[], Any]:
     return lambda: context.execute_async_v3(0)
 
 
+def _moving(engine: Any) -> Callable[[], Any]:
+    """A context whose input and output lie elsewhere in every run."""
+    context = engine.create_execution_context()
+    buffers = [(np.ones(SHAPE, np.float32), np.empty(SHAPE, np.float32)) for _ in range(2)]
+    addresses = [(x.ctypes.data, y.ctypes.data) for x, y in buffers]
+
+    def run(keep: Any = buffers) -> None:
+        addresses.reverse()
+        x, y = addresses[0]
+        context.set_tensor_address("x", x)
+        context.set_tensor_address("y", y)
+        context.execute_async_v3(0)
+
+    return run
+
+
 def _side(name: str) -> Callable[[], Any]:
     x, y = np.ones(SHAPE, np.float32), np.empty(SHAPE, np.float32)
     if name == "direct":
@@ -117,6 +140,8 @@ def _side(name: str) -> Callable[[], Any]:
     if name == "engine":
         engine = _engine(1, 0)
         return lambda: engine(x)
+    if name == "moved":
+        return _moving(_engine(1, 0))
     kind, _, count = name.partition("_")
     plugins = int(count) if kind == "plugins" else 1
     run = _low_level(_engine(plugins, int(count) if kind == "kernels" else 0), x, y)
@@ -150,6 +175,7 @@ def derive(sides: dict[str, float]) -> dict[str, float]:
     return {
         "engine(x) over enqueue": sides["engine"] - sides["direct"],
         "context over enqueue": sides["context"] - sides["direct"],
+        MOVED: sides["moved"] - sides["context"],
         "each further plugin": (sides["plugins_11"] - sides["plugins_1"]) / 10,
         KERNEL: (sides["kernels_10"] - sides["kernels_0"]) / 10,
     }

@@ -1,8 +1,8 @@
 """The build hook: compiles the native part of the package when there is a C compiler, and leaves it out when not.
 
 An install in place gets its files in the source tree, where git ignores them; a wheel gets them from a folder of its
-own. DOVETAIL_EP_BUILD_NATIVE=0 builds without them on purpose. A compiler that is there and fails is an error, because a
-slower package is not what was asked for.
+own. DOVETAIL_EP_BUILD_NATIVE=0 builds without them on purpose. A compiler that is there and fails is an error, because
+a slower package is not what was asked for.
 """
 
 from __future__ import annotations

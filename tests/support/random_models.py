@@ -159,7 +159,10 @@ class Draft:
         else:
             self.weights.append(numpy_helper.from_array(data, name))
         bound = float(np.abs(data.astype(np.float64)).max()) if data.size else 0.0
-        return Value(name, data.dtype.name, data.shape, bound, 3 if data.dtype.name in FLOATS else 0)
+        value = Value(name, data.dtype.name, data.shape, bound, _find_grid(data))
+        if bound <= 100 and self.rng.random() < 0.12:
+            self.keep(value)  # for nodes over constants alone
+        return value
 
     def ints(self, *numbers: int, dtype: str = "int64") -> Value:
         return self.weight(np.asarray(numbers, dtype), hint="k")
@@ -211,6 +214,12 @@ class Draft:
 
     def body(self) -> Draft:
         return Draft(self.shared, self)
+
+
+def _find_grid(array: Any) -> int | None:
+    if array.dtype.name not in FLOATS:
+        return 0
+    return 3 if (array.astype(np.float64) * 8 % 1 == 0).all() else None
 
 
 def broadcast(left: Dims, right: Dims) -> Dims | None:
@@ -357,6 +366,9 @@ def _finish(draft: Draft, seed: int) -> onnx.ModelProto:
         helper.make_tensor_value_info(v.name, helper.np_dtype_to_tensor_dtype(np.dtype(v.dtype)), list(v.dims))
         for v in draft.inputs
     ]
+    if draft.weights and shared.rng.random() < 0.05:  # a default that a caller may override
+        tensor = shared.rng.choice(draft.weights)
+        inputs.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
     graph = helper.make_graph(draft.nodes, f"random{seed}", inputs, outputs, draft.weights)
     imports = [helper.make_opsetid("", shared.opset)]
     imports += [helper.make_opsetid(domain, 1) for domain in sorted(shared.domains - {""})]

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 
 from tests.support.random_models import (
     FLOATS,
@@ -429,6 +430,22 @@ def add_integer_matmul(draft: Draft) -> None:
     draft.add("MatMulInteger", [x, weight, *zeros], Value("", "int32", (*x.dims[:-1], 3), 1e5, 0))
 
 
+def add_again(draft: Draft) -> None:
+    """A node that is there already, once more."""
+    known = {value.name: value for value in draft.values}
+    nodes = [node for node in draft.nodes if node.op_type != "Constant" and all(name in known for name in node.output)]
+    if not nodes:
+        raise NoFit
+    node = onnx.NodeProto()
+    node.CopyFrom(draft.rng.choice(nodes))
+    if any(attribute.HasField("g") for attribute in node.attribute):
+        raise NoFit  # names in bodies would be there twice
+    results = [draft.keep(replace(known[name], name=draft.fresh("v"))) for name in node.output]
+    node.output[:] = [value.name for value in results]
+    node.name = draft.fresh("again_")
+    draft.nodes.append(node)
+
+
 def add_plugin(draft: Draft) -> None:
     """A custom layer that negates."""
     if not draft.shared.use_plugins:
@@ -467,5 +484,6 @@ NODE_MAKERS: dict[Maker, float] = {
     add_gemm: 3,
     add_einsum: 0.7,
     add_integer_matmul: 1,
-    add_plugin: 4,
+    add_again: 2,
+    add_plugin: 14,
 }

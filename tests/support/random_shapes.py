@@ -61,7 +61,7 @@ def _joined(draft: Draft, dims: Any) -> Any:
 
 def add_computed_reshape(draft: Draft) -> None:
     """Shape -> Gather or Slice -> Concat -> Reshape, as exporters write it."""
-    x = draft.pick(fits=lambda v: v.rank >= 2 and v.dims[-1] != 0)
+    x = draft.pick(fits=lambda v: v.rank >= 2 and not may_be_empty(v))
     shape = Value(draft.emit("Shape", [x])[0], "int64", (x.rank,), 100, 0)
     last = draft.add("Gather", [shape, draft.scalar(x.rank - 1, "int64")], replace(shape, dims=()), axis=0)
     extra, attrs = axes_arguments(draft, [0], 13)
@@ -73,9 +73,7 @@ def add_computed_reshape(draft: Draft) -> None:
 
 def add_heads(draft: Draft) -> None:
     """Split the last dimension in two with a shape that is computed, then swap; the start of attention."""
-    x = draft.pick(fits=lambda v: v.rank == 3 and isinstance(v.dims[-1], int) and v.dims[-1] in (2, 4, 8))
-    if 0 in x.dims:
-        raise NoFit
+    x = draft.pick(fits=lambda v: v.rank == 3 and not may_be_empty(v) and v.dims[-1] in (2, 4, 8))
     width = int(x.dims[-1])
     shape = draft.add("Shape", [x], Value("", "int64", (3,), 100, 0))
     start, end = draft.ints(0), draft.ints(2)
@@ -327,11 +325,14 @@ def add_top_k(draft: Draft) -> None:
     x = draft.pick(
         "float32", "int64", exact=True, fits=lambda v: v.rank >= 1 and isinstance(v.dims[-1], int) and v.dims[-1]
     )
-    if draft.opset < 10 or (x.dtype == "int64" and draft.opset < 11):
+    if x.dtype == "int64" and draft.opset < 11:
         raise NoFit
     count = draft.rng.randint(1, int(x.dims[-1]))
     attrs = {"largest": draft.rng.randint(0, 1)} if draft.opset >= 11 else {}
-    values, places = draft.emit("TopK", [x, draft.ints(count)], 2, axis=-1, **attrs)
+    if draft.opset < 10:
+        values, places = draft.emit("TopK", [x], 2, axis=-1, k=count)
+    else:
+        values, places = draft.emit("TopK", [x, draft.ints(count)], 2, axis=-1, **attrs)
     draft.keep(replace(x, name=values, dims=(*x.dims[:-1], count)))
     draft.keep(Value(places, "int64", (*x.dims[:-1], count), 8, 0))
 
@@ -350,6 +351,23 @@ def add_triangle(draft: Draft) -> None:
     x = draft.pick("float32", "int64", fits=lambda v: v.rank >= 2)
     extra = [draft.scalar(draft.rng.randint(-2, 2), "int64")] if draft.chance(0.5) else []
     draft.add("Trilu", [x, *extra], x, upper=draft.rng.randint(0, 1))
+
+
+def add_arithmetic(draft: Draft) -> None:
+    """Something whose sizes are computed by whatever there is of integers, made small and positive."""
+    x = draft.pick("int64", fits=lambda v: v.rank == 1 and isinstance(v.dims[0], int) and 1 <= v.dims[0] <= 4)
+    like = replace(x, bound=6)
+    if draft.opset >= 12 and draft.chance(0.5):
+        x = draft.add("Min", [x, draft.scalar(draft.rng.randint(3, 6), "int64")], like)
+        x = draft.add("Max", [x, draft.scalar(1, "int64")] if draft.chance(0.5) else [draft.ints(2), x], like)
+    elif draft.opset >= 10:
+        x = draft.add("Mod", [x, draft.scalar(4, "int64")], like)
+        x = draft.add("Add", [draft.add("Abs", [x], like), draft.ints(1)], like)
+    else:
+        raise NoFit
+    dims = tuple(draft.symbol() for _ in range(int(x.dims[0])))
+    y = draft.add("ConstantOfShape", [x], Value("", "float32", dims, 0.0, 0))
+    draft.add("Neg", [y], y)
 
 
 def add_sized(draft: Draft) -> None:
@@ -485,6 +503,7 @@ SHAPE_MAKERS: dict[Maker, float] = {
     add_one_hot: 0.7,
     add_triangle: 0.7,
     add_sized: 8,
+    add_arithmetic: 3,
     add_nonzero: 1,
     add_compress: 1,
     add_unique: 0.8,

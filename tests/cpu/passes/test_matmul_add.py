@@ -71,6 +71,13 @@ def test_a_product_that_somebody_else_reads() -> None:
     assert changed == []
 
 
+@pytest.mark.parametrize("product", ["MatMul(x, w)", "Gemm(x, w)"])
+def test_a_product_that_is_added_to_itself(product: str) -> None:
+    names, changed = fuse("float[m, k] x, float[k, n] w", f"p = {product} y = Add(p, p)")
+    assert names == [product.split("(")[0], "Add"]
+    assert changed == []
+
+
 def test_integers() -> None:
     model = make("g (int32[m, k] x, int32[k, n] w, int32[n] b) => (int32[m, n] y) { p = MatMul(x, w) y = Add(p, b) }")
     assert MatMulAddFusion(accepts=always)(model).changed == []

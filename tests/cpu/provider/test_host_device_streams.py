@@ -47,6 +47,24 @@ def test_a_stream_waits_for_an_event_of_another() -> None:
         assert done == ["a", "b"]
 
 
+def test_who_waits_in_the_middle_of_work_lets_nothing_overtake_it() -> None:
+    """The garbage collector does, to give memory back."""
+    with host_device() as device:
+        stream = device.create_stream()
+        assert stream is not None
+        done: list[str] = []
+
+        def wait_and_note() -> None:
+            device.synchronize()
+            stream.synchronize()
+            done.append("a")
+
+        stream.submit("a", wait_and_note)
+        stream.submit("b", lambda: done.append("b"))
+        stream.synchronize()
+        assert done == ["a", "b"]
+
+
 def test_work_after_a_failure_is_dropped() -> None:
     with host_device() as device:
         stream = device.create_stream()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,15 @@ def test_formats_that_do_not_exist_for_the_type_are_refused() -> None:
         builder.build_serialized_network(network, builder.create_builder_config())
 
 
+def _growth(run: Callable[[], object], *, runs: int) -> int:
+    gc.collect()
+    before = tracemalloc.get_traced_memory()[0]
+    for _ in range(runs):
+        run()
+    gc.collect()
+    return tracemalloc.get_traced_memory()[0] - before
+
+
 def test_nothing_grows_with_the_number_of_runs() -> None:
     engine = _engine(packed=False)
     context = engine.create_execution_context()
@@ -77,15 +87,10 @@ def test_nothing_grows_with_the_number_of_runs() -> None:
     for _ in range(200):  # what is let go late, which is more without the interpreter lock, is there from now on
         engine(X)
         context.execute_async_v3(0)
-    gc.collect()
-    before = tracemalloc.get_traced_memory()[0]
-    for _ in range(4000):
-        engine(X)
-        context.execute_async_v3(0)
-    gc.collect()
-    grown = tracemalloc.get_traced_memory()[0] - before
+    grown = [_growth(lambda: (engine(X), context.execute_async_v3(0)), runs=1500) for _ in range(3)]
     tracemalloc.stop()
-    assert grown < 12_000, "3 bytes a run: ONNX Runtime lets go of some results late, but of all"
+    # What ONNX Runtime lets go late comes and goes; what is kept for good is in every one of them.
+    assert min(grown) < 4_500, f"3 bytes a run and more are kept: {grown}"
     assert len(engine._idle) == 1
 
 

@@ -553,6 +553,12 @@ class TestWrongModels:
             ("agraph (float[4] x) => (float[4] y) { y = Relu(q) }", ["'q' is made by nothing"]),
             ("agraph (float[4] x) => (float[4] z) { y = Relu(x) }", ["output 'z'", "nothing in the graph makes it"]),
             ("agraph (float[4] x) => (float[4] y) { y = Relu(t) t = Neg(x) }", ["'t' is used before it is made"]),
+            (
+                """agraph (float[4] x, bool c) => (float[4] y) { t = Neg(x) y = If(c) <
+                then_branch = a () => (float[4] t) { r = Abs(t) t = Neg(r) },
+                else_branch = b () => (float[4] u) { u = Neg(t) }> }""",
+                ["'t' is used before it is made", "then_branch"],
+            ),
             ("agraph (float[4] x) => (float[4] y) { y = Relu(x) y = Neg(x) }", ["'y' has a name that is taken"]),
             ("agraph (float[4] x) => (float[4] x2) { x = Relu(x) x2 = Neg(x) }", ["'x' has a name that is taken"]),
             ("agraph (float[4] x) => (float[4] y) { y = Relu(x, x) }", ["2 inputs; expected 1 to 1", "opset 21"]),

@@ -55,7 +55,7 @@ def compile(  # noqa: A001 - what users look for
             shape and sizes its memory when shapes change.
         profiles: Several such mappings, for several profiles.
         strict: End the build where it would otherwise report and go on.
-        config: Everything else; its profiles are used too.
+        config: Everything else; its profiles are used too, and the engine runs with its provider options.
         registry: Where plugins are looked up; the global one by default.
         override: Operators that are plugins although ONNX has them.
         logger: Where messages go.
@@ -73,7 +73,7 @@ def compile(  # noqa: A001 - what users look for
     source = model if isinstance(model, Network) else _import(model, settings, lookup, builder.logger, override)
     plan = builder.build_plan(source, settings, is_open=not settings.profiles)
     del source  # and with it the map of the weights as the model has them
-    return engine_from_plan(plan, lookup)
+    return engine_from_plan(plan, lookup, settings.provider_options)
 
 
 def _import(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from onnxruntime_ep_dovetail._version import __version__
 
-__all__ = ["__version__", "get_ep_name", "get_ep_names", "get_library_path"]
+__all__ = ["__version__", "add_domains", "get_ep_name", "get_ep_names", "get_library_path"]
 
 _EP_NAME = "DovetailExecutionProvider"
 
@@ -23,6 +23,18 @@ def get_library_path() -> str:
     path = find_library()
     install(path)
     return str(path)
+
+
+def add_domains(*names: str) -> None:
+    """Have plugins run the operators of these domains too, in sessions made from now on.
+
+    The environment variable ``DOVETAIL_EP_DOMAINS``, names with commas between them, does the same.
+
+    >>> add_domains("com.example")
+    """
+    from onnxruntime_ep_dovetail.domains import add_domains as add
+
+    add(*names)
 
 
 def get_ep_name() -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import Final
 
 import onnx_ir as ir
 
 import dovetail
 from dovetail.provider.partition import find_partitions
+from onnxruntime_ep_dovetail.costs import BORDER_US
 
-__all__ = ["Claims", "find_groups", "is_dense", "nodes_between"]
+__all__ = ["Claims", "find_groups", "is_dense", "join_groups", "reads_of"]
 
+CostOf = Callable[[ir.Node], float]
+Step = Callable[[ir.Node], Iterable[ir.Node]]
+
+_MAX_TRIALS: Final = 200
+"""How many ways of joining groups are tried; each takes a pass over the graph, which must not be planned for long."""
 _OURS, _THEIRS = "dovetail", "onnxruntime"
 
 
@@ -86,14 +93,76 @@ def is_dense(value: ir.Value) -> bool:
     return kind not in (ir.DataType.STRING, ir.DataType.UNDEFINED) and kind.bitwidth >= 8
 
 
-def nodes_between(nodes: Sequence[ir.Node], ends: Set[ir.Node]) -> set[ir.Node]:
-    """The nodes on paths from one of the ends to another; nodes are in topological order."""
-    after: set[ir.Node] = set()
-    for node in nodes:
-        if any(producer in after or producer in ends for producer in _producers(node)):
-            after.add(node)
-    before: set[ir.Node] = set()
-    for node in reversed(nodes):
-        if node in before or node in ends:
-            before.update(producer for producer in _producers(node))
-    return (after & before) - ends
+def join_groups(supports: Sequence[dovetail.Support], wanted: Set[ir.Node], extra_us: CostOf) -> Claims:
+    """The groups of ``find_groups``, with nodes between them taken along where fewer groups are faster.
+
+    Args:
+        supports: Every node of the graph, in topological order.
+        wanted: The nodes that are taken whatever they cost.
+        extra_us: How much longer a node takes here; one that takes longer than a border is never taken along.
+    """
+    costs = {s.node: extra_us(s.node) for s in supports if s.provider is not None and s.node not in wanted}
+    joining = _Joining(supports, wanted)
+    affordable = {node: cost for node, cost in costs.items() if cost < BORDER_US}
+    while joining.join(list(dict.fromkeys(_bridges(joining.claims.groups, affordable)))):
+        pass  # with fewer groups there may be new bridges
+    return joining.claims
+
+
+class _Joining:
+    """Groups that grow together over bridges: nodes between two of them, worth less than a border."""
+
+    def __init__(self, supports: Sequence[dovetail.Support], wanted: Set[ir.Node]) -> None:
+        self._supports = supports
+        self._taken = set(wanted)
+        self._trials_left = _MAX_TRIALS
+        self.claims = find_groups(supports, wanted)
+
+    def join(self, bridges: Sequence[frozenset[ir.Node]]) -> bool:
+        """Take those bridges that each make one group less; whether there was one.
+
+        All of them are tried together, and only if that does not do it, in halves.
+        """
+        if not bridges or not self._trials_left:
+            return False
+        self._trials_left -= 1
+        added = frozenset[ir.Node]().union(*bridges)
+        trial = find_groups(self._supports, self._taken | added)
+        saved = len(self.claims.groups) - len(trial.groups)
+        if saved >= len(bridges) and not added & trial.reasons.keys():
+            self.claims = trial
+            self._taken |= added
+            return True
+        middle = len(bridges) // 2
+        halves = (bridges[:middle], bridges[middle:]) if middle else ()
+        return any([self.join(half) for half in halves])
+
+
+def _bridges(groups: Sequence[Sequence[ir.Node]], affordable: Mapping[ir.Node, float]) -> Iterator[frozenset[ir.Node]]:
+    """For each two groups the affordable nodes on paths between them, if these cost less than a border together."""
+    group_of = {node: index for index, group in enumerate(groups) for node in group}
+    for index, group in enumerate(groups):
+        after = _reach(group, affordable, _readers)
+        for other in {group_of[reader] for node in after for reader in _readers(node) if reader in group_of}:
+            bridge = after & _reach(groups[other], affordable, _producers)
+            if other != index and bridge and sum(affordable[node] for node in bridge) < BORDER_US:
+                yield frozenset(bridge)
+
+
+def _reach(group: Sequence[ir.Node], affordable: Mapping[ir.Node, float], step: Step) -> set[ir.Node]:
+    """The affordable nodes that steps lead to from a group, each path no dearer than a border."""
+    spent = dict.fromkeys(group, 0.0)
+    edge = list(group)
+    while edge:
+        node = edge.pop()
+        for following in step(node):
+            cost = spent[node] + affordable.get(following, BORDER_US)
+            if cost < min(BORDER_US, spent.get(following, BORDER_US)):
+                spent[following] = cost
+                edge.append(following)
+    return spent.keys() - set(group)
+
+
+def _readers(node: ir.Node) -> Iterator[ir.Node]:
+    for value in node.outputs:
+        yield from (use.node for use in value.uses())

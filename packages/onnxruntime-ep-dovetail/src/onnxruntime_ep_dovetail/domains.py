@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import onnx_ir as ir
 
@@ -177,7 +177,18 @@ class CustomOp(NativeObject):
 
 
 class CustomOps:
-    """The domains that ONNX Runtime gets; made again when plugins were registered since."""
+    """The domains that one ONNX Runtime gets; made again when plugins were registered since.
+
+    The factory and ``RegisterCustomOps`` give the same ones, and they stay for good: a session may live longer than
+    whatever gave them to it.
+    """
+
+    _by_runtime: ClassVar[dict[int, CustomOps]] = {}
+
+    @classmethod
+    def of(cls, runtime: Runtime) -> CustomOps:
+        """Those of a runtime, of which a process can have several."""
+        return cls._by_runtime.setdefault(runtime.api.address, cls(runtime))
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -185,6 +196,12 @@ class CustomOps:
         self._kept: list[Any] = []
         """Everything ever given: sessions may hold it."""
         self.domains: list[int] = []
+
+    def add_to(self, session_options: int) -> None:
+        """Add the domains to the options of a session."""
+        self.refresh()
+        for domain in self.domains:
+            self._runtime.api.AddCustomOpDomain(session_options, domain)
 
     def refresh(self) -> int:
         """See which plugins there are now; how many domains that makes."""

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-import dovetail
 from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, read_pointers, write_pointer
 from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.claims import Claims, find_groups
+from onnxruntime_ep_dovetail.choice import choose_groups
+from onnxruntime_ep_dovetail.claims import Claims
+from onnxruntime_ep_dovetail.compiled_models import CompiledModels
+from onnxruntime_ep_dovetail.dynamic_options import DynamicOptions
+from onnxruntime_ep_dovetail.failures import ClaimFailures
 from onnxruntime_ep_dovetail.graph import ReadGraph, read_graph, read_node
+from onnxruntime_ep_dovetail.kernel_route import KernelRoute
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.options import EP_NAME, EpOptions
-from onnxruntime_ep_dovetail.partition import Partition, build_partition
+from onnxruntime_ep_dovetail.partition import Frame, Partition, build_partition
+from onnxruntime_ep_dovetail.profiling import ProfilingRoute
+from onnxruntime_ep_dovetail.values import number_of
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.factory import Factory
@@ -31,18 +38,19 @@ class ComputeInfo(NativeObject):
 
     struct = "OrtNodeComputeInfo"
 
-    def __init__(self, runtime: Runtime, partition: Partition) -> None:
+    def __init__(self, runtime: Runtime, partition: Partition, new_frame: Callable[[], Frame]) -> None:
         super().__init__(runtime)
         self._partition = partition
+        self._new_frame = new_frame
         self._compute = load_compute()
         self.set_slot("Compute", self._compute.compute_address())
 
     def create_state(self, _context: int, state: int) -> None:
         """Make what ``Compute`` gets: the frames of the partition."""
         partition = self._partition
-        types = [int(ir.DataType.from_numpy(dtype)) for dtype in partition.input_dtypes]
-        outputs = [int(ir.DataType.from_numpy(dtype)) for dtype in partition.output_dtypes]
-        made = self._compute.create_state(partition.new_frame, len(types), len(outputs), tuple(types), tuple(outputs))
+        types = [number_of(ir.DataType.from_numpy(dtype)) for dtype in partition.input_dtypes]
+        outputs = [number_of(ir.DataType.from_numpy(dtype)) for dtype in partition.output_dtypes]
+        made = self._compute.create_state(self._new_frame, len(types), len(outputs), tuple(types), tuple(outputs))
         write_pointer(state, made)
 
     def release_state(self, state: int) -> None:
@@ -50,18 +58,19 @@ class ComputeInfo(NativeObject):
         self._compute.release_state(state)
 
 
-class Ep(NativeObject):
+class Ep(ClaimFailures, CompiledModels, KernelRoute, ProfilingRoute, DynamicOptions, NativeObject):
     """One session's execution provider."""
 
     struct = "OrtEp"
 
-    def __init__(self, factory: Factory, backend: Backend, options: EpOptions) -> None:
+    def __init__(self, factory: Factory, backend: Backend, options: EpOptions, logger: int = 0) -> None:
         # A session may outlive the registration of the library: the factory must then still be there to release this.
         self.factory = factory
         self.backend = backend
         self.options = options
+        self.logger = logger
         self._name = CString(EP_NAME)
-        self._failure: BaseException | None = None
+        self.start_kernel_route(factory.kernel_table)
         super().__init__(factory.runtime)
 
     def get_name(self) -> int:
@@ -74,35 +83,21 @@ class Ep(NativeObject):
         """Tell which nodes are taken; a failure is kept, because ONNX Runtime only logs it and goes on without us."""
         try:
             read = read_graph(self.runtime, graph)
-            if not self._is_left_to_parent(graph):
+            self.note_opsets(read)
+            if self.is_kernel_route:
+                self._claim(read, self.claim_kernels(read, self.choose(read), info), info)
+            elif not self._is_left_to_parent(graph):
                 self._claim(read, self.choose(read), info)
-        except BaseException as error:
-            self._failure = error
-            raise
+        except BaseException as error:  # noqa: BLE001 - it is kept, and ends the session
+            self.keep_failure(error, graph, info)
 
     def choose(self, read: ReadGraph) -> Claims:
         """The groups of nodes that are taken of a graph."""
-        supports = self._find_support(read)
-        chosen = [support for support in supports if support.provider and self._wants(support)]
-        return find_groups(supports, {support.node for support in chosen})
-
-    def _find_support(self, read: ReadGraph) -> list[dovetail.Support]:
-        return dovetail.find_support(
-            read.model,
-            providers=self.backend.provider_names(self.options),
-            options=self.options.provider_options,
-            override=self.options.override,
-        )
-
-    def _wants(self, support: dovetail.Support) -> bool:
-        if support.node.op_type in self.options.exclude:
-            return False
-        takes_all = self.options.claim == "all" or (self.options.claim == "auto" and self.backend.is_device)
-        return takes_all or support.is_plugin
+        return choose_groups(read.model, self.backend, self.options, self.runtime)
 
     def _claim(self, read: ReadGraph, claims: Claims, info: int) -> None:
         options = _FusionOptions(self.runtime.struct_version, True)
-        for group in claims.groups:
+        for group in (*claims.groups, *self.find_compiled(read)):
             nodes = (ctypes.c_void_p * len(group))(*(read.addresses[node] for node in group))
             self.runtime.ep_api.EpGraphSupportInfo_AddNodesToFuse(
                 info, ctypes.addressof(nodes), len(group), ctypes.addressof(options)
@@ -122,15 +117,19 @@ class Ep(NativeObject):
 
     # compiling
 
-    def compile(self, graphs: int, fused: int, count: int, infos: int, _context_nodes: int) -> None:
+    def compile(self, graphs: int, fused: int, count: int, infos: int, context_nodes: int) -> None:
         """Build an engine for each partition."""
+        self.raise_failure()
         graph_list, fused_list = ((ctypes.c_void_p * count).from_address(place) for place in (graphs, fused))
         targets = (ctypes.c_void_p * count).from_address(infos)
         for index in range(count):
             read = read_graph(self.runtime, graph_list[index] or 0)
             self._order_border(read.model.graph, fused_list[index] or 0)
-            partition = build_partition(read.model, self.backend, self.options)
-            targets[index] = ComputeInfo(self.runtime, partition).address
+            compiled = self.load_compiled(read, graph_list[index] or 0)
+            partition = compiled or build_partition(read.model, self.backend, self.options)
+            targets[index] = ComputeInfo(self.runtime, partition, self.profiling.watch(partition)).address
+            node = context_nodes + 8 * index
+            self.store_compiled(partition, read, graph_list[index] or 0, fused_list[index] or 0, node)
 
     def _order_border(self, graph: ir.Graph, fused: int) -> None:
         """Put inputs and outputs in the order of the fused node."""
@@ -156,8 +155,3 @@ class Ep(NativeObject):
         """Let compiled partitions go."""
         for address in (ctypes.c_void_p * count).from_address(infos):
             NativeObject.at(address or 0).release()
-
-    def on_session_initialization_end(self) -> None:
-        """Fail a session that would otherwise run without us and not say so."""
-        if self._failure is not None:
-            raise self._failure

@@ -6,10 +6,21 @@ import ctypes
 from typing import Final
 
 from onnxruntime_ep_dovetail._version import __version__
-from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, read_text, write_pointer, write_size
+from onnxruntime_ep_dovetail.abi import (
+    CString,
+    LogLevel,
+    NativeObject,
+    Runtime,
+    read_text,
+    write_int,
+    write_pointer,
+    write_size,
+)
 from onnxruntime_ep_dovetail.backends import Backend, find_backends
+from onnxruntime_ep_dovetail.compatibility import Compatibility, judge_info
 from onnxruntime_ep_dovetail.domains import CustomOps
 from onnxruntime_ep_dovetail.ep import Ep
+from onnxruntime_ep_dovetail.kernel_route import KernelTable
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
 from onnxruntime_ep_dovetail.options import EP_NAME, read_options
@@ -32,7 +43,8 @@ class Factory(NativeObject):
         self._name, self._vendor, self._version = CString(EP_NAME), CString(VENDOR), CString(__version__)
         self._backends: dict[int, Backend] = {}
         """By the address of the device that ONNX Runtime has for it."""
-        self._custom_ops = CustomOps(runtime)
+        self._custom_ops = CustomOps.of(runtime)
+        self.kernel_table = KernelTable(runtime)
         load_compute().attach(runtime.api.address, {name: runtime.api.slot(name) for name in API_FUNCTIONS})
         super().__init__(runtime)
 
@@ -76,12 +88,12 @@ class Factory(NativeObject):
     # execution providers
 
     def create_ep(
-        self, devices: int, metadata: int, count: int, session_options: int, _logger: int, target: int
+        self, devices: int, metadata: int, count: int, session_options: int, logger: int, target: int
     ) -> None:
         """An execution provider for a session."""
         options = read_options(self._read_entries(session_options))
         backend = self._choose_backend(metadata, count)
-        write_pointer(target, Ep(self, backend, options).address)
+        write_pointer(target, Ep(self, backend, options, logger).address)
 
     def _choose_backend(self, metadata: int, count: int) -> Backend:
         api = self.runtime.api
@@ -105,6 +117,13 @@ class Factory(NativeObject):
     def release_ep(self, ep: int) -> None:
         """Let an execution provider go; this comes after an unregistration where a session lived on."""
         NativeObject.at(ep).release()
+
+    def validate_compiled_model_compatibility_info(self, _devices: int, _count: int, info: int, answer: int) -> None:
+        """Say how well a compiled model runs here; the reason goes to the log, because ONNX Runtime takes a number."""
+        found = judge_info(read_text(info))
+        level = LogLevel.INFO if found.value <= Compatibility.OPTIMAL else LogLevel.WARNING
+        self.runtime.log(level, f"compiled model: {found.value.name.lower().replace('_', ' ')}: {found.reason}")
+        write_int(answer, found.value)
 
     # memory
 

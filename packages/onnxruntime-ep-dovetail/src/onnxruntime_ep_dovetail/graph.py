@@ -6,7 +6,7 @@ What is read lives as long as ONNX Runtime's graph, so as long as the call that 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
@@ -14,10 +14,14 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from onnxruntime_ep_dovetail.abi import OrtError, Runtime, read_pointers, read_text
-from onnxruntime_ep_dovetail.values import STRING, tensor_array
+from onnxruntime_ep_dovetail.abi import Runtime, read_pointers, read_text
+from onnxruntime_ep_dovetail.values import kind_of, tensor_array
 
-__all__ = ["ReadGraph", "read_attribute", "read_graph", "read_node", "read_tensor_type"]
+__all__ = ["ReadGraph", "read_attribute", "read_graph", "read_node", "read_tensor_type", "read_type"]
+
+
+_PLAN = "ep_cache_context"
+"""The attribute of a compiled model that holds a whole plan, or the name of its file."""
 
 
 class _Kind(IntEnum):
@@ -70,6 +74,11 @@ def read_tensor_type(runtime: Runtime, info: int) -> tuple[ir.TensorType, ir.Sha
     return _Reader(runtime).tensor_type(info)
 
 
+def read_type(runtime: Runtime, info: int) -> tuple[ir.TypeProtocol | None, ir.Shape | None]:
+    """Read an ``OrtTypeInfo``; None for a kind that Dovetail does not know."""
+    return _Reader(runtime).any_type(info)
+
+
 class _Reader:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -93,14 +102,15 @@ class _Reader:
         read = self._node(node, {}, addresses)
         outputs = [value for value in read.outputs if value.name]
         graph = ir.Graph(list(self._outer.values()), outputs, nodes=[read], initializers=list(self._weights.values()))
-        version = self._since(node)
-        graph.opset_imports.update({one.domain: version for one in graph.all_nodes()} | {"": version})
+        graph.opset_imports.update(self._opsets_around(node, graph.all_nodes()))
         return ReadGraph(model=ir.Model(graph, ir_version=10), addresses=addresses, outer=list(self._outer.values()))
 
-    def _since(self, node: int) -> int:
-        """The opset of a node's graph where that can be seen: that of a body, else what the operator says."""
+    def _opsets_around(self, node: int, nodes: Iterable[ir.Node]) -> dict[str, int]:
+        """The opsets of a node's graph where they can be seen: those of a body, else what the operator says."""
         bodies = self._subgraphs(node)
-        return self._opsets(bodies[0][1], ())[""] if bodies else self._int(self._api.Node_GetSinceVersion, node)
+        if bodies:
+            return self._opsets(bodies[0][1], nodes)
+        return {"": 1} | {one.domain: self._int(self._api.Node_GetSinceVersion, node) for one in nodes}
 
     def _read_graph(self, graph: int, around: dict[str, ir.Value], addresses: dict[ir.Node, int] | None) -> ir.Graph:
         api, scope = self._api, dict(around)
@@ -124,7 +134,7 @@ class _Reader:
         for info in self._pointers("Node", "ImplicitInputs", address):
             self._read_value(info, scope)
         outputs = [self._made(info, scope) for info in self._pointers("Node", "Outputs", address)]
-        attributes = [self.attribute(one) for one in self._pointers("Node", "Attributes", address)]
+        attributes = [self._attribute_of(one, outputs) for one in self._pointers("Node", "Attributes", address)]
         node = ir.Node(
             self._text(api.Node_GetDomain, address),
             self._text(api.Node_GetOperatorType, address),
@@ -174,10 +184,9 @@ class _Reader:
     def _initializer(self, info: int) -> ir.Value:
         value, data = self._value(info), ctypes.c_void_p()
         self._api.ValueInfo_GetInitializerValue(info, ctypes.addressof(data))
+        # Strings are objects of C++: a weight of them has no value here, and whoever reads it is left to ONNX Runtime.
         if data.value and value.dtype != ir.DataType.STRING:
             value.const_value = self._tensor(data.value, value.name)
-        elif data.value:
-            value.const_value = ir.StringTensor(self._strings(data.value), name=value.name)
         return value
 
     def _tensor(self, data: int, name: str | None) -> ir.Tensor[Any]:
@@ -189,23 +198,23 @@ class _Reader:
         self._api.GetValueInfoTypeInfo(info, ctypes.addressof(kind))
         value = ir.Value(name=self._text(self._api.GetValueInfoName, info))
         if kind.value:
-            value.type, value.shape = self._type(kind.value)
+            value.type, value.shape = self.any_type(kind.value)
         return value
 
-    def _type(self, info: int) -> tuple[Any, ir.Shape | None]:
+    def any_type(self, info: int) -> tuple[Any, ir.Shape | None]:
         api, kind = self._api, self._int(self._api.GetOnnxTypeFromTypeInfo, info)
         if kind == _Kind.TENSOR:
             return self.tensor_type(self._pointer(api.CastTypeInfoToTensorInfo, info))
         if kind == _Kind.SEQUENCE:
             inside = self._pointer(api.GetSequenceElementType, self._pointer(api.CastTypeInfoToSequenceTypeInfo, info))
-            return ir.SequenceType(self._type(inside)[0]), None
+            return ir.SequenceType(self.any_type(inside)[0]), None
         if kind == _Kind.OPTIONAL:
             optional = self._pointer(api.CastTypeInfoToOptionalTypeInfo, info)
-            return ir.OptionalType(self._type(self._pointer(api.GetOptionalContainedTypeInfo, optional))[0]), None
+            return ir.OptionalType(self.any_type(self._pointer(api.GetOptionalContainedTypeInfo, optional))[0]), None
         return None, None
 
     def tensor_type(self, tensor: int) -> tuple[ir.TensorType, ir.Shape | None]:
-        kind = ir.DataType(self._int(self._api.GetTensorElementType, tensor))
+        kind = kind_of(self._int(self._api.GetTensorElementType, tensor))
         return ir.TensorType(kind), self._shape(tensor)
 
     def _shape(self, tensor: int) -> ir.Shape | None:
@@ -222,11 +231,21 @@ class _Reader:
 
     # attributes
 
+    def _attribute_of(self, attribute: int, outputs: Sequence[ir.Value]) -> ir.Attr | None:
+        """An attribute of a node; one that is a type, which ONNX Runtime does not give, is that of the result."""
+        try:
+            return self.attribute(attribute)
+        except OrtError:
+            kind = outputs[0].type if outputs else None
+            if not isinstance(kind, ir.OptionalType):
+                raise
+            return ir.AttrTypeProto(self._text(self._api.OpAttr_GetName, attribute), ir.TypeAndShape(kind.elem_type, None))
+
     def attribute(self, attribute: int) -> ir.Attr | None:
         api, kind = self._api, self._int(self._api.OpAttr_GetType, attribute)
         name = self._text(api.OpAttr_GetName, attribute)
-        if kind == _Attribute.GRAPH:
-            return None  # bodies are read through the node
+        if kind == _Attribute.GRAPH or name == _PLAN:
+            return None  # bodies and plans are read through the node
         if kind == _Attribute.TENSOR:
             value = self._pointer(api.OpAttr_GetTensorAttributeAsOrtValue, attribute)
             try:
@@ -248,9 +267,6 @@ class _Reader:
         buffer = ctypes.create_string_buffer(max(size.value, 8))
         self._api.ReadOpAttr(attribute, kind, ctypes.addressof(buffer), size.value, place)
         return buffer.raw[: size.value]
-
-    def _strings(self, value: int) -> np.ndarray[Any, Any]:
-        raise OrtError(f"weights of strings are not taken (element type {STRING})")
 
     # the usual forms of calls
 
@@ -301,6 +317,6 @@ _MAKERS: dict[_Attribute, Callable[[str, bytes], ir.Attr]] = {
     _Attribute.INTS: lambda name, data: ir.AttrInt64s(name, np.frombuffer(data, np.int64).tolist()),
     _Attribute.FLOAT: lambda name, data: ir.AttrFloat32(name, float(np.frombuffer(data, np.float32)[0])),
     _Attribute.FLOATS: lambda name, data: ir.AttrFloat32s(name, np.frombuffer(data, np.float32).tolist()),
-    _Attribute.STRING: lambda name, data: ir.AttrString(name, data.decode()),
+    _Attribute.STRING: lambda name, data: ir.AttrString(name, data.decode(errors="surrogateescape")),
     _Attribute.STRINGS: lambda name, data: ir.AttrStrings(name, [s.decode() for s in data.split(b"\0") if s]),
 }

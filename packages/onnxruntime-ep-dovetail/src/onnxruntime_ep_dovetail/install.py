@@ -21,6 +21,7 @@ _CREATE = ctypes.CFUNCTYPE(
     ctypes.c_void_p,
 )
 _RELEASE = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+_CUSTOM_OPS = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _FAIL = 1
 
 _installed: dict[str, Any] = {}
@@ -39,23 +40,22 @@ def install(path: str | Path) -> None:
 
 
 def _disarm(library: Any) -> None:
-    """From here on ONNX Runtime must not enter Python: sessions may end after the interpreter does."""
+    """From here on nothing that ends enters Python: sessions may end after the interpreter does."""
     no_op = ctypes.cast(library.dovetail_ep_noop, ctypes.c_void_p).value or 0
     disarm_all(no_op)
-    for slot in _callbacks:
-        ctypes.c_void_p.in_dll(library, slot).value = no_op
+    ctypes.c_void_p.in_dll(library, "dovetail_ep_release").value = no_op
 
 
-def _make_factories(base: int, factories: int, count: int) -> None:
+def _make_factories(base: int, logger: int, factories: int, count: int) -> None:
     from onnxruntime_ep_dovetail.factory import Factory
 
-    write_pointer(factories, Factory(negotiate(base)).address)
+    write_pointer(factories, Factory(negotiate(base, logger or 0)).address)
     write_size(count, 1)
 
 
-def _create(_name: bytes, base: int, _logger: int, factories: int, _room: int, count: int) -> int | None:
+def _create(_name: bytes, base: int, logger: int, factories: int, _room: int, count: int) -> int | None:
     try:
-        _make_factories(base, factories, count)
+        _make_factories(base, logger, factories, count)
     except BaseException as error:  # noqa: BLE001 - an exception that left a callback would look like success
         return _fail(base, str(error) or type(error).__name__)
     return None
@@ -63,6 +63,16 @@ def _create(_name: bytes, base: int, _logger: int, factories: int, _room: int, c
 
 def _release(factory: int) -> int | None:
     NativeObject.at(factory).release()
+    return None
+
+
+def _add_custom_ops(session_options: int, base: int) -> int | None:
+    from onnxruntime_ep_dovetail.domains import CustomOps
+
+    try:
+        CustomOps.of(negotiate(base)).add_to(session_options)
+    except BaseException as error:  # noqa: BLE001 - an exception that left a callback would look like success
+        return _fail(base, str(error) or type(error).__name__)
     return None
 
 
@@ -75,5 +85,9 @@ def _fail(base: int, text: str) -> int | None:
     return status
 
 
-_callbacks: dict[str, Any] = {"dovetail_ep_create": _CREATE(_create), "dovetail_ep_release": _RELEASE(_release)}
-"""What goes into each slot of the library."""
+_callbacks: dict[str, Any] = {
+    "dovetail_ep_release": _RELEASE(_release),
+    "dovetail_ep_custom_ops": _CUSTOM_OPS(_add_custom_ops),
+    "dovetail_ep_create": _CREATE(_create),
+}
+"""What goes into each slot of the library, in this order: when the last is filled, the library takes all for filled."""

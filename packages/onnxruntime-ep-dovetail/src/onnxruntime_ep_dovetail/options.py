@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dovetail import UsageError
+from onnxruntime_ep_dovetail.context_options import ContextOptions, read_context_options
 
-__all__ = ["EP_NAME", "PREFIX", "EpOptions", "read_options"]
+__all__ = ["EP_NAME", "PREFIX", "EpOptions", "is_option", "read_options"]
 
 EP_NAME: Final = "DovetailExecutionProvider"
 PREFIX: Final = f"ep.{EP_NAME.lower()}."
@@ -39,6 +40,8 @@ class EpOptions:
     """How many runs a graph is warmed up with before it is captured."""
     provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """From entries ``provider.<name>.<key>``."""
+    context: ContextOptions = field(default_factory=ContextOptions)
+    """What the session says of compiled models."""
 
 
 def read_options(entries: Mapping[str, str]) -> EpOptions:
@@ -64,7 +67,16 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
             expected=", ".join(sorted(_READERS)) + " or provider.<name>.<key>",
         )
     values = {key: _READERS[key](key, value) for key, value in plain.items()}
-    return EpOptions(provider_options=nested, **values)  # type: ignore[arg-type]
+    return EpOptions(provider_options=nested, context=read_context_options(entries), **values)  # type: ignore[arg-type]
+
+
+def is_option(key: str) -> bool:
+    """Whether a session can have an option of this name.
+
+    >>> is_option("claim"), is_option("provider.cpu.threads"), is_option("colour")
+    (True, True, False)
+    """
+    return key in _READERS or key.startswith("provider.")
 
 
 def _choice(allowed: tuple[str, ...], key: str, value: str) -> str:

@@ -45,12 +45,13 @@ def build_partition(model: ir.Model, backend: Backend, options: EpOptions) -> Pa
 
 def wrap_engine(engine: dovetail.Engine, inputs: Sequence[str], outputs: Sequence[str]) -> Partition:
     """An engine as a partition with its inputs and outputs in this order."""
+    dtypes = {tensor.name: np.dtype(tensor.dtype) for tensor in (*engine.manifest.inputs, *engine.manifest.outputs)}
     return Partition(
         engine=engine,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        input_dtypes=tuple(np.dtype(dovetail.nptype(engine.get_tensor_dtype(name))) for name in inputs),
-        output_dtypes=tuple(np.dtype(dovetail.nptype(engine.get_tensor_dtype(name))) for name in outputs),
+        input_dtypes=tuple(dtypes[name] for name in inputs),
+        output_dtypes=tuple(dtypes[name] for name in outputs),
     )
 
 
@@ -78,10 +79,15 @@ class HostFrame:
         self._shapes, self._addresses = given, ()
         for name, shape in zip(partition.inputs, given, strict=True):
             context.set_input_shape(name, shape)
-        outputs = [tuple(context.get_tensor_shape(name)) for name in partition.outputs]
-        has_bytes = all(min(shape, default=1) > 0 for shape in (*given, *outputs))
+        outputs = [self._output_shape(name) for name in partition.outputs]
+        has_bytes = all(shape is not None and min(shape, default=1) > 0 for shape in (*given, *outputs))
         self._is_bound = has_bytes and not self._needs_values()
         return tuple(outputs) if self._is_bound else (None,) * len(outputs)
+
+    def _output_shape(self, name: str) -> Shape | None:
+        """The shape of an output; None when even its number of dimensions is told by the run only."""
+        is_ranked = self._partition.engine.tensor(name).dims is not None
+        return tuple(self._context.get_tensor_shape(name)) if is_ranked else None
 
     def _needs_values(self) -> bool:
         """Whether elements of inputs decide shapes, so that addresses must be known before sizes are."""
@@ -110,6 +116,10 @@ class HostFrame:
         results = self._context.run(ordered)
         made = {tensor.name: result for tensor, result in zip(engine.manifest.outputs, results, strict=True)}
         self._results = {i: np.ascontiguousarray(made[name]) for i, name in enumerate(partition.outputs)}
+
+    def profile(self, clock: dovetail.IProfiler | None) -> None:
+        """Run layer by layer from now on and tell a clock, or run as fast as can be again."""
+        self._context.profiler = clock
 
     def result(self, index: int, /) -> tuple[int, Shape]:
         """Where a result lies; it is there until the next run."""

@@ -4,26 +4,49 @@ from __future__ import annotations
 
 import ctypes
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import Functions
 
-__all__ = ["array_at", "dtype_of", "tensor_array"]
+__all__ = ["array_at", "dtype_of", "kind_of", "number_of", "tensor_array"]
 
 STRING = 8
 """The element type of strings, which are objects of C++ and no memory of ours."""
 
 
+_OTHERWISE: Final = {24: ir.DataType.UINT2, 25: ir.DataType.INT2, 26: ir.DataType.FLOAT8E8M0}
+"""ONNX Runtime numbers element types as ONNX does, up to these."""
+_NUMBERS: Final = {kind: number for number, kind in _OTHERWISE.items()}
+
+
+def kind_of(element_type: int) -> ir.DataType:
+    """The element type that ONNX Runtime means by a number.
+
+    >>> kind_of(1).name, kind_of(24).name
+    ('FLOAT', 'UINT2')
+    """
+    return _OTHERWISE.get(element_type) or ir.DataType(element_type)
+
+
+def number_of(kind: ir.DataType) -> int:
+    """ONNX Runtime's number for an element type.
+
+    >>> number_of(ir.DataType.FLOAT), number_of(ir.DataType.FLOAT8E8M0)
+    (1, 26)
+    """
+    return _NUMBERS.get(kind, int(kind))
+
+
 def dtype_of(element_type: int) -> np.dtype[Any]:
-    """The NumPy type of one of ONNX Runtime's, whose numbers are those of ONNX.
+    """The NumPy type of one of ONNX Runtime's.
 
     >>> dtype_of(1)
     dtype('float32')
     """
-    return ir.DataType(element_type).numpy()
+    return kind_of(element_type).numpy()
 
 
 def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
@@ -36,23 +59,23 @@ def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 
 def tensor_array(api: Functions, value: int) -> Any:
-    """A view of the memory of a tensor of numbers; elements of four bits are copied, one to a byte."""
+    """A view of the memory of a tensor of numbers; smaller elements than a byte are copied, one to a byte."""
     element, shape, rank, data = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
     read_shape = api.GetTensorElementTypeAndShapeDataReference
     read_shape(value, *(ctypes.addressof(place) for place in (element, shape, rank)))
     api.GetTensorMutableData(value, ctypes.addressof(data))
     dims = tuple((ctypes.c_int64 * rank.value).from_address(shape.value or 0)) if rank.value else ()
-    kind = ir.DataType(element.value)
+    kind = kind_of(element.value)
     if kind.bitwidth < 8:
         return _unpack(data.value or 0, dims, kind)
     return array_at(data.value or 0, dims, kind.numpy())
 
 
 def _unpack(address: int, dims: tuple[int, ...], kind: ir.DataType) -> Any:
-    count = math.prod(dims)
-    packed = array_at(address, ((count + 1) // 2,), np.dtype(np.uint8))
-    nibbles = np.stack([packed & 0xF, packed >> 4], -1).reshape(-1)[:count]
-    if kind == ir.DataType.INT4:
-        nibbles = ((nibbles.astype(np.int8) ^ 8) - 8).astype(kind.numpy())
-        return nibbles.reshape(dims)
-    return nibbles.astype(np.uint8).view(kind.numpy()).reshape(dims)
+    count, bits = math.prod(dims), kind.bitwidth
+    packed = array_at(address, (-(-count * bits // 8),), np.dtype(np.uint8))
+    fields = np.stack([packed >> shift & (1 << bits) - 1 for shift in range(0, 8, bits)], -1).reshape(-1)[:count]
+    if kind in (ir.DataType.INT4, ir.DataType.INT2):
+        sign = 1 << bits - 1
+        return ((fields.astype(np.int8) ^ sign) - sign).astype(kind.numpy()).reshape(dims)
+    return fields.view(kind.numpy()).reshape(dims)

@@ -48,6 +48,7 @@ def _runs(op: str, dtype: str, opset: int) -> bool:
 @pytest.mark.parametrize("op", UNARY)
 @pytest.mark.parametrize("opset", [13, 21, 26])
 def test_supports_says_what_sessions_do(op: str, opset: int) -> None:
+    opset = min(opset, max_opset())
     for dtype in TYPES:
         constraint = "T1" if op == "IsNaN" else "V" if op == "Identity" and opset >= 14 else "T"
         said = supports(op, "", opset, {constraint: dtype})

@@ -1,24 +1,23 @@
 """Giving nodes to providers: every provider is asked, the rules of placing decide, and partitions are compiled.
 
-A provider that fails while it is asked, or that cannot compile what it took, is named; its nodes go to the next one,
-unless the build is strict.
+A provider that fails while it is asked is named, and so are the nodes that one took and cannot compile; these go to
+the next one, unless the build is strict.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final
 
 import onnx_ir as ir
 
 from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
-from dovetail.build.subgraphs import Border, extract_model, find_border
+from dovetail.build.partitions import CompiledPartition, LayerFault, PartitionCompiler, describe_fault
+from dovetail.build.subgraphs import Border
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.plugins import entry_of
-from dovetail.provider.calls import call
 from dovetail.provider.interfaces import BuiltSubgraph, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
 from dovetail.provider.placement import CONSTANT, OUTSIDE, PlacedNode, find_annotation, place
@@ -61,6 +60,10 @@ class Assigner:
     _banned: dict[tuple[str, ir.Node], str] = field(default_factory=dict, init=False)
     _told: set[str] = field(default_factory=set, init=False)
     _groups: dict[ir.Graph, list[Group]] = field(default_factory=dict, init=False)
+    _compiler: PartitionCompiler = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._compiler = PartitionCompiler(model=self.model, keep=self.keep)
 
     @property
     def host(self) -> Provider:
@@ -72,6 +75,7 @@ class Assigner:
         if graph not in self._groups:
             while (groups := self._try_groups(graph)) is None:
                 pass
+            self._compiler.forget()
             self._groups[graph] = groups
             for group in groups:
                 if group.provider == _CONTROL:
@@ -85,7 +89,7 @@ class Assigner:
         if name is None or entry_of(node) is not None:
             return True
         layer = NodeLayer(node, name, {**self.model.opset_imports, "": opset})
-        return self._ask(self._provider(name), [layer])[0].taken
+        return self._ask(self.provider(name), [layer])[0].taken
 
     def tag_nodes(self, graph: ir.Graph) -> None:
         """Note on every node, bodies included, which provider it goes to, so that passes and later rounds know."""
@@ -110,35 +114,40 @@ class Assigner:
             return None
         groups: list[Group] = []
         for name, nodes in partitions:
-            border = find_border([layers[n].node for n in nodes]) if name in whole else None
-            if border is not None and not border.outputs:
-                continue  # nobody reads what it makes
-            group = self._make_group(name, [layers[n] for n in nodes], border)
-            if group is None:
+            named = [NodeLayer(layers[n].node, self._step_provider(name), layers[n].opsets) for n in nodes]
+            if name not in whole:
+                groups.append(Group(provider=name, layers=named))
+                continue
+            compiled = self._compile(name, named)
+            if compiled is None:
                 return None
-            groups.append(group)
+            if compiled.built is not None:  # else nobody reads what it makes
+                groups.append(Group(provider=name, layers=named, border=compiled.border, built=compiled.built))
         return groups
 
-    def _make_group(self, name: str, layers: Sequence[NodeLayer], border: Border | None) -> Group | None:
-        """A group, compiled when it has a border; None when that fails, and others must have its nodes."""
-        named = [NodeLayer(layer.node, self._step_provider(name), layer.opsets) for layer in layers]
-        if border is None:
-            return Group(provider=name, layers=named)
-        nodes = [layer.node for layer in layers]
+    def _compile(self, name: str, layers: Sequence[NodeLayer]) -> CompiledPartition | None:
+        """A partition; None when it cannot be compiled, and others must have the nodes at fault."""
+        provider = self.provider(name)
         try:
-            model = extract_model(self.model, nodes, border, name=_group_name(layers))
-            build = partial(self._provider(name).build_subgraph, keep=self.keep)
-            built = call(name, "build_subgraph", build, model)
+            return self._compiler.compile(provider, layers)
         except DovetailError as error:
-            self._report(f"provider '{name}' could not compile what it took: {error}", error)
-            self._ban(name, nodes, f"it could not be compiled: {error.what}")
+            faults = self._compiler.find_faults(provider, layers, error)
+            self._report_faults(name, faults)
+            for fault in faults:
+                self._ban(name, [layer.node for layer in fault.nodes], f"it could not be compiled: {fault.error.what}")
             return None
-        return Group(provider=name, layers=named, border=border, built=built)
+
+    def _report_faults(self, name: str, faults: Sequence[LayerFault]) -> None:
+        count = sum(len(fault.nodes) for fault in faults)
+        rows = "\n".join(f"  {describe_fault(fault)}" for fault in faults)
+        text = f"provider '{name}' cannot compile {count} node(s) that it took:\n{rows}"
+        self._report(text, ProviderError(text))
 
     def _step_provider(self, name: str) -> str:
         return self.host.name if name in (_PLUGIN, _CONTROL) else name
 
-    def _provider(self, name: str) -> Provider:
+    def provider(self, name: str) -> Provider:
+        """One of the providers of this build, with its options."""
         return next(provider for provider in self.providers if provider.name == name)
 
     def _ban(self, provider: str, nodes: Sequence[ir.Node], reason: str) -> None:
@@ -300,7 +309,3 @@ def _reads(node: ir.Node) -> Iterator[ir.Value | None]:
 
 def _is_free(layers: Sequence[NodeLayer], nodes: Sequence[int]) -> bool:
     return len(nodes) <= 2 and all(layers[n].domain == "" and layers[n].op in _FREE_OPS for n in nodes)
-
-
-def _group_name(layers: Sequence[NodeLayer]) -> str:
-    return layers[0].name if len(layers) == 1 else f"{layers[0].name} ... {layers[-1].name} ({len(layers)} layers)"

@@ -30,6 +30,7 @@ from dovetail.plan.manifest import encode_manifest
 from dovetail.plugin.libraries import pack_library
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.defaults import default_providers
+from dovetail.provider.options import ProviderOptions, Providers
 from dovetail.runtime.engine import Engine
 from dovetail.runtime.weights import BlobStore
 
@@ -77,7 +78,7 @@ class Builder(NoOpContext):
 
     def build_engine_with_config(self, network: Network, config: BuilderConfig) -> Engine:
         """An engine, without going through a file."""
-        return engine_from_plan(self.build_plan(network, config), self._registry)
+        return engine_from_plan(self.build_plan(network, config), self._registry, config.provider_options)
 
     def is_network_supported(self, network: Network, config: BuilderConfig) -> bool:
         """Whether the network can be built; the log says why not."""
@@ -132,15 +133,16 @@ class Builder(NoOpContext):
         )
 
 
-def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry) -> Engine:
-    """An engine from a plan that was just built, whose blobs are let go.
+def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry, options: ProviderOptions | None = None) -> Engine:
+    """An engine from a plan that was just built, whose blobs are let go; its providers run with these options.
 
     A plan with large weights goes through a file, so that they are mapped and never copied to memory; it has no name
     any more when the engine is there.
     """
-    manifest = plan.manifest
+    manifest, providers = plan.manifest, Providers(options)
     if sum(memoryview(blob.data).nbytes for blob in plan.blobs) < _MAPPED_BYTES:
-        return Engine(manifest, PlanFile.from_bytes(plan_bytes(encode_manifest(manifest), plan.blobs)), registry)
+        file = PlanFile.from_bytes(plan_bytes(encode_manifest(manifest), plan.blobs))
+        return Engine(manifest, file, registry, providers=providers)
     with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
         path = Path(folder, "network.plan")
         _write_temporary(path, plan)
@@ -149,7 +151,7 @@ def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry) -> Engine:
         file = PlanFile.open(path)
         # Nobody else could touch the file since it was written, so nothing in it is checked again.
         blobs = BlobStore(manifest.blobs, file, mapped_by_others=frozenset(manifest.blobs))
-        return Engine(manifest, file, registry, blobs=blobs)
+        return Engine(manifest, file, registry, blobs=blobs, providers=providers)
 
 
 def _write_temporary(path: Path, plan: BuiltPlan) -> None:

@@ -109,7 +109,8 @@ class BuilderConfig(NoOpContext):
         self.providers: Sequence[str] | None = None
         """Back ends in order of preference; None for the default ones."""
         self.provider_options: dict[str, dict[str, str]] = {}
-        """Provider -> its options, for what the build asks of it; the plan runs with the default ones."""
+        """Provider -> its options, for the build and for an engine that is made without going through a file. A plan
+        has none stored: options such as threads belong to the machine that runs and are given to ``dovetail.load``."""
         self.passes_off: Sequence[str] = ()
         """Names of passes to leave out (``dovetail.passes.PASS_NAMES``)."""
         self.extra_passes: Sequence[Any] = ()

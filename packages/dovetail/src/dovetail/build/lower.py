@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from dovetail.build.assign import Group
+from dovetail.build.assign import Assigner, Group
 from dovetail.build.attributes import attribute_records
 from dovetail.build.blobs import array_from_tensor
 from dovetail.build.drafts import Draft, encode_dims, max_workspace, plan_memory
@@ -22,7 +22,6 @@ from dovetail.network.shapes import size_symbols
 from dovetail.plan.manifest import ProgramRecord, StepRecord, SubgraphRecord, SymbolRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_provider
 from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.types import TensorFormat
 
@@ -176,7 +175,7 @@ class Lowering:
 
     def _transfer(self, value: ir.Value, source: Place, place: Place) -> int:
         """Copy a value to another memory; by way of the host between devices that do not know each other."""
-        provider = _copier(source.memory, place.memory)
+        provider = _find_copier(self._context.assigner, source.memory, place.memory)
         if provider is None:
             source = replace(source, memory="")
             self._need(value, source)
@@ -262,7 +261,7 @@ class Lowering:
             self._emit_kernel(layer)
 
     def _emit_kernel(self, layer: NodeLayer) -> None:
-        provider = get_provider(layer.provider)
+        provider = self._context.assigner.provider(layer.provider)
         inputs = [self._need_port(slot, value, layer, provider) for slot, value in enumerate(layer.node.inputs)]
         outputs = [self._add_result(value, memory=provider.memory_name) for value in layer.node.outputs]
         self._steps.append(
@@ -293,7 +292,7 @@ class Lowering:
         if border is None or built is None:
             raise InternalError("a partition without a border", where=f"provider '{group.provider}'")
         blobs = self._context.blobs
-        memory = get_provider(group.provider).memory_name
+        memory = self._context.assigner.provider(group.provider).memory_name
         names = [layer.name for layer in group.layers]
         record = SubgraphRecord(
             payload=blobs.add_payload(f"subgraph:{names[0]}", built.payload),
@@ -353,7 +352,7 @@ class Lowering:
     def _emit_plugin(self, layer: NodeLayer, entry: PluginEntry, chosen: ChosenPlugin) -> None:
         node, count = layer.node, entry.num_inputs
         values = list(node.inputs[:count])
-        memory = get_provider(layer.provider).memory_name
+        memory = self._context.assigner.provider(layer.provider).memory_name
         places = [replace(place_of(layout), memory=memory) for layout in chosen.combination]
         inputs = [self._need(value, place) for value, place in zip(values, places[:count], strict=True)]
         shape_inputs = [self._need(value) for value in node.inputs[count:]]
@@ -483,13 +482,13 @@ class Lowering:
                 self.aliases[result] = value
 
 
-def _copier(source: str, target: str) -> str | None:
+def _find_copier(assigner: Assigner, source: str, target: str) -> str | None:
     """The provider that copies from one memory to another at once."""
     if not source or not target:
         return source or target
-    memories = get_provider(source).memory, get_provider(target).memory
-    for provider in (get_provider(target), get_provider(source)):
-        if call(provider.name, "can_copy", provider.can_copy, *memories):
+    reader, writer = assigner.provider(source), assigner.provider(target)
+    for provider in (writer, reader):
+        if call(provider.name, "can_copy", provider.can_copy, reader.memory, writer.memory):
             return provider.name
     return None
 

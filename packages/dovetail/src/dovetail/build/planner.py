@@ -55,7 +55,8 @@ from dovetail.plan.walk import walk_steps
 from dovetail.plugin.fields import encode_fields
 from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_factory, get_provider
+from dovetail.provider.loader import get_factory
+from dovetail.provider.options import Providers
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.template import ProgramTemplate
 from dovetail.types import DataType
@@ -122,8 +123,8 @@ class _Planner:
         self._phases = phases
         self._model = request.model
         self._graph = request.model.graph
-        options = request.config.provider_options
-        self._providers = [get_provider(name, options.get(name)) for name in _with_host(request.providers)]
+        self._all_providers = Providers(request.config.provider_options)
+        self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
         self._assigner = Assigner(
             model=self._model,
             providers=self._providers,
@@ -194,7 +195,7 @@ class _Planner:
 
     def make_runner(self, program: ProgramRecord) -> ProgramRunner:
         """The program over the plugin objects of this build; they live until the planner is closed."""
-        template = ProgramTemplate(program, self._blobs.array)
+        template = ProgramTemplate(program, self._blobs.array, self._all_providers)
         template.create_plugins(lambda _, record: self._finals[id(record)])
         runner = template.make_runner(self._tuner.context, is_open=self._request.is_open)
         for step in runner.all_plugin_steps():

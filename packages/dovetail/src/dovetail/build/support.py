@@ -20,7 +20,7 @@ from dovetail.network.problems import Problems
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.interfaces import Claim, Provider
-from dovetail.provider.loader import get_provider
+from dovetail.provider.options import Providers
 
 __all__ = ["PLUGIN", "Support", "find_support"]
 
@@ -64,7 +64,8 @@ def find_support(
         override: Operators that are plugins although ONNX has them.
     """
     names = list(default_providers() if providers is None else providers)
-    found = [get_provider(name, (options or {}).get(name)) for name in names]
+    lookup = Providers(options)
+    found = [lookup[name] for name in names]
     plugins = PluginImport(registry or get_plugin_registry(), Logger(), override, Problems())
     return _Search(model.opset_imports, found, plugins).look(list(graph or model.graph))
 

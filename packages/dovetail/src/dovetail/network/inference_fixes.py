@@ -1,9 +1,8 @@
-"""What shape inference lacks: limits, types of loop bodies, and operators whose parameters only the run knows.
+"""What shape inference lacks: types of loop bodies, and operators whose parameters only the run knows.
 
-onnx-shape-inference follows the contents of integer tensors of any length, takes the default for a parameter it cannot
-see (equal parts for Split, all ones for Squeeze), takes the ends of a slice to be in range and loops to run to their
-count, drops the axis of Unique, looks at no sizes of ConstantOfShape that are computed, and lets shapes pass that
-cannot be broadcast. Sizes planned from that would be wrong, and a long vector would take minutes.
+onnx-shape-inference takes the default for a parameter it cannot see (equal parts for Split, all ones for Squeeze) and
+loops to run to their count, drops the axis of Unique, looks at no sizes of ConstantOfShape that are computed, guesses
+where an input has no known rank, and lets shapes pass that cannot be broadcast. Sizes planned from that would be wrong.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ from typing import Final
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
+from dovetail.network.inference_context import MAX_CONTENTS, BoundedContext, find_inputs, keep_type
 from dovetail.network.inference_dims import (
     broadcast_dims,
     is_hidden,
-    make_dim,
     set_broadcast,
     set_filled,
     set_flat,
@@ -28,58 +27,13 @@ from dovetail.network.inference_dims import (
     set_pool,
     set_reshape,
 )
+from dovetail.network.inference_slices import correct_slice
 from dovetail.network.value_types import describe_type, has_no_shape
 
-__all__ = ["CORRECTIONS", "BoundedContext", "type_body_inputs"]
-
-_MAX_CONTENTS: Final = 256
-"""Tensors with more elements than this are data and no shapes, so their contents are not followed."""
-
-_BEYOND_EVERYTHING: Final = 2**31 - 1
-"""Bounds from here on mean the end of a dimension, as exporters write them."""
-
-
-class BoundedContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the library has no types
-    """The library's context, which follows the contents of short tensors only."""
-
-    def __init__(self, opset_imports: Mapping[str, int]) -> None:
-        super().__init__(opset_imports)
-        self._given: set[str] = set()
-        self.assumed: dict[str, tuple[int | ir.SymbolicDim, int]] = {}
-        """Open dims that have this size as long as no element of an input that it depends on is below that number."""
-
-    def get_symbolic_value(self, value: ir.Value) -> list[int | ir.SymbolicDim] | None:
-        """What is known of the contents of a tensor."""
-        tensor = ir.convenience.get_const_tensor(value)
-        if tensor is not None and tensor.size > _MAX_CONTENTS:
-            return None
-        contents: list[int | ir.SymbolicDim] | None = super().get_symbolic_value(value)
-        return contents
-
-    def set_symbolic_value(self, value: ir.Value, data: list[int | ir.SymbolicDim]) -> None:
-        """Note what the contents of a tensor are."""
-        if len(data) <= _MAX_CONTENTS:
-            super().set_symbolic_value(value, data)
-
-    def name_contents(self, value: ir.Value, names: list[str]) -> None:
-        """Give the elements of an input names; what the caller passes there may be negative, as no dimension is."""
-        self._given.update(names)
-        self.set_symbolic_value(value, [ir.SymbolicDim(name) for name in names])
-
-    def is_given(self, dim: int | ir.SymbolicDim) -> bool:
-        """Whether a number depends on elements of inputs."""
-        expression = None if isinstance(dim, int) else dim._expr  # onnx-ir has no public accessor
-        return expression is not None and any(str(symbol) in self._given for symbol in expression.free_symbols)
+__all__ = ["CORRECTIONS", "type_body_inputs"]
 
 
 Correction = Callable[[BoundedContext, ir.Node], bool]
-
-
-def _assume(context: BoundedContext, node: ir.Node, axis: int, size: int | ir.SymbolicDim, least: int) -> None:
-    """Note the size of an open dimension of a node's output, which may have got its name in an earlier inference."""
-    dim = None if node.outputs[0].shape is None else node.outputs[0].shape[axis]
-    if isinstance(dim, ir.SymbolicDim) and dim.value is not None:
-        context.assumed[dim.value] = (size, least)
 
 
 def type_body_inputs(node: ir.Node) -> None:
@@ -105,7 +59,7 @@ def _type_loop_counters(values: list[ir.Value]) -> None:
 
 
 def _correct_split(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
-    data, sizes = _inputs(node, 2)
+    data, sizes = find_inputs(node, 2)
     if data is None or sizes is None or ir.convenience.get_const_tensor(sizes) is not None:
         return False
     parts = context.get_symbolic_value(sizes) or []
@@ -123,7 +77,7 @@ def _correct_split(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
 def _correct_concat(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     """A long vector: its length, without a name for each of its elements."""
     lengths = [value.shape[0] for value in node.inputs if value is not None and value.shape and len(value.shape) == 1]
-    if len(lengths) != len(node.inputs) or not any(isinstance(n, int) and n > _MAX_CONTENTS for n in lengths):
+    if len(lengths) != len(node.inputs) or not any(isinstance(n, int) and n > MAX_CONTENTS for n in lengths):
         return False
     if node.inputs[0] is not None and node.inputs[0].dtype is not None:
         context.set_dtype(node.outputs[0], node.inputs[0].dtype)
@@ -133,27 +87,27 @@ def _correct_concat(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
 
 
 def _correct_reshape(context: BoundedContext, node: ir.Node) -> bool:
-    data, sizes = _inputs(node, 2)
+    data, sizes = find_inputs(node, 2)
     if data is not None and data.dtype is not None:
         context.set_dtype(node.outputs[0], data.dtype)  # the library forgets it when the new rank is open
     count = sizes.shape[0] if sizes is not None and sizes.shape and len(sizes.shape) == 1 else 0
-    if isinstance(count, int) and count > _MAX_CONTENTS:
+    if isinstance(count, int) and count > MAX_CONTENTS:
         raise ValueError(f"a shape of {count} dimensions")
     contents = (None if sizes is None else context.get_symbolic_value(sizes)) or []
     given = [context.is_given(size) for size in contents]
     if any(given):
         set_reshape(context, node, given)
     for axis in [axis for axis, is_given in enumerate(given) if is_given]:
-        _assume(context, node, axis, contents[axis], 1)  # 0 and -1 are no sizes
+        context.assume(node, axis, contents[axis], 1)  # 0 and -1 are no sizes
     return False
 
 
 def _correct_expand(context: BoundedContext, node: ir.Node) -> bool:
     """Take numbers that the caller passes for sizes only where they are: 0 makes 1 to 0, of which no maximum knows."""
-    data, target = _inputs(node, 2)
+    data, target = find_inputs(node, 2)
     contents = None if target is None else context.get_symbolic_value(target)
     if data is None or data.shape is None:
-        return _keep_type(context, node)  # the library takes the target for the result
+        return keep_type(context, node)  # the library takes the target for the result
     if contents is None:
         return False
     dims = broadcast_dims([list(context.name_anonymous_dims_in_shape(data.shape)), contents])
@@ -161,12 +115,12 @@ def _correct_expand(context: BoundedContext, node: ir.Node) -> bool:
     opened = [context.new_symbolic_dim() if axis in given else dim for axis, dim in enumerate(dims)]
     context.set_shape(node.outputs[0], ir.Shape(opened))
     for axis in given:
-        _assume(context, node, axis, dims[axis], 1)
+        context.assume(node, axis, dims[axis], 1)
     return False
 
 
 def _correct_squeeze(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
-    data, axes = _inputs(node, 2)
+    data, axes = find_inputs(node, 2)
     if data is None or (axes is None and not _may_squeeze_open_dims(node, data)):
         return False
     if axes is not None and ir.convenience.get_const_tensor(axes) is not None:
@@ -188,7 +142,7 @@ def _may_squeeze_open_dims(node: ir.Node, data: ir.Value) -> bool:
 
 
 def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
-    data, _ = _inputs(node, 2)
+    data, _ = find_inputs(node, 2)
     if data is None or "axis" not in node.attributes:
         return False
     if data.dtype is not None:
@@ -205,16 +159,8 @@ def _correct_unique(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     return True
 
 
-def _keep_type(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
-    """Only the type of the first output is known: it is that of the first input."""
-    data = node.inputs[0]
-    if data is not None and data.dtype is not None:
-        context.set_dtype(node.outputs[0], data.dtype)
-    return True
-
-
 def _correct_compress(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
-    return "axis" in node.attributes and is_hidden(node.inputs[0]) and _keep_type(context, node)
+    return "axis" in node.attributes and is_hidden(node.inputs[0]) and keep_type(context, node)
 
 
 def _correct_attention(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
@@ -238,79 +184,23 @@ def _correct_resize(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
     axes = [axis % rank for axis in node.attributes["axes"].as_ints()] if "axes" in node.attributes else range(rank)
     dims = [context.new_symbolic_dim() if axis in axes else dim for axis, dim in enumerate(data.shape)]
     context.set_shape(node.outputs[0], context.name_anonymous_dims_in_shape(ir.Shape(dims)))
-    return _keep_type(context, node)
+    return keep_type(context, node)
 
 
-def _correct_slice(context: BoundedContext, node: ir.Node) -> bool:
-    """Clamp the ends of a slice to a dimension that only the run knows; the library takes them to be in range."""
-    data, *bounds = _inputs(node, 5)
-    if data is None or data.shape is None or bounds[0] is None or bounds[1] is None:
+def _correct_top_k(context: BoundedContext, node: ir.Node) -> bool:
+    """TopK before opset 10, which the library does not know: the count is an attribute."""
+    data, count = node.inputs[0], node.attributes.get("k")
+    if data is None or count is None:
         return False
-    starts, ends, axes, steps = (None if v is None else context.get_symbolic_value(v) for v in bounds)
-    if _slice_contents(context, node, data, starts, ends, steps if bounds[3] is not None else [1]):
-        return True
-    hidden = [v is not None and known is None for v, known in zip(bounds, (starts, ends, axes, steps), strict=True)]
-    if starts is None or ends is None or any(hidden):
-        return False
-    dims: list[int | ir.SymbolicDim] = list(data.shape.dims)
-    numbers = [axis for axis in axes or () if isinstance(axis, int)]
-    if len(numbers) != len(axes or ()):
-        dims = [context.new_symbolic_dim() for _ in dims]  # any axis may be cut
-        context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
-        return True
-    chosen = [axis % len(dims) for axis in numbers] if axes is not None else list(range(len(starts)))
-    if all(isinstance(dims[axis], int) for axis in chosen):
-        return False
-    assumed: dict[int, int | ir.SymbolicDim] = {}
-    for position, axis in enumerate(chosen):
-        step = 1 if steps is None else steps[position]
-        if not isinstance(step, int) or step < 1:
-            return False
-        dims[axis] = _sliced_dim(dims[axis], starts[position], ends[position], step)
-        if context.is_given(starts[position]) or context.is_given(ends[position]):
-            assumed[axis], dims[axis] = dims[axis], context.new_symbolic_dim()
-    context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
-    for axis, size in assumed.items():
-        _assume(context, node, axis, size, 0)  # what is negative counts from the end
-    return True
-
-
-def _slice_contents(
-    context: BoundedContext, node: ir.Node, data: ir.Value, *bounds: list[int | ir.SymbolicDim] | None
-) -> bool:
-    """A part of a vector whose contents are known; the library loses the first element when it counts backwards."""
-    contents = context.get_symbolic_value(data) if data.shape is not None and len(data.shape) == 1 else None
-    numbers = [bound[0] for bound in bounds if bound is not None and len(bound) == 1 and isinstance(bound[0], int)]
-    if contents is None or len(numbers) != len(bounds):
-        return False
-    start, end, step = numbers
-    part = contents[start:end:step]
-    context.set_shape_and_dtype(node.outputs[0], ir.Shape([len(part)]), data.dtype)
-    context.set_symbolic_value(node.outputs[0], part)
-    return True
-
-
-def _sliced_dim(
-    dim: int | ir.SymbolicDim, start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, step: int
-) -> ir.SymbolicDim | int:
-    first, last = _clamped(dim, start), _clamped(dim, end)
-    size = last if first == "0" else f"max(({last}) - ({first}), 0)"
-    if step > 1:
-        size = f"floor((({size}) + {step - 1}) / {step})"
-    return make_dim(size)
-
-
-def _clamped(dim: int | ir.SymbolicDim, bound: int | ir.SymbolicDim) -> str:
-    """A bound as Slice reads it: from the end when it is negative, and never beyond the dimension."""
-    if bound == 0:
-        return "0"
-    if isinstance(bound, int) and bound >= _BEYOND_EVERYTHING:
-        return str(dim)
-    if isinstance(bound, int) and bound < 0:
-        return "0" if bound <= -_BEYOND_EVERYTHING else f"max(({dim}) - {-bound}, 0)"
-    # Where the bound is negative, the size of the dimension is added to it.
-    from_start = bound if isinstance(bound, int) else f"max(({bound}) - max(min({bound}, 0), -1) * ({dim}), 0)"
-    return f"min(({from_start}), ({dim}))"
+    if data.shape is not None:
+        dims = list(context.name_anonymous_dims_in_shape(data.shape))
+        axis = node.attributes["axis"].as_int() if "axis" in node.attributes else -1
+        dims[axis] = count.as_int()
+        for value in node.outputs:
+            context.set_shape(value, ir.Shape(dims))
+    for value in node.outputs[1:]:
+        context.set_dtype(value, ir.DataType.INT64)
+    return keep_type(context, node)
 
 
 def _correct_loop(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
@@ -419,10 +309,6 @@ def _first(set_dims: Callable[[osi.ShapeInferenceContext, ir.Node], None]) -> Co
     return correct
 
 
-def _inputs(node: ir.Node, count: int) -> list[ir.Value | None]:
-    return [*node.inputs, *[None] * count][:count]
-
-
 def _axis(node: ir.Node, rank: int) -> int:
     attribute = node.attributes.get("axis")
     axis = 0 if attribute is None else attribute.as_int()
@@ -443,9 +329,10 @@ CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "If"): _correct_if,
     ("", "Loop"): _correct_loop,
     ("", "Reshape"): _correct_reshape,
-    ("", "Slice"): _correct_slice,
+    ("", "Slice"): correct_slice,
     ("", "Split"): _correct_split,
     ("", "Squeeze"): _correct_squeeze,
+    ("", "TopK"): _correct_top_k,
     ("", "Unique"): _correct_unique,
     ("", "ConstantOfShape"): _first(set_filled),
     ("", "Expand"): _correct_expand,

@@ -150,11 +150,11 @@ class _GraphCheck:
         self._scopes.pop()
 
     def _check_use(self, name: str, later: set[str], where: str) -> None:
-        if not name or any(name in scope for scope in self._scopes):
+        if not name or name in self._scopes[-1]:
             return
-        if name in later:
+        if name in later:  # even where a value of that name is outside: the body itself would make it
             self._problems.add(f"input {quote(name)} is used before it is made", where=where, fix="sort the nodes")
-        else:
+        elif not any(name in scope for scope in self._scopes):
             self._problems.add(f"input {quote(name)} is made by nothing", where=where)
 
     def _check_outputs(self, graph: onnx.GraphProto, names: set[str], where: str) -> None:

@@ -17,7 +17,8 @@ import sympy
 
 from dovetail.errors import DovetailError, ModelError, PluginError
 from dovetail.expr import Constant, DimensionOperation, Expr, IExprBuilder, Operation, SizeTensor, Symbol
-from dovetail.network.inference_fixes import CORRECTIONS, BoundedContext, type_body_inputs
+from dovetail.network.inference_context import BoundedContext
+from dovetail.network.inference_fixes import CORRECTIONS, type_body_inputs
 from dovetail.network.inference_schema import infer_by_schema
 from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, PluginEntry, entry_of
 from dovetail.network.problems import describe_node
@@ -114,7 +115,8 @@ class ShapeInference:
         infer = osi.registry.get(node.domain, node.op_type, version=self._context.get_opset_version(node.domain))
         correct = CORRECTIONS.get((node.domain, node.op_type))
         try:
-            if infer is not None and (correct is None or not correct(self._context, node)):
+            is_done = correct is not None and correct(self._context, node)
+            if infer is not None and not is_done:
                 infer(self._context, node)
             if any(value.type is None for value in node.outputs):
                 infer_by_schema(self._context, node)

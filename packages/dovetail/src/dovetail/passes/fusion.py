@@ -218,9 +218,11 @@ def _unique_nodes(fusion: Fusion) -> list[ir.Node]:
 
 
 def _is_closed(fusion: Fusion) -> bool:
-    """Whether nobody outside reads a value inside; the new node makes the root's first output and no other."""
+    """Whether nobody outside reads a value inside, nor the new node, which makes the root's first output alone."""
     nodes = set(fusion.nodes)
     inner = [value for node in nodes for value in node.outputs if value is not fusion.root.outputs[0]]
+    if any(value in inner for value in fusion.inputs):
+        return False
     return all(not value.is_graph_output() and all(use.node in nodes for use in value.uses()) for value in inner)
 
 

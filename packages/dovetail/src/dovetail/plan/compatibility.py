@@ -19,7 +19,7 @@ from dovetail.plan.verify import verify_manifest
 from dovetail.provider.interfaces import ProviderFactory
 from dovetail.provider.loader import get_factory, get_provider
 
-__all__ = ["PlanReport", "Verdict", "check_plan"]
+__all__ = ["PlanReport", "Verdict", "check_plan", "judge_devices"]
 
 Verdict = Literal["optimal", "usable", "rebuild"]
 
@@ -62,31 +62,39 @@ def _rebuild(error: DovetailError) -> PlanReport:
 
 
 def _judge(manifest: Manifest) -> PlanReport:
+    report = judge_devices(manifest.devices)
     notes = list(_notes(manifest))
+    if report.verdict != "rebuild":
+        missing = [text for device in manifest.devices for text in _missing_kernels(device.provider, manifest)]
+        if missing:
+            return PlanReport(verdict="rebuild", reasons=missing, notes=notes)
+    return PlanReport(verdict=report.verdict, reasons=report.reasons, notes=notes)
+
+
+def judge_devices(devices: Sequence[DeviceRecord]) -> PlanReport:
+    """Judge where a plan was tuned against what there is here, as far as that can be said without the plan."""
     obstacles, differences = [], []
-    for device in manifest.devices:
+    for device in devices:
         try:
             factory = get_factory(device.provider)
         except ProviderError as error:
             obstacles.append(str(error).partition("\n")[0])
             continue
-        obstacles += _obstacles(device, factory, manifest)
+        obstacles += _obstacles(device, factory)
         differences += _differences(device, factory)
     if obstacles:
-        return PlanReport(verdict="rebuild", reasons=obstacles, notes=notes)
+        return PlanReport(verdict="rebuild", reasons=obstacles)
     if differences:
-        return PlanReport(verdict="usable", reasons=differences, notes=notes)
-    here = ", ".join(f"{device.provider} ({device.name})" for device in manifest.devices)
-    return PlanReport(verdict="optimal", reasons=[f"tuned for this device: {here}"], notes=notes)
+        return PlanReport(verdict="usable", reasons=differences)
+    here = ", ".join(f"{device.provider} ({device.name})" for device in devices)
+    return PlanReport(verdict="optimal", reasons=[f"tuned for this device: {here}"])
 
 
-def _obstacles(device: DeviceRecord, factory: ProviderFactory, manifest: Manifest) -> list[str]:
+def _obstacles(device: DeviceRecord, factory: ProviderFactory) -> list[str]:
     if _major(device.version) != _major(factory.version):
         text = f"made with version {device.version} of provider '{device.provider}', and here is {factory.version}"
         return [f"{text}: another major version"]
-    if not factory.devices():
-        return [f"provider '{device.provider}' finds no device here"]
-    return _missing_kernels(device.provider, manifest)
+    return [] if factory.devices() else [f"provider '{device.provider}' finds no device here"]
 
 
 def _missing_kernels(provider: str, manifest: Manifest) -> list[str]:

@@ -250,7 +250,13 @@ class PluginHandle:
 
     def on_shape_change(self, inputs: Sequence[PluginTensorDesc], outputs: Sequence[PluginTensorDesc]) -> None:
         """Tell the concrete shapes of the runs to come."""
-        self._call_status("on_shape_change", lambda: self.runtime.on_shape_change(list(inputs), list(outputs)))
+        # Not through _call: a host whose buffers change from run to run has this done in every one.
+        try:
+            status = self.runtime.on_shape_change(list(inputs), list(outputs))
+        except Exception as error:
+            raise self.describe_failure("on_shape_change", error) from error
+        if status is not None:
+            self._check_status("on_shape_change", status)
 
     def get_fields_to_serialize(self) -> list[PluginField]:
         """The fields a plan keeps."""
@@ -289,7 +295,9 @@ class PluginHandle:
             raise self.describe_failure(method, error) from error
 
     def _call_status(self, method: str, action: Callable[[], Any]) -> None:
-        status = self._call(method, action)
+        self._check_status(method, self._call(method, action))
+
+    def _check_status(self, method: str, status: Any) -> None:
         if isinstance(status, int) and not isinstance(status, bool) and status != 0:
             raise PluginError(f"{method} returned status {status}", where=self.where, expected="0 or None")
 

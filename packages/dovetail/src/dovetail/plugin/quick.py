@@ -34,6 +34,9 @@ from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, 
 
 __all__ = ["Layer", "LayerCreator", "LayerPlugin", "layer"]
 
+_MAX_VIEWS: Final = 8
+"""Sets of addresses that a plugin remembers views of."""
+
 _FLOATS: Final = (DataType.FLOAT, DataType.HALF, DataType.BF16)
 
 
@@ -327,6 +330,8 @@ class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
         self.metadata_string = describe_attributes(attributes)
         self.timing_cache_id = f"{layer.signature.digest} {self.metadata_string}"
         self._seen: _Views | None = None
+        self._views: dict[tuple[int, ...], _Views] = {}
+        self._described: list[Any] = []
         self.set_tactic(tactic)
 
     @property
@@ -385,8 +390,12 @@ class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
             self._keywords["tactic"] = tactics[max(tactic - 1, 0)]
 
     def on_shape_change(self, in_: Sequence[PluginTensorDesc], out: Sequence[PluginTensorDesc]) -> None:
-        """Views have other shapes now; the function reads all else that it needs from its arrays."""
-        self._seen = None
+        """Views may have other shapes now; the function reads all else that it needs from its arrays."""
+        described = [(desc.type, desc.format, *desc.dims) for desc in (*in_, *out)]
+        if described != self._described:
+            self._described = described
+            self._views.clear()
+            self._seen = None
 
     def enqueue(
         self,
@@ -406,11 +415,27 @@ class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
             or inputs != seen.inputs
             or outputs != seen.outputs
         ):
-            seen = self._seen = _Views(input_desc, output_desc, inputs, outputs)
+            seen = self._seen = self._find_views(input_desc, output_desc, inputs, outputs)
         # The function gets views of its own: it may give an array another shape.
         arrays = [array.view() for array in seen.arrays]
         targets = [array.view() for array in seen.targets] if self._layer.signature.takes_out else seen.targets
         self._layer.run(arrays, targets, self._keywords)
+
+    def _find_views(
+        self,
+        input_desc: Sequence[PluginTensorDesc],
+        output_desc: Sequence[PluginTensorDesc],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+    ) -> _Views:
+        """The views over these addresses, which a host with few buffers gives again and again."""
+        addresses = (*inputs, *outputs)
+        views = self._views.get(addresses)
+        if views is None or views.input_desc is not input_desc or views.output_desc is not output_desc:
+            if len(self._views) >= _MAX_VIEWS:
+                self._views.clear()
+            views = self._views[addresses] = _Views(input_desc, output_desc, inputs, outputs)
+        return views
 
     def attach_to_context(self, resource_context: IPluginResourceContext) -> LayerPlugin:
         """A clone: layers use nothing of the context."""

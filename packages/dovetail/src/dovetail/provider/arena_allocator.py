@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from bisect import insort
+from collections import deque
 from dataclasses import dataclass, field
 
 from dovetail.allocators import IGpuAllocator
@@ -27,6 +28,8 @@ class ArenaStatistics:
     num_allocations: int
     """How often memory was asked for and given."""
     num_chunks: int
+    num_growths: int = 0
+    """How often a chunk was taken from below."""
 
 
 @dataclass
@@ -73,29 +76,47 @@ class ArenaAllocator(IGpuAllocator):
     (256, 1024)
     >>> arena.deallocate(address), arena.shrink(), arena.statistics.reserved_bytes
     (True, 1024, 0)
+
+    Args:
+        source: Where chunks come from.
+        chunk_bytes: The size of a chunk, where what is asked for is not larger.
+        max_chunk_bytes: Each further chunk is twice as large as the one before, up to this; by default all are equal.
+        alignment_bytes: How strictly chunks are aligned.
     """
 
     def __init__(
-        self, source: IGpuAllocator, *, chunk_bytes: int = 2**20, alignment_bytes: int = ALIGNMENT_BYTES
+        self,
+        source: IGpuAllocator,
+        *,
+        chunk_bytes: int = 2**20,
+        max_chunk_bytes: int = 0,
+        alignment_bytes: int = ALIGNMENT_BYTES,
     ) -> None:
         self._source = source
         self._chunk_bytes = chunk_bytes
+        self._max_chunk_bytes = max_chunk_bytes
         self._alignment_bytes = alignment_bytes
         self._chunks: list[_Chunk] = []
         self._owners: dict[int, _Chunk] = {}
         self._lock = threading.Lock()
         self._used_bytes = self._peak_bytes = self._num_allocations = 0
+        self._num_growths = 0
+        self._returned: deque[tuple[_Chunk, int]] = deque()
+        """Parts that came back while the lock was taken: the garbage collector may bring some in the middle of
+        ``allocate``, in the same thread, and must not wait there."""
 
     @property
     def statistics(self) -> ArenaStatistics:
         """What is held now."""
         with self._lock:
+            self._take_back()
             return ArenaStatistics(
                 used_bytes=self._used_bytes,
                 peak_bytes=self._peak_bytes,
                 reserved_bytes=sum(chunk.size_bytes for chunk in self._chunks),
                 num_allocations=self._num_allocations,
                 num_chunks=len(self._chunks),
+                num_growths=self._num_growths,
             )
 
     def allocate(self, size: int, alignment: int, flags: int) -> int:
@@ -104,6 +125,7 @@ class ArenaAllocator(IGpuAllocator):
             return 0
         needed = max(align(size), ALIGNMENT_BYTES)
         with self._lock:
+            self._take_back()
             chunk, offset = self._find(needed)
             if chunk is None:
                 return 0
@@ -127,21 +149,33 @@ class ArenaAllocator(IGpuAllocator):
             if address:
                 chunk = _Chunk(address, size, free=[(0, size)])
                 self._chunks.append(chunk)
+                self._num_growths += 1
+                self._chunk_bytes = max(self._chunk_bytes, min(2 * self._chunk_bytes, self._max_chunk_bytes))
                 return chunk
         return None
 
     def deallocate(self, memory: int) -> bool:
         """Take a part back; False when it was not given out here."""
-        with self._lock:
-            chunk = self._owners.pop(memory, None)
-            if chunk is None:
-                return False
+        chunk = self._owners.pop(memory, None)
+        if chunk is None:
+            return False
+        self._returned.append((chunk, memory))
+        while self._returned and self._lock.acquire(blocking=False):
+            try:
+                self._take_back()
+            finally:
+                self._lock.release()
+        return True
+
+    def _take_back(self) -> None:
+        while self._returned:
+            chunk, memory = self._returned.popleft()
             self._used_bytes -= chunk.give_back(memory - chunk.address)
-            return True
 
     def shrink(self) -> int:
         """Give back the chunks that nothing uses; how many bytes that were."""
         with self._lock:
+            self._take_back()
             unused = [chunk for chunk in self._chunks if not chunk.used]
             self._chunks = [chunk for chunk in self._chunks if chunk.used]
         for chunk in unused:

@@ -296,6 +296,11 @@ class Provider(ABC):
         """Where memory of this back end comes from."""
         return HostAllocator()
 
+    @property
+    def pinned_allocator(self) -> IGpuAllocator:
+        """Where memory of the host comes from that this back end copies from and to best; by default any will do."""
+        return HostAllocator()
+
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> Any:
         """A view of this back end's memory as its steps take it; by default a NumPy array."""
         size = math.prod(shape) * np.dtype(dtype).itemsize

@@ -27,6 +27,7 @@ __all__ = [
     "list_providers",
     "provider_names",
     "register_provider",
+    "require_provider",
     "set_default_options",
     "unregister_provider",
 ]
@@ -103,6 +104,16 @@ def has_provider(name: str) -> bool:
     return name in _BUILT_IN or name in _registered or name in provider_names()
 
 
+def require_provider(name: str) -> None:
+    """Check that the name can be asked for.
+
+    Raises:
+        ProviderError: It cannot.
+    """
+    if not has_provider(name):
+        raise _unknown(name)
+
+
 def register_provider(factory: ProviderFactory) -> None:
     """Add a back end of the program's own, under the name that its factory has.
 
@@ -167,8 +178,7 @@ def set_default_options(name: str, options: Mapping[str, str]) -> None:
         ProviderError: There is no such provider, or an option is not text.
     """
     _freeze_options(name, options)
-    if not has_provider(name):
-        raise _unknown(name)
+    require_provider(name)
     _default_options[name] = dict(options)
 
 

@@ -19,7 +19,8 @@ from dovetail.formats import packed_shape
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord
 from dovetail.provider.arena import ALIGNMENT_BYTES, Span, aligned_empty, plan_offsets
-from dovetail.provider.loader import get_provider
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.options import Providers
 from dovetail.runtime.arrays import array_at
 from dovetail.runtime.devices import DeviceBlock
 from dovetail.runtime.steps import Frame, check_same_size, share_memory
@@ -95,8 +96,8 @@ class _HostBlock(_Block):
 class _DeviceArenaBlock(_Block):
     """Memory of a device, from its provider's allocator."""
 
-    def __init__(self, memory: str) -> None:
-        self._block = DeviceBlock(get_provider(memory))
+    def __init__(self, provider: Provider) -> None:
+        self._block = DeviceBlock(provider)
 
     def reserve(self, size_bytes: int) -> None:
         self._block.reserve(size_bytes)
@@ -115,7 +116,12 @@ class _DeviceArenaBlock(_Block):
 
 
 def make_arenas(
-    program: ProgramRecord, placed: Sequence[int], *, is_open: bool, allocator: IGpuAllocator | None
+    program: ProgramRecord,
+    placed: Sequence[int],
+    providers: Providers,
+    *,
+    is_open: bool,
+    allocator: IGpuAllocator | None,
 ) -> list[Arena]:
     """The arenas of a program: the host's, and one for each device that has planned values in it."""
     by_memory: dict[str, list[int]] = {"": []}
@@ -125,7 +131,11 @@ def make_arenas(
     lifetimes = value_lifetimes(program)
     return [
         Arena(
-            program, planned, lifetimes, _DeviceArenaBlock(memory) if memory else _HostBlock(allocator), is_open=is_open
+            program,
+            planned,
+            lifetimes,
+            _DeviceArenaBlock(providers[memory]) if memory else _HostBlock(allocator),
+            is_open=is_open,
         )
         for memory, planned in by_memory.items()
     ]

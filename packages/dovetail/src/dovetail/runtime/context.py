@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -19,7 +19,9 @@ from dovetail.formats import pack, packed_shape, size_bytes, unpack
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
+from dovetail.provider.devices import Stream
 from dovetail.runtime.arrays import PackedMemory, array_at
+from dovetail.runtime.bindings import Bindings
 from dovetail.runtime.device_io import import_outputs
 from dovetail.runtime.devices import ContextDevices
 from dovetail.runtime.objects import give_object, refuse_address, shape_of
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
     from dovetail.runtime.template import ProgramTemplate
 
 __all__ = ["ExecutionContext", "IExecutionContext"]
+
+_Room = tuple[int, tuple[int, ...], "np.dtype[Any]"]
+"""The value of an output, and the shape and type of the array to make for it."""
+
+_COPIED_BYTES: Final = 16 * 1024
+"""Up to this, a provider copies a result faster than it makes an array of its own."""
 
 
 class _ResourceContext(IPluginResourceContext):
@@ -56,22 +64,28 @@ class _ResourceContext(IPluginResourceContext):
 class ExecutionContext:
     """Runs an engine: bind by address and ``execute_async_v3``, or pass arrays with ``run``."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, streams: Mapping[str, Stream] | None = None) -> None:
         self._engine = engine
         self.name = ""
         self.profiler: IProfiler | None = None
         self._resources = _ResourceContext(engine.allocator)
         self._runners: dict[int, ProgramRunner] = {}
-        self._devices = ContextDevices(capture_graphs=engine.capture_graphs)
+        self._devices = ContextDevices(engine.providers, capture_graphs=engine.capture_graphs, streams=streams)
         self._shapes: dict[str, tuple[int, ...]] = engine.static_input_shapes()
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, IOutputAllocator] = {}
         self._last_shapes: tuple[Any, ...] | None = None
-        self._packed: dict[str, PackedMemory] = {}
-        """Inputs and outputs of four-bit types that are bound by address."""
+        self._rooms: list[_Room] | None = None
+        """What memory outputs get in runs with arrays of the last shapes; None when that is to be looked at."""
+        self._moved: set[str] = set()
+        """Tensors with another address than in the last run."""
         self._is_stale = True
+        """Whether more than addresses may have changed since the last run by address."""
+        self._has_deliveries = True
+        """Whether outputs need anything after a run by address."""
         self._profile = 0
         self._runner = self._use_profile(0)
+        self._bindings = Bindings(engine.manifest, self._runner.program)
         self._finalizer = weakref.finalize(self, _destroy_runners, self._runners, self._devices)
 
     @property
@@ -100,6 +114,7 @@ class ExecutionContext:
             raise UsageError("no such profile", expected=f"0 to {count - 1}", got=profile_index)
         if profile_index != self._profile:
             self._runner = self._use_profile(profile_index)
+            self._bindings = Bindings(self._engine.manifest, self._runner.program)
             self._profile = profile_index
             self._is_stale = True
             self._last_shapes = None
@@ -187,12 +202,32 @@ class ExecutionContext:
     # addresses
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
-        """Bind an input or output to memory of the caller's."""
-        refuse_address(self._engine.tensor(name))
-        address = as_address(memory, f"tensor '{name}'")
+        """Bind an input or output to memory of the caller's.
+
+        Where nothing but addresses changes between two runs, the second takes up only what moved.
+        """
+        if name not in self._addresses:
+            refuse_address(self._engine.tensor(name))
+        address = memory if memory.__class__ is int and memory >= 0 else as_address(memory, f"tensor '{name}'")
         if self._addresses.get(name) != address:
             self._addresses[name] = address
-            self._is_stale = True
+            self._moved.add(name)
+        return True
+
+    def set_tensor_addresses(self, addresses: Sequence[int]) -> bool:
+        """Bind all inputs and outputs in one call: an address for each tensor, in the engine's order."""
+        names, known, note_move = self._engine.tensor_names, self._addresses, self._moved.add
+        if len(addresses) != len(names):
+            raise InputError(
+                "wrong number of bindings", expected=f"{len(names)} ({', '.join(names)})", got=len(addresses)
+            )
+        is_first = len(known) < len(names)
+        for name, address in zip(names, addresses):  # noqa: B905 - counted above
+            if is_first or address.__class__ is not int or address < 0:
+                self.set_tensor_address(name, address)
+            elif known[name] != address:
+                known[name] = address
+                note_move(name)
         return True
 
     def get_tensor_address(self, name: str) -> int:
@@ -233,23 +268,20 @@ class ExecutionContext:
         self._set_stream(int(stream_handle))
         if self._is_stale:
             self._rebind()
+        elif self._moved:
+            self._move()
         elif self._runner.has_element_symbols and self._resolve(self._input_shapes()):
             self._bind_outputs()
-        if self._packed:
-            self._unpack_inputs()
+        for binding in self._bindings.packed_inputs:
+            binding.unpack()
         self._run()
-        self._deliver()
+        if self._has_deliveries:
+            self._deliver()
         return True
 
     def execute_v2(self, bindings: Sequence[int]) -> bool:
         """Run with one address for each tensor, in the engine's order."""
-        names = self._engine.tensor_names
-        if len(bindings) != len(names):
-            raise InputError(
-                "wrong number of bindings", expected=f"{len(names)} ({', '.join(names)})", got=len(bindings)
-            )
-        for name, address in zip(names, bindings, strict=True):
-            self.set_tensor_address(name, address)
+        self.set_tensor_addresses(bindings)
         return self.execute_async_v3(0)
 
     def _rebind(self) -> None:
@@ -264,8 +296,32 @@ class ExecutionContext:
         self._resolve(self._input_shapes())
         self._bind_outputs()
         self._runner.is_dirty = True
+        self._moved.clear()
         self._is_stale = False
         self._last_shapes = None
+
+    def _move(self) -> None:
+        """Bind what has another address than in the last run; all else is as it was."""
+        bindings, moved, runner = self._bindings, self._moved, self._runner
+        self._is_stale = True  # until all is bound: after an error the next run begins at the start
+        for name in moved:
+            binding = bindings.movable.get(name)
+            if binding is None or name in self._allocators:
+                self._rebind()
+                return
+            if binding.is_direct:
+                address = self._addresses[name]
+                runner.move(binding.index, binding.move(address), address)
+            elif binding.shape is not None:
+                runner.bind(binding.index, binding.move(self._addresses[name]))
+        for binding in bindings.aliased:
+            if binding.shape is not None and binding.name not in self._allocators:
+                self._check_alias(binding.tensor, self._addresses[binding.name])
+        if runner.has_element_symbols and self._resolve(self._input_shapes()):
+            self._bind_outputs()
+        runner.has_moved = True
+        moved.clear()
+        self._is_stale = False
 
     def _resolve(self, shapes: Sequence[tuple[int, ...] | None]) -> bool:
         """Find shapes and places when the inputs are bound; True when anything changed."""
@@ -279,35 +335,27 @@ class ExecutionContext:
             check_profile(self._engine.manifest, self._profile, tensor, self._shapes[tensor.name])
 
     def _bind_inputs(self, *, required: bool = False) -> None:
-        for index, tensor in zip(self._runner.program.inputs, self._engine.manifest.inputs, strict=True):
-            address = self._addresses.get(tensor.name)
+        for binding in self._bindings.inputs:
+            address, shape = self._addresses.get(binding.name), self._shapes[binding.name]
             if address is None:
                 if required:
-                    raise InputError("no address is set", where=f"input '{tensor.name}'", fix="call set_tensor_address")
-                self._runner.bind(index, _Shaped(self._shapes[tensor.name]))  # type: ignore[arg-type]
+                    raise InputError(
+                        "no address is set", where=f"input '{binding.name}'", fix="call set_tensor_address"
+                    )
+                self._runner.bind(binding.index, _Shaped(shape))  # type: ignore[arg-type]
                 continue
-            physical = packed_shape(self._shapes[tensor.name], TensorFormat[tensor.format])
-            self._bind(index, tensor, address, physical)
+            physical = tuple(packed_shape(shape, TensorFormat[binding.tensor.format]))
+            self._runner.bind(binding.index, binding.bind(address, physical))
 
     def _bind_outputs(self) -> None:
-        for index, tensor in zip(self._runner.program.outputs, self._engine.manifest.outputs, strict=True):
-            shape = self._runner.physical_shape(index)
+        runner, outputs = self._runner, self._bindings.outputs
+        for binding in outputs:
+            shape = runner.physical_shape(binding.index)
             if shape is None:
-                continue
-            self._bind(index, tensor, self._output_address(tensor, shape), shape)
-
-    def _bind(self, index: int, tensor: TensorRecord, address: int, shape: tuple[int, ...]) -> None:
-        dtype = np.dtype(tensor.dtype)
-        if data_type_from_numpy(dtype).bits >= 8:
-            self._runner.bind(index, array_at(address, shape, dtype))
-            return
-        packed = self._packed[tensor.name] = PackedMemory(address, shape, dtype)
-        self._runner.bind(index, packed.array)
-
-    def _unpack_inputs(self) -> None:
-        for tensor in self._engine.manifest.inputs:
-            if tensor.name in self._packed:
-                self._packed[tensor.name].read()
+                binding.shape = None
+            else:
+                runner.bind(binding.index, binding.bind(self._output_address(binding.tensor, shape), shape))
+        self._has_deliveries = bool(self._allocators) or any(b.shape is None or b.is_packed for b in outputs)
 
     def _output_address(self, tensor: TensorRecord, shape: tuple[int, ...]) -> int:
         allocator = self._allocators.get(tensor.name)
@@ -346,16 +394,16 @@ class ExecutionContext:
 
     def _deliver(self) -> None:
         """Hand over outputs whose shape only the run told, and tell allocators the shapes of all."""
-        for index, tensor in zip(self._runner.program.outputs, self._engine.manifest.outputs, strict=True):
-            array = self._runner.frame[index]
-            allocator = self._allocators.get(tensor.name)
-            if self._runner.physical_shape(index) is None:
-                self._copy_out(tensor, array, allocator)
-            elif tensor.name in self._packed:
-                self._packed[tensor.name].write()
+        for binding in self._bindings.outputs:
+            array = self._runner.frame[binding.index]
+            allocator = self._allocators.get(binding.name)
+            if binding.shape is None:
+                self._copy_out(binding.tensor, array, allocator)
+            else:
+                binding.pack()
             if allocator is not None:
-                shape = self._runner.shapes[index]
-                allocator.notify_shape(tensor.name, Dims(array.shape if shape is None else shape))
+                shape = self._runner.shapes[binding.index]
+                allocator.notify_shape(binding.name, Dims(array.shape if shape is None else shape))
 
     def _copy_out(self, tensor: TensorRecord, array: Array, allocator: IOutputAllocator | None) -> None:
         address = self._addresses.get(tensor.name, 0)
@@ -399,7 +447,7 @@ class ExecutionContext:
     def _run_into(self, inputs: Sequence[Any], outputs: Mapping[str, Any]) -> list[Any]:
         runner, manifest = self._runner, self._engine.manifest
         allowed = self._engine.device_outputs[self._profile]
-        given = import_outputs(outputs, manifest, runner.program, allowed)
+        given = import_outputs(outputs, manifest, runner.program, allowed, self._engine.providers)
         if runner.device_io is None:
             return self.run_checked(inputs)
         runner.device_io.outputs = given
@@ -411,16 +459,40 @@ class ExecutionContext:
 
     def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
         """The same over arrays that ``Engine.check_inputs`` gave."""
-        runner, manifest = self._runner, self._engine.manifest
-        has_objects = self._engine.has_objects
+        runner, has_objects = self._runner, self._engine.has_objects
         shapes = tuple([shape_of(value) if has_objects else value.shape for value in inputs])
-        if shapes == self._last_shapes and runner.whole is not None and self.profiler is None:
-            return self._run_whole(runner.whole, inputs)
+        is_new = shapes != self._last_shapes
+        if not is_new:
+            if runner.whole is not None and self.profiler is None:
+                return self._run_whole(runner.whole, inputs)
+            if self._rooms is not None:
+                return self._run_again(self._rooms, inputs)
+        return self._run_first(inputs, shapes, is_new=is_new)
+
+    def _run_again(self, rooms: Sequence[_Room], inputs: Sequence[Array]) -> list[Any]:
+        """The short way once a run over these shapes has shown what the outputs are."""
+        runner = self._runner
+        frame = runner.frame
+        for index, array in zip(runner.program.inputs, inputs, strict=True):
+            if frame[index] is not array:
+                runner.bind(index, array)
+        for index, shape, dtype in rooms:
+            runner.bind(index, _empty(shape, dtype))
+        self._run()
+        results = []
+        for index, _, _ in rooms:
+            results.append(frame[index])
+            frame[index] = None  # the caller owns it now
+        return results
+
+    def _run_first(self, inputs: Sequence[Any], shapes: tuple[Any, ...], *, is_new: bool) -> list[Any]:
+        """The general way, which looks at everything."""
+        runner, manifest = self._runner, self._engine.manifest
         arrays: Sequence[Array] = inputs
         if self._engine.has_formatted_io:
             arrays = [_pack_input(array, tensor) for array, tensor in zip(inputs, manifest.inputs, strict=True)]
-        is_new = shapes != self._last_shapes
         if is_new:
+            self._rooms = None
             self._require_open()
             for tensor, shape in zip(manifest.inputs, shapes, strict=True):
                 if shape is not None:
@@ -436,7 +508,28 @@ class ExecutionContext:
             self._last_shapes = shapes
         self._bind_fresh_outputs(arrays)
         self._run()
-        return self._collect()
+        results = self._collect()
+        if is_new:
+            self._rooms = self._find_rooms(results)
+        return results
+
+    def _find_rooms(self, results: Sequence[Any]) -> list[_Room] | None:
+        """The memory of all outputs, where it can be made before a run.
+
+        That is so for shapes that the plan knows. Results that a partition made itself must have been what the plan
+        says, and be small: large ones are better made by the provider.
+        """
+        engine, runner, rooms = self._engine, self._runner, []
+        if not engine.has_plain_outputs or engine.has_formatted_io or runner.has_element_symbols:
+            return None
+        slots = engine.output_slots(self._profile)
+        for (index, dtype, alias), expected, result in zip(slots, engine.output_dtypes, results, strict=True):
+            shape = runner.shapes[index]
+            is_ours = dtype is not None or (result.shape == shape and result.nbytes <= _COPIED_BYTES)
+            if shape is None or alias is not None or not is_ours:
+                return None
+            rooms.append((index, shape, expected))
+        return rooms
 
     def _run_whole(self, step: SubgraphStep, inputs: Sequence[Array]) -> list[Any]:
         """The short way for a program that is one partition, once a run over these shapes has shown that all fits."""

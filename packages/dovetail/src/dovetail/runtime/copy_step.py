@@ -13,7 +13,6 @@ from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.provider.calls import call, provider_failure
 from dovetail.provider.devices import Event, Stream
 from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_provider
 from dovetail.runtime.devices import ContextDevices, DeviceBlock
 from dovetail.runtime.steps import Frame, is_placed
 
@@ -29,7 +28,7 @@ class CopyStep:
 
     def __init__(self, record: StepRecord, values: Sequence[ValueRecord], devices: ContextDevices) -> None:
         self.name = record.name
-        self.provider: Provider = get_provider(record.provider)
+        self.provider: Provider = devices.providers[record.provider]
         self.source, self.target = record.inputs[0], record.outputs[0]
         self.source_memory, self.target_memory = values[self.source].memory, values[self.target].memory
         self.event: Event | None = None
@@ -37,6 +36,7 @@ class CopyStep:
         self.is_awaited = False
         self.given: Any = None
         self._placed = is_placed(values, self.target)
+        self._providers = devices.providers
         self._stream = devices.stream(self.provider)
         self._other = self._find_other(devices)
         self._block: DeviceBlock | None = None
@@ -44,7 +44,7 @@ class CopyStep:
     def _find_other(self, devices: ContextDevices) -> Stream | None:
         """The stream of the second device of a copy between two."""
         others = {self.source_memory, self.target_memory} - {self.provider.name, ""}
-        return devices.stream(get_provider(others.pop())) if others else None
+        return devices.stream(devices.providers[others.pop()]) if others else None
 
     def __call__(self, frame: Frame) -> None:
         """Put the copy on the stream."""
@@ -96,7 +96,7 @@ class CopyStep:
             frame[self.target] = np.empty(source.shape, source.dtype)
         else:
             if self._block is None:
-                self._block = DeviceBlock(get_provider(self.target_memory))
+                self._block = DeviceBlock(self._providers[self.target_memory])
             self._block.reserve(max(math.prod(source.shape) * source.dtype.itemsize, 1))
             frame[self.target] = self._block.view(0, source.shape, source.dtype)
         return frame[self.target]

@@ -15,7 +15,7 @@ import numpy as np
 from dovetail.errors import InputError
 from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, TensorRecord
 from dovetail.provider.calls import call
-from dovetail.provider.loader import get_provider
+from dovetail.provider.options import Providers
 from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.runtime.copy_step import CopyStep
 from dovetail.runtime.steps import Frame, Step
@@ -65,18 +65,22 @@ def _is_free(program: ProgramRecord, index: int) -> bool:
     return value.kind == "planned" and bool(value.memory) and not is_shared
 
 
-def import_input(value: Any, tensor: TensorRecord, provider: str | None) -> Any | None:
+def import_input(value: Any, tensor: TensorRecord, provider: str | None, providers: Providers) -> Any | None:
     """A caller's array for an input that steps of a device read; None when it does not lie there."""
     if provider is None or isinstance(value, np.ndarray):
         return None
-    array = call(provider, "import_array", get_provider(provider).import_array, value)
+    array = call(provider, "import_array", providers[provider].import_array, value)
     if array is not None:
         _check_type(array, tensor, f"input '{tensor.name}'")
     return array
 
 
 def import_outputs(
-    outputs: Mapping[str, Any], manifest: Manifest, program: ProgramRecord, allowed: Mapping[int, str]
+    outputs: Mapping[str, Any],
+    manifest: Manifest,
+    program: ProgramRecord,
+    allowed: Mapping[int, str],
+    providers: Providers,
 ) -> dict[int, Any]:
     """Callers' arrays that outputs are to be written to, by the number of the output's value."""
     names = [tensor.name for tensor in manifest.outputs]
@@ -87,7 +91,7 @@ def import_outputs(
             possible = ", ".join(names[index] for index in allowed) or "none"
             raise InputError(f"'{name}' is no output that a device makes", expected=f"one of: {possible}")
         provider, tensor = allowed[position], manifest.outputs[position]
-        array = call(provider, "import_array", get_provider(provider).import_array, value)
+        array = call(provider, "import_array", providers[provider].import_array, value)
         if array is None:
             got = type(value).__name__
             raise InputError(f"not an array of provider '{provider}'", where=f"output '{name}'", got=got)

@@ -15,7 +15,7 @@ from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.calls import call
 from dovetail.provider.devices import Stream
 from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_provider
+from dovetail.provider.options import Providers
 from dovetail.provider.shape_slots import reads_only_shape
 
 __all__ = ["ContextDevices", "DeviceBlock", "DeviceWeights", "check_memory", "memories_of"]
@@ -80,7 +80,8 @@ def _give_back_quietly(provider: Provider, address: int) -> None:
 class DeviceWeights:
     """The constants of an engine in the memory of devices, each uploaded once for all contexts and programs."""
 
-    def __init__(self) -> None:
+    def __init__(self, providers: Providers) -> None:
+        self._providers = providers
         self._arrays: dict[tuple[str, str], tuple[DeviceBlock, Any]] = {}
         self._retired: list[DeviceBlock] = []
         self._lock = threading.Lock()
@@ -91,7 +92,7 @@ class DeviceWeights:
             return array
         with self._lock:
             if (memory, blob) not in self._arrays:
-                self._arrays[memory, blob] = _upload(get_provider(memory), array)
+                self._arrays[memory, blob] = _upload(self._providers[memory], array)
             return self._arrays[memory, blob][1]
 
     def forget(self, blob: str) -> None:
@@ -121,12 +122,18 @@ def _upload(provider: Provider, array: Any) -> tuple[DeviceBlock, Any]:
 
 
 class ContextDevices:
-    """The devices of one context: a stream for each, made when it is first needed."""
+    """The devices of one context: a stream for each, made when it is first needed or lent by the caller."""
 
-    def __init__(self, *, capture_graphs: bool = True) -> None:
+    def __init__(
+        self, providers: Providers, *, capture_graphs: bool = True, streams: Mapping[str, Stream] | None = None
+    ) -> None:
+        self.providers = providers
+        """Those of the engine."""
         self.capture_graphs = capture_graphs
         """Whether steps that can be captured are."""
-        self._streams: dict[str, Stream | None] = {}
+        self._streams: dict[str, Stream | None] = dict(streams or {})
+        self._lent = frozenset(streams or ())
+        """The devices whose queue is the caller's, who waits for it and closes it."""
 
     def stream(self, provider: Provider) -> Stream | None:
         """The context's queue on a device; None when its steps end before they return."""
@@ -140,6 +147,10 @@ class ContextDevices:
             if stream is not None:
                 yield name, stream
 
+    def is_lent(self, name: str) -> bool:
+        """Whether the queue of a device is the caller's."""
+        return name in self._lent
+
     def abandon(self) -> None:
         """Wait for all work after a failure, so that nothing of it is under way when the caller hears of it."""
         for _, stream in self.streams():
@@ -149,10 +160,11 @@ class ContextDevices:
                 continue
 
     def close(self) -> None:
-        """Finish and give back the queues."""
+        """Finish and give back the queues that are not the caller's."""
         self.abandon()
         for name, stream in self.streams():
-            call(name, "close_stream", stream.close)
+            if not self.is_lent(name):
+                call(name, "close_stream", stream.close)
         self._streams.clear()
 
 

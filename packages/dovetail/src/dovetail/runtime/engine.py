@@ -23,7 +23,8 @@ from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
-from dovetail.provider.loader import get_provider
+from dovetail.provider.devices import Stream
+from dovetail.provider.options import Providers
 from dovetail.runtime.arrays import as_input
 from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.device_io import device_inputs, device_outputs, import_input
@@ -51,6 +52,7 @@ class Engine:
         registry: PluginRegistry,
         *,
         blobs: BlobStore | None = None,
+        providers: Providers | None = None,
         allocator: IGpuAllocator | None = None,
         owns_registry: bool = False,
         logger: ILogger | None = None,
@@ -59,14 +61,17 @@ class Engine:
         self.registry = registry
         self._file = file
         self.blobs = blobs or BlobStore(manifest.blobs, file)
-        self.allocator = allocator or get_provider(manifest.devices[0].provider).allocator
+        self.providers = providers or Providers()
+        """The providers of the plan, with the options that they run with here."""
+        self.allocator = allocator or self.providers[manifest.devices[0].provider].allocator
         self.capture_graphs = True
         """Whether contexts made from now on capture what devices can replay."""
         self._host_allocator = allocator
-        self._weights = DeviceWeights()
+        self._weights = DeviceWeights(self.providers)
         self._subgraphs = Subgraphs(self.blobs)
         self.templates = [
-            ProgramTemplate(program, self.blobs.array, self._subgraphs, self._weights) for program in manifest.programs
+            ProgramTemplate(program, self.blobs.array, self.providers, self._subgraphs, self._weights)
+            for program in manifest.programs
         ]
         for note in self._subgraphs.notes:
             (logger or registry.logger).log(Severity.WARNING, note)
@@ -75,6 +80,10 @@ class Engine:
         self._idle: deque[ExecutionContext] = deque()
         self._attach_lock = threading.Lock()
         self._dtypes = [np.dtype(tensor.dtype) for tensor in manifest.inputs]
+        self._usual_dtypes = [
+            None if tensor.type else dtype for tensor, dtype in zip(manifest.inputs, self._dtypes, strict=True)
+        ]
+        """The type of each input that is an array, None for objects."""
         self._input_names = [tensor.name for tensor in manifest.inputs]
         self._input_name_set = set(self._input_names)
         self._finalizer = weakref.finalize(
@@ -117,7 +126,7 @@ class Engine:
         except IndexError:
             return self.create_execution_context()
 
-    def _gather(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Array]:
+    def _gather(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
         names = self._input_names
         if named and not arrays and named.keys() == self._input_name_set:
             arrays = tuple([named[name] for name in names])
@@ -130,17 +139,20 @@ class Engine:
             arrays = (*arrays, *(named[name] for name in names[len(arrays) :] if name in named))
         return self.check_inputs(arrays)
 
-    def check_inputs(self, arrays: Sequence[Any]) -> list[Array]:
+    def check_inputs(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """One array an input, in order, each of the type that the input has; for objects, lists, None and strings."""
         if len(arrays) != len(self._input_names):
             names = ", ".join(self._input_names)
             raise InputError("wrong number of inputs", expected=f"{len(self._input_names)} ({names})", got=len(arrays))
+        # Usual arrays are let through here: this is paid for every input of every run.
+        for value, usual in zip(arrays, self._usual_dtypes):  # noqa: B905 - counted above
+            if type(value) is not np.ndarray or value.dtype is not usual or not value.flags.carray:
+                break
+        else:
+            return arrays
         try:
-            # The usual array is let through here: this is paid for every input of every run.
             return [
-                value
-                if type(value) is np.ndarray and value.dtype is dtype and value.flags.carray and not tensor.type
-                else _check_input(value, tensor, dtype)
+                _check_input(value, tensor, dtype)
                 for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)
             ]
         except InputError:
@@ -152,7 +164,7 @@ class Engine:
         """Inputs of which some lie on devices, for the steps there."""
         inputs: list[Any] = []
         for position, (value, tensor) in enumerate(zip(arrays, self.manifest.inputs, strict=True)):
-            array = import_input(value, tensor, self.device_inputs.get(position))
+            array = import_input(value, tensor, self.device_inputs.get(position), self.providers)
             if array is None:
                 array = _check_input(value, tensor, self._dtypes[position])
             inputs.append(array)
@@ -169,11 +181,20 @@ class Engine:
         """For each profile the outputs, by position, that may be written to arrays of a device, with its provider."""
         return [device_outputs(program, self.manifest) for program in self.manifest.programs]
 
-    def create_execution_context(self, strategy: Any = None) -> ExecutionContext:
-        """A context of its own for one thread; every plugin is attached to it."""
+    def create_execution_context(
+        self, strategy: Any = None, *, streams: Mapping[str, Stream] | None = None
+    ) -> ExecutionContext:
+        """A context of its own for one thread; every plugin is attached to it.
+
+        Args:
+            strategy: Taken for the contract's sake.
+            streams: By provider, queues of the caller's that the context puts its work on. A run whose inputs and
+                outputs are arrays of those devices then returns when its work is queued; the caller waits for the
+                queues, and closes them when the context is closed.
+        """
         if not self._finalizer.alive:
             raise UsageError("the engine is closed", fix="load or build it again")
-        context = ExecutionContext(self)
+        context = ExecutionContext(self, streams)
         with self._attach_lock:
             self.contexts.add(context)
         return context

@@ -13,6 +13,7 @@ from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify import verify_manifest
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from dovetail.provider.options import ProviderOptions, Providers
 from dovetail.runtime.engine import Engine
 from dovetail.runtime.verification import verify_meanwhile, weights_of_partitions
 from dovetail.runtime.weights import BlobStore
@@ -21,10 +22,18 @@ __all__ = ["Runtime", "load"]
 
 
 class Runtime(NoOpContext):
-    """Loads plans. Its registry is searched before the global one."""
+    """Loads plans. Its registry is searched before the global one.
 
-    def __init__(self, logger: ILogger | None = None) -> None:
+    Args:
+        logger: Where messages go.
+        provider_options: See ``provider_options``.
+    """
+
+    def __init__(self, logger: ILogger | None = None, *, provider_options: ProviderOptions | None = None) -> None:
         self.logger: ILogger = logger or Logger()
+        self.provider_options: ProviderOptions = provider_options or {}
+        """Provider -> its options, for engines that are loaded from now on; a plan has none stored. A provider that
+        is not named has its default options."""
         self.error_recorder: IErrorRecorder = ErrorRecorder()
         self.gpu_allocator: IGpuAllocator | None = None
         self.engine_host_code_allowed = False
@@ -86,6 +95,7 @@ class Runtime(NoOpContext):
                 file,
                 registry,
                 blobs=blobs,
+                providers=Providers(self.provider_options),
                 allocator=self.gpu_allocator,
                 owns_registry=True,
                 logger=self.logger,
@@ -109,14 +119,26 @@ def _load_libraries(manifest: Manifest, blobs: BlobStore, registry: PluginRegist
         load_packed_library(name, payload, registry)
 
 
-def load(path: str | os.PathLike[str], *, host_code: bool = False, logger: ILogger | None = None) -> Engine:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    host_code: bool = False,
+    provider_options: ProviderOptions | None = None,
+    logger: ILogger | None = None,
+) -> Engine:
     """An engine from a plan file.
 
     Args:
         path: The file; it is mapped, so keep it while the engine lives.
         host_code: Whether plugin libraries carried in the plan may be imported.
+        provider_options: Provider -> its options, such as ``{"onnxruntime": {"threads": "2"}}``. They belong to the
+            machine that runs, so a plan has none stored: those of the build are not known here.
         logger: Where messages go.
+
+    Raises:
+        PlanError: The file is no plan, is damaged, or is not for this version or machine.
+        ProviderError: A provider is not there, or an option is wrong.
     """
-    runtime = Runtime(logger)
+    runtime = Runtime(logger, provider_options=provider_options)
     runtime.engine_host_code_allowed = host_code
     return runtime.load_engine(path)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
 from dovetail.provider.calls import call
-from dovetail.provider.loader import get_provider
+from dovetail.provider.options import Providers
 from dovetail.runtime.control import BodyRunner
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.schedule import uses_devices
@@ -25,14 +25,18 @@ Observer = Callable[[ValueRecord, Any], None]
 
 def run_observed(runner: ProgramRunner, observe: Observer) -> None:
     """One run in which every value but constants is shown: inputs first, then what each step wrote, after it ran."""
-    if runner.is_dirty:
-        runner.announce_shapes()
+    runner.announce_changes()
     program, frame = runner.program, runner.frame
+    providers = runner.devices.providers
+
+    def observe_on_host(value: ValueRecord, array: Any) -> None:
+        observe(value, _read(value, array, providers))
+
     with _watched_bodies(runner.steps, observe):
-        _show(program, program.inputs, frame, observe)
+        _show(program, program.inputs, frame, observe_on_host)
         for record, step in zip(program.steps, _single_steps(runner), strict=True):
             step(frame)
-            _show(program, record.outputs, frame, observe)
+            _show(program, record.outputs, frame, observe_on_host)
 
 
 def _single_steps(runner: ProgramRunner) -> Sequence[Step]:
@@ -45,14 +49,14 @@ def _single_steps(runner: ProgramRunner) -> Sequence[Step]:
 def _show(program: ProgramRecord, indices: Sequence[int], frame: Frame, observe: Observer) -> None:
     for index in indices:
         if index >= 0 and frame[index] is not None:
-            observe(program.values[index], _read(program.values[index], frame[index]))
+            observe(program.values[index], frame[index])
 
 
-def _read(value: ValueRecord, array: Any) -> Any:
+def _read(value: ValueRecord, array: Any, providers: Providers) -> Any:
     """What a value holds, copied to the host when it lies on a device."""
     if not value.memory:
         return array
-    provider, copied = get_provider(value.memory), np.empty(array.shape, array.dtype)
+    provider, copied = providers[value.memory], np.empty(array.shape, array.dtype)
     call(provider.name, "copy", provider.copy, array, copied, None)
     call(provider.name, "synchronize", provider.synchronize)
     return copied

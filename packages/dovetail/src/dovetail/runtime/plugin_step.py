@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,8 @@ class PluginStep:
         """Whether something this step touches was bound anew since it took its addresses."""
         self.is_checked = False
         """Whether shapes are to be compared with what the plugin was told before addresses are taken."""
+        self.known_addresses: Mapping[int, int] = {}
+        """Where values are, for those that were bound by address."""
         self.workspace = 0
         self.workspace_bytes = record.workspace_bytes
         self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
@@ -92,6 +94,8 @@ class PluginStep:
         )
         if provider is not None:
             self._check_device(provider)
+        self._has_four_bit = any(port.is_four_bit for port in (*self._inputs, *self._outputs))
+        self._input_slots, self._output_slots = list(record.inputs), list(record.outputs)
         self._nibbles: dict[int, Array] = {}
         """Four-bit tensors as plugins see them: two elements to a byte."""
         self._in_body = in_body
@@ -127,6 +131,13 @@ class PluginStep:
         self.is_stale = True
         self._announce()
 
+    def repeat_shapes(self) -> None:
+        """Tell the plugin the shapes that it has once more, as the contract asks when addresses change."""
+        if self.is_static:
+            self._announce()
+        else:
+            self._shapes = None
+
     def _announce(self) -> None:
         """Tell the plugin the shapes, and ask for workspace when the plan could not know it."""
         self.handle.on_shape_change(self._in_descs, self._out_descs)
@@ -152,8 +163,13 @@ class PluginStep:
     def _take_addresses(self, frame: Frame) -> None:
         if self.is_checked:
             self._check_shapes(frame)
-        self._in_addresses = [self._address(port, frame[port.index]) for port in self._inputs]
-        self._out_addresses = [self._address(port, frame[port.index]) for port in self._outputs]
+        if self._has_four_bit:
+            self._in_addresses = [self._address(port, frame[port.index]) for port in self._inputs]
+            self._out_addresses = [self._address(port, frame[port.index]) for port in self._outputs]
+        else:
+            known, find = self.known_addresses, self._address_of
+            self._in_addresses = [known[i] if i in known else find(frame[i]) for i in self._input_slots]
+            self._out_addresses = [known[i] if i in known else find(frame[i]) for i in self._output_slots]
         self.is_stale = False
 
     def _check_shapes(self, frame: Frame) -> None:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from dovetail.provider.calls import call
 from dovetail.provider.devices import ProfileEvent
 from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_provider
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Frame, Segments, make_segments, run_segments
 
@@ -93,8 +92,7 @@ def _rows(times_ms: dict[str, list[float]]) -> list[dict[str, float | str]]:
 
 def run_profiled(runner: ProgramRunner, profiler: IProfiler) -> None:
     """One run with a clock around every step; reports come after the run so that they do not disturb it."""
-    if runner.is_dirty:
-        runner.announce_shapes()
+    runner.announce_changes()
     with _device_events(runner) as events:
         spans = [_time_span(segments, runner.frame) for segments in _single_steps(runner)]
     for record, (start_ns, end_ns) in zip(runner.program.steps, spans, strict=True):
@@ -124,7 +122,7 @@ def _device_events(runner: ProgramRunner) -> Iterator[list[tuple[str, ProfileEve
     started: list[Provider] = []
     try:
         for name in names:
-            provider = get_provider(name)
+            provider = runner.devices.providers[name]
             call(name, "start_profiling", provider.start_profiling)
             started.append(provider)
         yield events

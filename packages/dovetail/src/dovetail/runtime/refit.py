@@ -10,7 +10,6 @@ import numpy as np
 from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Logger
 from dovetail.provider.interfaces import RefitMode
-from dovetail.provider.loader import get_provider
 from dovetail.runtime.engine import Engine
 from dovetail.runtime.steps import Array
 from dovetail.types import Weights
@@ -102,7 +101,7 @@ class Refitter:
     def _recreates_steps(self) -> bool:
         """Whether a provider of the plan takes new weights only by making its steps again."""
         names = {device.provider for device in self._engine.manifest.devices}
-        return any(get_provider(name).refit_mode == RefitMode.RECREATE for name in names)
+        return any(self._engine.providers[name].refit_mode == RefitMode.RECREATE for name in names)
 
     def _blob(self, name: str) -> str:
         blob = self._record.weights.get(name)

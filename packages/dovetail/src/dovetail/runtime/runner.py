@@ -15,7 +15,6 @@ from dovetail.expr import compile_expr, decode_expr, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.plan.manifest import ProgramRecord, SymbolRecord
 from dovetail.provider.arena import aligned_empty
-from dovetail.provider.loader import get_provider
 from dovetail.runtime.arenas import make_arenas
 from dovetail.runtime.control import BodyRunner
 from dovetail.runtime.copy_step import CopyStep
@@ -50,7 +49,8 @@ class ProgramRunner:
         allocator: IGpuAllocator | None = None,
     ) -> None:
         self.program = program
-        self._devices = devices
+        self.devices = devices
+        """Those of the context."""
         self.frame: Frame = [None] * (len(program.values) + 1)
         for index, array in constants.items():
             self.frame[index] = array
@@ -61,7 +61,7 @@ class ProgramRunner:
         self._dtypes = [np.dtype(value.dtype) for value in program.values]
         self._symbols = {symbol.name: symbol for symbol in program.symbols}
         self._plan = _ShapePlan(program)
-        self._arenas = make_arenas(program, self._plan.placed, is_open=is_open, allocator=allocator)
+        self._arenas = make_arenas(program, self._plan.placed, devices.providers, is_open=is_open, allocator=allocator)
         self._num_placements = 0
         self._key: tuple[int, ...] | None = None
         self._has_empty = False
@@ -69,6 +69,8 @@ class ProgramRunner:
         self._workspaces: dict[str, DeviceBlock] = {}
         self.is_dirty = True
         """Whether the plugins must be told shapes again before the next run."""
+        self.has_moved = False
+        """Whether inputs or outputs have other addresses than in the last run, which plugins are told the same way."""
         self.stream = 0
         self.steps = make_steps(self)
         self.schedule: Schedule | None = None
@@ -78,7 +80,10 @@ class ProgramRunner:
         self._whole = self._find_whole()
         self.plugin_steps = [step for step in self.steps if isinstance(step, PluginStep)]
         self._readers: dict[int, list[PluginStep]] = {}
+        self._addresses: dict[int, int] = {}
+        """Where values are that were bound by address."""
         for step in self.plugin_steps:
+            step.known_addresses = self._addresses
             for index in step.touched:
                 self._readers.setdefault(index, []).append(step)
         self._shaped_steps = [step for step in self.steps if isinstance(step, PluginStep | ReformatStep)]
@@ -90,6 +95,15 @@ class ProgramRunner:
         if self.frame[index] is array:
             return
         self.frame[index] = array
+        if self._addresses:
+            self._addresses.pop(index, None)
+        for step in self._readers.get(index, ()):
+            step.is_stale = True
+
+    def move(self, index: int, array: Array, address: int) -> None:
+        """The same for an array that is known to be at an address, so that no step looks for it."""
+        self.frame[index] = array
+        self._addresses[index] = address
         for step in self._readers.get(index, ()):
             step.is_stale = True
 
@@ -131,7 +145,7 @@ class ProgramRunner:
             return make_segments(self.steps)
         self.device_io = DeviceIO(self.program, self.steps, self.bind)
         self.schedule = Schedule(
-            self.program, self.steps, self._devices, begin=self.device_io, find_places=self._find_places
+            self.program, self.steps, self.devices, begin=self.device_io, find_places=self._find_places
         )
         return self.schedule.segments
 
@@ -215,15 +229,25 @@ class ProgramRunner:
             plugin_step.is_checked = self._has_empty
         self._reserve_workspace()
         self.is_dirty = self._has_empty
+        self.has_moved = False
+
+    def announce_changes(self) -> None:
+        """Tell every plugin what the contract asks for after what changed since the last run."""
+        if self.is_dirty:
+            self.announce_shapes()
+        elif self.has_moved:
+            for step in self.plugin_steps:
+                step.repeat_shapes()
+            self.has_moved = False
 
     def run(self) -> None:
         """Run all steps in order."""
-        if self.is_dirty:
-            self.announce_shapes()
+        if self.is_dirty or self.has_moved:
+            self.announce_changes()
         try:
             run_segments(self._segments, self.frame)
         except BaseException as error:
-            self._devices.abandon()
+            self.devices.abandon()
             if self._has_empty and isinstance(error, InternalError):
                 raise InputError(
                     "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
@@ -279,7 +303,7 @@ class ProgramRunner:
             needed[name] = max(needed.get(name, 0), step.workspace_bytes)
         for name, size_bytes in needed.items():
             if name not in self._workspaces:
-                self._workspaces[name] = DeviceBlock(get_provider(name))
+                self._workspaces[name] = DeviceBlock(self.devices.providers[name])
             if self._workspaces[name].reserve(size_bytes):
                 self.forget_captures()
         for step in on_devices:

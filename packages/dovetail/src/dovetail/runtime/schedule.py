@@ -1,7 +1,7 @@
 """The order of a run that uses devices: where the host waits, what is captured, and that all is done at the end.
 
 The host waits in two places only: before a step of its own reads what a copy from a device wrote, and when the run
-ends. Between two steps of one device nobody waits: the stream keeps their order.
+ends; not then on a stream of the caller's. Between two steps of one device nobody waits: the stream keeps their order.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any
 from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.calls import call
 from dovetail.provider.devices import Stream
-from dovetail.provider.loader import get_provider
 from dovetail.runtime.capture import CapturedSteps
 from dovetail.runtime.copy_step import CopyStep
 from dovetail.runtime.device_step import DeviceStep
@@ -43,6 +42,7 @@ class Schedule:
         self._program = program
         self._steps = steps
         self._devices = devices
+        self._copies = [step for step in steps if isinstance(step, CopyStep)]
         self._find_places = find_places
         self.captures: list[CapturedSteps] = []
         self._waits = self._find_waits()
@@ -68,9 +68,14 @@ class Schedule:
         return waits
 
     def _finish(self, frame: Frame) -> None:
-        """Wait for everything: results are the caller's now, and what the caller passed in may change."""
+        """Wait for everything: results are the caller's now, and what the caller passed in may change.
+
+        On a stream that the caller lent nobody waits, unless memory of the host was copied from or to in this run.
+        """
+        is_copied = any(copy.given is None for copy in self._copies)
         for name, stream in self._devices.streams():
-            call(name, "synchronize_stream", stream.synchronize)
+            if is_copied or not self._devices.is_lent(name):
+                call(name, "synchronize_stream", stream.synchronize)
 
     # capture
 
@@ -103,7 +108,7 @@ class Schedule:
             value.kind == "constant" or (value.kind == "planned" and value.memory == record.provider)
             for value in values
         )
-        provider = get_provider(record.provider) if is_fixed else None
+        provider = self._devices.providers[record.provider] if is_fixed else None
         return None if provider is None or not provider.can_capture else provider.name
 
     def _close(self, run: list[Step]) -> Iterator[Step]:
@@ -112,13 +117,13 @@ class Schedule:
             yield from run
             return
         name = self._capturable_of(run[0])
-        captured = CapturedSteps(run, get_provider(name or ""), stream, self._find_places)
+        captured = CapturedSteps(run, self._devices.providers[name or ""], stream, self._find_places)
         self.captures.append(captured)
         yield captured
 
     def _stream_of(self, run: list[Step]) -> Stream | None:
         name = self._capturable_of(run[0]) if run else None
-        return None if name is None else self._devices.stream(get_provider(name))
+        return None if name is None else self._devices.stream(self._devices.providers[name])
 
     def forget_captures(self) -> None:
         """Capture again: weights or shapes changed."""

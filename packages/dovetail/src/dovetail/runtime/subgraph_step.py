@@ -20,7 +20,7 @@ __all__ = ["SubgraphStep", "results_of_subgraphs"]
 class SubgraphStep:
     """One partition in one context."""
 
-    __slots__ = ("_fetch", "_fetch_results", "_made", "_outputs", "_run", "name")
+    __slots__ = ("_fetch", "_fetch_results", "_made", "_only", "_outputs", "_run", "name")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class SubgraphStep:
         self._fetch = argument_getter(record.inputs)
         self._fetch_results = argument_getter(record.outputs)
         self._outputs = record.outputs
+        self._only = record.outputs[0] if len(record.outputs) == 1 else None
         self._made = frozenset(i for i in record.outputs if not is_placed(values, i))
         """Values that are new in every run; what an earlier run left in their slots is not to be written over."""
 
@@ -40,13 +41,17 @@ class SubgraphStep:
         """Run the partition once."""
         for index in self._made:
             frame[index] = None
-        results = [*self._fetch_results(frame)]
+        only = self._only
+        results = [*self._fetch_results(frame)] if only is None else [frame[only]]
         try:
             self._run(self._fetch(frame), results)
         except DovetailError:
             raise
         except Exception as error:
             raise self._describe(error) from error
+        if only is not None:
+            frame[only] = results[0]
+            return
         for index, result in zip(self._outputs, results, strict=True):
             frame[index] = result
 

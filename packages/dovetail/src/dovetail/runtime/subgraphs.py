@@ -73,7 +73,7 @@ class Subgraphs:
             stored = self._store(step, record, load_blob, border, is_whole=is_whole)
             loaded = call(provider.name, f"load_subgraph of step '{step.name}'", provider.load_subgraph, stored)
             self._check_file(stored)
-            if loaded.note:
+            if loaded.note and loaded.note not in self.notes:
                 self.notes.append(loaded.note)
             self._loaded[key] = loaded
         return self._loaded[key]

@@ -16,7 +16,7 @@ from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import LoadedSubgraph
-from dovetail.provider.loader import get_provider
+from dovetail.provider.options import Providers
 from dovetail.runtime.control import BodyRunner, make_control_step
 from dovetail.runtime.copy_step import CopyStep
 from dovetail.runtime.device_step import DeviceStep
@@ -55,14 +55,15 @@ class ProgramTemplate:
         self,
         program: ProgramRecord,
         load_blob: Callable[[str], Array],
+        providers: Providers,
         subgraphs: Subgraphs | None = None,
         weights: DeviceWeights | None = None,
     ) -> None:
         self.program = program
+        self._providers = providers
         self._subgraphs = subgraphs or Subgraphs()
-        self._weights = weights or DeviceWeights()
-        self._providers = {name: get_provider(name) for name in {step.provider for step in program.steps}}
-        check_memory(program, self._providers)
+        self._weights = weights or DeviceWeights(providers)
+        check_memory(program, {name: providers[name] for name in {step.provider for step in program.steps}})
         self.constants = {
             i: self._weights.place(v.memory, v.blob, load_blob(v.blob))
             for i, v in enumerate(program.values)
@@ -91,8 +92,8 @@ class ProgramTemplate:
         if record.kind in ("plugin", "reformat", "copy"):
             return _StepTemplate(record)
         if record.kind == "control":
-            bodies = [ProgramTemplate(body, load_blob, self._subgraphs, self._weights) for body in record.bodies]
-            return _StepTemplate(record, bodies=bodies)
+            shared = (load_blob, self._providers, self._subgraphs, self._weights)
+            return _StepTemplate(record, bodies=[ProgramTemplate(body, *shared) for body in record.bodies])
         if record.subgraph is not None:
             return _StepTemplate(record, subgraph=self._load_subgraph(record, load_blob))
         if record.kind != "kernel":
@@ -165,7 +166,7 @@ class ProgramTemplate:
             devices: The streams of the context.
             allocator: Where the host's memory comes from; None for the process itself.
         """
-        used = devices or ContextDevices()
+        used = devices or ContextDevices(self._providers)
         return ProgramRunner(
             self.program,
             self.constants,

@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail._version import __version__
+from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError, ResourceError
+from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import BuiltSubgraph, Claim, NodeView, Provider, StepKind, StoredSubgraph
 from dovetail.provider.kernels import KernelRegistry
@@ -49,6 +51,7 @@ class HostDevice(Provider):
         self._allocator = HostDeviceAllocator(
             limit_bytes=options.memory_bytes, fail_at=options.fail_allocation, before=self.check
         )
+        self._pinned_allocator = ArenaAllocator(HostAllocator(), chunk_bytes=2**16)
         self._kernels = _copy_kernels(options)
 
     def check(self, callback: str) -> None:
@@ -114,6 +117,12 @@ class HostDevice(Provider):
     def allocator(self) -> HostDeviceAllocator:
         """Its private memory, with statistics and ``shrink``."""
         return self._allocator
+
+    @property
+    def pinned_allocator(self) -> ArenaAllocator:
+        """Memory of the host, with statistics."""
+        self.check("pinned_allocator")
+        return self._pinned_allocator
 
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> HostDeviceArray:
         """A view of its memory that NumPy refuses."""

@@ -43,11 +43,13 @@ class StreamSet:
     events: list[ProfileEvent] | None = None
     """What ran since profiling began; None when it is off."""
     lock: threading.RLock = field(default_factory=threading.RLock)
+    is_running: bool = False
+    """Whether a piece of work is under way, in the thread that has the lock."""
 
     def finish(self) -> None:
         """Run everything that waits on any stream."""
         for stream in list(self.streams.values()):
-            stream.advance(None)
+            stream.finish(None)
 
 
 class HostStream(Stream):
@@ -99,7 +101,7 @@ class HostStream(Stream):
         self._set.check("synchronize_stream")
         self._refuse_in_capture("the host waited")
         self._set.statistics.waits += 1
-        self.advance(None)
+        self.finish(None)
 
     def close(self) -> None:
         """Forget what still waits."""
@@ -118,7 +120,17 @@ class HostStream(Stream):
         self._set.check("synchronize_event")
         self._refuse_in_capture("the host waited")
         self._set.statistics.waits += 1
-        self.advance(position)
+        self.finish(position)
+
+    def finish(self, position: int | None) -> None:
+        """Do the work before a position, or all of it, on behalf of the host.
+
+        In the middle of a piece of work only the garbage collector waits, for memory of a context that is gone. What
+        comes after that piece must not overtake it then.
+        """
+        with self._set.lock:
+            if not self._set.is_running:
+                self.advance(position)
 
     def advance(self, position: int | None) -> None:
         """Do the work before a position, or all of it; after a failure the rest of the queue is dropped."""
@@ -135,7 +147,11 @@ class HostStream(Stream):
 
     def _run(self, work: Work) -> None:
         start = time.perf_counter()
-        work.run()
+        was_running, self._set.is_running = self._set.is_running, True
+        try:
+            work.run()
+        finally:
+            self._set.is_running = was_running
         if self._set.events is not None:
             elapsed = time.perf_counter() - start
             event = ProfileEvent(name=work.name, start_us=start * 1e6, duration_us=elapsed * 1e6, stream=self._handle)

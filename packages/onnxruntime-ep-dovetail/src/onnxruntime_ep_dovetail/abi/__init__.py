@@ -6,9 +6,17 @@ by ONNX Runtime, so one table serves every version from the floor on.
 
 from __future__ import annotations
 
-from onnxruntime_ep_dovetail.abi.calls import Functions, OrtError, Runtime, StatusCode, negotiate
-from onnxruntime_ep_dovetail.abi.memory import CString, read_pointers, read_text, write_bool, write_pointer, write_size
-from onnxruntime_ep_dovetail.abi.objects import NativeObject, disarm_all
+from onnxruntime_ep_dovetail.abi.calls import Functions, LogLevel, OrtError, Runtime, StatusCode, negotiate
+from onnxruntime_ep_dovetail.abi.memory import (
+    CString,
+    read_pointers,
+    read_text,
+    write_bool,
+    write_int,
+    write_pointer,
+    write_size,
+)
+from onnxruntime_ep_dovetail.abi.objects import NativeObject, count_live, disarm_all
 from onnxruntime_ep_dovetail.abi.table import FLOOR, TABLE_VERSION, Slot, load_table
 
 __all__ = [
@@ -16,17 +24,20 @@ __all__ = [
     "TABLE_VERSION",
     "CString",
     "Functions",
+    "LogLevel",
     "NativeObject",
     "OrtError",
     "Runtime",
     "Slot",
     "StatusCode",
+    "count_live",
     "disarm_all",
     "load_table",
     "negotiate",
     "read_pointers",
     "read_text",
     "write_bool",
+    "write_int",
     "write_pointer",
     "write_size",
 ]

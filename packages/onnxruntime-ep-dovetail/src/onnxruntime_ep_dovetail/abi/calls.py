@@ -11,7 +11,7 @@ from typing import Any
 from onnxruntime_ep_dovetail.abi.memory import read_text
 from onnxruntime_ep_dovetail.abi.table import FLOOR, TABLE_VERSION, Slot, ctype_of, load_table
 
-__all__ = ["Functions", "OrtError", "Runtime", "StatusCode", "negotiate"]
+__all__ = ["Functions", "LogLevel", "OrtError", "Runtime", "StatusCode", "negotiate"]
 
 
 class StatusCode(IntEnum):
@@ -21,6 +21,15 @@ class StatusCode(IntEnum):
     INVALID_ARGUMENT = 2
     RUNTIME_EXCEPTION = 6
     NOT_IMPLEMENTED = 9
+
+
+class LogLevel(IntEnum):
+    """How much a message to ONNX Runtime's log matters."""
+
+    VERBOSE = 0
+    INFO = 1
+    WARNING = 2
+    ERROR = 3
 
 
 class OrtError(RuntimeError):
@@ -93,11 +102,19 @@ class Runtime:
     version_text: str
     version: int
     """The minor version, which is the version of its interface."""
+    logger: int = 0
+    """Where messages go that belong to no session."""
 
     @property
     def struct_version(self) -> int:
         """What structs that we fill say of themselves: not newer than the table, not newer than the runtime."""
         return min(TABLE_VERSION, self.version)
+
+    def log(self, level: LogLevel, text: str, logger: int = 0) -> None:
+        """Write to ONNX Runtime's log: that of a session, or its own."""
+        target = logger or self.logger
+        if target:
+            self.api.Logger_LogMessage(target, int(level), f"Dovetail: {text}".encode(), b"dovetail", 0, b"")
 
     def editor(self) -> Functions:
         """The functions that make nodes."""
@@ -105,18 +122,19 @@ class Runtime:
         return Functions(address, "OrtModelEditorApi", self.version, self.api)
 
 
-def negotiate(base: int) -> Runtime:
+def negotiate(base: int, logger: int = 0) -> Runtime:
     """Find out which ONNX Runtime this is, from the ``OrtApiBase`` it gave."""
     get_api = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(ctypes.c_void_p.from_address(base).value or 0)
     get_version = ctypes.PYFUNCTYPE(ctypes.c_void_p)(ctypes.c_void_p.from_address(base + 8).value or 0)
     text = read_text(get_version())
-    version = int(text.split(".")[1])
+    major, _, rest = text.partition(".")
+    version = int(rest.partition(".")[0]) if major == "1" else 0
     if version < FLOOR:
-        raise OrtError(f"Dovetail needs ONNX Runtime 1.{FLOOR} or newer, and this is {text}: update onnxruntime")
+        raise OrtError(f"Dovetail needs ONNX Runtime 1.{FLOOR} or newer of 1.x, and this is {text}: update onnxruntime")
     asked = min(version, TABLE_VERSION)
     api = Functions(get_api(asked), "OrtApi", asked)
     ep_api = Functions(api.raw("GetEpApi")(), "OrtEpApi", asked, api)
-    return Runtime(api=api, ep_api=ep_api, version_text=text, version=version)
+    return Runtime(api=api, ep_api=ep_api, version_text=text, version=version, logger=logger)
 
 
 def _prototype(slot: Slot) -> Callable[[int | None], Callable[..., Any]]:

@@ -8,20 +8,29 @@ nothing but its address.
 from __future__ import annotations
 
 import ctypes
+import logging
 import re
+from collections import deque
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
 
-from onnxruntime_ep_dovetail.abi.calls import Runtime, StatusCode
+from onnxruntime_ep_dovetail.abi.calls import LogLevel, OrtError, Runtime, StatusCode
 from onnxruntime_ep_dovetail.abi.table import Slot, ctype_of, load_table
 
-__all__ = ["NativeObject", "disarm_all", "make_status", "prototype_of"]
+__all__ = ["NativeObject", "count_live", "disarm_all", "make_status", "prototype_of"]
 
 _SPARE_SLOTS = 16
 """Empty slots behind every struct, for an ONNX Runtime that looks further than the version says."""
+_TEARDOWN = re.compile(r"Release\w*|Free|Flush|EndProfiling|KernelDestroy")
+"""What ONNX Runtime calls when things end, and nobody asked for anything."""
 _live: dict[int, NativeObject] = {}
 """Objects by address."""
+_retired: deque[Any] = deque(maxlen=256)
+"""Structs and callbacks of objects that went last: one may be released by a callback of its own, which then returns."""
+_no_op: list[int] = []
+"""Once the interpreter is ending, what stands in for callbacks."""
+_log = logging.getLogger(__name__)
 
 
 class NativeObject:
@@ -38,10 +47,12 @@ class NativeObject:
         self.address = ctypes.addressof(self._memory)
         ctypes.c_uint32.from_address(self.address).value = runtime.struct_version
         for slot in slots:
-            method = getattr(self, _method_name(slot.name), None) if slot.is_function else None
+            method = getattr(type(self), _method_name(slot.name), None) if slot.is_function else None
             if method is not None and slot.since <= runtime.version:
-                self.set_slot(slot.name, _guard(runtime, slot, method, type(self).__name__))
+                self.set_slot(slot.name, _guard(runtime, slot, method, self.address))
         _live[self.address] = self
+        if _no_op:
+            self.disarm(_no_op[0])
 
     def set_slot(self, name: str, function: Callable[..., Any] | int) -> None:
         """Put a function, or the address of one, into a slot."""
@@ -54,6 +65,7 @@ class NativeObject:
 
     def release(self) -> None:
         """Let the object go; ONNX Runtime has said that it will not call it again."""
+        _retired.append((self._memory, self._callbacks))
         _live.pop(self.address, None)
 
     @staticmethod
@@ -62,30 +74,54 @@ class NativeObject:
         return _live[address]
 
     def disarm(self, no_op: int) -> None:
-        """Have every function do nothing from now on, without Python."""
+        """Have nothing happen in Python when ONNX Runtime lets go of this object, and keep it for good.
+
+        What users ask for goes on working: an exit function that runs after ours may still run a session.
+        """
+        for owned in (self, self._memory):
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(owned))
         for slot in load_table()[self.struct]:
             place = _offset(self.struct, slot.name)
-            if slot.is_function and self._memory[place]:
+            if slot.is_function and self._memory[place] and _TEARDOWN.fullmatch(slot.name):
                 self._memory[place] = no_op
 
 
+def count_live() -> int:
+    """How many objects ONNX Runtime holds."""
+    return len(_live)
+
+
 def disarm_all(no_op: int) -> None:
-    """Disarm every object and keep its memory for good: ONNX Runtime may call them while the interpreter ends."""
+    """Disarm every object there is and will be: ONNX Runtime may let go of them while the interpreter ends."""
+    _no_op.append(no_op)
     for native in list(_live.values()):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(native))
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(native._memory))
         native.disarm(no_op)
 
 
 def make_status(runtime: Runtime, error: BaseException) -> int:
     """A status for an exception, with its whole message."""
+    _log.debug("an exception becomes a status", exc_info=error)
     kind = type(error).__name__
-    text = str(error) or kind
     code = StatusCode.NOT_IMPLEMENTED if "Unsupported" in kind else StatusCode.FAIL
     if isinstance(error, MemoryError | RecursionError | KeyboardInterrupt):
-        code, text = StatusCode.RUNTIME_EXCEPTION, f"{kind}: {text}"
-    status = runtime.api.CreateStatus(int(code), f"Dovetail: {text}".encode())
+        code = StatusCode.RUNTIME_EXCEPTION
+    text = f"Dovetail: {_describe(error)}".replace("\0", "\\0")
+    _forget_frames(error)
+    status = runtime.api.CreateStatus(int(code), text.encode(errors="backslashreplace"))
     return int(status or 0)
+
+
+def _describe(error: BaseException) -> str:
+    """The text of an error that was raised on purpose; of any other its class too: its text may say nothing."""
+    is_ours = isinstance(error, OrtError) or hasattr(error, "fix")
+    return str(error) if is_ours else f"{type(error).__name__}: {error}".removesuffix(": ")
+
+
+def _forget_frames(error: BaseException | None) -> None:
+    """Let go of what an exception holds that is kept: its frames have the graph that ONNX Runtime is about to free."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 @cache
@@ -112,13 +148,18 @@ def _offset(struct: str, name: str) -> int:
     return index if numbers == 1 else index - numbers // 2
 
 
-def _guard(runtime: Runtime, slot: Slot, method: Callable[..., Any], owner: str) -> Callable[..., Any]:
-    """The method as a C function: an exception that left it would look like success."""
+def _guard(runtime: Runtime, slot: Slot, method: Callable[..., Any], address: int) -> Callable[..., Any]:
+    """The method as a C function: an exception that left it would look like success.
+
+    It finds its object by address, so that an object that is released is gone at once and not when cycles are looked
+    for.
+    """
+    objects = _live
     if slot.result == "status":
 
         def call(_this: int, *arguments: Any) -> int | None:
             try:
-                method(*arguments)
+                method(objects[address], *arguments)
             except BaseException as error:  # noqa: BLE001 - whatever it is, ONNX Runtime must hear of it
                 return make_status(runtime, error)
             return None
@@ -127,15 +168,9 @@ def _guard(runtime: Runtime, slot: Slot, method: Callable[..., Any], owner: str)
 
     def answer(_this: int, *arguments: Any) -> Any:
         try:
-            return method(*arguments)
+            return method(objects[address], *arguments)
         except BaseException as error:  # noqa: BLE001 - there is no way to report it but the log
-            _report(f"{owner}.{slot.name}: {error}")
+            runtime.log(LogLevel.ERROR, f"{slot.name}: {_describe(error)}")
             return 0
 
     return answer
-
-
-def _report(text: str) -> None:
-    from dovetail import Logger
-
-    Logger().log(Logger.ERROR, text)

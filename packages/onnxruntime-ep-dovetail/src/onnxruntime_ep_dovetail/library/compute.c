@@ -4,10 +4,12 @@
    several threads at once: a frame belongs to one thread from the first line of a run to the last. A frame is scratch
    memory of this module and a Python object with three methods:
 
-     resize(shapes) -> outputs   shapes: for each input a tuple of ints, or None for an absent optional input;
+     resize(shapes) -> outputs   or resize(shapes, stream) in a state with a stream, whose handle is 0 if there is none;
+                                 shapes: for each input a tuple of ints, or None for an absent optional input;
                                  outputs: for each output its shape, or None if only the run tells it
      run(addresses)              one tuple of ints, inputs then outputs; 0 for what is absent or not yet known. It is the
-                                 same object as at the last run of the frame if no address changed
+                                 same object as at the last run of the frame if no address changed. A state with a
+                                 stream adds its handle at the end, 0 if there is none
      result(index)               asked for outputs of unknown shape after run: (address, shape) of a contiguous result,
                                  which is copied; or (None, shape), and then fill(index, address) must write it
 
@@ -42,6 +44,7 @@ typedef struct Api {
   OrtStatus* (*GetOutput)(OrtKernelContext*, size_t index, const int64_t* dims, size_t rank, OrtValue** value);
   OrtStatus* (*GetData)(OrtValue*, void** data);
   OrtStatus* (*GetTypeAndShape)(const OrtValue*, int* type, const int64_t** dims, size_t* rank);
+  OrtStatus* (*GetStream)(const OrtKernelContext*, void** handle);
 } Api;
 
 /* Bits of one element, by ONNXTensorElementDataType; 0 where elements have no fixed size. */
@@ -65,7 +68,7 @@ typedef struct Frame {
   struct Frame* next;
   int is_sized; /* `inputs` and `outputs` are those of the object's last resize */
   Shapes gathered, inputs, outputs;
-  void** pointers; /* of this run, inputs then outputs */
+  void** pointers; /* of this run: inputs, outputs, and the stream if the state has one */
   void** last_pointers; /* those that `addresses` holds */
   PyObject* addresses;
   PyObject* object;
@@ -77,6 +80,7 @@ typedef struct State {
   Api api;
   PyObject* new_frame;
   size_t num_inputs, num_outputs;
+  int has_stream;
   int* types; /* of inputs, then of outputs */
   pthread_mutex_t lock;
   Frame* free_frames;
@@ -120,7 +124,9 @@ static int same_shapes(const Shapes* a, const Shapes* b) {
   return a->count == b->count && (a->count == 0 || memcmp(a->words, b->words, a->count * sizeof *a->words) == 0);
 }
 
-static size_t num_pointers(const State* state) { return state->num_inputs + state->num_outputs; }
+static size_t num_pointers(const State* state) {
+  return state->num_inputs + state->num_outputs + (state->has_stream ? 1 : 0);
+}
 
 static Frame* make_frame(const State* state) {
   Frame* frame = calloc(1, sizeof *frame);
@@ -242,7 +248,10 @@ static OrtStatus* gather_inputs(const State* state, Frame* frame, const OrtKerne
     OrtStatus* status = gather_input(state, frame, i, context);
     if (status) return status;
   }
-  return NULL;
+  if (!state->has_stream) return NULL;
+  void** handle = &frame->pointers[state->num_inputs + state->num_outputs];
+  *handle = NULL;
+  return state->api.GetStream(context, handle);
 }
 
 /* An output that nobody wants has no value, and address 0. */
@@ -332,13 +341,22 @@ static int read_output_shapes(const State* state, Frame* frame, PyObject* output
   return is_right;
 }
 
+static PyObject* call_resize(const State* state, const Frame* frame) {
+  PyObject* shapes = tuple_of_shapes(&frame->gathered, state->num_inputs);
+  if (!shapes) return NULL;
+  PyObject* stream = state->has_stream ? PyLong_FromVoidPtr(frame->pointers[num_pointers(state) - 1]) : NULL;
+  PyObject* outputs = NULL;
+  if (!PyErr_Occurred()) outputs = PyObject_CallMethodObjArgs(frame->object, name_resize, shapes, stream, NULL);
+  Py_XDECREF(stream);
+  Py_DECREF(shapes);
+  return outputs;
+}
+
 /* Make the frame's object fit the shapes that were gathered. Returns 0 with an exception set. */
 static int resize_frame(const State* state, Frame* frame) {
   frame->is_sized = 0;
   if (!frame->object && !(frame->object = PyObject_CallNoArgs(state->new_frame))) return 0;
-  PyObject* shapes = tuple_of_shapes(&frame->gathered, state->num_inputs);
-  PyObject* outputs = shapes ? PyObject_CallMethodOneArg(frame->object, name_resize, shapes) : NULL;
-  Py_XDECREF(shapes);
+  PyObject* outputs = call_resize(state, frame);
   int is_right = outputs && read_output_shapes(state, frame, outputs);
   Py_XDECREF(outputs);
   if (!is_right) return 0;
@@ -516,7 +534,8 @@ static int read_api(Api* api, PyObject* slots) {
          read_slot(slots, table, "KernelContext_GetInput", &api->GetInput) &&
          read_slot(slots, table, "KernelContext_GetOutput", &api->GetOutput) &&
          read_slot(slots, table, "GetTensorMutableData", &api->GetData) &&
-         read_slot(slots, table, "GetTensorElementTypeAndShapeDataReference", &api->GetTypeAndShape);
+         read_slot(slots, table, "GetTensorElementTypeAndShapeDataReference", &api->GetTypeAndShape) &&
+         read_slot(slots, table, "KernelContext_GetGPUComputeStream", &api->GetStream);
 }
 
 PyDoc_STRVAR(attach_doc,
@@ -586,19 +605,23 @@ static void free_state(State* state) {
 }
 
 PyDoc_STRVAR(create_state_doc,
-             "create_state(new_frame, num_inputs, num_outputs, input_types, output_types, api_address=None)\n--\n\n"
+             "create_state(new_frame, num_inputs, num_outputs, input_types, output_types, api_address=None,\n"
+             "             has_stream=False)\n--\n\n"
              "Make the state of one partition and return its address.\n\n"
              "new_frame() makes what runs the partition on one thread. Types are ONNXTensorElementDataType numbers; an input\n"
              "of type 0 is not checked.\n"
-             "Without api_address the state uses the table that was attached last.");
+             "Without api_address the state uses the table that was attached last. With has_stream the addresses of a run\n"
+             "end with the handle of the stream that ONNX Runtime runs it on.");
 
 static PyObject* create_state(PyObject* module, PyObject* arguments, PyObject* keywords) {
-  static char* names[] = {"new_frame", "num_inputs", "num_outputs", "input_types", "output_types", "api_address", NULL};
+  static char* names[] = {"new_frame", "num_inputs", "num_outputs", "input_types", "output_types", "api_address",
+                          "has_stream", NULL};
   PyObject *new_frame, *input_types, *output_types, *api_address = Py_None;
   Py_ssize_t num_inputs, num_outputs;
+  int has_stream = 0;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OnnOO|O:create_state", names, &new_frame, &num_inputs,
-                                   &num_outputs, &input_types, &output_types, &api_address))
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OnnOO|Op:create_state", names, &new_frame, &num_inputs,
+                                   &num_outputs, &input_types, &output_types, &api_address, &has_stream))
     return NULL;
   if (num_inputs < 0 || num_outputs < 0)
     return PyErr_Format(PyExc_ValueError, "%zd inputs and %zd outputs", num_inputs, num_outputs);
@@ -608,6 +631,7 @@ static PyObject* create_state(PyObject* module, PyObject* arguments, PyObject* k
   state->new_frame = Py_NewRef(new_frame);
   state->num_inputs = (size_t)num_inputs;
   state->num_outputs = (size_t)num_outputs;
+  state->has_stream = has_stream;
   state->types = calloc(num_pointers(state) + 1, sizeof *state->types);
   if (!state->types) PyErr_NoMemory();
   if (!state->types || !find_api(api_address, &state->api) ||

@@ -13,6 +13,7 @@ API_FUNCTIONS = (
     "CreateStatus",
     "GetTensorElementTypeAndShapeDataReference",
     "GetTensorMutableData",
+    "KernelContext_GetGPUComputeStream",
     "KernelContext_GetInput",
     "KernelContext_GetOutput",
 )
@@ -29,12 +30,16 @@ class Frame(Protocol):
     def resize(self, shapes: tuple[Shape | None, ...], /) -> Sequence[Shape | None]:
         """Get ready for inputs of these shapes, None being an absent optional input, and say the outputs' shapes.
 
+        In a state that has a stream its handle is a second argument.
+
         None is an output whose shape only the run tells. Called before the first run and when a shape changed; `run`
         is looked up after it.
         """
 
     def run(self, addresses: tuple[int, ...], /) -> object:
         """Run on inputs and outputs at these addresses; 0 is what is absent, empty or of unknown shape.
+
+        The handle of ONNX Runtime's stream comes last in a state that has one, 0 when there is none.
 
         The tuple is the very same object as at the last run of this frame when no address changed.
         """
@@ -65,8 +70,12 @@ class Compute(Protocol):
         input_types: Sequence[int],
         output_types: Sequence[int],
         api_address: int | None = None,
+        has_stream: bool = False,
     ) -> int:
-        """Make the state of one partition and return its address; without a table it uses the one attached last."""
+        """Make the state of one partition and return its address; without a table it uses the one attached last.
+
+        With ``has_stream`` the addresses of a run end with the handle of the stream that ONNX Runtime runs it on.
+        """
 
     def release_state(self, address: int, /) -> None:
         """Free a state and its frames. No run of it may be under way."""

@@ -1,6 +1,6 @@
 """Writes the shared library that ONNX Runtime loads, as an ELF file and without a compiler.
 
-It exports what library.c exports: two functions that jump through slots, the slots, and a function that returns 0. It
+It exports what library.c exports: three functions that jump through slots, the slots, and a function that returns 0. It
 does not start an interpreter: with empty slots it returns a status that says what is missing. The file has no section
 headers, which loading does not need, and no relocations.
 
@@ -42,10 +42,9 @@ _SOME_SECTION = 1
 # The largest page of any Linux kernel for these processors.
 _PAGE_BYTES = 0x10000
 
-_FUNCTIONS = ("CreateEpFactories", "ReleaseEpFactory", "dovetail_ep_noop")
-_SLOTS = ("dovetail_ep_create", "dovetail_ep_release")
+_FUNCTIONS = ("CreateEpFactories", "ReleaseEpFactory", "RegisterCustomOps", "dovetail_ep_noop")
+_SLOTS = ("dovetail_ep_create", "dovetail_ep_release", "dovetail_ep_custom_ops")
 _NAMES = _FUNCTIONS + _SLOTS
-
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +99,7 @@ def _plan_layout(processor: Processor) -> _Layout:
     message = strings + len(_string_table())
     at = _align(message + len(_MISSING))
     nowhere = _Layout(
-        hash_table=0, symbols=0, strings=0, message=0, functions=(0, 0, 0), code_end=0, dynamic=0, slots=0, end=0
+        hash_table=0, symbols=0, strings=0, message=0, functions=(0, 0, 0, 0), code_end=0, dynamic=0, slots=0, end=0
     )
     functions = []
     for piece in _code(processor, nowhere):
@@ -127,11 +126,13 @@ def _slot_address(layout: _Layout, index: int) -> int:
 
 def _code(processor: Processor, layout: _Layout) -> list[bytes]:
     """Return the code of each of _FUNCTIONS."""
-    create_at, release_at, _ = layout.functions
-    create = processor.jump_through(create_at, _slot_address(layout, 0))
+    create_at, release_at, custom_ops_at, _ = layout.functions
+    create = processor.jump_through(create_at, _slot_address(layout, 0)) + processor.report_none
     create += processor.return_status(create_at + len(create), layout.message)
     release = processor.jump_through(release_at, _slot_address(layout, 1)) + processor.return_null
-    return [create, release, processor.return_null]
+    custom_ops = processor.jump_through(custom_ops_at, _slot_address(layout, 2))
+    custom_ops += processor.return_status(custom_ops_at + len(custom_ops), layout.message)
+    return [create, release, custom_ops, processor.return_null]
 
 
 def _header(processor: Processor) -> bytes:

@@ -1,10 +1,10 @@
 """Compute without a compiler: what compute.c does, in Python and through ctypes, a few microseconds a run slower.
 
-ONNX Runtime's functions write types, shapes and addresses straight into memory that stays, so a run like the last one is
-recognised by comparing bytes. They are called with Python's lock held, because giving it up and taking it again costs
-more than they do and none of them blocks; and their arguments are made once, because making them costs more still.
-Scratch memory comes from a list and not from thread-local storage, which on a thread of ONNX Runtime's is new at every
-call.
+ONNX Runtime's functions write types, shapes and addresses straight into memory that stays, so a run like the last one
+is recognised by comparing bytes. They are called with Python's lock held, because giving it up and taking it again
+costs more than they do and none of them blocks; and their arguments are made once, because making them costs more
+still. Scratch memory comes from a list and not from thread-local storage, which on a thread of ONNX Runtime's is new at
+every call.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class _Api:
         self.get_output = found["KernelContext_GetOutput"]
         self.get_data = found["GetTensorMutableData"]
         self.get_type_and_shape = found["GetTensorElementTypeAndShapeDataReference"]
+        self.get_stream = found["KernelContext_GetGPUComputeStream"]
 
     def fail(self, text: str) -> Status:
         """Make a status with a message."""
@@ -82,15 +83,17 @@ class _Words:
 class _Scratch:
     """The memory of one run at a time, and the frame that runs in it.
 
-    `facts` has two words for each input, type and rank; `pointers` one for each input, then one for each output.
+    `facts` has two words for each input, type and rank; `pointers` one for each input, then one for each output, then
+    one for the stream of a state that has one.
     """
 
     def __init__(self, state: _State) -> None:
         count = state.num_inputs
         self._state = state
         self._facts = _Words(2 * count)
-        self._pointers = _Words(count + state.num_outputs)
-        self._value = ctypes.c_void_p()
+        self._pointers = _Words(count + state.num_outputs + state.has_stream)
+        self._stream_place = self._pointers.places[-1] if state.has_stream else None
+        self._value: Any = ctypes.c_void_p()  # false while it is NULL, which its stub does not know
         self._value_place = _pointer_argument(ctypes.addressof(self._value))
         self._dims = [ctypes.c_void_p() for _ in range(count)]
         self._inputs = [self._prepare_input(i) for i in range(count)]
@@ -144,7 +147,7 @@ class _Scratch:
                     return status
             else:
                 self._note_absent(index.value)
-        return None
+        return api.get_stream(context, self._stream_place) if self._stream_place is not None else None
 
     def _note_absent(self, index: int) -> None:
         self._facts.values[2 * index], self._facts.values[2 * index + 1] = 0, _ABSENT_RANK
@@ -182,7 +185,9 @@ class _Scratch:
             self._frame = self._state.new_frame()
         ranks = self._facts.values[1::2]
         shapes = [_read_shape(dims.value, rank) for dims, rank in zip(self._dims, ranks, strict=True)]
-        outputs = [None if shape is None else _check_shape(shape) for shape in self._frame.resize(tuple(shapes))]
+        stream = (self._pointers.values[-1],) if self._state.has_stream else ()
+        sized = self._frame.resize(tuple(shapes), *stream)
+        outputs = [None if shape is None else _check_shape(shape) for shape in sized]
         if len(outputs) != self._state.num_outputs:
             raise ValueError(f"resize gave {len(outputs)} shapes for {self._state.num_outputs} outputs")
         self._run = self._frame.run
@@ -260,6 +265,7 @@ class _State:
         num_outputs: int,
         input_types: Sequence[int],
         output_types: Sequence[int],
+        has_stream: bool,
     ) -> None:
         _check_count("inputs", num_inputs, input_types)
         _check_count("outputs", num_outputs, output_types)
@@ -269,6 +275,7 @@ class _State:
         self.num_outputs = num_outputs
         self.input_types = tuple(input_types)
         self.output_types = tuple(output_types)
+        self.has_stream = has_stream
         self._free: list[_Scratch] = []
 
     def compute(self, context: int) -> Status:
@@ -319,13 +326,14 @@ def create_state(
     input_types: Sequence[int],
     output_types: Sequence[int],
     api_address: int | None = None,
+    has_stream: bool = False,
 ) -> int:
     """Make the state of one partition and return what stands for its address."""
     wanted = next(reversed(_attached), None) if api_address is None else api_address
     api = _attached.get(wanted) if wanted is not None else None
     if api is None:
         raise RuntimeError("no such OrtApi has been attached")
-    state = _State(api, new_frame, num_inputs, num_outputs, input_types, output_types)
+    state = _State(api, new_frame, num_inputs, num_outputs, input_types, output_types, has_stream)
     key = next(_keys)
     _states[key] = state
     return key
@@ -341,7 +349,6 @@ def _fail_without_state(address: int | None) -> Status:
     return _attached[next(reversed(_attached))].fail(f"there is no state at address {address or 0:#x}")
 
 
-@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 def _compute(_info: int, address: int, context: int) -> Status:
     try:
         state = _states[address]
@@ -350,18 +357,21 @@ def _compute(_info: int, address: int, context: int) -> Status:
     return state.compute(context)
 
 
-@ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 def _kernel_compute(kernel: int, context: int) -> Status:
     address = ctypes.c_uint64.from_address(kernel + KERNEL_STATE_OFFSET).value
     state = _states.get(address)
     return state.compute(context) if state is not None else _fail_without_state(address)
 
 
+_compute_callback = ctypes.CFUNCTYPE(*[ctypes.c_void_p] * 4)(_compute)
+_kernel_compute_callback = ctypes.CFUNCTYPE(*[ctypes.c_void_p] * 3)(_kernel_compute)
+
+
 def compute_address() -> int:
     """Return the address of the function for OrtNodeComputeInfo::Compute."""
-    return ctypes.cast(_compute, ctypes.c_void_p).value or 0
+    return ctypes.cast(_compute_callback, ctypes.c_void_p).value or 0
 
 
 def kernel_compute_address() -> int:
     """Return the address of the function for OrtKernelImpl::Compute."""
-    return ctypes.cast(_kernel_compute, ctypes.c_void_p).value or 0
+    return ctypes.cast(_kernel_compute_callback, ctypes.c_void_p).value or 0

@@ -1,4 +1,4 @@
-/* The shared library that ONNX Runtime loads: two entry points that jump through slots which the Python side fills.
+/* The shared library that ONNX Runtime loads: three entry points that jump through slots which the Python side fills.
 
    A Python program fills the slots before it registers the library. Any other host finds them empty: then the library
    finds the interpreter of the process, or starts one, and has it import onnxruntime_ep_dovetail.install, which fills
@@ -25,6 +25,7 @@
 typedef struct OrtStatus OrtStatus;
 typedef struct OrtEpFactory OrtEpFactory;
 typedef struct OrtLogger OrtLogger;
+typedef struct OrtSessionOptions OrtSessionOptions;
 typedef struct OrtApi {
   OrtStatus* (*CreateStatus)(int code, const char* message); /* the first slot since the first version */
 } OrtApi;
@@ -35,9 +36,11 @@ typedef struct OrtApiBase {
 
 typedef OrtStatus* (*CreateFn)(const char*, const OrtApiBase*, const OrtLogger*, OrtEpFactory**, size_t, size_t*);
 typedef OrtStatus* (*ReleaseFn)(OrtEpFactory*);
+typedef OrtStatus* (*CustomOpsFn)(OrtSessionOptions*, const OrtApiBase*);
 
 EXPORT void* dovetail_ep_create = NULL;
 EXPORT void* dovetail_ep_release = NULL;
+EXPORT void* dovetail_ep_custom_ops = NULL;
 
 /* What every callback is replaced by when the interpreter goes away. */
 EXPORT void* dovetail_ep_noop(void) { return NULL; }
@@ -306,6 +309,11 @@ static char* install(void) {
   return error;
 }
 
+/* The slots are filled in the order release, custom_ops, create: with the last of them all are there. */
+static char* install_once(void) {
+  return __atomic_load_n(&dovetail_ep_create, __ATOMIC_ACQUIRE) ? NULL : install();
+}
+
 /* ---- the entry points ---- */
 
 static OrtStatus* fail(const OrtApiBase* base, char* message) {
@@ -321,13 +329,18 @@ static OrtStatus* fail(const OrtApiBase* base, char* message) {
 EXPORT OrtStatus* CreateEpFactories(const char* name, const OrtApiBase* base, const OrtLogger* logger,
                                     OrtEpFactory** factories, size_t max_factories, size_t* num_factories) {
   *num_factories = 0;
+  char* error = install_once();
+  if (error) return fail(base, error);
   CreateFn create = (CreateFn)__atomic_load_n(&dovetail_ep_create, __ATOMIC_ACQUIRE);
-  if (!create) {
-    char* error = install();
-    if (error) return fail(base, error);
-    create = (CreateFn)__atomic_load_n(&dovetail_ep_create, __ATOMIC_ACQUIRE);
-  }
   return create(name, base, logger, factories, max_factories, num_factories);
+}
+
+/* Called by sessions that name the execution provider and so do not get the domains of its factory. */
+EXPORT OrtStatus* RegisterCustomOps(OrtSessionOptions* options, const OrtApiBase* base) {
+  char* error = install_once();
+  if (error) return fail(base, error);
+  CustomOpsFn custom_ops = (CustomOpsFn)__atomic_load_n(&dovetail_ep_custom_ops, __ATOMIC_ACQUIRE);
+  return custom_ops(options, base);
 }
 
 EXPORT OrtStatus* ReleaseEpFactory(OrtEpFactory* factory) {

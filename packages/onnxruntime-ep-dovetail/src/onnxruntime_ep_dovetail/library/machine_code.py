@@ -20,16 +20,18 @@ ORT_FAIL = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Processor:
-    """How one kind of processor is named in an ELF file and does the three things that the library does."""
+    """How one kind of processor is named in an ELF file and does the few things that the library does."""
 
     elf_machine: int
     jump_through: Callable[[int, int], bytes]
     """(own address, address of a slot): jump to where the slot points, or run into what follows if it is empty."""
+    report_none: bytes
+    """Write 0 to where the sixth argument points: as CreateEpFactories, report no factories."""
     return_status: Callable[[int, int], bytes]
-    """(own address, address of a text): as CreateEpFactories, report no factories and return a status with the text.
+    """(own address, address of a text): return a status with the text.
 
     It calls ``GetApi(1)`` of the OrtApiBase, the second argument; the first function of what that returns is
-    ``CreateStatus``. The sixth argument is where the number of factories goes.
+    ``CreateStatus``.
     """
     return_null: bytes
 
@@ -49,7 +51,6 @@ def _jump_through_x86_64(at: int, slot: int) -> bytes:
 def _return_status_x86_64(at: int, text: int) -> bytes:
     one = struct.pack("<Bi", 0xBF, 1)  # mov edi, 1
     call = (
-        b"\x49\xc7\x01\x00\x00\x00\x00"  # mov qword [r9], 0
         b"\x48\x83\xec\x08"  # sub rsp, 8
         + one
         + b"\xff\x16"  # call [rsi]
@@ -63,6 +64,7 @@ def _return_status_x86_64(at: int, text: int) -> bytes:
     return call + message + struct.pack("<Bi", 0xBF, ORT_FAIL) + b"\xff\x20"  # mov edi, ORT_FAIL; jmp [rax]
 
 
+_REPORT_NONE_X86_64 = b"\x49\xc7\x01\x00\x00\x00\x00"  # mov qword [r9], 0
 _RETURN_NULL_X86_64 = b"\x31\xc0\xc3"  # xor eax, eax; ret
 
 # aarch64: arguments and result from x0 on; x16 is free for such jumps; x30 is the return address.
@@ -102,7 +104,6 @@ def _jump_through_aarch64(at: int, slot: int) -> bytes:
 
 def _return_status_aarch64(at: int, text: int) -> bytes:
     before = [
-        _STORE_0_AT_X5,
         _PUSH_X29_X30,
         _LOAD_X16_FROM_X1,
         _MOVE_1_TO_W0,
@@ -120,12 +121,14 @@ PROCESSORS = {
     "x86_64": Processor(
         elf_machine=62,
         jump_through=_jump_through_x86_64,
+        report_none=_REPORT_NONE_X86_64,
         return_status=_return_status_x86_64,
         return_null=_RETURN_NULL_X86_64,
     ),
     "aarch64": Processor(
         elf_machine=183,
         jump_through=_jump_through_aarch64,
+        report_none=_words(_STORE_0_AT_X5),
         return_status=_return_status_aarch64,
         return_null=_words(_MOVE_0_TO_X0, _RETURN),
     ),

@@ -41,9 +41,9 @@ def place_library() -> Path:
 
 def _folders() -> Iterator[Path]:
     """Yield folders in order of preference; the last is new, so it cannot be another's."""
-    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    if os.path.isabs(cache):
-        yield Path(cache, "dovetail")
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))  # noqa: PTH111 - never raises
+    if cache.is_absolute():
+        yield cache / "dovetail"
     folder = tempfile.mkdtemp(prefix="dovetail-ep-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     yield Path(folder)

@@ -1,7 +1,7 @@
 """A compiled partition while it runs: results that ONNX Runtime owns, or memory of the plan bound once and reused.
 
-Binding an array costs more than running a small graph, so a binding is kept as long as the same arrays come back. Of
-a small input that is a new array in every run the contents are copied into a bound buffer instead.
+Binding an array costs more than running a small graph, so a binding is kept as long as the same arrays come back. For
+a small input or output that is a new array in every run a buffer is bound instead, and the contents are copied.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PLAIN_KINDS: Final = frozenset("fiub")
 
 _UNBOUND: Final = object()
 _STAGED_BYTES: Final = 16 * 1024
-"""Below this, copying an input is cheaper than binding another array."""
+"""Up to this, copying an array is cheaper than binding another."""
 
 
 class SessionSubgraph(LoadedSubgraph):
@@ -45,70 +45,84 @@ class SessionSubgraph(LoadedSubgraph):
         self._session = None
 
 
+class _Port:
+    """One input or output of a partition in one context, with the memory that is bound to it."""
+
+    __slots__ = ("_bind", "_device", "_name", "held", "staged")
+
+    def __init__(self, bind: Callable[[str, Any], None], name: str, device: Any) -> None:
+        self._bind = bind
+        self._name = name
+        self._device = device
+        self.held: Any = _UNBOUND
+        """The array that is bound; while it is held, no other array can be at its address."""
+        self.staged: Array | None = None
+        """The buffer that is bound in its place when every run brings another array."""
+
+    def take(self, array: Any) -> bool:
+        """Bind an array, or a buffer for arrays of its shape and type; False when there is no memory to bind."""
+        staged = self.staged
+        if staged is not None and array is not None and _is_like(array, staged):
+            return True
+        if not _is_bindable(array):
+            return False
+        is_staged = self.held is not _UNBOUND and array.nbytes <= _STAGED_BYTES and _is_like(array, self.held)
+        self.held, self.staged = _UNBOUND, None
+        bound = np.empty(array.shape, array.dtype) if is_staged else array
+        self._bind(self._name, _ort_value(bound, self._device))
+        if is_staged:
+            self.staged = bound
+        else:
+            self.held = bound
+        return True
+
+
 class _BoundSession:
     """The partition in one context."""
 
-    __slots__ = ("_binding", "_device", "_held", "_inputs", "_outputs", "_run", "_run_bound", "_staged", "_targets")
+    __slots__ = ("_binding", "_input_names", "_inputs", "_output_names", "_outputs", "_run", "_run_bound")
 
     def __init__(self, session: Any, inputs: tuple[str, ...], outputs: list[str]) -> None:
         # The methods of the object inside: the public ones check names again in every run.
         self._run = session._sess.run
         self._run_bound = session._sess.run_with_iobinding
         self._binding = session.io_binding()._iobinding
-        self._device = _cpu_device()
-        self._inputs = inputs
-        self._outputs = outputs
-        self._held: list[Any] = [None] * len(inputs)
-        """The arrays that are bound; while they are held, no other array can be at their address."""
-        self._staged: list[Any] = [None] * len(inputs)
-        """Buffers for small inputs that are new arrays in every run."""
-        self._targets: list[Any] = [_UNBOUND] * len(outputs)
+        device = _cpu_device()
+        self._input_names = inputs
+        self._output_names = outputs
+        self._inputs = [_Port(self._binding.bind_ortvalue_input, name, device) for name in inputs]
+        self._outputs = [_Port(self._binding.bind_ortvalue_output, name, device) for name in outputs]
 
     def __call__(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         if outputs[0] is None:
             self._run_owned(inputs, outputs)
             return
-        for index, target in enumerate(outputs):
-            if target is not self._targets[index]:
-                if target is None or not _is_bindable(target):
+        for port, target in zip(self._outputs, outputs):  # noqa: B905 - counted in the plan, here and below
+            if target is not port.held and not port.take(target):
+                self._run_owned(inputs, outputs)
+                return
+        for port, array in zip(self._inputs, inputs):  # noqa: B905
+            if array is not port.held:
+                if not port.take(array):
                     self._run_owned(inputs, outputs)
                     return
-                self._bind_output(index, target)
-        for index, array in enumerate(inputs):
-            if array is not self._held[index]:
-                if not _is_bindable(array):
-                    self._run_owned(inputs, outputs)
-                    return
-                self._bring_input(index, array)
+                if port.staged is not None:
+                    port.staged[...] = array
         self._run_bound(self._binding, None)
+        for port, target in zip(self._outputs, outputs):  # noqa: B905
+            if target is not port.held:
+                target[...] = port.staged
 
     def _run_owned(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Have ONNX Runtime make the results; those that have a place are copied there."""
-        results = self._run(self._outputs, dict(zip(self._inputs, inputs)), None)  # noqa: B905 - counted in the plan
+        feeds = dict(zip(self._input_names, inputs))  # noqa: B905
+        results = self._run(self._output_names, feeds, None)
         for index, result in enumerate(results):
             target = outputs[index]
             if target is None:
                 outputs[index] = result
             else:
-                _copy_result(target, result, self._outputs[index])
-
-    def _bind_output(self, index: int, target: Array) -> None:
-        self._binding.bind_ortvalue_output(self._outputs[index], _ort_value(target, self._device))
-        self._targets[index] = target
-
-    def _bring_input(self, index: int, array: Array) -> None:
-        staged = self._staged[index]
-        if staged is not None and staged.shape == array.shape and staged.dtype == array.dtype:
-            staged[...] = array
-            return
-        is_first = self._held[index] is None and staged is None
-        self._staged[index] = self._held[index] = None
-        bound = array
-        if not is_first and array.nbytes <= _STAGED_BYTES:
-            bound = self._staged[index] = array.copy()
-        else:
-            self._held[index] = array
-        self._binding.bind_ortvalue_input(self._inputs[index], _ort_value(bound, self._device))
+                _copy_result(target, result, self._output_names[index])
 
 
 def _cpu_device() -> Any:
@@ -122,6 +136,10 @@ def _ort_value(array: Array, device: Any) -> Any:
     from onnxruntime.capi.onnxruntime_pybind11_state import OrtValue
 
     return OrtValue.ortvalue_from_numpy(array, device)
+
+
+def _is_like(array: Any, other: Array) -> bool:
+    return bool(array.shape == other.shape and array.dtype == other.dtype)
 
 
 def _is_bindable(array: Any) -> bool:

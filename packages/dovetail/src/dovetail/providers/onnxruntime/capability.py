@@ -18,7 +18,7 @@ from dovetail.providers.onnxruntime.kernel_defs import (
     supports,
 )
 
-__all__ = ["claim_node", "read_registry", "runs_at"]
+__all__ = ["claim_node", "has_kernel", "read_registry", "runs_at", "runs_by_body"]
 
 _WIDTHS: Final = (8, 16, 32, 64)
 _NATIVE: Final = frozenset(
@@ -46,7 +46,7 @@ def claim_node(node: NodeView) -> Claim:
     opset = runs_at(node.op, node.domain, node.opset)
     if opset is None:
         return _refuse(f"ONNX Runtime knows {node.op} only as it was before opset {node.opset}")
-    if not _has_kernel(node, opset) and not _runs_by_body(node, opset):
+    if not has_kernel(node, opset) and not runs_by_body(node, opset):
         types = ", ".join(name or "-" for name in node.input_types)
         return _refuse(f"ONNX Runtime has no kernel for {node.op} at opset {node.opset} with ({types})")
     difference = find_difference(node)
@@ -79,7 +79,8 @@ def runs_at(op: str, domain: str, opset: int) -> int | None:
     return supported_opset([(op, opset)], domain).opset
 
 
-def _has_kernel(node: NodeView, opset: int) -> bool:
+def has_kernel(node: NodeView, opset: int) -> bool:
+    """Whether ONNX Runtime has a kernel for a node at an opset, with casts around it where it puts them itself."""
     types = _constraint_types(node, opset)
     if supports(node.op, node.domain, opset, types):
         return True
@@ -88,7 +89,7 @@ def _has_kernel(node: NodeView, opset: int) -> bool:
     return widened != types and supports(node.op, node.domain, opset, widened)
 
 
-def _runs_by_body(node: NodeView, opset: int) -> bool:
+def runs_by_body(node: NodeView, opset: int) -> bool:
     """Whether ONNX Runtime runs the ops that define an op; not all of those have kernels for other floats."""
     types = [name for name in (*node.input_types, *node.output_types) if name is not None]
     return has_body(node.op, node.domain, opset) and all(name in _IN_BODIES for name in types)

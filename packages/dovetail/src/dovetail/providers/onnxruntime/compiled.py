@@ -32,6 +32,8 @@ _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
 def build_subgraph(model: ir.Model, *, settings: SessionSettings, version: str, keep: frozenset[str]) -> BuiltSubgraph:
     """Compile a partition; with weights to keep, it is stored as it is and optimised whenever it is loaded."""
     stamp_opsets(model)
+    for graph in (model.graph, *model.graph.subgraphs()):
+        _drop_identities(graph)
     model.ir_version = _IR_VERSION
     kept = keep & set(model.graph.initializers)
     with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
@@ -41,7 +43,7 @@ def build_subgraph(model: ir.Model, *, settings: SessionSettings, version: str, 
             return _split(source, version="", mark=_is_risky(model))
         target = Path(folder) / "optimised.onnx"
         is_marked = _optimise_somehow(model, source, target, settings)
-        if _hides_names(onnx.load(target, load_external_data=False).graph, set()):
+        if _has_bodies(model) and not _can_be_read(target, settings, where=f"partition '{model.graph.name}'"):
             return _split(source, version="", mark=is_marked)
         return _split(target, version=version, mark=is_marked)
 
@@ -65,7 +67,11 @@ def _optimise_somehow(model: ir.Model, source: Path, target: Path, settings: Ses
 
 
 def _is_risky(model: ir.Model) -> bool:
-    return _is_quantized(model) and next(iter(model.graph.subgraphs()), None) is not None
+    return _is_quantized(model) and _has_bodies(model)
+
+
+def _has_bodies(model: ir.Model) -> bool:
+    return next(iter(model.graph.subgraphs()), None) is not None
 
 
 def _is_quantized(model: ir.Model) -> bool:
@@ -88,6 +94,22 @@ def stamp_opsets(model: ir.Model) -> None:
     model.opset_imports.update(opsets)
 
 
+def _drop_identities(graph: ir.Graph) -> None:
+    """Have nodes make outputs themselves that were an Identity of what they make.
+
+    ONNX Runtime does the same, but then loses the value for a Cast that reads it too and is followed by Shape.
+    """
+    for output in list(graph.outputs):
+        node = output.producer()
+        source = node.inputs[0] if node is not None and (node.domain, node.op_type) == ("", "Identity") else None
+        maker = None if source is None else source.producer()
+        if node is None or source is None or maker is None or maker.graph is not graph or source.is_graph_output():
+            continue
+        output.replace_all_uses_with(source, replace_graph_outputs=True)
+        graph.remove(node, safe=True)
+        source.name, source.type, source.shape = output.name, output.type, output.shape
+
+
 def _optimise(
     source: Path, target: Path, settings: SessionSettings, *, where: str, entries: Mapping[str, str] | None = None
 ) -> None:
@@ -105,17 +127,17 @@ def _optimise(
     create_session(str(source), Level.EXTENDED, settings, use, where=where, entries=entries, configure=write_to_target)
 
 
-def _hides_names(graph: onnx.GraphProto, outer: set[str]) -> bool:
-    """Whether a body makes a value of a name that is one outside: ONNX Runtime writes such graphs and reads none.
+def _can_be_read(path: Path, settings: SessionSettings, *, where: str) -> bool:
+    """Whether ONNX Runtime reads the graph that it wrote.
 
-    What its optimiser inserts has the same name in a body as beside it, as the casts of half precision do.
+    Not always where there are bodies: what its optimiser inserts has the same name in a body as beside it, as the casts
+    of half precision do; a constant of a body in a body is written twice; nodes of bodies come in another order.
     """
-    made = [value.name for value in graph.input] + [name for node in graph.node for name in node.output if name]
-    if not outer.isdisjoint(made):
-        return True
-    known = outer.union(made)
-    bodies = [body for node in graph.node for attribute in node.attribute for body in (attribute.g, *attribute.graphs)]
-    return any(_hides_names(body, known) for body in bodies if body.node)
+    try:
+        create_session(str(path), Level.NONE, settings, Use.OPTIMISE, where=where)
+    except ProviderError:
+        return False
+    return True
 
 
 def _split(path: Path, *, version: str, mark: bool) -> BuiltSubgraph:

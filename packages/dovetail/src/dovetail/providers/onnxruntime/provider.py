@@ -32,6 +32,7 @@ from dovetail.providers.onnxruntime.sessions import (
     SessionSettings,
     Use,
     create_session,
+    find_thread_limit,
     import_onnxruntime,
 )
 from dovetail.providers.onnxruntime.weights import share_weight, weight_bytes, weight_size_bytes
@@ -104,6 +105,7 @@ class OnnxRuntimeProvider(Provider):
             raise PlanCorruptError("a compiled partition names a file", where=where, fix="build the plan again")
         is_mapped = _has_name(stored.path) and all(name in stored.places for name in stored.weights)
         loaded = self._load_mapped(stored, where) if is_mapped else self._load_shared(stored, where)
+        loaded.note = find_thread_limit(self._settings)
         if stored.version and stored.version != self.version:
             other = ascii(stored.version[:60])
             loaded.note = f"{where}: optimised by ONNX Runtime {other}, and again by {self.version} now"

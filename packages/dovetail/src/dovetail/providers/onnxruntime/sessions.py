@@ -25,6 +25,7 @@ __all__ = [
     "SessionSettings",
     "Use",
     "create_session",
+    "find_thread_limit",
     "import_onnxruntime",
 ]
 
@@ -39,6 +40,9 @@ _LETS_MODELS_CHOOSE: Final = "ORT_LOAD_CONFIG_FROM_MODEL"
 _lock = threading.Lock()
 _has_pool = False
 """Whether the process has the shared pool; it cannot be undone."""
+_pool_threads: int | None = None
+"""How many threads the shared pool was made with; None when others made it."""
+_POOL_EXISTS: Final = "already been created"
 
 
 class Level:
@@ -142,12 +146,29 @@ def _choose_threads(onnxruntime: Any, options: Any, settings: SessionSettings, u
         options.add_session_config_entry("session.force_spinning_stop", "1")
 
 
+def find_thread_limit(settings: SessionSettings) -> str | None:
+    """Why a session does not get the number of threads that was asked for; None when it does."""
+    if not _has_pool or settings.threads in (0, _pool_threads):
+        return None
+    size = "others made" if _pool_threads is None else f"was made with threads={_pool_threads}"
+    return f"threads={settings.threads} has no effect: the process has one pool of threads for all, which {size}"
+
+
 def _make_pool(onnxruntime: Any, threads: int) -> None:
-    global _has_pool
+    """Make the pool of the process, once; where others made it, that is the one."""
+    global _has_pool, _pool_threads
     with _lock:
-        if not _has_pool:
+        if _has_pool:
+            return
+        try:
             onnxruntime.set_global_thread_pool_sizes(threads, 1)
-            _has_pool = True
+            _pool_threads = threads
+        except Exception as error:  # its error classes have no common base but Exception
+            if _POOL_EXISTS not in str(error):
+                raise ProviderError(
+                    f"ONNX Runtime makes no pool for the process: {first_line(error)}", where="provider 'onnxruntime'"
+                ) from error
+        _has_pool = True
 
 
 def _open(onnxruntime: Any, model: bytes | str, options: Any, without: list[str]) -> Any:

@@ -1,0 +1,104 @@
+"""Compiling partitions: each once, and when a provider refuses one, a search for the nodes that it cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import onnx_ir as ir
+
+from dovetail.build.faults import Fault, find_faults
+from dovetail.build.layers import NodeLayer
+from dovetail.build.subgraphs import Border, extract_model, find_border
+from dovetail.errors import DovetailError
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import BuiltSubgraph, Provider
+
+__all__ = ["CompiledPartition", "LayerFault", "PartitionCompiler", "describe_fault"]
+
+_MAX_TRIES: Final = 64
+"""How many parts of partitions are compiled for one provider in search of faults: some for each of a few nodes."""
+
+LayerFault = Fault[NodeLayer, DovetailError]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompiledPartition:
+    """A partition as a provider compiled it; nothing is compiled where nobody reads what it makes."""
+
+    border: Border
+    built: BuiltSubgraph | None
+
+
+@dataclass(kw_only=True)
+class PartitionCompiler:
+    """Compiles partitions of a model; what was compiled is kept until ``forget``, for the next way to cut a graph."""
+
+    model: ir.Model
+    keep: frozenset[str] = frozenset()
+    """Names of weights that may be replaced in a loaded engine."""
+    _tries_left: dict[str, int] = field(default_factory=dict, init=False)
+    _results: dict[tuple[str, tuple[ir.Node, ...]], CompiledPartition | DovetailError] = field(
+        default_factory=dict, init=False
+    )
+
+    def compile(self, provider: Provider, layers: Sequence[NodeLayer]) -> CompiledPartition:
+        """Compile layers as one partition.
+
+        Raises:
+            DovetailError: The provider cannot.
+        """
+        key = (provider.name, tuple(layer.node for layer in layers))
+        if key not in self._results:
+            self._results[key] = self._compile(provider, layers)
+        result = self._results[key]
+        if isinstance(result, DovetailError):
+            raise result
+        return result
+
+    def forget(self) -> None:
+        """Let go of everything compiled so far."""
+        self._results.clear()
+
+    def find_faults(self, provider: Provider, layers: Sequence[NodeLayer], error: DovetailError) -> list[LayerFault]:
+        """The layers that a provider must not have, from a partition that it could not compile."""
+        left = self._tries_left.get(provider.name, _MAX_TRIES)
+        search = find_faults(layers, error, partial(self._try, provider), max_tries=left)
+        self._tries_left[provider.name] = left - search.num_tries
+        return search.faults
+
+    def _try(self, provider: Provider, layers: Sequence[NodeLayer]) -> DovetailError | None:
+        try:
+            self.compile(provider, layers)
+        except DovetailError as error:
+            return error
+        return None
+
+    def _compile(self, provider: Provider, layers: Sequence[NodeLayer]) -> CompiledPartition | DovetailError:
+        nodes = [layer.node for layer in layers]
+        border = find_border(nodes)
+        if not border.outputs:
+            return CompiledPartition(border=border, built=None)
+        try:
+            model = extract_model(self.model, nodes, border, name=_partition_name(layers))
+            build = partial(provider.build_subgraph, keep=self.keep)
+            return CompiledPartition(border=border, built=call(provider.name, "build_subgraph", build, model))
+        except DovetailError as error:
+            return error
+
+
+def describe_fault(fault: LayerFault) -> str:
+    """Which layers, and the provider's reason."""
+    first, last = fault.nodes[0], fault.nodes[-1]
+    text = f"'{first.name}' ({first.op})"
+    if len(fault.nodes) > 1:
+        text = f"{len(fault.nodes)} nodes from {text} to '{last.name}' ({last.op}), not searched further"
+    elif fault.companions:
+        text += f", together with nodes before it from '{fault.companions[0].name}' on"
+    return f"{text}: {fault.error.what}"
+
+
+def _partition_name(layers: Sequence[NodeLayer]) -> str:
+    return layers[0].name if len(layers) == 1 else f"{layers[0].name} ... {layers[-1].name} ({len(layers)} layers)"

@@ -1,0 +1,65 @@
+"""The providers of one build or one engine, each with the options chosen for it.
+
+Two engines of a process may run the same provider with different options, so whatever belongs to an engine looks its
+providers up here and not in the loader. Options such as a number of threads belong to the machine that runs and not to
+the plan, which is why they are given when a plan is loaded and are never stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dovetail.errors import UsageError
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.loader import get_provider, require_provider
+
+__all__ = ["ProviderOptions", "Providers"]
+
+ProviderOptions = Mapping[str, Mapping[str, str]]
+"""Provider -> option -> value."""
+
+
+class Providers:
+    """Providers by name, made when they are first asked for and then kept.
+
+    A provider that the options do not name has the default ones of the process (``set_default_options``).
+
+    >>> Providers()["cpu"].name
+    'cpu'
+    >>> Providers({"cpu": {"threads": "2"}})["cpu"]
+    Traceback (most recent call last):
+    dovetail.errors.ProviderError: provider 'cpu': unknown option(s) threads
+
+    Args:
+        options: The options of some of them.
+
+    Raises:
+        UsageError: The options are no mapping of mappings.
+        ProviderError: They name a provider that is not there.
+    """
+
+    def __init__(self, options: ProviderOptions | None = None) -> None:
+        self.options = {name: dict(chosen) for name, chosen in _check_options(options or {}).items()}
+        self._made: dict[str, Provider] = {}
+
+    def __getitem__(self, name: str) -> Provider:
+        """The provider of that name.
+
+        Raises:
+            ProviderError: There is none of that name, an option is wrong, or making it failed.
+        """
+        made = self._made.get(name)
+        return self._made.setdefault(name, get_provider(name, self.options.get(name))) if made is None else made
+
+
+def _check_options(options: Any) -> ProviderOptions:
+    expected = "a mapping from provider to a mapping from option to value"
+    if not isinstance(options, Mapping):
+        raise UsageError("not options of providers", expected=expected, got=type(options).__name__)
+    for name, chosen in options.items():
+        if not isinstance(name, str) or not isinstance(chosen, Mapping):
+            got = f"{type(name).__name__} and {type(chosen).__name__}"
+            raise UsageError("not options of a provider", where=f"provider {name!a}", expected=expected, got=got)
+        require_provider(name)
+    return options

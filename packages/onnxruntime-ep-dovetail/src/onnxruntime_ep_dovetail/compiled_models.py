@@ -1,0 +1,58 @@
+"""The part of the execution provider that makes and loads compiled models."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from onnxruntime_ep_dovetail.abi import CString, Runtime, read_text, write_pointer
+from onnxruntime_ep_dovetail.compatibility import describe_plans
+from onnxruntime_ep_dovetail.ep_context import ContextPlans, is_our_context
+
+if TYPE_CHECKING:
+    from onnxruntime_ep_dovetail.graph import ReadGraph
+    from onnxruntime_ep_dovetail.options import EpOptions
+    from onnxruntime_ep_dovetail.partition import Partition
+
+__all__ = ["CompiledModels"]
+
+
+class CompiledModels:
+    """What an execution provider does with ``EPContext`` nodes; it has a runtime and options."""
+
+    runtime: Runtime
+    options: EpOptions
+    _compatibility: CString
+
+    @cached_property
+    def _plans(self) -> ContextPlans:
+        return ContextPlans(self.runtime, self.options)
+
+    def find_compiled(self, read: ReadGraph) -> list[list[ir.Node]]:
+        """Partitions that were compiled before, each a node by itself."""
+        return [[node] for node in read.addresses if is_our_context(node)]
+
+    def load_compiled(self, read: ReadGraph, graph: int) -> Partition | None:
+        """The partition that was compiled before, if the graph is one."""
+        return self._plans.load(read, self._model_path(graph))
+
+    def store_compiled(self, partition: Partition, read: ReadGraph, graph: int, fused: int, place: int) -> None:
+        """Write the node that stands for a partition to a place, when the session makes a compiled model."""
+        if self.options.context.is_enabled:
+            name = ctypes.c_void_p()
+            self.runtime.api.Node_GetName(fused, ctypes.addressof(name))
+            path = self._model_path(graph)
+            write_pointer(place, self._plans.save(partition, read_text(name.value), read.model.graph, path))
+
+    def _model_path(self, graph: int) -> str:
+        path = ctypes.c_void_p()
+        self.runtime.api.Graph_GetModelPath(graph, ctypes.addressof(path))
+        return read_text(path.value)
+
+    def get_compiled_model_compatibility_info(self, _graph: int) -> int:
+        """What a compiled model says of where it can run; ONNX Runtime copies it."""
+        self._compatibility = CString(describe_plans(self._plans.manifests))
+        return self._compatibility.address

@@ -1,0 +1,140 @@
+"""The kernel route of the execution provider: ONNX Runtime runs node by node, with the back end's kernels.
+
+Whole partitions are faster; this route is for whoever wants ONNX Runtime's own order, memory plan and profile of single
+nodes. What has no kernel in the list is still compiled: the layers of plugins, whose operators nobody knows beforehand.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+import dovetail
+from onnxruntime_ep_dovetail.abi import Runtime, write_pointer
+from onnxruntime_ep_dovetail.backends import Backend
+from onnxruntime_ep_dovetail.choice import takes_all
+from onnxruntime_ep_dovetail.claims import Claims, find_groups, is_dense
+from onnxruntime_ep_dovetail.kernel_impl import make_creator
+from onnxruntime_ep_dovetail.kernel_node import KernelNode
+from onnxruntime_ep_dovetail.kernels import CONTROL_FLOW, list_kernels, make_registry, schemas_of_runtime
+from onnxruntime_ep_dovetail.options import EpOptions
+from onnxruntime_ep_dovetail.partition import Partition, build_partition
+
+if TYPE_CHECKING:
+    from onnxruntime_ep_dovetail.graph import ReadGraph
+
+__all__ = ["KernelRoute", "KernelTable"]
+
+_KERNELS = "kernels"
+
+
+class KernelTable:
+    """The registries that a factory gives out, one a back end.
+
+    ONNX Runtime copies a registry and keeps the function that makes kernels, so these are kept for good: a session may
+    outlive the registration of the library.
+    """
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._registries: dict[str, int] = {}
+
+    def find(self, backend: Backend) -> int:
+        """The registry of a back end."""
+        if backend.name not in self._registries:
+            creator = make_creator(self._runtime)
+            _creators.append(creator)
+            address = ctypes.cast(creator, ctypes.c_void_p).value or 0
+            entries = list_kernels(backend.provider, schemas_of_runtime(self._runtime))
+            self._registries[backend.name] = make_registry(self._runtime, ((entry, address) for entry in entries))
+        return self._registries[backend.name]
+
+
+_creators: list[Any] = []
+
+
+class KernelRoute:
+    """What an execution provider does on the kernel route."""
+
+    runtime: Runtime
+    backend: Backend
+    options: EpOptions
+    logger: int
+    kernel_table: KernelTable
+    opsets: dict[str, int]
+    """What the session's model imports, as far as graphs have shown."""
+
+    @property
+    def is_kernel_route(self) -> bool:
+        """Whether this session takes this route."""
+        return self.options.route == _KERNELS
+
+    def start_kernel_route(self, kernel_table: KernelTable) -> None:
+        """Get ready, before ONNX Runtime asks for anything."""
+        self.kernel_table = kernel_table
+        self.opsets = {}
+        self._shared: dict[bytes, Partition] = {}
+
+    @property
+    def _is_listing(self) -> bool:
+        """Whether ONNX Runtime may only want to list kernels: it then has no session, so neither options nor a log."""
+        return self.options == EpOptions() and self.logger == self.runtime.logger
+
+    def get_kernel_registry(self, target: int) -> None:
+        """The kernels; none on the other route, whose sessions should not wait until all of them are known."""
+        is_asked = self.is_kernel_route or self._is_listing
+        write_pointer(target, self.kernel_table.find(self.backend) if is_asked else None)
+
+    # taking nodes
+
+    def note_opsets(self, read: ReadGraph) -> None:
+        """Remember what the model imports; kernels are not told."""
+        self.opsets |= read.model.opset_imports
+
+    def claim_kernels(self, read: ReadGraph, claims: Claims, info: int) -> Claims:
+        """Take the nodes that kernels run, each by itself; what is left of the claims, to be compiled."""
+        chosen = {node for group in claims.groups for node in group}
+        nodes = list(read.model.graph)
+        control = {node for node in nodes if _is_control(node)}
+        wanted = (chosen - control) | (control if takes_all(self.backend, self.options) else chosen & control)
+        taken = {node for node in nodes if node in wanted and self._has_kernel(node, read.addresses[node], info)}
+        for node in nodes:
+            if node in taken:
+                self.runtime.ep_api.EpGraphSupportInfo_AddSingleNode(info, read.addresses[node])
+        rest = chosen - taken - control
+        return find_groups([dovetail.Support(node=node, provider=None) for node in nodes], rest)
+
+    def _has_kernel(self, node: ir.Node, address: int, info: int) -> bool:
+        if node.op_type in self.options.exclude or not all(map(is_dense, _border(node))):
+            return False
+        if _has_texts(node) and not self.runtime.api.has("KernelInfoGetAttributeArray_string"):
+            return False
+        found = ctypes.c_void_p()
+        self.runtime.ep_api.EpGraphSupportInfo_LookUpKernel(info, address, ctypes.addressof(found))
+        return bool(found.value)
+
+    # making kernels
+
+    def build_kernel(self, node: KernelNode) -> Partition:
+        """The engine of a node; nodes that are equal and have no weights share one."""
+        if node.weights:
+            return build_partition(node.model, self.backend, self.options)
+        key = ir.to_proto(node.model).SerializeToString(deterministic=True)
+        if key not in self._shared:
+            self._shared[key] = build_partition(node.model, self.backend, self.options)
+        return self._shared[key]
+
+
+def _is_control(node: ir.Node) -> bool:
+    return node.domain in ("", "ai.onnx") and node.op_type in CONTROL_FLOW
+
+
+def _border(node: ir.Node) -> Sequence[ir.Value]:
+    return [value for value in (*node.inputs, *node.outputs) if value is not None and value.name]
+
+
+def _has_texts(node: ir.Node) -> bool:
+    return any(attribute.type == ir.AttributeType.STRINGS for attribute in node.attributes.values())
