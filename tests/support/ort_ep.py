@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +14,17 @@ import onnxruntime as ort
 import pytest
 
 import onnxruntime_ep_dovetail
+from onnxruntime_ep_dovetail.abi import count_live
 
 __all__ = [
     "EP",
     "RUNTIME",
     "assigned",
+    "count_sessions",
     "devices",
     "dovetail_session",
     "reference_session",
+    "refuse",
     "register",
     "session_options",
 ]
@@ -91,6 +96,27 @@ def reference_session(model: Model) -> ort.InferenceSession:
     """A session of ONNX Runtime's own CPU execution provider."""
     options = session_options(fallback=True)
     return ort.InferenceSession(_source(model), options, providers=["CPUExecutionProvider"])
+
+
+def count_sessions() -> dict[str, int]:
+    """What ONNX Runtime holds of sessions, by struct; operators and factories live as long as the registration."""
+    return {struct: n for struct, n in count_live().items() if struct not in ("OrtCustomOp", "OrtEpFactory")}
+
+
+def refuse(text: str, make: Callable[[], Any]) -> None:
+    """A session cannot be made, ONNX Runtime says why in its own words or ours, and nothing of the attempt is left."""
+    gc.collect()  # the failures of earlier tests may hold sessions
+    before, kind, said = count_sessions(), None, ""
+    try:
+        make()
+    except Exception as error:  # noqa: BLE001 - which one it is is checked below
+        kind, said = type(error), str(error)
+    assert kind is not None, "a session was made"
+    # RuntimeError and EPFail have ONNX Runtime's Python make the session again without us.
+    assert kind.__module__.startswith("onnxruntime"), (kind, said)
+    assert kind.__name__ != "EPFail", said
+    assert re.search(text, said), said
+    assert count_sessions() == before
 
 
 def assigned(session: ort.InferenceSession) -> dict[str, list[str]]:

@@ -33,7 +33,9 @@ def _register(registry: dt.PluginRegistry, name: str) -> None:
     def double(x: Any) -> Any:
         return x + x
 
-    dt.layer(name, registry=registry)(double)
+    layer = dt.layer(name)(double)
+    dt.get_plugin_registry().deregister_creator(layer.creator)
+    registry.register_creator(layer.creator)
 
 
 def _who(model: ir.Model, **arguments: Any) -> list[str | None]:

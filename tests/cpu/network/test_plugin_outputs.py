@@ -33,7 +33,7 @@ def test_every_output_has_a_type_and_a_shape(registry: dt.PluginRegistry) -> Non
         return x[:, :keep], x[:, keep:]
 
     shapes: Any = lambda x, *, keep: ((x[0], keep), (x[0], x[1] - keep))  # noqa: E731
-    dt.layer("AcmeSplit", outputs=2, shape=shapes, registry=registry)(split)
+    registry.register_creator(dt.layer("AcmeSplit", outputs=2, shape=shapes)(split).creator)
     attributes = [ir.AttrInt64("keep", 3)]
     first, second = infer_plugin_outputs("AcmeSplit", "acme", [_value("x", "N", 8)], attributes, registry=registry)
     assert (first.dtype, second.dtype) == (ir.DataType.FLOAT, ir.DataType.FLOAT)
@@ -41,7 +41,7 @@ def test_every_output_has_a_type_and_a_shape(registry: dt.PluginRegistry) -> Non
 
 
 def test_inputs_are_left_as_they_are(registry: dt.PluginRegistry) -> None:
-    dt.layer("AcmeSame", registry=registry)(_same)
+    registry.register_creator(dt.layer("AcmeSame")(_same).creator)
     x = _value("x", 2, 3)
     (y,) = infer_plugin_outputs("AcmeSame", "acme", [x], [], registry=registry)
     assert _dims(y) == [2, 3]

@@ -254,3 +254,11 @@ def test_unknown_options_are_refused() -> None:
         with pytest.raises(ProviderError, match=r"'host_device'.*colour"):
             get_provider("host_device", {"colour": "red"})
         assert get_provider("host_device", {"layout": "NHWC"}).preferred_layout == "NHWC"
+
+
+def test_pinned_memory_that_cannot_be_had() -> None:
+    with host_device() as device:
+        assert device.pinned_allocator.allocate(10, 256, 0)
+        _break(device, "pinned_allocator")
+        with pytest.raises(RuntimeError, match="told to fail in pinned_allocator"):
+            _ = device.pinned_allocator

@@ -15,6 +15,7 @@ from dovetail.plugin import address_of
 from tests.cpu.runtime.test_aliasing import InPlace
 from tests.cpu.runtime.test_dynamic import _Allocator, _fill_engine, _positive_engine
 from tests.support.device_models import X, build, chain, expected
+from tests.support.dynamic_plugins import FillPlugin
 from tests.support.plugins import PlainCreator, ScalePlugin, build_engine
 
 SHAPE = (2, 3)
@@ -199,6 +200,44 @@ def test_contents_of_a_moved_shape_input_decide_shapes() -> None:
         context.execute_async_v3(0)
 
 
+def test_after_an_error_outputs_have_the_shapes_of_the_next_run() -> None:
+    class Stingy(_Allocator):
+        has_memory = True
+
+        def reallocate_output_async(self, *arguments: Any) -> int:
+            return super().reallocate_output_async(*arguments) if self.has_memory else 0
+
+    builder = dt.Builder()
+    network = builder.create_network()
+    x, s = network.add_input("x", dt.float32, (4, 2)), network.add_input("s", dt.int64, (2,))
+    for name in "yz":
+        filled = network.add_plugin_v3([x], [s], FillPlugin()).get_output(0)
+        result = network.add_unary(filled, dt.UnaryOperation.NEG).get_output(0)
+        result.name = name
+        network.mark_output(result)
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
+    profile.set_shape_input("s", (1, 1), (2, 2), (8, 8))
+    config.add_optimization_profile(profile)
+    runtime = dt.Runtime()
+    runtime.get_plugin_registry().register_creator(PlainCreator("TestFill", FillPlugin), "")
+    engine = runtime.deserialize_cuda_engine(builder.build_serialized_network(network, config))
+    context = engine.create_execution_context()
+    values, shape, room = np.full((4, 2), 3.0, np.float32), np.array((2, 3), np.int64), np.zeros(64, np.float32)
+    allocator = Stingy()
+    context.set_output_allocator("y", allocator)
+    for name, array in (("x", values), ("s", shape), ("z", room)):
+        context.set_tensor_address(name, address_of(array))
+    context.execute_async_v3(0)
+    shape[...] = (4, 4)
+    allocator.has_memory = False
+    with pytest.raises(dt.InputError, match="gave no memory"):
+        context.execute_async_v3(0)
+    allocator.has_memory = True
+    context.execute_async_v3(0)
+    assert (room == -3.0).sum() == (allocator.memory.view(np.float32) == -3.0).sum() == 16
+
+
 def test_outputs_whose_shape_the_run_tells_move_too() -> None:
     context = _positive_engine().create_execution_context()
     context.set_input_shape("x", (3,))
@@ -254,7 +293,14 @@ def test_packed_elements_move() -> None:
 
 
 def test_empty_tensors_move_and_their_address_does_not_matter() -> None:
-    creator = PlainCreator("TestScale", ScalePlugin)
+    seen: list[int] = []
+
+    class Spy(ScalePlugin):
+        def enqueue(self, a: Any, b: Any, inputs: Any, outputs: Any, *rest: Any) -> None:
+            seen.extend((*inputs, *outputs))
+            super().enqueue(a, b, inputs, outputs, *rest)
+
+    creator = PlainCreator("TestScale", Spy)
     plan, runtime = build_engine(ScalePlugin(2.0), creator, shape=(-1, 3), profile=((0, 3), (2, 3), (4, 3)))
     context = runtime.deserialize_cuda_engine(plan).create_execution_context()
     x, y = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32)
@@ -265,6 +311,8 @@ def test_empty_tensors_move_and_their_address_does_not_matter() -> None:
         for pair in addresses:
             context.execute_v2(pair)
         assert (y == 2 * min(rows, 1)).all()
+    assert len(seen) == 14
+    assert all(seen)
 
 
 @pytest.mark.parametrize("capture", [True, False], ids=["captured", "each step"])

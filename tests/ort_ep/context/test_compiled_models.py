@@ -34,7 +34,9 @@ def compile_model(make: Session, model: Any, target: Path, embed: str, **entries
 
 def context_nodes(path: Path) -> list[dict[str, Any]]:
     nodes = onnx.load(path).graph.node
-    return [{a.name: onnx.helper.get_attribute_value(a) for a in n.attribute} for n in nodes if n.op_type == "EPContext"]
+    return [
+        {a.name: onnx.helper.get_attribute_value(a) for a in n.attribute} for n in nodes if n.op_type == "EPContext"
+    ]
 
 
 @pytest.fixture

@@ -558,7 +558,7 @@ def test_a_failure_to_get_the_stream_is_the_status_of_the_run(make: Make) -> Non
 
 
 LATE = """
-import ctypes, importlib, os, sys
+import ctypes, os, sys
 from onnxruntime_ep_dovetail.library import find_library
 from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
 from onnxruntime_ep_dovetail.library import _compute
@@ -568,7 +568,7 @@ class Frame:
     def run(self, addresses): os.write(1, b"ran\\n")
 
 no_op = ctypes.cast(ctypes.CDLL(str(find_library())).dovetail_ep_noop, ctypes.c_void_p).value
-table = (ctypes.c_void_p * 5)(*[no_op] * 5)
+table = (ctypes.c_void_p * len(API_FUNCTIONS))(*[no_op] * len(API_FUNCTIONS))
 _compute.attach(ctypes.addressof(table), {name: i for i, name in enumerate(API_FUNCTIONS)})
 state = _compute.create_state(Frame, 0, 0, (), ())
 compute = ctypes.CFUNCTYPE(*[ctypes.c_void_p] * 4)(_compute.compute_address())

@@ -1,8 +1,9 @@
 """Memory that ONNX Runtime's allocators give out: an arena for each stream, over the allocator of the back end.
 
 What is freed may still be used by work that waits on a stream. So memory that was given for a stream is given again for
-that stream only, behind that work, until the stream ends. A captured graph has an arena of its own for the same reason:
-its replays write to the same places as long as it lives.
+that stream only, behind that work, until the stream ends. Memory that was given for no stream may be in use on any, so
+it is given again when all streams have done what they had to do when it was freed. A captured graph has an arena of its
+own: its replays write to the same places as long as it lives.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ ARENA_KEYS: Final = (
 )
 """What ONNX Runtime calls the settings of an arena. ``max_dead_bytes_per_chunk`` bounds what stays unused at the end of
 a part; nothing ever does here."""
+_MAX_HELD_BYTES: Final = 2**26
+"""How much may be free and wait for streams, before all are waited for."""
+
+Barrier = Callable[[], bool]
+"""Whether streams have done what they had to do when it was made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,15 +127,22 @@ class Arenas:
         *,
         alignment_bytes: int = 256,
         synchronize: Callable[[], None] = lambda: None,
+        make_barrier: Callable[[], Barrier | None] = lambda: None,
     ) -> None:
         self._source = _Limited(source, settings.limit_bytes)
         self._settings = settings
         self._alignment_bytes = alignment_bytes
         self._synchronize = synchronize
+        self._make_barrier = make_barrier
+        self._held: deque[tuple[Barrier, int]] = deque()
+        """What is free and may still be in use on some stream, in the order in which it was freed."""
+        self._held_bytes = 0
         self._arenas: dict[Hashable, ArenaAllocator] = {}
         self._idle: list[ArenaAllocator] = []
         """Those of streams that ended."""
         self._parts: dict[int, tuple[ArenaAllocator | None, int]] = {}
+        self._shared: ArenaAllocator | None = None
+        """The one whose memory any stream may use."""
         self._returned: deque[int] = deque()
         """Addresses that came back while the lock was taken, perhaps by this very thread through the garbage
         collector."""
@@ -140,6 +153,8 @@ class Arenas:
         """Memory for a stream, for a graph, or without a key for nobody's; 0 when there is none left."""
         with self._lock:
             self._take_back()
+            if self._held_bytes > _MAX_HELD_BYTES:
+                self._wait()
             arena = self._arena(key)
             address = arena.allocate(size_bytes, self._alignment_bytes, 0)
             if not address and self._shrink():
@@ -169,6 +184,8 @@ class Arenas:
     def _arena(self, key: Hashable) -> ArenaAllocator:
         if key not in self._arenas:
             self._arenas[key] = self._idle.pop() if self._idle else self._make_arena()
+            if key is None:
+                self._shared = self._arenas[key]
         return self._arenas[key]
 
     def _make_arena(self) -> ArenaAllocator:
@@ -194,9 +211,22 @@ class Arenas:
     def _take_back(self) -> None:
         while self._returned:
             address = self._returned.popleft()
-            arena, size_bytes = self._parts.pop(address)
+            arena, size_bytes = self._parts[address]
             self._counts.in_use -= size_bytes
-            (self._source if arena is None else arena).deallocate(address)
+            barrier = self._make_barrier() if arena is None or arena is self._shared else None
+            if barrier is None:
+                self._give_back(address)
+            else:
+                self._held.append((barrier, address))
+                self._held_bytes += size_bytes
+        while self._held and self._held[0][0]():
+            _, address = self._held.popleft()
+            self._held_bytes -= self._give_back(address)
+
+    def _give_back(self, address: int) -> int:
+        arena, size_bytes = self._parts.pop(address)
+        (self._source if arena is None else arena).deallocate(address)
+        return size_bytes
 
     def retire(self, key: Hashable) -> None:
         """Let a stream's memory serve others: nothing waits on it any more."""
@@ -212,8 +242,14 @@ class Arenas:
             self._counts.num_shrinkages += 1
             return self._shrink()
 
+    def _wait(self) -> None:
+        self._synchronize()
+        while self._held:
+            _, address = self._held.popleft()
+            self._held_bytes -= self._give_back(address)
+
     def _shrink(self) -> int:
-        self._synchronize()  # what is free may still be used by work that waits
+        self._wait()  # what is free may still be used by work that waits
         return sum(arena.shrink() for arena in (*self._arenas.values(), *self._idle))
 
     @property

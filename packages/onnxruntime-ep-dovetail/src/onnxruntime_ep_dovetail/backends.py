@@ -5,14 +5,16 @@ Which ones there are is found out when the library is registered. A device of ON
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dovetail import ProviderError, UsageError
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.loader import get_provider, list_providers
 from onnxruntime_ep_dovetail.options import EpOptions
 
-__all__ = ["CPU_BACKEND", "Backend", "find_backends"]
+__all__ = ["CPU_BACKEND", "Backend", "choose_backend", "find_backends"]
 
 _HOST: Final = "cpu"
 _NOT_DEVICES: Final = frozenset((_HOST, "onnxruntime"))
@@ -25,11 +27,18 @@ class Backend:
 
     name: str
     """Of the provider in Dovetail."""
+    is_given: bool = True
+    """Whether ONNX Runtime gave the session the device of this back end, and keeps the session's values there."""
 
     @property
     def is_device(self) -> bool:
         """Whether it has memory of its own."""
         return self.name != _HOST
+
+    @property
+    def has_device_memory(self) -> bool:
+        """Whether the session's values lie in memory of the back end; else its engines copy them there and back."""
+        return self.is_device and self.is_given
 
     @property
     def provider(self) -> Provider:
@@ -46,8 +55,45 @@ class Backend:
 CPU_BACKEND: Final = Backend(name=_HOST)
 
 
-def find_backends() -> list[Backend]:
-    """The CPU first, then the devices of providers that are registered or installed."""
-    others = [listing.name for listing in list_providers() if listing.name not in _NOT_DEVICES]
-    devices = [Backend(name=name) for name in others if not get_provider(name).memory.is_host]
-    return [CPU_BACKEND, *devices]
+def find_backends(report: Callable[[str], None] = lambda _: None) -> list[Backend]:
+    """The CPU first, then the devices of providers that are registered or installed.
+
+    Args:
+        report: Told of a provider that cannot be used; the others can.
+    """
+    found = [CPU_BACKEND]
+    for listing in list_providers():
+        if listing.name in _NOT_DEVICES:
+            continue
+        try:
+            if not get_provider(listing.name).memory.is_host:
+                found.append(Backend(name=listing.name))
+        except ProviderError as error:
+            report(str(error))
+    return found
+
+
+def choose_backend(given: Sequence[str], wanted: str) -> Backend:
+    """The back end of a session.
+
+    Args:
+        given: The back ends whose devices ONNX Runtime gave the session. By its name an execution provider gets the
+            first of its devices, which is the CPU.
+        wanted: The one that the session's options name, or nothing: then it is the first with memory of its own.
+
+    >>> choose_backend(["cpu", "gpu"], "").name
+    'gpu'
+    """
+    devices = [name for name in given if name != _HOST]
+    if not wanted:
+        return Backend(name=devices[0]) if devices else CPU_BACKEND
+    if wanted != _HOST and get_provider(wanted).memory.is_host:
+        raise UsageError(f"'{wanted}' is no back end with memory of its own", where="option backend")
+    if wanted not in given and devices:
+        raise UsageError(
+            f"the session has the device of back end '{devices[0]}'",
+            where="option backend",
+            got=wanted,
+            fix=f"give the session the device whose metadata say backend={wanted}, and no other",
+        )
+    return Backend(name=wanted, is_given=wanted in given)

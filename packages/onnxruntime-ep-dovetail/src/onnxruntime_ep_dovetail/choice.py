@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import Final
 
 import onnx_ir as ir
 
 import dovetail
-from dovetail.build.layers import body_graphs
 from onnxruntime_ep_dovetail.abi import Runtime
 from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.claims import Claims, find_groups, join_groups
+from onnxruntime_ep_dovetail.claims import Claims, find_groups, inner_nodes, join_groups, reads_of
 from onnxruntime_ep_dovetail.costs import extra_us
 from onnxruntime_ep_dovetail.host_kernels import find_lacking
 from onnxruntime_ep_dovetail.options import EpOptions
 
 __all__ = ["choose_groups", "takes_all"]
+
+_HANDS_OVER_READS_OF_BODIES: Final = 27
+"""The version of ONNX Runtime from which on a partition gets what only bodies inside of it read."""
 
 
 def takes_all(backend: Backend, options: EpOptions) -> bool:
@@ -26,7 +29,7 @@ def takes_all(backend: Backend, options: EpOptions) -> bool:
 def choose_groups(model: ir.Model, backend: Backend, options: EpOptions, runtime: Runtime) -> Claims:
     """The groups of nodes that are taken of a graph."""
     allowed = [
-        support if not set(options.exclude) & set(_operators(support.node)) else _leave(support)
+        _leave(support, reason) if (reason := _find_obstacle(support.node, options, runtime)) else support
         for support in _find_support(model, backend, options)
     ]
     taken = [support for support in allowed if support.provider is not None]
@@ -40,15 +43,23 @@ def _plugins(supports: Sequence[dovetail.Support]) -> set[ir.Node]:
     return {support.node for support in supports if support.is_plugin}
 
 
-def _leave(support: dovetail.Support) -> dovetail.Support:
-    return dovetail.Support(node=support.node, provider=None, reason="the session's options exclude it")
+def _leave(support: dovetail.Support, reason: str) -> dovetail.Support:
+    return dovetail.Support(node=support.node, provider=None, reason=reason)
 
 
-def _operators(node: ir.Node) -> Iterator[str]:
-    """The operators of a node and of everything in its bodies."""
-    yield node.op_type
-    for graph in body_graphs(node):
-        yield from (inner.op_type for inner in graph.all_nodes())
+def _find_obstacle(node: ir.Node, options: EpOptions, runtime: Runtime) -> str:
+    """Why a node that runs here is not taken nevertheless; empty when nothing is in the way."""
+    excluded = set(options.exclude) & {one.op_type for one in (node, *inner_nodes(node))}
+    if excluded:
+        return f"the session's options exclude {', '.join(sorted(excluded))}"
+    if runtime.version < _HANDS_OVER_READS_OF_BODIES and _reads_of_bodies(node):
+        return f"its body reads values that ONNX Runtime hands over from 1.{_HANDS_OVER_READS_OF_BODIES} on"
+    return ""
+
+
+def _reads_of_bodies(node: ir.Node) -> set[ir.Value]:
+    """What only the bodies of a node read from around it, without weights."""
+    return {value for value in reads_of(node) if value not in node.inputs and value.const_value is None}
 
 
 def _find_support(model: ir.Model, backend: Backend, options: EpOptions) -> list[dovetail.Support]:

@@ -9,10 +9,11 @@ from typing import Final
 import onnx_ir as ir
 
 import dovetail
+from dovetail.build.layers import body_graphs
 from dovetail.provider.partition import find_partitions
 from onnxruntime_ep_dovetail.costs import BORDER_US
 
-__all__ = ["Claims", "find_groups", "is_dense", "join_groups", "reads_of"]
+__all__ = ["Claims", "find_groups", "inner_nodes", "is_dense", "join_groups", "reads_of"]
 
 CostOf = Callable[[ir.Node], float]
 Step = Callable[[ir.Node], Iterable[ir.Node]]
@@ -64,17 +65,22 @@ def _producers(node: ir.Node) -> Iterator[ir.Node]:
 
 
 def reads_of(node: ir.Node) -> Iterator[ir.Value]:
-    """What a node reads, its bodies included."""
+    """What a node reads, and what its bodies read from around it."""
     yield from (value for value in node.inputs if value is not None)
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            for inner in attribute.as_graph().all_nodes():
-                yield from (value for value in inner.inputs if value is not None)
-            yield from attribute.as_graph().outputs
+    inside = inner_nodes(node)
+    graphs = [graph for one in (node, *inside) for graph in body_graphs(one)]
+    made = {value for one in inside for value in one.outputs} | {value for graph in graphs for value in graph.inputs}
+    for values in (*(one.inputs for one in inside), *(graph.outputs for graph in graphs)):
+        yield from (value for value in values if value is not None and value not in made)
+
+
+def inner_nodes(node: ir.Node) -> list[ir.Node]:
+    """Every node in the bodies of a node, and in theirs."""
+    return [inner for graph in body_graphs(node) for inner in graph.all_nodes()]
 
 
 def _bad_borders(group: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, str]]:
-    inside = set(group)
+    inside = {one for node in group for one in (node, *inner_nodes(node))}
     for node in group:
         for value in reads_of(node):
             if value.producer() not in inside and value.const_value is None and not is_dense(value):
@@ -135,7 +141,8 @@ class _Joining:
             return True
         middle = len(bridges) // 2
         halves = (bridges[:middle], bridges[middle:]) if middle else ()
-        return any([self.join(half) for half in halves])
+        joined = [self.join(half) for half in halves]
+        return any(joined)
 
 
 def _bridges(groups: Sequence[Sequence[ir.Node]], affordable: Mapping[ir.Node, float]) -> Iterator[frozenset[ir.Node]]:

@@ -1,24 +1,29 @@
 """Back ends with memory of their own, as all sessions of the process share them: their streams, and who runs where.
 
-A device of ONNX Runtime is a number, the number of a back end here, and stays that for as long as the process lives.
+In ONNX Runtime a device is a number. Each registration of the library has numbers of its own for the back ends, so
+that the end of one takes nothing from another.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from dovetail import DovetailError
+from dovetail.allocators import IGpuAllocator
 from dovetail.provider.calls import call
 from dovetail.provider.devices import Stream
 from dovetail.provider.loader import get_provider
+from onnxruntime_ep_dovetail.arenas import Arenas, ArenaSettings
 
-__all__ = ["BackendDevice", "Recording", "StreamUser", "get_device"]
+__all__ = ["BackendDevice", "Recording", "StreamUser", "get_device", "give_back_number", "take_number"]
 
 T = TypeVar("T")
 
@@ -40,16 +45,18 @@ class StreamUser(Protocol):
 class BackendDevice:
     """One back end: what it is asked for here raises errors that name it."""
 
-    def __init__(self, name: str, ordinal: int) -> None:
+    def __init__(self, name: str) -> None:
         self.name = name
-        self.ordinal = ordinal
-        """The id of the device in ONNX Runtime."""
         self.provider = get_provider(name)
         self.users: weakref.WeakSet[StreamUser] = weakref.WeakSet()
+        self._arenas: weakref.WeakSet[Arenas] = weakref.WeakSet()
         self.shortage = ""
         """Why memory could not be given last: ONNX Runtime takes no reason for it, and asks for work on it all the
         same."""
         self._streams: dict[int, Stream] = {}
+        self._ordered: dict[int, int] = {}
+        """How often each stream was given work, by its handle, and below how much of that was waited for."""
+        self._done: dict[int, int] = {}
         self._recordings: dict[int, Recording] = {}
         """What each thread records now."""
         self._copy_stream: Stream | None = None
@@ -72,8 +79,9 @@ class BackendDevice:
         """Finish a stream, let go of what is on it, and close it."""
         self._streams.pop(stream.handle, None)
         try:
-            self.call("synchronize_stream", stream.synchronize)
+            self.wait(stream)
         finally:
+            self._ordered.pop(stream.handle, None)
             for user in list(self.users):
                 user.forget_stream(stream.handle)
             self.call("close_stream", stream.close)
@@ -111,10 +119,30 @@ class BackendDevice:
 
     # waiting
 
+    def note_work(self, stream: Stream | None) -> None:
+        """Note that a stream was given work; afterwards, so that nobody who waits meanwhile counts it as done."""
+        if stream is not None:
+            self._ordered[stream.handle] = self._ordered.get(stream.handle, 0) + 1
+
     def wait(self, stream: Stream | None) -> None:
         """Wait for a stream; without one, work is done when the call that ordered it returns."""
-        if stream is not None:
-            self.call("synchronize_stream", stream.synchronize)
+        if stream is None:
+            return
+        ordered = self._ordered.get(stream.handle, 0)
+        self.call("synchronize_stream", stream.synchronize)
+        self._done[stream.handle] = ordered
+
+    def make_barrier(self) -> Callable[[], bool] | None:
+        """Whether the streams have done what they have to do now; None when they have nothing."""
+        waiting = [
+            (handle, number) for handle, number in list(self._ordered.items()) if not self._is_done(handle, number)
+        ]
+        if not waiting:
+            return None
+        return lambda: all(handle not in self._ordered or self._is_done(handle, number) for handle, number in waiting)
+
+    def _is_done(self, handle: int, number: int) -> bool:
+        return self._done.get(handle, 0) >= number
 
     def synchronize(self) -> None:
         """Wait for all streams but those of captures, which hold nothing that could be done."""
@@ -133,9 +161,29 @@ class BackendDevice:
         """Memory of the device as an array of it."""
         return self.call("array_at", self.provider.array_at, address, shape, dtype)
 
+    def make_arenas(self, settings: ArenaSettings, *, is_pinned: bool = False) -> Arenas:
+        """Memory to give out, of the device or of the host."""
+        arenas = Arenas(
+            _Source(self, "pinned_allocator" if is_pinned else "allocator"),
+            settings,
+            alignment_bytes=self.provider.memory.alignment_bytes,
+            synchronize=self.synchronize,
+            make_barrier=self.make_barrier,
+        )
+        self._arenas.add(arenas)
+        return arenas
+
+    def retire(self, key: Hashable) -> None:
+        """Let memory that was given for a stream or a graph serve others."""
+        for arenas in list(self._arenas):
+            arenas.retire(key)
+
     def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
         """Copy in the order of a stream."""
-        self.call("copy", self.provider.copy, source, target, stream)
+        try:
+            self.call("copy", self.provider.copy, source, target, stream)
+        finally:
+            self.note_work(stream)
 
     def copy_now(self, source: Any, target: Any) -> None:
         """Copy and wait, whatever streams there are."""
@@ -153,18 +201,53 @@ class BackendDevice:
                 self.call("close_stream", stream.close)
 
 
-_ordinals: dict[str, int] = {}
+class _Source(IGpuAllocator):
+    """An allocator of a provider, asked for when memory first is.
+
+    A failure at registration, which is when ONNX Runtime makes allocators, would leave it with devices that are gone.
+    """
+
+    def __init__(self, device: BackendDevice, name: str) -> None:
+        self._device = device
+        self._name = name
+
+    @cached_property
+    def _allocator(self) -> IGpuAllocator:
+        found: IGpuAllocator = self._device.call(self._name, getattr, self._device.provider, self._name)
+        return found
+
+    def allocate(self, size: int, alignment: int, flags: int) -> int:
+        return self._allocator.allocate(size, alignment, flags)
+
+    def deallocate(self, memory: int) -> bool:
+        return self._allocator.deallocate(memory)
+
+
+_numbers: set[int] = set()
 _devices: dict[str, BackendDevice] = {}
 _lock = threading.Lock()
+
+
+def take_number() -> int:
+    """The smallest number that no device of ONNX Runtime has."""
+    with _lock:
+        number = next(number for number in itertools.count() if number not in _numbers)
+        _numbers.add(number)
+        return number
+
+
+def give_back_number(number: int) -> None:
+    """Let another device have a number."""
+    with _lock:
+        _numbers.discard(number)
 
 
 def get_device(name: str) -> BackendDevice:
     """The device of a back end; another one when another provider has the name since."""
     with _lock:
-        ordinal = _ordinals.setdefault(name, len(_ordinals))
         known = _devices.get(name)
         if known is None or known.provider is not get_provider(name):
             if known is not None:
                 known.close()
-            known = _devices[name] = BackendDevice(name, ordinal)
+            known = _devices[name] = BackendDevice(name)
         return known

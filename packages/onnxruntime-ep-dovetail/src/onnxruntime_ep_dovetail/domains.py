@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from dovetail import UnsupportedOpError, get_plugin_registry
 from dovetail.network.plugin_outputs import infer_plugin_outputs
-from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime
+from onnxruntime_ep_dovetail.abi import CString, LogLevel, NativeObject, Runtime
 from onnxruntime_ep_dovetail.graph import read_attribute, read_tensor_type
 from onnxruntime_ep_dovetail.options import EP_NAME
 
@@ -26,6 +26,10 @@ _VARIABLE: Final = "DOVETAIL_EP_DOMAINS"
 _CONTROL: Final = ("plugin_version", "plugin_namespace", "tensorrt_plugin_shape_input_indices")
 _VARIADIC: Final = 2
 _ANY_TYPE: Final = 0
+_CHECKS_OUTPUTS: Final = 28
+"""The ONNX Runtime from which on a type for an output that is not there is known to be refused."""
+_MOST_OUTPUTS: Final = 16
+"""How many outputs get a type when the plugin cannot be asked; those that are not there take none."""
 _added: list[str] = []
 
 
@@ -127,15 +131,30 @@ class CustomOp(NativeObject):
     # types and shapes of results
 
     def infer_output_shape_fn(self, context: int) -> None:
-        """Ask the plugin."""
-        for index, value in enumerate(self._infer(context)):
+        """Ask the plugin.
+
+        What it says when it fails would be lost: ONNX Runtime reports no more than that a type is missing. With some
+        type it goes on and asks for nodes, and there the same failure ends the session and is heard.
+        """
+        inputs = self._inputs(context)
+        try:
+            outputs = self._infer(context, inputs)
+        except Exception as error:  # noqa: BLE001 - a plugin's code raises what it likes
+            self.runtime.log(LogLevel.ERROR, f"operator '{self._op}': {error}")
+            kind = inputs[0].type if inputs else ir.TensorType(ir.DataType.FLOAT)
+            # Older ones end the process when an output is not there, and nothing tells how many there are.
+            count = _MOST_OUTPUTS if self.runtime.version >= _CHECKS_OUTPUTS else 1
+            outputs = [ir.Value(name=f"output{index}", type=kind) for index in range(count)]
+        for index, value in enumerate(outputs):
             if isinstance(value.type, ir.TensorType):
                 self._set_output(context, index, value)
 
-    def _infer(self, context: int) -> Sequence[ir.Value]:
+    def _inputs(self, context: int) -> list[ir.Value]:
         count = ctypes.c_size_t()
         self.runtime.api.ShapeInferContext_GetInputCount(context, ctypes.addressof(count))
-        inputs = [self._input(context, index) for index in range(count.value)]
+        return [self._input(context, index) for index in range(count.value)]
+
+    def _infer(self, context: int, inputs: Sequence[ir.Value]) -> Sequence[ir.Value]:
         attributes = [one for name in self._fields if (one := self._attribute(context, name)) is not None]
         return infer_plugin_outputs(self._op, self._domain, inputs, attributes)
 

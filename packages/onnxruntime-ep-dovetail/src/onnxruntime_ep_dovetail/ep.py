@@ -13,13 +13,16 @@ from onnxruntime_ep_dovetail.backends import Backend
 from onnxruntime_ep_dovetail.choice import choose_groups
 from onnxruntime_ep_dovetail.claims import Claims
 from onnxruntime_ep_dovetail.compiled_models import CompiledModels
+from onnxruntime_ep_dovetail.device_frame import place_partition
+from onnxruntime_ep_dovetail.device_side import DeviceSession
 from onnxruntime_ep_dovetail.dynamic_options import DynamicOptions
 from onnxruntime_ep_dovetail.failures import ClaimFailures
 from onnxruntime_ep_dovetail.graph import ReadGraph, read_graph, read_node
 from onnxruntime_ep_dovetail.kernel_route import KernelRoute
+from onnxruntime_ep_dovetail.layout import LayoutPreference
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.options import EP_NAME, EpOptions
-from onnxruntime_ep_dovetail.partition import Frame, Partition, build_partition
+from onnxruntime_ep_dovetail.partition import Frame, Partition, build_partition, check_types
 from onnxruntime_ep_dovetail.profiling import ProfilingRoute
 from onnxruntime_ep_dovetail.values import number_of
 
@@ -50,7 +53,15 @@ class ComputeInfo(NativeObject):
         partition = self._partition
         types = [number_of(ir.DataType.from_numpy(dtype)) for dtype in partition.input_dtypes]
         outputs = [number_of(ir.DataType.from_numpy(dtype)) for dtype in partition.output_dtypes]
-        made = self._compute.create_state(self._new_frame, len(types), len(outputs), tuple(types), tuple(outputs))
+        made = self._compute.create_state(
+            self._new_frame,
+            len(types),
+            len(outputs),
+            tuple(types),
+            tuple(outputs),
+            self.runtime.api.address,
+            has_stream=partition.has_stream,
+        )
         write_pointer(state, made)
 
     def release_state(self, state: int) -> None:
@@ -58,7 +69,16 @@ class ComputeInfo(NativeObject):
         self._compute.release_state(state)
 
 
-class Ep(ClaimFailures, CompiledModels, KernelRoute, ProfilingRoute, DynamicOptions, NativeObject):
+class Ep(
+    ClaimFailures,
+    CompiledModels,
+    KernelRoute,
+    LayoutPreference,
+    ProfilingRoute,
+    DynamicOptions,
+    DeviceSession,
+    NativeObject,
+):
     """One session's execution provider."""
 
     struct = "OrtEp"
@@ -70,7 +90,9 @@ class Ep(ClaimFailures, CompiledModels, KernelRoute, ProfilingRoute, DynamicOpti
         self.options = options
         self.logger = logger
         self._name = CString(EP_NAME)
+        self.start_graph_capture()
         self.start_kernel_route(factory.kernel_table)
+        self.start_layout()
         super().__init__(factory.runtime)
 
     def get_name(self) -> int:
@@ -82,8 +104,10 @@ class Ep(ClaimFailures, CompiledModels, KernelRoute, ProfilingRoute, DynamicOpti
     def get_capability(self, graph: int, info: int) -> None:
         """Tell which nodes are taken; a failure is kept, because ONNX Runtime only logs it and goes on without us."""
         try:
+            self.raise_failure()
             read = read_graph(self.runtime, graph)
             self.note_opsets(read)
+            self.note_nodes(read.model.graph)
             if self.is_kernel_route:
                 self._claim(read, self.claim_kernels(read, self.choose(read), info), info)
             elif not self._is_left_to_parent(graph):
@@ -127,6 +151,8 @@ class Ep(ClaimFailures, CompiledModels, KernelRoute, ProfilingRoute, DynamicOpti
             self._order_border(read.model.graph, fused_list[index] or 0)
             compiled = self.load_compiled(read, graph_list[index] or 0)
             partition = compiled or build_partition(read.model, self.backend, self.options)
+            check_types(partition, read.model.graph)
+            partition = place_partition(partition, self.backend)
             targets[index] = ComputeInfo(self.runtime, partition, self.profiling.watch(partition)).address
             node = context_nodes + 8 * index
             self.store_compiled(partition, read, graph_list[index] or 0, fused_list[index] or 0, node)

@@ -19,7 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 import dovetail
-from dovetail import InternalError, ModelError, PlanCorruptError, PlanError, ResourceError, UsageError
+from dovetail import DovetailError, InternalError, ModelError, PlanCorruptError, PlanError, ResourceError, UsageError
 from dovetail.network.files import map_file, open_under
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest
@@ -66,8 +66,11 @@ class ContextPlans:
         if not is_our_context(node):
             return None
         where = f"EPContext node '{node.name or ''}'"
-        plan = self._find_plan(node, read.addresses[node], model_path, where)
-        engine = self._load_engine(plan, _expected_digest(node, where), where)
+        plan, digest = self._find_plan(node, read.addresses[node], model_path, where), _expected_digest(node, where)
+        try:
+            engine = self._load_engine(plan, digest)
+        except DovetailError as error:
+            raise _place_in(error, where) from error
         return _match_border(engine, node, read.model.graph, where)
 
     def _find_plan(self, node: ir.Node, address: int, model_path: str, where: str) -> Bytes:
@@ -78,17 +81,15 @@ class ContextPlans:
             raise ModelError(f"attribute {_CACHE} is missing or empty", where=where, fix="compile the model again")
         if _read_number(node, "embed_mode", 1) == 1:
             return content
-        name = content.tobytes().decode(errors="backslashreplace")
+        name = content.tobytes().decode(errors="replace")
         return _map_beside(self._options.context.folder_of(model_path), name, where)
 
-    def _load_engine(self, plan: Bytes, digest: str, where: str) -> dovetail.Engine:
+    def _load_engine(self, plan: Bytes, digest: str) -> dovetail.Engine:
         with PlanFile.from_bytes(plan) as file:
             found = hashlib.sha256(file.manifest).hexdigest()
         if found != digest:
             fix = "put the plan that was saved with the model beside it, or compile the model again"
-            raise PlanCorruptError(
-                "the plan is not that of the model", where=where, expected=digest, got=found, fix=fix
-            )
+            raise PlanCorruptError("the plan is not that of the model", expected=digest, got=found, fix=fix)
         options = {name: dict(values) for name, values in self._options.provider_options.items()}
         key = (found, json.dumps(options, sort_keys=True))
         engine = _shared.get(key) if self._options.context.is_shared else None
@@ -175,6 +176,12 @@ def _map_beside(folder: Path | None, name: str, where: str) -> Bytes:
             return map_file(file, where=place)
     except ModelError as error:
         raise PlanError(error.what, where=place, expected=error.expected, got=error.got, fix=error.fix) from None
+
+
+def _place_in(error: DovetailError, where: str) -> DovetailError:
+    """The same error, which also says in which node."""
+    place = f"{where}, {error.where}" if error.where else where
+    return type(error)(error.what, where=place, expected=error.expected, got=error.got, fix=error.fix)
 
 
 def _expected_digest(node: ir.Node, where: str) -> str:

@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 import ctypes
+from functools import partial
 from typing import Final
 
 from onnxruntime_ep_dovetail._version import __version__
 from onnxruntime_ep_dovetail.abi import (
     CString,
     LogLevel,
-    NativeObject,
     Runtime,
     read_text,
     write_int,
     write_pointer,
     write_size,
 )
-from onnxruntime_ep_dovetail.backends import Backend, find_backends
+from onnxruntime_ep_dovetail.backends import CPU_BACKEND, Backend, choose_backend, find_backends
 from onnxruntime_ep_dovetail.compatibility import Compatibility, judge_info
+from onnxruntime_ep_dovetail.device_side import DeviceFactory
 from onnxruntime_ep_dovetail.domains import CustomOps
 from onnxruntime_ep_dovetail.ep import Ep
 from onnxruntime_ep_dovetail.kernel_route import KernelTable
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
-from onnxruntime_ep_dovetail.options import EP_NAME, read_options
+from onnxruntime_ep_dovetail.memory import VENDOR_ID
+from onnxruntime_ep_dovetail.options import EP_NAME, EpOptions, read_options
+from onnxruntime_ep_dovetail.outliving import Outliving
+from onnxruntime_ep_dovetail.pairs import read_pairs
 
 __all__ = ["VENDOR_ID", "Factory"]
 
 VENDOR: Final = "Dovetail"
-VENDOR_ID: Final = 0xD07E
-"""No vendor of the PCI list has it."""
 _CPU: Final = 0
+_HARDWARE: Final = {"cpu": 0, "gpu": 1, "npu": 2}
+"""Kinds of hardware in ONNX Runtime, by those of Dovetail's devices."""
 _BACKEND_KEY: Final = "backend"
 
 
-class Factory(NativeObject):
+class Factory(DeviceFactory, Outliving):
     """Lists devices and makes execution providers."""
 
     struct = "OrtEpFactory"
@@ -46,6 +50,8 @@ class Factory(NativeObject):
         self._custom_ops = CustomOps.of(runtime)
         self.kernel_table = KernelTable(runtime)
         load_compute().attach(runtime.api.address, {name: runtime.api.slot(name) for name in API_FUNCTIONS})
+        self.start_holding()
+        self.start_devices()
         super().__init__(runtime)
 
     def get_name(self) -> int:
@@ -67,56 +73,61 @@ class Factory(NativeObject):
     # devices
 
     def get_supported_devices(self, devices: int, count: int, found: int, room: int, num_found: int) -> None:
-        """A device for each back end, on the processor of the machine."""
+        """A device for each back end: on hardware of its kind where ONNX Runtime knows some, else on the processor."""
         api = self.runtime.api
         hardware = [device or 0 for device in (ctypes.c_void_p * count).from_address(devices)]
-        processors = [device for device in hardware if api.HardwareDevice_Type(device) == _CPU]
-        backends = find_backends() if processors else []
+        by_kind = {api.HardwareDevice_Type(device): device for device in reversed(hardware)}
+        backends = find_backends(partial(self.runtime.log, LogLevel.WARNING)) if _CPU in by_kind else []
         for index, backend in enumerate(backends[:room]):
-            self._add_device(processors[0], backend, found + 8 * index)
+            kind = _HARDWARE.get(backend.provider.device.kind, _CPU)
+            self._add_device(by_kind.get(kind, by_kind[_CPU]), backend, found + 8 * index)
         write_size(num_found, min(len(backends), room))
 
     def _add_device(self, hardware: int, backend: Backend, place: int) -> None:
         api, metadata, options = self.runtime.api, ctypes.c_void_p(), ctypes.c_void_p()
         api.CreateKeyValuePairs(ctypes.addressof(metadata))
         api.CreateKeyValuePairs(ctypes.addressof(options))
-        api.AddKeyValuePair(metadata.value, _BACKEND_KEY.encode(), backend.name.encode())
+        for key, value in self.describe_device(backend).items():
+            api.AddKeyValuePair(metadata.value, key.encode(), value.encode())
         self.runtime.ep_api.CreateEpDevice(self.address, hardware, metadata.value, options.value, place)
         api.ReleaseKeyValuePairs(metadata.value)
         api.ReleaseKeyValuePairs(options.value)
+        self.add_memory(ctypes.c_void_p.from_address(place).value or 0, backend)
 
     # execution providers
 
     def create_ep(
         self, devices: int, metadata: int, count: int, session_options: int, logger: int, target: int
     ) -> None:
-        """An execution provider for a session."""
-        options = read_options(self._read_entries(session_options))
-        backend = self._choose_backend(metadata, count)
-        write_pointer(target, Ep(self, backend, options, logger).address)
+        """An execution provider for a session.
 
-    def _choose_backend(self, metadata: int, count: int) -> Backend:
-        api = self.runtime.api
+        A failure is heard when ONNX Runtime asks for nodes: of one that it heard here it would make an exception that
+        has its Python part make the session again without us.
+        """
+        try:
+            options = read_options(self._read_entries(session_options))
+            backend = choose_backend(self._read_backends(metadata, count), options.backend)
+            ep = Ep(self, backend, options, logger)
+        except BaseException as error:  # noqa: BLE001 - it is kept, and ends the session
+            ep = Ep(self, CPU_BACKEND, EpOptions(), logger)
+            ep.fail_later(error)
+        write_pointer(target, self.hold(ep))
+
+    def _read_backends(self, metadata: int, count: int) -> list[str]:
         pairs = (ctypes.c_void_p * count).from_address(metadata)
-        names = [read_text(api.GetKeyValue(one, _BACKEND_KEY.encode())) for one in pairs]
-        return Backend(name=names[-1] if names else "cpu")
+        return [read_text(self.runtime.api.GetKeyValue(one, _BACKEND_KEY.encode())) for one in pairs]
 
     def _read_entries(self, session_options: int) -> dict[str, str]:
         api, pairs = self.runtime.api, ctypes.c_void_p()
         api.GetSessionOptionsConfigEntries(session_options, ctypes.addressof(pairs))
-        keys, values, count = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-        api.GetKeyValuePairs(pairs.value, *(ctypes.addressof(place) for place in (keys, values, count)))
-        read = [
-            [read_text(one) for one in (ctypes.c_void_p * count.value).from_address(place.value or 0)]
-            for place in (keys, values)
-            if count.value
-        ]
-        api.ReleaseKeyValuePairs(pairs.value)
-        return dict(zip(*read, strict=True)) if read else {}
+        try:
+            return read_pairs(api, pairs.value or 0)
+        finally:
+            api.ReleaseKeyValuePairs(pairs.value)
 
     def release_ep(self, ep: int) -> None:
         """Let an execution provider go; this comes after an unregistration where a session lived on."""
-        NativeObject.at(ep).release()
+        self.let_go(ep)
 
     def validate_compiled_model_compatibility_info(self, _devices: int, _count: int, info: int, answer: int) -> None:
         """Say how well a compiled model runs here; the reason goes to the log, because ONNX Runtime takes a number."""
@@ -124,23 +135,6 @@ class Factory(NativeObject):
         level = LogLevel.INFO if found.value <= Compatibility.OPTIMAL else LogLevel.WARNING
         self.runtime.log(level, f"compiled model: {found.value.name.lower().replace('_', ' ')}: {found.reason}")
         write_int(answer, found.value)
-
-    # memory
-
-    def create_data_transfer(self, target: int) -> None:
-        """None for the memory of the host; ONNX Runtime calls this without looking whether it is there."""
-        write_pointer(target, None)
-
-    def create_allocator(self, _info: int, _options: int, target: int) -> None:
-        """None: the memory of the host is ONNX Runtime's own."""
-        write_pointer(target, None)
-
-    def release_allocator(self, _allocator: int) -> None:
-        """Nothing was made."""
-
-    def is_stream_aware(self) -> bool:
-        """Whether partitions run on streams."""
-        return False
 
     # custom operators
 

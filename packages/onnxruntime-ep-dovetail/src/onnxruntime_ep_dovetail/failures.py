@@ -1,16 +1,12 @@
-"""A failure to say which nodes are taken ends the session: ONNX Runtime would log it and go on without us."""
+"""A failure before anything is compiled ends the session: ONNX Runtime itself would go on without us."""
 
 from __future__ import annotations
 
 import ctypes
-from typing import Final
 
 from onnxruntime_ep_dovetail.abi import Runtime, read_pointers
 
 __all__ = ["ClaimFailures"]
-
-_HAS_END: Final = 27
-"""From this version on ONNX Runtime asks at the end of a session's creation whether all is well."""
 
 
 class ClaimFailures:
@@ -19,13 +15,14 @@ class ClaimFailures:
     runtime: Runtime
     _failure: BaseException | None = None
 
-    def keep_failure(self, error: BaseException, graph: int, info: int) -> None:
-        """Remember a failure; raises it again unless there is a better way to have it heard.
-
-        An older ONNX Runtime hears it when it compiles, so it is given a node to compile.
-        """
+    def fail_later(self, error: BaseException) -> None:
+        """Fail when ONNX Runtime next listens."""
         self._failure = error
-        nodes = [] if self.runtime.version >= _HAS_END else self._nodes(graph)
+
+    def keep_failure(self, error: BaseException, graph: int, info: int) -> None:
+        """Remember a failure to say what is taken, and take one node: ONNX Runtime listens when it compiles that."""
+        self._failure = error
+        nodes = self._nodes(graph)
         if not nodes:
             raise error
         one = (ctypes.c_void_p * 1)(nodes[0])
@@ -41,5 +38,5 @@ class ClaimFailures:
             raise self._failure
 
     def on_session_initialization_end(self) -> None:
-        """Fail a session that would otherwise run without us and not say so."""
+        """Fail a session in which nothing was compiled; from 1.27 on ONNX Runtime asks for this too."""
         self.raise_failure()

@@ -9,17 +9,19 @@ import ctypes
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import onnx_ir as ir
 
-from onnxruntime_ep_dovetail.abi import Runtime, read_pointers, read_text
-from onnxruntime_ep_dovetail.values import kind_of, tensor_array
+from onnxruntime_ep_dovetail.abi import OrtError, Runtime, read_pointers, read_text
+from onnxruntime_ep_dovetail.values import kind_of, read_tensor, tensor_array
 
-__all__ = ["ReadGraph", "read_attribute", "read_graph", "read_node", "read_tensor_type", "read_type"]
+__all__ = ["NHWC_DOMAIN", "ReadGraph", "read_attribute", "read_graph", "read_node", "read_tensor_type", "read_type"]
 
 
+NHWC_DOMAIN: Final = "com.ms.internal.nhwc"
+"""ONNX's operators with their channels last; ONNX Runtime rewrites nodes to it."""
 _PLAN = "ep_cache_context"
 """The attribute of a compiled model that holds a whole plan, or the name of its file."""
 
@@ -239,7 +241,9 @@ class _Reader:
             kind = outputs[0].type if outputs else None
             if not isinstance(kind, ir.OptionalType):
                 raise
-            return ir.AttrTypeProto(self._text(self._api.OpAttr_GetName, attribute), ir.TypeAndShape(kind.elem_type, None))
+            return ir.AttrTypeProto(
+                self._text(self._api.OpAttr_GetName, attribute), ir.TypeAndShape(kind.elem_type, None)
+            )
 
     def attribute(self, attribute: int) -> ir.Attr | None:
         api, kind = self._api, self._int(self._api.OpAttr_GetType, attribute)
@@ -249,14 +253,10 @@ class _Reader:
         if kind == _Attribute.TENSOR:
             value = self._pointer(api.OpAttr_GetTensorAttributeAsOrtValue, attribute)
             try:
-                return ir.AttrTensor(name, self._copied(value))
+                return ir.AttrTensor(name, read_tensor(self._api, value))
             finally:
                 api.ReleaseValue(value)
         return _MAKERS[_Attribute(kind)](name, self._attribute_bytes(attribute, kind))
-
-    def _copied(self, value: int) -> Any:
-        array = tensor_array(self._api, value).copy()
-        return ir.Tensor(array, dtype=ir.DataType.from_numpy(array.dtype), shape=ir.Shape(array.shape))
 
     def _attribute_bytes(self, attribute: int, kind: int) -> bytes:
         size = ctypes.c_size_t()
@@ -277,6 +277,7 @@ class _Reader:
         used = {"" if node.domain == "ai.onnx" else node.domain for node in nodes}
         found = {read_text(domain): int(version) for domain, version in zip(domains, versions, strict=True)}
         found.setdefault("", found.pop("ai.onnx", 1))
+        found[NHWC_DOMAIN] = found[""]  # these are ONNX's operators with their channels last
         return {domain: found.get(domain, 1) for domain in (*used, "")}
 
     def _pointers(self, owner: str, what: str, address: int) -> list[Any]:

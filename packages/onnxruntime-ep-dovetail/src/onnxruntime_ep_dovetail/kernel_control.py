@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxruntime_ep_dovetail.abi import NativeObject, Runtime
-from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.values import array_at, tensor_array
+from onnxruntime_ep_dovetail.devices import BackendDevice, get_device
+from onnxruntime_ep_dovetail.values import tensor_array
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.kernel_route import KernelRoute
@@ -24,12 +24,13 @@ __all__ = ["create_control_kernel", "read_to_host"]
 def create_control_kernel(ep: KernelRoute, op: str, info: int) -> int:
     """The ``OrtKernelImpl`` of a node with bodies."""
     api, place = ep.runtime.ep_api, ctypes.c_void_p()
+    device = get_device(ep.backend.name) if ep.backend.has_device_memory else None
     if op == "If":
         api.CreateIfKernel(info, ctypes.addressof(place))
     elif op == "Loop":
-        api.CreateLoopKernel(info, LoopHelper(ep.runtime, ep.backend).address, ctypes.addressof(place))
+        api.CreateLoopKernel(info, LoopHelper(ep.runtime, device).address, ctypes.addressof(place))
     else:
-        api.CreateScanKernel(info, ScanHelper(ep.runtime, ep.backend).address, ctypes.addressof(place))
+        api.CreateScanKernel(info, ScanHelper(ep.runtime, device).address, ctypes.addressof(place))
     return place.value or 0
 
 
@@ -38,19 +39,28 @@ class LoopHelper(NativeObject):
 
     struct = "OrtLoopKernelHelper"
 
-    def __init__(self, runtime: Runtime, backend: Backend) -> None:
+    def __init__(self, runtime: Runtime, device: BackendDevice | None) -> None:
         super().__init__(runtime)
-        self._backend = backend
+        self._device = device
 
-    def concat_output(self, _stream: int, values: int, count: int, output: int, size_bytes: int) -> None:
+    def concat_output(self, stream: int | None, values: int, count: int, output: int, size_bytes: int) -> None:
         """Copy values of equal shape one after another."""
         target = output
         for value in (ctypes.c_void_p * count).from_address(values) if count else ():
             array = tensor_array(self.runtime.api, value or 0)
             if target + array.nbytes > output + size_bytes:
                 raise ValueError(f"the results of {count} iterations do not fit into {size_bytes} bytes")
-            _copy(self._backend, array, array_at(target, array.shape, array.dtype))
+            if array.nbytes:
+                self._copy(array.ctypes.data, target, array.nbytes, stream or 0)
             target += array.nbytes
+
+    def _copy(self, source: int, target: int, size_bytes: int, stream: int) -> None:
+        device = self._device
+        if device is None:
+            ctypes.memmove(target, source, size_bytes)
+        else:
+            values = device.bytes_at(source, size_bytes)
+            device.copy(values, device.bytes_at(target, size_bytes), device.find_stream(stream))
 
 
 class ScanHelper(NativeObject):
@@ -58,51 +68,34 @@ class ScanHelper(NativeObject):
 
     struct = "OrtScanKernelHelper"
 
-    def __init__(self, runtime: Runtime, backend: Backend) -> None:
+    def __init__(self, runtime: Runtime, device: BackendDevice | None) -> None:
         super().__init__(runtime)
-        self._backend = backend
+        self._device = device
 
-    def transpose(self, permutation: int, rank: int, source: int, _stream: int, target: int) -> None:
+    def transpose(self, permutation: int, rank: int, source: int, _stream: int | None, target: int) -> None:
         """Write a tensor with its axes in another order."""
         order = tuple((ctypes.c_size_t * rank).from_address(permutation)) if rank else ()
-        array = tensor_array(self.runtime.api, source)
-        result = tensor_array(self.runtime.api, target)
-        if not self._backend.is_device:
+        array, result = (tensor_array(self.runtime.api, value) for value in (source, target))
+        if not array.nbytes:
+            return
+        device = self._device
+        if device is None:
             result[...] = array.transpose(order)
             return
-        # The provider contract has no transpose outside of a plan; a scan asks for it once a run, not once a step.
-        on_host = np.ascontiguousarray(read_to_host(self._backend, array).transpose(order))
-        _copy_between(self._backend, on_host, _on_device(self._backend, result))
+        # Outside of a plan a back end has nothing that transposes, and a scan asks once a run, not once a step.
+        device.synchronize()
+        turned = np.ascontiguousarray(read_to_host(device, array).transpose(order))
+        device.copy_now(turned, device.array_at(result.ctypes.data, result.shape, result.dtype))
 
 
-def read_to_host(backend: Backend, array: Any) -> Any:
+def read_to_host(device: BackendDevice, view: Any) -> Any:
     """What lies in the memory of a device, as an array of the host.
 
     Args:
-        backend: Whose memory it is.
-        array: A view that nobody has read: the host may not.
+        device: Whose memory it is.
+        view: An array at the place, which the host may not read.
     """
-    result = np.empty(array.shape, array.dtype)
-    if array.nbytes:
-        _copy_between(backend, _on_device(backend, array), result)
+    result = np.empty(view.shape, view.dtype)
+    if view.nbytes:
+        device.copy_now(device.array_at(view.ctypes.data, view.shape, view.dtype), result)
     return result
-
-
-def _copy(backend: Backend, source: Any, target: Any) -> None:
-    if not source.nbytes:
-        return
-    if backend.is_device:
-        _copy_between(backend, _on_device(backend, source), _on_device(backend, target))
-    else:
-        target[...] = source
-
-
-def _copy_between(backend: Backend, source: Any, target: Any) -> None:
-    """Copy in the order of everything the device was given: which stream made the source is not known here."""
-    backend.provider.synchronize()
-    backend.provider.copy(source, target, None)
-    backend.provider.synchronize()
-
-
-def _on_device(backend: Backend, view: Any) -> Any:
-    return backend.provider.array_at(view.ctypes.data, view.shape, view.dtype)

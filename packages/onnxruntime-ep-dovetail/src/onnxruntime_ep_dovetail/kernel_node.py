@@ -19,7 +19,7 @@ from dovetail.network.onnx_schema import find_schema
 from onnxruntime_ep_dovetail.abi import Functions, Runtime, read_text
 from onnxruntime_ep_dovetail.graph import read_type
 from onnxruntime_ep_dovetail.kernels import schema_domain
-from onnxruntime_ep_dovetail.values import tensor_array
+from onnxruntime_ep_dovetail.values import read_tensor
 
 __all__ = ["KernelNode", "Operator", "read_kernel", "read_operator"]
 
@@ -40,6 +40,7 @@ class Operator:
 class KernelNode:
     """The model of a node, and which of the node's inputs and outputs are those of the model."""
 
+    operator: Operator
     model: ir.Model
     inputs: tuple[int, ...]
     """Positions of the inputs that a run brings: neither left out nor weights."""
@@ -89,7 +90,9 @@ class _Reader:
         api, operator = self._api, self._operator
         inputs = self._values("input", api.KernelInfo_GetInputCount, api.KernelInfo_GetInputName)
         outputs = self._values("output", api.KernelInfo_GetOutputCount, api.KernelInfo_GetOutputName)
-        weights = {index: value for index, value in enumerate(inputs) if value is not None and self._is_weight(index, value)}
+        weights = {
+            index: value for index, value in enumerate(inputs) if value is not None and self._is_weight(index, value)
+        }
         node = ir.Node(
             operator.domain,
             operator.op,
@@ -101,6 +104,7 @@ class _Reader:
         fed = tuple(i for i, value in enumerate(inputs) if value is not None and i not in weights)
         made = tuple(i for i, value in enumerate(outputs) if value is not None)
         return KernelNode(
+            operator=operator,
             model=self._model(node, fed, made, weights, opsets),
             inputs=fed,
             outputs=made,
@@ -148,7 +152,9 @@ class _Reader:
         """Whether an input is a weight, which its value then holds."""
         is_constant, place = ctypes.c_int(), ctypes.c_void_p()
         api = self._api
-        api.KernelInfoGetConstantInput_tensor(self._info, index, *(ctypes.addressof(one) for one in (is_constant, place)))
+        api.KernelInfoGetConstantInput_tensor(
+            self._info, index, *(ctypes.addressof(one) for one in (is_constant, place))
+        )
         if not is_constant.value or not place.value:
             return False
         array = self._read_weight(place.value)
@@ -232,17 +238,12 @@ def _read_strings(api: Functions, info: int, name: str) -> ir.Attr | None:
 def _read_tensor(api: Functions, info: int, name: str) -> ir.Attr | None:
     allocator, value = ctypes.c_void_p(), ctypes.c_void_p()
     api.GetAllocatorWithDefaultOptions(ctypes.addressof(allocator))
-    if not _try(
-        api, "KernelInfoGetAttribute_tensor", info, name.encode(), allocator.value, ctypes.addressof(value)
-    ):
+    if not _try(api, "KernelInfoGetAttribute_tensor", info, name.encode(), allocator.value, ctypes.addressof(value)):
         return None
     try:
-        array = tensor_array(api, value.value or 0).copy()
+        return ir.AttrTensor(name, read_tensor(api, value.value or 0))
     finally:
         api.ReleaseValue(value.value)
-    return ir.AttrTensor(
-        name, ir.Tensor(array, dtype=ir.DataType.from_numpy(array.dtype), shape=ir.Shape(array.shape))
-    )
 
 
 _ATTRIBUTES: Mapping[str, Callable[[Functions, int, str], ir.Attr | None]] = {

@@ -17,6 +17,8 @@ from onnxruntime_ep_dovetail.abi import Runtime, write_pointer
 from onnxruntime_ep_dovetail.backends import Backend
 from onnxruntime_ep_dovetail.choice import takes_all
 from onnxruntime_ep_dovetail.claims import Claims, find_groups, is_dense
+from onnxruntime_ep_dovetail.copies import CopyKernels
+from onnxruntime_ep_dovetail.device_frame import place_partition
 from onnxruntime_ep_dovetail.kernel_impl import make_creator
 from onnxruntime_ep_dovetail.kernel_node import KernelNode
 from onnxruntime_ep_dovetail.kernels import CONTROL_FLOW, list_kernels, make_registry, schemas_of_runtime
@@ -34,23 +36,40 @@ _KERNELS = "kernels"
 class KernelTable:
     """The registries that a factory gives out, one a back end.
 
-    ONNX Runtime copies a registry and keeps the function that makes kernels, so these are kept for good: a session may
+    ONNX Runtime copies a registry and keeps the function that makes kernels, so that is kept for good: a session may
     outlive the registration of the library.
     """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._registries: dict[str, int] = {}
+        self._registries: dict[Backend, int] = {}
+        self._operators: dict[Backend, frozenset[tuple[str, str]]] = {}
 
-    def find(self, backend: Backend) -> int:
-        """The registry of a back end."""
-        if backend.name not in self._registries:
+    def find(self, backend: Backend, copies: CopyKernels | None) -> int:
+        """The registry of a back end.
+
+        Args:
+            backend: Whose kernels.
+            copies: Those that take values to the back end's memory and back; None where that is the host's.
+        """
+        if backend not in self._registries:
             creator = make_creator(self._runtime)
             _creators.append(creator)
             address = ctypes.cast(creator, ctypes.c_void_p).value or 0
             entries = list_kernels(backend.provider, schemas_of_runtime(self._runtime))
-            self._registries[backend.name] = make_registry(self._runtime, ((entry, address) for entry in entries))
-        return self._registries[backend.name]
+            registry = make_registry(self._runtime, ((entry, address) for entry in entries))
+            if copies is not None:
+                copies.add_to(registry)
+            self._registries[backend] = registry
+            self._operators[backend] = frozenset((entry.domain, entry.op) for entry in entries)
+        return self._registries[backend]
+
+    def has(self, backend: Backend, node: ir.Node) -> bool:
+        """Whether the registry of a back end, which was given out, has the operator of a node.
+
+        ONNX Runtime also finds the kernels of custom operators when it is asked for one, and those are placeholders.
+        """
+        return ("" if node.domain == "ai.onnx" else node.domain, node.op_type) in self._operators[backend]
 
 
 _creators: list[Any] = []
@@ -64,6 +83,7 @@ class KernelRoute:
     options: EpOptions
     logger: int
     kernel_table: KernelTable
+    copy_kernels: CopyKernels | None
     opsets: dict[str, int]
     """What the session's model imports, as far as graphs have shown."""
 
@@ -84,9 +104,11 @@ class KernelRoute:
         return self.options == EpOptions() and self.logger == self.runtime.logger
 
     def get_kernel_registry(self, target: int) -> None:
-        """The kernels; none on the other route, whose sessions should not wait until all of them are known."""
+        """The kernels; on the other route, whose sessions should not wait until all are known, those that copy."""
         is_asked = self.is_kernel_route or self._is_listing
-        write_pointer(target, self.kernel_table.find(self.backend) if is_asked else None)
+        copies = self.copy_kernels
+        others = None if copies is None else copies.registry
+        write_pointer(target, self.kernel_table.find(self.backend, copies) if is_asked else others)
 
     # taking nodes
 
@@ -108,7 +130,8 @@ class KernelRoute:
         return find_groups([dovetail.Support(node=node, provider=None) for node in nodes], rest)
 
     def _has_kernel(self, node: ir.Node, address: int, info: int) -> bool:
-        if node.op_type in self.options.exclude or not all(map(is_dense, _border(node))):
+        is_excluded = node.op_type in self.options.exclude
+        if is_excluded or not self.kernel_table.has(self.backend, node) or not all(map(is_dense, _border(node))):
             return False
         if _has_texts(node) and not self.runtime.api.has("KernelInfoGetAttributeArray_string"):
             return False
@@ -121,11 +144,23 @@ class KernelRoute:
     def build_kernel(self, node: KernelNode) -> Partition:
         """The engine of a node; nodes that are equal and have no weights share one."""
         if node.weights:
-            return build_partition(node.model, self.backend, self.options)
+            return self._build(node)
         key = ir.to_proto(node.model).SerializeToString(deterministic=True)
         if key not in self._shared:
-            self._shared[key] = build_partition(node.model, self.backend, self.options)
+            self._shared[key] = self._build(node)
         return self._shared[key]
+
+    def _build(self, node: KernelNode) -> Partition:
+        partition = build_partition(node.model, self.backend, self.options)
+        return place_partition(partition, self.backend, self._host_inputs(node))
+
+    def _host_inputs(self, node: KernelNode) -> frozenset[int]:
+        """The positions, in the model, of inputs that the registry asks for in memory of the host."""
+        if not self.backend.has_device_memory:
+            return frozenset()
+        operator = node.operator
+        asked = self.backend.provider.host_inputs(operator.op, operator.domain, operator.since)
+        return frozenset(place for place, index in enumerate(node.inputs) if index in asked)
 
 
 def _is_control(node: ir.Node) -> bool:

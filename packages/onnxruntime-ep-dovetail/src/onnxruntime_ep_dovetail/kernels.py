@@ -19,20 +19,31 @@ from dovetail.provider.interfaces import Provider
 from dovetail.provider.kernels import Kernel
 from dovetail.provider.type_names import dtype_from_onnx_type
 from onnxruntime_ep_dovetail.abi import OrtError, Runtime
+from onnxruntime_ep_dovetail.graph import NHWC_DOMAIN
 from onnxruntime_ep_dovetail.options import EP_NAME
 from onnxruntime_ep_dovetail.values import number_of
 
-__all__ = ["CONTROL_FLOW", "NHWC_DOMAIN", "KernelEntry", "list_kernels", "make_registry", "schema_domain", "schemas_of_runtime"]
+__all__ = [
+    "CONTROL_FLOW",
+    "KernelEntry",
+    "knows_operator",
+    "list_kernels",
+    "make_registry",
+    "schema_domain",
+    "schemas_of_runtime",
+]
 
-NHWC_DOMAIN: Final = "com.ms.internal.nhwc"
-"""ONNX's operators with their channels last; ONNX Runtime rewrites nodes to it."""
 CONTROL_FLOW: Final = {"If": frozenset((0,)), "Loop": frozenset((0, 1)), "Scan": frozenset[int]()}
 """The operators with bodies, and which of their inputs ONNX Runtime reads on the host."""
 
 _OLDEST: Final = {"Scan": 9}
 """ONNX Runtime makes no kernel for the Scan of before, which ran over batches."""
+_COPIES: Final = ("MemcpyFromHost", "MemcpyToHost")
+"""ONNX Runtime's own nodes between memories, for which engines are no help."""
 _NEWEST: Final = 2**31 - 1
 _CPU_INPUT: Final = -2
+_LAST_SURE: Final = 23
+_ALL_SURE: Final = 31
 
 HasSchema = Callable[[str, str, int], bool]
 
@@ -70,11 +81,16 @@ def list_kernels(provider: Provider, has_schema: HasSchema = lambda *_: True) ->
     entries = [
         KernelEntry(op=kernel.op, domain=kernel.domain, since=schema.since_version, types=types, host_inputs=host)
         for kernel in provider.kernels
+        if kernel.op not in _COPIES
         for schema, types in _versions_of(kernel)
-        for host in (provider.host_inputs(kernel.op, kernel.domain, schema.since_version) if is_device else frozenset(),)
+        for host in (
+            provider.host_inputs(kernel.op, kernel.domain, schema.since_version) if is_device else frozenset(),
+        )
     ]
     control = [
-        KernelEntry(op=op, domain="", since=schema.since_version, types=types, host_inputs=host if is_device else frozenset())
+        KernelEntry(
+            op=op, domain="", since=schema.since_version, types=types, host_inputs=host if is_device else frozenset()
+        )
         for op, host in CONTROL_FLOW.items()
         for schema in _schemas_of(op, "")
         if schema.since_version >= _OLDEST.get(op, 1) and (types := _types_of(schema, {})) is not None
@@ -182,7 +198,11 @@ class _DataTypes:
         self._known: dict[int, int] = {}
 
     def find(self, numbers: Iterable[int]) -> list[int]:
-        return [address for number in numbers if (address := self._find(number))]
+        return [address for number in numbers if self._is_sure(number) and (address := self._find(number))]
+
+    def _is_sure(self, number: int) -> bool:
+        """Before 1.31 the last types had one number here and another one everywhere else."""
+        return number <= _LAST_SURE or self._runtime.version >= _ALL_SURE
 
     def _find(self, number: int) -> int:
         if number not in self._known:
@@ -199,14 +219,19 @@ def schemas_of_runtime(runtime: Runtime) -> HasSchema:
     """Whether this ONNX Runtime has an operator from a version on; one that cannot be asked, before 1.25, has all."""
     if not runtime.ep_api.has("GetOpSchema"):
         return lambda _op, _domain, _since: True
+    return lambda op, domain, since: _since_of(runtime, op, domain, since) == since
 
-    def has_schema(op: str, domain: str, since: int) -> bool:
-        api, schema, version = runtime.ep_api, ctypes.c_void_p(), ctypes.c_int()
-        api.GetOpSchema(op.encode(), since, domain.encode(), ctypes.addressof(schema))
-        if not schema.value:
-            return False
-        api.OpSchema_GetSinceVersion(schema.value, ctypes.addressof(version))
-        api.ReleaseOpSchema(schema.value)
-        return version.value == since
 
-    return has_schema
+def knows_operator(runtime: Runtime, op: str, domain: str, opset: int) -> bool:
+    """Whether this ONNX Runtime has an operator at an opset; one that cannot be asked, before 1.25, has all."""
+    return not runtime.ep_api.has("GetOpSchema") or _since_of(runtime, op, domain, opset) is not None
+
+
+def _since_of(runtime: Runtime, op: str, domain: str, opset: int) -> int | None:
+    api, schema, version = runtime.ep_api, ctypes.c_void_p(), ctypes.c_int()
+    api.GetOpSchema(op.encode(), opset, domain.encode(), ctypes.addressof(schema))
+    if not schema.value:
+        return None
+    api.OpSchema_GetSinceVersion(schema.value, ctypes.addressof(version))
+    api.ReleaseOpSchema(schema.value)
+    return version.value

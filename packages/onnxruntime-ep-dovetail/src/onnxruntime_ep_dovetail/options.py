@@ -16,6 +16,7 @@ PREFIX: Final = f"ep.{EP_NAME.lower()}."
 
 _CLAIMS: Final = ("auto", "custom", "all")
 _ROUTES: Final = ("compile", "kernels")
+MAX_WARM_UP_RUNS: Final = 6
 _SWITCHES: Final = {"0": False, "1": True, "false": False, "true": True}
 
 
@@ -38,6 +39,11 @@ class EpOptions:
     graph_capture: bool = False
     capture_after_runs: int = 2
     """How many runs a graph is warmed up with before it is captured."""
+    backend: str = ""
+    """The back end to run on, where the session has several devices of ours, or none because we were named and not our
+    device; values then lie in memory of the host."""
+    arena: Mapping[str, str] = field(default_factory=dict)
+    """From entries ``arena.<key>``: how this session's memory on a device grows."""
     provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """From entries ``provider.<name>.<key>``."""
     context: ContextOptions = field(default_factory=ContextOptions)
@@ -53,10 +59,13 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
     own = {key[len(PREFIX) :]: value for key, value in entries.items() if key.lower().startswith(PREFIX)}
     nested: dict[str, dict[str, str]] = {}
     plain: dict[str, str] = {}
+    arena: dict[str, str] = {}
     for key, value in own.items():
         if key.startswith("provider."):
             _, name, *rest = key.split(".", 2)
             nested.setdefault(name, {})[".".join(rest)] = value
+        elif key.startswith("arena."):
+            arena[key] = value
         else:
             plain[key] = value
     unknown = plain.keys() - _READERS.keys()
@@ -64,10 +73,11 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
         raise UsageError(
             f"unknown option(s) {', '.join(sorted(unknown))}",
             where=EP_NAME,
-            expected=", ".join(sorted(_READERS)) + " or provider.<name>.<key>",
+            expected=", ".join(sorted(_READERS)) + ", arena.<key> or provider.<name>.<key>",
         )
     values = {key: _READERS[key](key, value) for key, value in plain.items()}
-    return EpOptions(provider_options=nested, context=read_context_options(entries), **values)  # type: ignore[arg-type]
+    context = read_context_options(entries)
+    return EpOptions(provider_options=nested, arena=arena, context=context, **values)  # type: ignore[arg-type]
 
 
 def is_option(key: str) -> bool:
@@ -76,7 +86,7 @@ def is_option(key: str) -> bool:
     >>> is_option("claim"), is_option("provider.cpu.threads"), is_option("colour")
     (True, True, False)
     """
-    return key in _READERS or key.startswith("provider.")
+    return key in _READERS or key.startswith(("provider.", "arena."))
 
 
 def _choice(allowed: tuple[str, ...], key: str, value: str) -> str:
@@ -95,10 +105,22 @@ def _names(_key: str, value: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in value.split(",") if name.strip())
 
 
+def _text(_key: str, value: str) -> str:
+    return value
+
+
 def _count(key: str, value: str) -> int:
     if not value.isdigit():
         raise UsageError("not a number", where=f"option {PREFIX}{key}", expected="0 or more", got=value)
     return int(value)
+
+
+def _warm_up_runs(key: str, value: str) -> int:
+    number = _count(key, value)
+    if number > MAX_WARM_UP_RUNS:
+        expected = f"0 to {MAX_WARM_UP_RUNS}: ONNX Runtime makes no more runs within one"
+        raise UsageError("too many", where=f"option {PREFIX}{key}", expected=expected, got=value)
+    return number
 
 
 _READERS = {
@@ -109,5 +131,6 @@ _READERS = {
     "exclude": _names,
     "prefer_nhwc": _switch,
     "graph_capture": _switch,
-    "capture_after_runs": _count,
+    "capture_after_runs": _warm_up_runs,
+    "backend": _text,
 }

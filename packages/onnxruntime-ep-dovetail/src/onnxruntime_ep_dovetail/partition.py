@@ -19,7 +19,7 @@ from onnxruntime_ep_dovetail.library.contract import Frame, Shape
 from onnxruntime_ep_dovetail.options import EpOptions
 from onnxruntime_ep_dovetail.values import array_at
 
-__all__ = ["HostFrame", "Partition", "build_partition", "wrap_engine"]
+__all__ = ["HostFrame", "Partition", "build_partition", "check_types", "wrap_engine"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +31,8 @@ class Partition:
     outputs: tuple[str, ...]
     input_dtypes: tuple[np.dtype[Any], ...]
     output_dtypes: tuple[np.dtype[Any], ...]
+    has_stream: bool = False
+    """Whether its frames are told on which stream ONNX Runtime runs them."""
 
     def new_frame(self) -> Frame:
         """A frame for one more thread."""
@@ -53,6 +55,14 @@ def wrap_engine(engine: dovetail.Engine, inputs: Sequence[str], outputs: Sequenc
         input_dtypes=tuple(dtypes[name] for name in inputs),
         output_dtypes=tuple(dtypes[name] for name in outputs),
     )
+
+
+def check_types(partition: Partition, graph: ir.Graph) -> None:
+    """Check that types are equal: ONNX Runtime makes memory by those of its graph, the engine writes by its own."""
+    for value, made in zip(graph.outputs, partition.output_dtypes, strict=True):
+        if value.dtype is None or value.dtype.numpy() != made:
+            what = "ONNX Runtime and the engine have different types"
+            raise dovetail.InternalError(what, where=f"output '{value.name}'", expected=value.dtype, got=made)
 
 
 def _names(values: Sequence[ir.Value]) -> list[str]:

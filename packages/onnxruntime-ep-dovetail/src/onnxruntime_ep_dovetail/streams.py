@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 from dovetail.provider.devices import Event, Stream
 from onnxruntime_ep_dovetail.abi import NativeObject, Runtime, write_pointer
 from onnxruntime_ep_dovetail.devices import BackendDevice
 
 __all__ = ["SyncNotification", "SyncStream", "find_sync_stream"]
+
+T = TypeVar("T")
 
 
 class SyncStream(NativeObject):
@@ -17,6 +22,7 @@ class SyncStream(NativeObject):
     def __init__(self, runtime: Runtime, device: BackendDevice) -> None:
         self.device = device
         self._stream = device.create_stream()
+        self._failure: BaseException | None = None
         super().__init__(runtime)
 
     @property
@@ -41,9 +47,20 @@ class SyncStream(NativeObject):
         """Wait for all that was ordered; in a capture nothing was."""
         if not self.device.is_capturing:
             self.device.wait(self.stream)
+        self._raise_failure()
 
     def on_session_run_end(self) -> None:
-        """Nothing: memory of the stream stays with it, so its parts need not be told that the run is over."""
+        """The memory of the stream stays with it, so its parts need not be told that the run is over."""
+        self._raise_failure()
+
+    def fail_later(self, error: BaseException) -> None:
+        """Fail at the end of the run: of a notification ONNX Runtime logs an error and goes on without the order."""
+        self._failure = self._failure or error
+
+    def _raise_failure(self) -> None:
+        error, self._failure = self._failure, None
+        if error is not None:
+            raise error
 
     def release(self) -> None:
         """End the stream; its memory may then serve others."""
@@ -70,7 +87,7 @@ class SyncNotification(NativeObject):
         """Note how far the stream is."""
         stream = self._owner.stream
         if stream is not None:
-            self._event = self._device.call("record", stream.record)
+            self._event = self._try("record", stream.record)
 
     def wait_on_device(self, consumer: int) -> None:
         """Have another stream wait; the host waits where that stream is not of this device."""
@@ -80,12 +97,19 @@ class SyncNotification(NativeObject):
         if waiting is None or waiting.device is not self._device or waiting.stream is None:
             self.wait_on_host()
         else:
-            self._device.call("wait", waiting.stream.wait, self._event)
+            self._try("wait", waiting.stream.wait, self._event)
 
     def wait_on_host(self) -> None:
         """Have the host wait."""
         if self._event is not None:
-            self._device.call("synchronize_event", self._event.synchronize)
+            self._try("synchronize_event", self._event.synchronize)
+
+    def _try(self, callback: str, function: Callable[..., T], *args: Any) -> T:
+        try:
+            return self._device.call(callback, function, *args)
+        except BaseException as error:
+            self._owner.fail_later(error)
+            raise
 
 
 def find_sync_stream(runtime: Runtime, stream: int | None) -> SyncStream | None:

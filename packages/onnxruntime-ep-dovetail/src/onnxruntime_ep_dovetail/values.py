@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import Functions
 
-__all__ = ["array_at", "dtype_of", "kind_of", "number_of", "tensor_array"]
+__all__ = ["array_at", "dtype_of", "kind_of", "number_of", "read_tensor", "tensor_array"]
 
 STRING = 8
 """The element type of strings, which are objects of C++ and no memory of ours."""
@@ -60,15 +60,21 @@ def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
 
 def tensor_array(api: Functions, value: int) -> Any:
     """A view of the memory of a tensor of numbers; smaller elements than a byte are copied, one to a byte."""
-    element, shape, rank, data = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t(), ctypes.c_void_p()
-    read_shape = api.GetTensorElementTypeAndShapeDataReference
-    read_shape(value, *(ctypes.addressof(place) for place in (element, shape, rank)))
+    element, dims = _read_type(api, value)
+    data = ctypes.c_void_p()
     api.GetTensorMutableData(value, ctypes.addressof(data))
-    dims = tuple((ctypes.c_int64 * rank.value).from_address(shape.value or 0)) if rank.value else ()
-    kind = kind_of(element.value)
+    kind = kind_of(element)
     if kind.bitwidth < 8:
         return _unpack(data.value or 0, dims, kind)
     return array_at(data.value or 0, dims, kind.numpy())
+
+
+def _read_type(api: Functions, value: int) -> tuple[int, tuple[int, ...]]:
+    element, shape, rank = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_size_t()
+    read = api.GetTensorElementTypeAndShapeDataReference
+    read(value, *(ctypes.addressof(place) for place in (element, shape, rank)))
+    dims = tuple((ctypes.c_int64 * rank.value).from_address(shape.value or 0)) if rank.value else ()
+    return element.value, dims
 
 
 def _unpack(address: int, dims: tuple[int, ...], kind: ir.DataType) -> Any:
@@ -79,3 +85,22 @@ def _unpack(address: int, dims: tuple[int, ...], kind: ir.DataType) -> Any:
         sign = 1 << bits - 1
         return ((fields.astype(np.int8) ^ sign) - sign).astype(kind.numpy()).reshape(dims)
     return fields.view(kind.numpy()).reshape(dims)
+
+
+def read_tensor(api: Functions, value: int) -> ir.TensorProtocol:
+    """A copy of an ``OrtValue`` that is a tensor, texts included."""
+    element, dims = _read_type(api, value)
+    if element == int(ir.DataType.STRING):
+        return ir.StringTensor(_read_texts(api, value, math.prod(dims)), shape=ir.Shape(dims))
+    array = tensor_array(api, value).copy()
+    return ir.Tensor(array, dtype=ir.DataType.from_numpy(array.dtype), shape=ir.Shape(array.shape))
+
+
+def _read_texts(api: Functions, value: int, count: int) -> list[bytes]:
+    size = ctypes.c_size_t()
+    api.GetStringTensorDataLength(value, ctypes.addressof(size))
+    buffer, offsets = ctypes.create_string_buffer(size.value + 1), (ctypes.c_size_t * count)()
+    if count:
+        api.GetStringTensorContent(value, ctypes.addressof(buffer), size.value, ctypes.addressof(offsets), count)
+    ends = [*offsets[1:], size.value]
+    return [buffer.raw[start:end] for start, end in zip(offsets, ends, strict=False)]

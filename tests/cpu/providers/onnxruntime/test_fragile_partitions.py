@@ -1,4 +1,4 @@
-"""Partitions that ONNX Runtime's own optimiser breaks, and partitions that nobody reads."""
+"""Partitions that ONNX Runtime breaks, in its optimiser or in its kernels, and partitions that nobody reads."""
 
 from __future__ import annotations
 
@@ -130,6 +130,27 @@ def test_an_identity_at_the_end_of_a_body() -> None:
     results = engine(X, np.array(True))
     np.testing.assert_array_equal(results["z"], X * X)
     assert results["t"] == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "node", "result"),
+    [
+        ("float16", "QuantizeLinear(x, s, z)", "int8"),
+        ("int8", "DequantizeLinear<output_dtype = 10>(x, s, z)", "float16"),
+    ],
+)
+def test_data_and_scale_of_different_types(kind: str, node: str, result: str) -> None:
+    """Of these ONNX Runtime has kernels that fail in the run, the second one before 1.31."""
+    model = _parse(f"g ({kind}[4] x) => ({result}[4] y) <float s = {{0.5}}, int8 z = {{0}}> {{ y = {node} }}", 23)
+    x = np.arange(-2, 2).astype(kind)
+    np.testing.assert_array_equal(dt.compile(model)(x), (x * 2 if result == "int8" else x / 2).astype(result))
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_the_largest_of_nothing(rows: int) -> None:
+    """ONNX Runtime before 1.31 divides by the number of rows."""
+    text = f"g (float[{rows},4] x) => (float[{rows},2] y) <int64[1] k = {{2}}> {{ y, i = TopK(x, k) }}"
+    np.testing.assert_array_equal(dt.compile(_parse(text))(X[:rows]), X[:rows, :1:-1])
 
 
 def test_a_partition_that_nobody_reads_is_left_out() -> None:

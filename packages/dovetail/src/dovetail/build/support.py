@@ -13,11 +13,13 @@ from typing import Final
 import onnx_ir as ir
 
 from dovetail.build.layers import CONTROL_FLOW, NodeLayer, body_graphs, is_constant_node, opset_of
+from dovetail.errors import ProviderError
 from dovetail.loggers import Logger
 from dovetail.network.onnx_plugins import PluginImport
 from dovetail.network.onnx_schema import find_schema
 from dovetail.network.problems import Problems
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from dovetail.provider.calls import call
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.interfaces import Claim, Provider
 from dovetail.provider.options import Providers
@@ -85,7 +87,16 @@ class _Search:
         ]
 
     def _ask(self, provider: Provider, nodes: Sequence[ir.Node]) -> Sequence[Claim]:
-        return provider.get_capability([NodeLayer(node, provider.name, self._opsets) for node in nodes])
+        views = [NodeLayer(node, provider.name, self._opsets) for node in nodes]
+        claims = call(provider.name, "get_capability", provider.get_capability, views)
+        if len(claims) != len(views):
+            raise ProviderError(
+                "get_capability gave another number of claims",
+                where=f"provider '{provider.name}'",
+                expected=len(views),
+                got=len(claims),
+            )
+        return claims
 
     def _answer_plain(self, node: ir.Node, claims: Mapping[str, Sequence[Claim]], index: int) -> Support:
         if is_constant_node(node):

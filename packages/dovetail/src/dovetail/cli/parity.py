@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["declare", "run"]
 
 _ONNX: Final = "onnx"
+_PLUGIN: Final = "ort-ep:"
 _COLUMNS: Final = ("domain", "op", "status", "versions_a", "versions_b", "types_only_a", "types_only_b", "has_body")
 _SHOWN_TYPES: Final = 4
 _SHOWN_CONSTRAINTS: Final = 2
@@ -25,7 +26,8 @@ _SHOWN_CONSTRAINTS: Final = 2
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     for name in ("a", "b"):
-        parser.add_argument(name, metavar=name.upper(), help=f"a provider, or '{_ONNX}' for the operator set itself")
+        kinds = f"a provider, '{_ONNX}' for the operator set itself, or {_PLUGIN}NAME for ONNX Runtime's plugin NAME"
+        parser.add_argument(name, metavar=name.upper(), help=kinds)
     parser.add_argument("--domain", metavar="D", help="only this domain; 'ai.onnx' for ONNX's own")
     parser.add_argument("--op", metavar="OP", help="only this operator, also when both cover it alike")
     parser.add_argument("--export", metavar="FILE", help="write every operator to FILE.csv, FILE.json or FILE.md")
@@ -59,6 +61,10 @@ def _cover(name: str) -> Coverage:
         from dovetail.providers.onnxruntime.kernel_defs import read_kernel_defs
 
         return cover_kernels(read_kernel_defs())
+    if name.startswith(_PLUGIN):
+        from dovetail.providers.onnxruntime.plugin_eps import read_ep_kernels
+
+        return cover_kernels(read_ep_kernels(name.removeprefix(_PLUGIN)))
     from dovetail.provider.loader import get_provider
 
     return cover_kernels(get_provider(name).kernels)

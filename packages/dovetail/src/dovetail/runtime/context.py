@@ -268,10 +268,8 @@ class ExecutionContext:
         self._set_stream(int(stream_handle))
         if self._is_stale:
             self._rebind()
-        elif self._moved:
-            self._move()
-        elif self._runner.has_element_symbols and self._resolve(self._input_shapes()):
-            self._bind_outputs()
+        elif self._moved or self._runner.has_element_symbols:
+            self._follow()
         for binding in self._bindings.packed_inputs:
             binding.unpack()
         self._run()
@@ -300,8 +298,8 @@ class ExecutionContext:
         self._is_stale = False
         self._last_shapes = None
 
-    def _move(self) -> None:
-        """Bind what has another address than in the last run; all else is as it was."""
+    def _follow(self) -> None:
+        """Bind what has another address than in the last run, or shapes by other contents; all else is as it was."""
         bindings, moved, runner = self._bindings, self._moved, self._runner
         self._is_stale = True  # until all is bound: after an error the next run begins at the start
         for name in moved:
@@ -319,8 +317,9 @@ class ExecutionContext:
                 self._check_alias(binding.tensor, self._addresses[binding.name])
         if runner.has_element_symbols and self._resolve(self._input_shapes()):
             self._bind_outputs()
-        runner.has_moved = True
-        moved.clear()
+        if moved:
+            runner.has_moved = True
+            moved.clear()
         self._is_stale = False
 
     def _resolve(self, shapes: Sequence[tuple[int, ...] | None]) -> bool:

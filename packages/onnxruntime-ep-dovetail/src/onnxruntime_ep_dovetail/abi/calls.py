@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -127,12 +128,15 @@ def negotiate(base: int, logger: int = 0) -> Runtime:
     get_api = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(ctypes.c_void_p.from_address(base).value or 0)
     get_version = ctypes.PYFUNCTYPE(ctypes.c_void_p)(ctypes.c_void_p.from_address(base + 8).value or 0)
     text = read_text(get_version())
-    major, _, rest = text.partition(".")
-    version = int(rest.partition(".")[0]) if major == "1" else 0
+    found = re.match(r"1\.(\d+)\b", text)
+    version = int(found[1]) if found else 0
     if version < FLOOR:
         raise OrtError(f"Dovetail needs ONNX Runtime 1.{FLOOR} or newer of 1.x, and this is {text}: update onnxruntime")
     asked = min(version, TABLE_VERSION)
-    api = Functions(get_api(asked), "OrtApi", asked)
+    table = get_api(asked)
+    if not table:
+        raise OrtError(f"ONNX Runtime {text} does not give the interface of its own version")
+    api = Functions(table, "OrtApi", asked)
     ep_api = Functions(api.raw("GetEpApi")(), "OrtEpApi", asked, api)
     return Runtime(api=api, ep_api=ep_api, version_text=text, version=version, logger=logger)
 

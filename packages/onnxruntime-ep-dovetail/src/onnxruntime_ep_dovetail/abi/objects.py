@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import logging
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
@@ -26,7 +26,7 @@ _TEARDOWN = re.compile(r"Release\w*|Free|Flush|EndProfiling|KernelDestroy")
 """What ONNX Runtime calls when things end, and nobody asked for anything."""
 _live: dict[int, NativeObject] = {}
 """Objects by address."""
-_retired: deque[Any] = deque(maxlen=256)
+_retired: deque[Any] = deque(maxlen=32)
 """Structs and callbacks of objects that went last: one may be released by a callback of its own, which then returns."""
 _no_op: list[int] = []
 """Once the interpreter is ending, what stands in for callbacks."""
@@ -73,6 +73,11 @@ class NativeObject:
         """The object whose struct is at an address."""
         return _live[address]
 
+    @staticmethod
+    def find(address: int) -> Any | None:
+        """The same, or None where the struct is not one of ours."""
+        return _live.get(address)
+
     def disarm(self, no_op: int) -> None:
         """Have nothing happen in Python when ONNX Runtime lets go of this object, and keep it for good.
 
@@ -86,9 +91,9 @@ class NativeObject:
                 self._memory[place] = no_op
 
 
-def count_live() -> int:
-    """How many objects ONNX Runtime holds."""
-    return len(_live)
+def count_live() -> Counter[str]:
+    """How many objects ONNX Runtime holds, by struct."""
+    return Counter(native.struct for native in list(_live.values()))
 
 
 def disarm_all(no_op: int) -> None:

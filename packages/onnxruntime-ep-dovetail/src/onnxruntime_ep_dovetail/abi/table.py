@@ -68,7 +68,7 @@ def load_table() -> dict[str, tuple[Slot, ...]]:
     >>> [slot.name for slot in load_table()["OrtNodeComputeInfo"]]
     ['ort_version_supported', 'CreateState', 'Compute', 'ReleaseState']
     """
-    text = files("onnxruntime_ep_dovetail.abi").joinpath("table.json").read_text()
+    text = files("onnxruntime_ep_dovetail.abi").joinpath("table.json").read_text(encoding="utf-8")
     return {
         struct: tuple(_parse(line, index) for index, line in enumerate(lines))
         for struct, lines in json.loads(text).items()

@@ -278,6 +278,10 @@ class _State:
         self.has_stream = has_stream
         self._free: list[_Scratch] = []
 
+    def close(self) -> None:
+        """Let the scratch memory go, which knows the state: nobody should have to look for the cycle."""
+        self._free.clear()
+
     def compute(self, context: int) -> Status:
         """Run once in free scratch memory; what raised is not used again."""
         try:
@@ -341,8 +345,10 @@ def create_state(
 
 def release_state(address: int, /) -> None:
     """Free a state and its frames. No run of it may be under way."""
-    if _states.pop(address, None) is None:
+    state = _states.pop(address, None)
+    if state is None:
         raise ValueError(f"there is no state at address {address:#x}")
+    state.close()
 
 
 def _fail_without_state(address: int | None) -> Status:

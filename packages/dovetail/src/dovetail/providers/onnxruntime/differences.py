@@ -1,15 +1,18 @@
 """Nodes that ONNX Runtime has a kernel for and computes otherwise than ONNX says, or not at all.
 
-Found by running the backend suite of onnx and random models over it (version 1.31.1). Each rule names the smallest case
-that can be told from the node alone, so that nothing that works is cut out of a partition.
+Found by running the backend suite of onnx and random models over it (version 1.31.1), and our tests over older ones.
+Each rule names the smallest case that can be told from the node alone, so that nothing that works is cut out of a
+partition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Final
 
 from dovetail.provider.interfaces import NodeView
+from dovetail.providers.onnxruntime.sessions import import_onnxruntime
 
 __all__ = ["find_difference"]
 
@@ -59,9 +62,26 @@ def _check_integer_product(node: NodeView) -> str | None:
     return "ONNX Runtime leaves a sum of nothing as the memory was" if shape and shape[-1] == 0 else None
 
 
+def _check_quantize(node: NodeView) -> str | None:
+    is_same = node.input_types[0] == node.input_types[1]
+    return None if is_same else "ONNX Runtime takes the scale to be of the type of the data"
+
+
+def _check_dequantize(node: NodeView) -> str | None:
+    is_same = node.output_types[0] == node.input_types[1]
+    return None if is_same or not _is_before(1, 31) else "ONNX Runtime before 1.31 gives the type of the scale only"
+
+
 def _check_top_k(node: NodeView) -> str | None:
     is_empty = 0 in (node.input_shapes[0] or ())
-    return "ONNX Runtime before 1.31 ends the process for an empty tensor" if is_empty else None
+    return "ONNX Runtime before 1.31 ends the process for an empty tensor" if is_empty and _is_before(1, 31) else None
+
+
+@cache
+def _is_before(*version: int) -> bool:
+    """Whether the ONNX Runtime that is installed is older than a version, of which two numbers count."""
+    installed: str = import_onnxruntime().__version__
+    return tuple(int(part) for part in installed.split(".")[:2]) < version
 
 
 def _has_input(node: NodeView, index: int) -> bool:
@@ -72,9 +92,11 @@ _RULES: Final[Mapping[str, Callable[[NodeView], str | None]]] = {
     "Attention": _check_attention,
     "ConvInteger": _check_integer_conv,
     "DFT": lambda _: _LESS_EXACT,
+    "DequantizeLinear": _check_dequantize,
     "MatMulInteger": _check_integer_product,
     "MaxUnpool": _check_unpool,
     "QLinearMatMul": _check_integer_product,
+    "QuantizeLinear": _check_quantize,
     "ReduceMax": _check_extreme,
     "ReduceMin": _check_extreme,
     "STFT": lambda _: _LESS_EXACT,

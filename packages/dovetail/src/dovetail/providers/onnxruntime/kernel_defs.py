@@ -23,6 +23,7 @@ __all__ = [
     "formal_types",
     "has_body",
     "max_opset",
+    "read_definition",
     "read_kernel_defs",
     "schema_version",
     "supported_opset",
@@ -72,10 +73,11 @@ def read_kernel_defs() -> list[KernelDef]:
 @cache
 def _kernel_defs() -> tuple[KernelDef, ...]:
     found = _state().get_all_opkernel_def()
-    return tuple(_read_def(definition) for definition in found if definition.provider == _EXECUTION_PROVIDER)
+    return tuple(read_definition(definition) for definition in found if definition.provider == _EXECUTION_PROVIDER)
 
 
-def _read_def(definition: Any) -> KernelDef:
+def read_definition(definition: Any) -> KernelDef:
+    """A kernel as ONNX Runtime's own object tells it."""
     since, until = definition.version_range
     return KernelDef(
         op=definition.op_name,

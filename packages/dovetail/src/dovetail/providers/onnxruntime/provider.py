@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
-from dovetail.errors import PlanCorruptError, ProviderError
+from dovetail.errors import DovetailError, PlanCorruptError, ProviderError
 from dovetail.provider.devices import Device, ProfileEvent
 from dovetail.provider.host import host_device
 from dovetail.provider.interfaces import (
@@ -162,18 +162,22 @@ class OnnxRuntimeProvider(Provider):
                 without=() if stored.version else ("ConstantFolding",),
             )
         except ProviderError as error:
-            if not self._is_damage(stored, error.__cause__):
-                raise
-            raise PlanCorruptError(error.what, where=where, fix="build the plan again") from error.__cause__
+            raise self._explain(stored, error, where) from error.__cause__
         check_border(session, stored, where)
         if profiles is not None:
             profiles.watch(stored.name, session)
         return session
 
-    def _is_damage(self, stored: StoredSubgraph, error: BaseException | None) -> bool:
-        """Whether ONNX Runtime refused a payload that no build of this version can have made."""
-        name = type(error).__name__
-        return name in _DAMAGED or (name in _REFUSED and stored.version == self.version)
+    def _explain(self, stored: StoredSubgraph, error: ProviderError, where: str) -> DovetailError:
+        """What a refusal means: damage where no build of this version can have made the payload, or another version."""
+        name = type(error.__cause__).__name__
+        if name in _DAMAGED or (name in _REFUSED and stored.version == self.version):
+            return PlanCorruptError(error.what, where=where, fix="build the plan again")
+        if stored.version in ("", self.version):
+            return error
+        other = ascii(stored.version[:60])
+        fix = f"build the plan again with ONNX Runtime {self.version}, or run it with {other}"
+        return ProviderError(error.what, where=where, fix=fix)
 
     def stop_profiling(self) -> Sequence[ProfileEvent]:
         """What the nodes of all sessions did since these were loaded, with the option ``profiling``; only once."""

@@ -1,0 +1,257 @@
+"""Frames over memory of a device: partitions run on ONNX Runtime's stream and where its values lie, without copies.
+
+What the engine reads on the host all the same, and results whose shapes only a run tells, are copied; such runs wait.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+import dovetail
+from dovetail import ResourceError, UsageError
+from dovetail.provider.devices import Stream
+from onnxruntime_ep_dovetail.backends import Backend
+from onnxruntime_ep_dovetail.devices import BackendDevice, get_device
+from onnxruntime_ep_dovetail.library.contract import Shape
+from onnxruntime_ep_dovetail.partition import Partition
+from onnxruntime_ep_dovetail.values import array_at
+
+__all__ = ["DeviceFrame", "DevicePartition", "place_partition"]
+
+
+class _Contexts:
+    """Contexts that nobody uses now, by the stream that they put their work on."""
+
+    def __init__(self, engine: dovetail.Engine, device: BackendDevice) -> None:
+        self._engine = engine
+        self._device = device
+        self._idle: dict[int, list[dovetail.ExecutionContext]] = {}
+        self._lock = threading.Lock()
+        device.users.add(self)
+
+    def take(self, stream: Stream | None) -> dovetail.ExecutionContext:
+        """A context on a stream."""
+        handle = 0 if stream is None else stream.handle
+        with self._lock:
+            idle = self._idle.get(handle)
+            if idle:
+                return idle.pop()
+        streams = None if stream is None else {self._device.name: stream}
+        return self._engine.create_execution_context(streams=streams)
+
+    def put_back(self, context: dovetail.ExecutionContext, stream: Stream | None) -> None:
+        """Let others use a context."""
+        handle = 0 if stream is None else stream.handle
+        with self._lock:
+            self._idle.setdefault(handle, []).append(context)
+
+    def forget_stream(self, handle: int) -> None:
+        """Close the contexts of a stream that is about to be closed."""
+        with self._lock:
+            idle = self._idle.pop(handle, [])
+        for context in idle:
+            context.close()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DevicePartition(Partition):
+    """A partition whose inputs and outputs lie in memory of a device."""
+
+    device: BackendDevice
+    host_inputs: frozenset[int] = field(default=frozenset())
+    """The positions of inputs that ONNX Runtime keeps in memory of the host."""
+    has_stream: bool = True
+
+    def new_frame(self) -> DeviceFrame:
+        """A frame for one more thread."""
+        return DeviceFrame(self)
+
+    @cached_property
+    def contexts(self) -> _Contexts:
+        """Those that no run uses."""
+        return _Contexts(self.engine, self.device)
+
+    @cached_property
+    def input_order(self) -> tuple[int, ...]:
+        """For each input of the engine its position in the partition."""
+        return tuple(self.inputs.index(tensor.name) for tensor in self.engine.manifest.inputs)
+
+    @cached_property
+    def output_order(self) -> tuple[int, ...]:
+        """The same for outputs."""
+        return tuple(self.outputs.index(tensor.name) for tensor in self.engine.manifest.outputs)
+
+    @cached_property
+    def device_inputs(self) -> frozenset[int]:
+        """The positions of inputs that steps of the device read where they lie."""
+        names, found = self.engine.manifest.inputs, self.engine.device_inputs
+        on_device = {self.inputs.index(names[i].name) for i, owner in found.items() if owner == self.device.name}
+        return frozenset(on_device) - self.host_inputs
+
+    @cached_property
+    def device_outputs(self) -> frozenset[int]:
+        """The positions of outputs that steps of the device write where they shall lie."""
+        names, found = self.engine.manifest.outputs, self.engine.device_outputs[0]
+        return frozenset(self.outputs.index(names[i].name) for i, owner in found.items() if owner == self.device.name)
+
+
+def place_partition(partition: Partition, backend: Backend, host_inputs: frozenset[int] = frozenset()) -> Partition:
+    """The partition as it runs where the session's values lie."""
+    if not backend.has_device_memory:
+        return partition
+    partition.engine.capture_graphs = False  # what ONNX Runtime captures is whole runs, this partition among the rest
+    return DevicePartition(
+        engine=partition.engine,
+        inputs=partition.inputs,
+        outputs=partition.outputs,
+        input_dtypes=partition.input_dtypes,
+        output_dtypes=partition.output_dtypes,
+        device=get_device(backend.name),
+        host_inputs=host_inputs,
+    )
+
+
+class DeviceFrame:
+    """Runs a partition for one thread at a time."""
+
+    def __init__(self, partition: DevicePartition) -> None:
+        self._partition = partition
+        self._device = partition.device
+        self._input_shapes: tuple[Shape, ...] = ()
+        self._output_shapes: tuple[Shape | None, ...] = ()
+        self._addresses: tuple[int, ...] = ()
+        self._inputs: list[Any] = []
+        self._outputs: dict[str, Any] = {}
+        self._stream: Stream | None = None
+        self._results: dict[int, Any] = {}
+
+    # shapes
+
+    def resize(self, shapes: tuple[Shape | None, ...], stream: int = 0, /) -> tuple[Shape | None, ...]:
+        """Take new input shapes; results that are copied from the host are told as unknown."""
+        partition = self._partition
+        self._input_shapes, self._addresses = tuple(shape or () for shape in shapes), ()
+        used = self._device.find_stream(stream)
+        context = self._take_context(used)
+        try:
+            for name, shape in zip(partition.inputs, self._input_shapes, strict=True):
+                context.set_input_shape(name, shape)
+            found = [tuple(context.get_tensor_shape(name)) for name in partition.outputs]
+        finally:
+            self._put_back(context, used)
+        is_empty = any(0 in shape for shape in (*self._input_shapes, *found))  # what a step gives then is seen in a run
+        self._output_shapes = tuple(
+            None if is_empty or -1 in shape or index not in partition.device_outputs else shape
+            for index, shape in enumerate(found)
+        )
+        return self._output_shapes
+
+    # running
+
+    def run(self, addresses: tuple[int, ...], /) -> None:
+        """Put the work on ONNX Runtime's stream, which comes last among the addresses."""
+        try:
+            self._run(addresses)
+        except BaseException:
+            recording = self._device.recording
+            if recording is not None:
+                recording.has_failed = True
+            raise
+
+    def _run(self, addresses: tuple[int, ...]) -> None:
+        device, partition = self._device, self._partition
+        stream = self._stream = device.find_stream(addresses[-1])
+        self._check_capture()
+        if addresses is not self._addresses:
+            self._bind(addresses)
+        inputs = self._inputs
+        if len(partition.device_inputs) < len(inputs):
+            inputs = self._fetch(inputs, stream)
+        context = self._take_context(stream)
+        try:
+            results = context.run([inputs[position] for position in partition.input_order], self._outputs)
+        finally:
+            device.note_work(stream)
+            self._put_back(context, stream)
+        made = dict(zip(partition.output_order, results, strict=True))
+        self._results = {i: made[i] for i, shape in enumerate(self._output_shapes) if shape is None}
+        recording = device.recording
+        if recording is not None:
+            recording.note_run(partition)
+
+    def _check_capture(self) -> None:
+        partition = self._partition
+        is_fixed = None not in self._output_shapes and len(partition.device_inputs) == len(partition.inputs)
+        if not is_fixed and self._device.is_capturing:
+            raise UsageError(
+                "a partition needs the host, for elements of an input or for a shape that only a run tells",
+                where=f"graph capture on back end '{self._device.name}'",
+                fix="set graph_capture=0, or gpu_graph_id to -1 for such runs",
+            )
+
+    def _bind(self, addresses: tuple[int, ...]) -> None:
+        partition, count = self._partition, len(self._partition.inputs)
+        self._inputs = [
+            self._array(index, addresses[index], shape, dtype)
+            for index, (shape, dtype) in enumerate(zip(self._input_shapes, partition.input_dtypes, strict=True))
+        ]
+        self._outputs = {
+            partition.outputs[index]: self._on_device(addresses[count + index], shape, partition.output_dtypes[index])
+            for index, shape in enumerate(self._output_shapes)
+            if shape is not None
+        }
+        self._addresses = addresses
+
+    def _array(self, index: int, address: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        if index in self._partition.host_inputs:
+            return array_at(address, shape, dtype)
+        return self._on_device(address, shape, dtype)
+
+    def _on_device(self, address: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        if not address and 0 not in shape:
+            raise ResourceError(self._device.shortage or "no memory", where=f"back end '{self._device.name}'")
+        return self._device.array_at(address, shape, dtype)
+
+    def _fetch(self, inputs: Sequence[Any], stream: Stream | None) -> list[Any]:
+        """The inputs, those that the host reads copied there."""
+        partition, fetched = self._partition, list(inputs)
+        for index, array in enumerate(inputs):
+            if index in partition.device_inputs or index in partition.host_inputs:
+                continue
+            fetched[index] = np.empty(self._input_shapes[index], partition.input_dtypes[index])
+            if fetched[index].nbytes:
+                self._device.copy(array, fetched[index], stream)
+        self._device.wait(stream)
+        return fetched
+
+    # results whose shapes the run told
+
+    def result(self, index: int, /) -> tuple[None, Shape]:
+        """The shape of a result; ``fill`` copies it."""
+        return None, tuple(self._results[index].shape)
+
+    def fill(self, index: int, address: int, /) -> None:
+        """Copy a result to where ONNX Runtime wants it."""
+        result = np.ascontiguousarray(self._results[index])
+        target = self._on_device(address, result.shape, result.dtype)
+        self._device.copy(result, target, self._stream)
+        self._device.wait(self._stream)  # the result is memory of the host and goes with the next run
+
+    # contexts
+
+    def _take_context(self, stream: Stream | None) -> dovetail.ExecutionContext:
+        recording = self._device.recording
+        if recording is None:
+            return self._partition.contexts.take(stream)
+        context: dovetail.ExecutionContext = recording.context_of(self._partition)
+        return context
+
+    def _put_back(self, context: dovetail.ExecutionContext, stream: Stream | None) -> None:
+        if self._device.recording is None:
+            self._partition.contexts.put_back(context, stream)
