@@ -32,6 +32,9 @@ __all__ = [
 EP = onnxruntime_ep_dovetail.get_ep_name()
 RUNTIME = tuple(int(part) for part in ort.__version__.split(".")[:2])
 """The version of ONNX Runtime that is under test, to compare with."""
+needs_bodies = pytest.mark.skipif(
+    RUNTIME < (1, 27), reason="ONNX Runtime hands over what bodies read from around them from 1.27 on"
+)
 needs_names = pytest.mark.skipif(
     RUNTIME < (1, 25), reason="ONNX Runtime finds the execution provider of a library by name from 1.25 on"
 )

@@ -1,17 +1,20 @@
 """Runs programs that each end their own process, fast: one process imports everything and forks for each of them.
 
-It reads a JSON list of ``{"name", "early", "body", "native"}`` from its input and writes a JSON mapping from name to
-exit code and output. A program is over when its process is, so what counts is the end of a whole interpreter.
+It reads a JSON list of ``{"name", "path", "native"}`` from its input, where a path is that of a module, and writes a
+JSON mapping from name to exit code and output. A program is over when its process is, so what counts is the end of a
+whole interpreter.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
 import sys
 import tempfile
 import time
+from pathlib import Path
 
 import numpy as np  # noqa: F401 - imported once for all
 import onnxruntime as ort  # noqa: F401
@@ -54,6 +57,6 @@ if mine is None:
     json.dump(results, sys.stdout)
 else:
     os.environ["DOVETAIL_EP_NATIVE"] = mine["native"]
-    exec(mine["early"])
-    exec(mine["body"])
+    sys.path.insert(0, str(Path(mine["path"]).parent))
+    importlib.import_module(Path(mine["path"]).stem)
     print("done", flush=True)

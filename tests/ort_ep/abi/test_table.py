@@ -71,7 +71,7 @@ def test_structs_have_all_their_members(struct: str, count: int) -> None:
 
 @pytest.mark.parametrize("version", ["1.23.2", "1.22.0"])
 def test_an_onnxruntime_below_the_floor_is_refused_by_name(version: str) -> None:
-    with pytest.raises(OrtError, match=rf"1\.{FLOOR} or newer, and this is {version}"):
+    with pytest.raises(OrtError, match=rf"1\.{FLOOR} or newer of 1\.x, and this is {version}"):
         FakeRuntime(version).negotiate()
 
 
@@ -107,19 +107,25 @@ def test_an_exception_is_a_status_and_never_code_11() -> None:
     info = Info(fake.negotiate())
     call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(_slot(info, 1))
     assert call(info.address, None, None) == 0x1001
-    assert fake.statuses == [(1, "Dovetail: too hot")]
+    assert fake.statuses == [(1, "Dovetail: ValueError: too hot")]
     for error in (MemoryError(), RecursionError("deep"), KeyboardInterrupt()):
         make_status(info.runtime, error)
     assert 11 not in {code for code, _ in fake.statuses}
     info.release()
 
 
-def test_slots_without_a_method_stay_empty_and_disarmed_ones_do_nothing() -> None:
-    info = Info(FakeRuntime("1.31.1").negotiate())
-    assert _slot(info, 1)
-    assert not _slot(info, 2)
+class Ending(Info):
+    def release_state(self, _state: int) -> None: ...
+
+
+def test_slots_without_a_method_stay_empty_and_disarmed_ones_end_nothing_in_python() -> None:
+    info = Ending(FakeRuntime("1.31.1").negotiate())
+    create, compute, release = (_slot(info, index) for index in (1, 2, 3))
+    assert create
+    assert not compute
+    assert release
     info.disarm(0xBEEF)
-    assert (_slot(info, 1), _slot(info, 2)) == (0xBEEF, 0)
+    assert [_slot(info, index) for index in (1, 2, 3)] == [create, 0, 0xBEEF]
     assert NativeObject.at(info.address) is info
     info.release()
     with pytest.raises(KeyError):

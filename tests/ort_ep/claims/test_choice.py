@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail as dt
-from tests.support.ort_ep import EP, RUNTIME, reference_session
+from tests.support.ort_ep import EP, RUNTIME, needs_bodies, reference_session
 from tests.support.ort_models import make_model, node, tensor
 
 pytestmark = pytest.mark.versions
@@ -205,7 +205,7 @@ def _check_branches(session: Any, model: onnx.ModelProto) -> None:
         _check(session, model, {"x": X, "c": np.array(condition)})
 
 
-@pytest.mark.skipif(RUNTIME < (1, 27), reason="ONNX Runtime hands over what bodies read from 1.27 on")
+@needs_bodies
 def test_branches_are_taken_whole(dovetail_session: Open, assigned: Open) -> None:
     model = _branches("Exp")
     session = dovetail_session(model, claim="all")

@@ -14,6 +14,8 @@ from onnxruntime_ep_dovetail._version import __version__
 from onnxruntime_ep_dovetail.compatibility import Compatibility, judge_info
 from tests.support import ort_ep
 
+pytestmark = pytest.mark.versions
+
 
 def info(**changes: Any) -> str:
     """What a model compiled right here says, with changes; those of ``device`` go to its one device."""

@@ -17,6 +17,8 @@ from onnxruntime_ep_dovetail import ep_context
 from tests.support import ort_ep
 from tests.support.ort_ep_models import feeds, plain_model, plugin_model, run_plain, two_part_model
 
+pytestmark = pytest.mark.versions
+
 Session = Callable[..., ort.InferenceSession]
 EMBED = pytest.mark.parametrize("embed", ["0", "1"], ids=["beside", "inside"])
 

@@ -16,6 +16,8 @@ from tests.support import ort_ep
 from tests.support.ort_devices import DeviceInOrt, call_slot, devices_in_ort
 from tests.support.ort_ep_models import feeds, plain_model, run_plain
 
+pytestmark = pytest.mark.versions
+
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, Allocator]]:

@@ -13,6 +13,8 @@ from dovetail import UsageError
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from onnxruntime_ep_dovetail.arenas import Arenas, ArenaSettings, read_settings
 
+pytestmark = pytest.mark.versions
+
 KNOWN = {
     "Limit",
     "InUse",

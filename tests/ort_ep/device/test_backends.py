@@ -15,6 +15,8 @@ from tests.support import ort_ep
 from tests.support.ort_devices import DeviceInOrt, devices_in_ort
 from tests.support.ort_ep_models import feeds, plain_model, plugin_model, run_plain
 
+pytestmark = pytest.mark.versions
+
 
 def test_the_first_device_is_chosen_and_the_cpu_where_there_is_none() -> None:
     assert choose_backend(["cpu", "a", "b"], "") == Backend(name="a")

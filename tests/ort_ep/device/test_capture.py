@@ -14,7 +14,10 @@ from tests.support.ort_devices import DeviceInOrt, devices_in_ort
 from tests.support.ort_ep_models import feeds, plain_model, run_plain, two_part_model
 from tests.support.threads import in_threads
 
-pytestmark = pytest.mark.skipif(ort_ep.RUNTIME < (1, 26), reason="ONNX Runtime captures graphs of plugins from 1.26 on")
+pytestmark = [
+    pytest.mark.versions,
+    pytest.mark.skipif(ort_ep.RUNTIME < (1, 26), reason="ONNX Runtime captures graphs of plugins from 1.26 on"),
+]
 
 
 def run_options(graph_id: int) -> ort.RunOptions:

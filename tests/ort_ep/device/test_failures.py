@@ -13,6 +13,8 @@ from tests.support import ort_ep
 from tests.support.ort_devices import DeviceInOrt, devices_in_ort, needs_memory_info
 from tests.support.ort_ep_models import feeds, plain_model, run_plain, two_part_model
 
+pytestmark = pytest.mark.versions
+
 X = np.arange(32, dtype=np.float32).reshape(2, 16)
 
 

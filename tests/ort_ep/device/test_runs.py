@@ -16,6 +16,8 @@ from tests.support.ort_devices import DeviceInOrt, devices_in_ort
 from tests.support.ort_ep_models import feeds, plain_model, run_plain, two_part_model
 from tests.support.threads import in_threads
 
+pytestmark = pytest.mark.versions
+
 
 def bind(session: ort.InferenceSession, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
     binding = session.io_binding()

@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pytest
 
 from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, Runtime
+from onnxruntime_ep_dovetail.backends import Backend
 from onnxruntime_ep_dovetail.device_side import DeviceFactory
+from onnxruntime_ep_dovetail.memory import MemoryKind
 from onnxruntime_ep_dovetail.streams import SyncNotification, SyncStream
 from tests.support.ort_devices import DeviceInOrt, call_slot, devices_in_ort
 
-X = np.arange(6, dtype=np.float32)
+pytestmark = pytest.mark.versions
 
 
 @dataclass
@@ -23,8 +24,13 @@ class Native:
     """A device through ONNX Runtime's C interface."""
 
     device: DeviceInOrt
-    runtime: Runtime
+    factory: DeviceFactory
     ep_device: int
+
+    @property
+    def runtime(self) -> Runtime:
+        """The ONNX Runtime that has it."""
+        return self.factory.runtime
 
     def stream(self) -> tuple[int, SyncStream]:
         """A stream of ONNX Runtime, and our part of it."""
@@ -45,11 +51,11 @@ class Native:
 @pytest.fixture
 def native(monkeypatch: pytest.MonkeyPatch) -> Iterator[Native]:
     """A device, and what ONNX Runtime has for it."""
-    seen: dict[str, tuple[Runtime, int]] = {}
+    seen: dict[str, tuple[DeviceFactory, int]] = {}
     add_memory: Any = DeviceFactory.add_memory
 
     def note(self: DeviceFactory, ep_device: int, backend: Any) -> None:
-        seen[backend.name] = (self.runtime, ep_device)
+        seen[backend.name] = (self, ep_device)
         add_memory(self, ep_device, backend)
 
     monkeypatch.setattr(DeviceFactory, "add_memory", note)
@@ -144,19 +150,16 @@ def test_failures_of_a_stream(native: Native) -> None:
 
 
 def test_memory_of_a_stream_that_ended_is_used_again(native: Native) -> None:
-    addresses = []
-    session = native.device.session(_model())
-    for _ in range(2):
-        from tests.support.threads import in_threads
-
-        in_threads(lambda _: session.run(None, {"x": X}), 1)
-        addresses.append(native.device.provider.allocator.statistics.reserved_bytes)
-    assert addresses[0] == addresses[1]
-
-
-def _model() -> Any:
-    from onnx import helper
-
-    from tests.ort_ep.device.test_runs import model_of
-
-    return model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": (1, ["N"])}, {"y": (1, ["N"])})
+    info = native.factory.memory_of(Backend(name=native.device.name)).infos[MemoryKind.DEFAULT]
+    allocator = NativeObject.at(native.factory.make_allocator(info, None))
+    (one, _), (other, _) = native.stream(), native.stream()
+    first = call_slot(allocator, "AllocOnStream", 1000, one)
+    call_slot(allocator, "Free", first)
+    assert call_slot(allocator, "AllocOnStream", 1000, one) == first
+    call_slot(allocator, "Free", first)
+    native.runtime.api.ReleaseSyncStream(one)
+    again = call_slot(allocator, "AllocOnStream", 1000, other)
+    assert again == first
+    call_slot(allocator, "Free", again)
+    native.runtime.api.ReleaseSyncStream(other)
+    native.factory.release_allocator(allocator.address)

@@ -14,7 +14,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from onnxruntime_ep_dovetail.ep import Ep
 from onnxruntime_ep_dovetail.graph import ReadGraph
-from tests.support.ort_ep import session_options
+from tests.support.ort_ep import needs_bodies, session_options
+
+pytestmark = pytest.mark.versions
 
 Read = Callable[[onnx.ModelProto, Callable[[ReadGraph], None]], None]
 
@@ -94,6 +96,7 @@ def test_weights_are_views_of_the_memory_of_onnxruntime(read: Read, dtype: str) 
     read(model, check)
 
 
+@needs_bodies
 def test_bodies_and_what_they_read_from_around(read: Read) -> None:
     then = helper.make_graph([helper.make_node("Add", ["x", "w"], ["t"])], "then", [], [_value("t", [2])])
     other = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "else", [], [_value("e", [2])])

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import onnxruntime as ort
@@ -13,6 +15,7 @@ import pytest
 
 from dovetail.cli import main
 from dovetail.provider.loader import get_provider
+from dovetail.providers.onnxruntime import plugin_eps
 from onnxruntime_ep_dovetail.kernel_route import KernelTable
 from tests.support.ort_ep import EP
 from tests.support.ort_ep_models import plain_model
@@ -94,3 +97,17 @@ def test_an_unknown_execution_provider_is_named(capsys: pytest.CaptureFixture[st
     error = capsys.readouterr().err
     assert "NobodyExecutionProvider" in error
     assert EP in error, "what there is helps"
+
+
+def test_a_library_that_does_not_load_is_an_error_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = ModuleType("onnxruntime_ep_broken")
+    broken.get_ep_names = lambda: ["BrokenExecutionProvider"]  # type: ignore[attr-defined]
+    broken.get_library_path = lambda: str(tmp_path / "nothing.so")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, broken.__name__, broken)
+    monkeypatch.setattr(plugin_eps, "_find_packages", lambda: [broken])
+    assert main(["parity", "cpu", "ort-ep:BrokenExecutionProvider"]) == 2
+    error = capsys.readouterr().err
+    assert "ONNX Runtime does not load it" in error
+    assert "internal" not in error

@@ -15,7 +15,7 @@ from onnxruntime_ep_dovetail import kernel_impl
 from onnxruntime_ep_dovetail.graph import NHWC_DOMAIN
 from onnxruntime_ep_dovetail.kernel_node import Operator, read_operator
 from onnxruntime_ep_dovetail.layout import LayoutPreference
-from tests.support.ort_ep import EP, reference_session
+from tests.support.ort_ep import EP, RUNTIME, reference_session
 from tests.support.ort_models import make_model, node, tensor
 
 pytestmark = pytest.mark.versions
@@ -172,6 +172,8 @@ def test_a_type_without_a_kernel_keeps_the_operator_as_it_is(
 def test_bodies_are_rewritten_where_their_nodes_are_taken_one_by_one(
     route: str, dovetail_session: Open, made: list[Operator]
 ) -> None:
+    if route == "compile" and RUNTIME < (1, 27):
+        pytest.skip("ONNX Runtime hands over what bodies read from 1.27 on")
     then = make_model([node("Conv", ["a", "w"], ["t"])], [], [tensor("t", [2, 4, 6, 6])]).graph
     other = make_model([node("Conv", ["a", "v"], ["e"])], [], [tensor("e", [2, 4, 6, 6])]).graph
     nodes = [node("Abs", ["x"], ["a"]), node("If", ["c"], ["y"], then_branch=then, else_branch=other)]

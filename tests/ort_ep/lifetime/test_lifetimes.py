@@ -6,6 +6,7 @@ They run one after the other before the first test, because starting Python for 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
@@ -236,13 +237,13 @@ FAST = (
 """Enough to notice most mistakes; the rest takes its time."""
 
 
-def run_all(names: Iterable[str], ways: Iterable[str]) -> dict[str, tuple[int, str, str]]:
+def run_all(folder: Path, names: Iterable[str], ways: Iterable[str]) -> dict[str, tuple[int, str, str]]:
     """Exit code, output and errors of scenarios."""
-    programs = [
-        {"name": f"{name} ({way})", "early": EARLY.get(name, ""), "body": START + SCENARIOS[name], "native": WAYS[way]}
-        for name in names
-        for way in ways
-    ]
+    programs = []
+    for name, way in itertools.product(names, ways):
+        path = folder / f"scenario{len(programs)}.py"
+        path.write_text(EARLY.get(name, "") + START + SCENARIOS[name])
+        programs.append({"name": f"{name} ({way})", "path": str(path), "native": WAYS[way]})
     environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1", "PYTHONWARNINGS": "ignore"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     done = subprocess.run(
@@ -268,13 +269,13 @@ def check(name: str, outcome: tuple[int, str, str]) -> None:
 
 
 @pytest.fixture(scope="module")
-def few() -> dict[str, tuple[int, str, str]]:
-    return run_all(FAST, ["extension"])
+def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, str]]:
+    return run_all(tmp_path_factory.mktemp("few"), FAST, ["extension"])
 
 
 @pytest.fixture(scope="module")
-def all_of_them() -> dict[str, tuple[int, str, str]]:
-    return run_all(SCENARIOS, WAYS)
+def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, str]]:
+    return run_all(tmp_path_factory.mktemp("all"), SCENARIOS, WAYS)
 
 
 @pytest.mark.parametrize("name", FAST)

@@ -14,7 +14,7 @@ from onnx import helper
 import dovetail as dt
 from benchmarks.wheels import FetchError, fetch_model
 from tests.conformance.models.catalog import CASES, Case, make_feeds
-from tests.support.ort_ep import EP, RUNTIME, reference_session
+from tests.support.ort_ep import EP, needs_bodies, reference_session
 
 pytestmark = pytest.mark.versions
 
@@ -27,7 +27,6 @@ _LEAST = 1e-6
 """Errors below this are those of single precision, however small the results are."""
 
 Open = Callable[..., Any]
-whole_branches = pytest.mark.skipif(RUNTIME < (1, 27), reason="ONNX Runtime hands over what bodies read from 1.27 on")
 
 
 @dt.layer("ModelsCopy")
@@ -45,7 +44,7 @@ def _path(case: Case) -> Path:
 def _parameters() -> list[Any]:
     def marks(case: Case) -> list[Any]:
         slow = [pytest.mark.slow] if case.name in SLOW else []
-        return [*slow, whole_branches] if case.name in WITH_BRANCHES else slow
+        return [*slow, needs_bodies] if case.name in WITH_BRANCHES else slow
 
     return [pytest.param(case, id=case.name, marks=marks(case)) for case in CASES if case.wheel in WHEELS]
 

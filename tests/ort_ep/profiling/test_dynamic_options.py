@@ -11,9 +11,13 @@ from tests.ort_ep.profiling.test_trace import events, layers
 from tests.support import ort_ep
 from tests.support.ort_ep_models import feeds, plain_model
 
-pytestmark = pytest.mark.skipif(
-    not hasattr(ort.InferenceSession, "set_ep_dynamic_options"), reason="this ONNX Runtime has no such call in Python"
-)
+pytestmark = [
+    pytest.mark.versions,
+    pytest.mark.skipif(
+        not hasattr(ort.InferenceSession, "set_ep_dynamic_options"),
+        reason="this ONNX Runtime has no such call in Python",
+    ),
+]
 Session = Callable[..., ort.InferenceSession]
 
 

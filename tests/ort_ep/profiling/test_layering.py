@@ -13,7 +13,10 @@ from tests.support import ort_ep
 from tests.support.ort_ep_models import feeds, two_part_model
 
 Session = Callable[..., ort.InferenceSession]
-pytestmark = pytest.mark.skipif(ort_ep.RUNTIME < (1, 27), reason="nodes are assigned by layer from 1.27 on")
+pytestmark = [
+    pytest.mark.versions,
+    pytest.mark.skipif(ort_ep.RUNTIME < (1, 27), reason="nodes are assigned by layer from 1.27 on"),
+]
 
 
 def annotated() -> onnx.ModelProto:

@@ -18,7 +18,10 @@ from tests.support import ort_ep
 from tests.support.ort_ep_models import feeds, plain_model, plugin_model, run_plain, two_part_model
 
 Session = Callable[..., ort.InferenceSession]
-pytestmark = pytest.mark.skipif(ort_ep.RUNTIME < (1, 25), reason="plugins take part in profiles from 1.25 on")
+pytestmark = [
+    pytest.mark.versions,
+    pytest.mark.skipif(ort_ep.RUNTIME < (1, 25), reason="plugins take part in profiles from 1.25 on"),
+]
 
 
 @dovetail.layer("TraceTwice")

@@ -1,4 +1,4 @@
-"""Whether a compiled model runs here as well as where it was made: what it says of itself, and the answer with a reason.
+"""Whether a compiled model runs here as well as where it was made: what it says of itself, the answer, and why.
 
 The rules are those of plans (``dovetail.plan.compatibility``). ONNX Runtime asks before it makes a session, when all
 that it shows is this text, so the text repeats what the plans say of their format and their devices.

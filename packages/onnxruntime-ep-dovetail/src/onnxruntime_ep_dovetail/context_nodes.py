@@ -1,4 +1,4 @@
-"""Nodes of compiled models as ONNX Runtime has them: made through its model editor, and read without a copy of a copy."""
+"""Nodes of compiled models as ONNX Runtime has them: made through its model editor, and their bytes read."""
 
 from __future__ import annotations
 
@@ -61,10 +61,9 @@ def make_node(
 
 def _make_attribute(runtime: Runtime, name: str, value: int | bytes) -> int:
     place = ctypes.c_void_p()
-    if isinstance(value, int):
-        data, size, kind = ctypes.addressof(number := ctypes.c_int64(value)), 1, _INT
-    else:
-        number, size, kind = ctypes.c_char_p(value), len(value), _STRING
-        data = ctypes.cast(number, ctypes.c_void_p).value or 0
-    runtime.api.CreateOpAttr(name.encode(), data, size, kind, ctypes.addressof(place))
+    kind, size = (_INT, 1) if isinstance(value, int) else (_STRING, len(value))
+    data = ctypes.c_int64(value) if isinstance(value, int) else ctypes.c_char_p(value)
+    # A pointer to bytes is where they lie; a number lies where it is itself.
+    address = ctypes.addressof(data) if kind == _INT else ctypes.cast(data, ctypes.c_void_p).value
+    runtime.api.CreateOpAttr(name.encode(), address, size, kind, ctypes.addressof(place))
     return place.value or 0

@@ -130,6 +130,7 @@ class DeviceFrame:
         self._outputs: dict[str, Any] = {}
         self._stream: Stream | None = None
         self._results: dict[int, Any] = {}
+        self._clock: dovetail.IProfiler | None = None
 
     # shapes
 
@@ -248,9 +249,15 @@ class DeviceFrame:
     def _take_context(self, stream: Stream | None) -> dovetail.ExecutionContext:
         recording = self._device.recording
         if recording is None:
-            return self._partition.contexts.take(stream)
+            taken = self._partition.contexts.take(stream)
+            taken.profiler = self._clock
+            return taken
         context: dovetail.ExecutionContext = recording.context_of(self._partition)
         return context
+
+    def profile(self, clock: dovetail.IProfiler | None) -> None:
+        """Run layer by layer from now on and tell a clock, or run as fast as can be again."""
+        self._clock = clock
 
     def _put_back(self, context: dovetail.ExecutionContext, stream: Stream | None) -> None:
         if self._device.recording is None:

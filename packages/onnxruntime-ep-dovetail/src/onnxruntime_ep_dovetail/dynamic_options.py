@@ -8,7 +8,7 @@ from typing import Final
 from dovetail import UsageError
 from onnxruntime_ep_dovetail.abi import read_text
 from onnxruntime_ep_dovetail.options import PREFIX, is_option
-from onnxruntime_ep_dovetail.profiling import Profiling
+from onnxruntime_ep_dovetail.profiling import ProfilingRoute
 
 __all__ = ["DynamicOptions"]
 
@@ -18,10 +18,8 @@ _SWITCHES: Final = {"0": False, "1": True}
 _WORKLOADS: Final = ("Default", "Efficient")
 
 
-class DynamicOptions:
+class DynamicOptions(ProfilingRoute):
     """The part of the execution provider that takes options while a session lives; it can profile."""
-
-    profiling: Profiling
 
     def set_dynamic_options(self, keys: int, values: int, count: int) -> None:
         """Take options; all of them or, when one is wrong, none."""

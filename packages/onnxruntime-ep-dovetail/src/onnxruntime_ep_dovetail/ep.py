@@ -21,9 +21,9 @@ from onnxruntime_ep_dovetail.graph import ReadGraph, read_graph, read_node
 from onnxruntime_ep_dovetail.kernel_route import KernelRoute
 from onnxruntime_ep_dovetail.layout import LayoutPreference
 from onnxruntime_ep_dovetail.library import load_compute
+from onnxruntime_ep_dovetail.library.contract import Frame
 from onnxruntime_ep_dovetail.options import EP_NAME, EpOptions
-from onnxruntime_ep_dovetail.partition import Frame, Partition, build_partition, check_types
-from onnxruntime_ep_dovetail.profiling import ProfilingRoute
+from onnxruntime_ep_dovetail.partition import Partition, build_partition, check_types
 from onnxruntime_ep_dovetail.values import number_of
 
 if TYPE_CHECKING:
@@ -74,7 +74,6 @@ class Ep(
     CompiledModels,
     KernelRoute,
     LayoutPreference,
-    ProfilingRoute,
     DynamicOptions,
     DeviceSession,
     NativeObject,

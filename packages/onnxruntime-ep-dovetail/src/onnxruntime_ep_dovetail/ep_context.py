@@ -85,7 +85,7 @@ class ContextPlans:
         return _map_beside(self._options.context.folder_of(model_path), name, where)
 
     def _load_engine(self, plan: Bytes, digest: str) -> dovetail.Engine:
-        with PlanFile.from_bytes(plan) as file:
+        with PlanFile.from_bytes(plan.data) as file:
             found = hashlib.sha256(file.manifest).hexdigest()
         if found != digest:
             fix = "put the plan that was saved with the model beside it, or compile the model again"
@@ -124,9 +124,9 @@ class ContextPlans:
             "source": EP_NAME.encode(),
             "notes": json.dumps({_DIGEST: digest}).encode(),
         }
-        names = ([value.name or "" for value in values] for values in (graph.inputs, graph.outputs))
+        inputs, outputs = ([value.name or "" for value in values] for values in (graph.inputs, graph.outputs))
         # ONNX Runtime finds the node by the name of the fused one, so a prefix cannot be a part of it.
-        return make_node(self._runtime, _OP, name, *names, attributes)
+        return make_node(self._runtime, _OP, name, inputs, outputs, attributes)
 
     def _write_beside(self, engine: dovetail.Engine, name: str, model_path: str) -> tuple[bytes, str]:
         """Write a plan beside the compiled model: its name as the model says it, and its digest."""

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
+from dovetail.provider.calls import first_line
 from dovetail.providers.onnxruntime.kernel_defs import KernelDef, read_definition
 from dovetail.providers.onnxruntime.sessions import import_onnxruntime
 
@@ -56,7 +57,13 @@ def _register(onnxruntime: Any, name: str) -> None:
             expected=", ".join(known),
             fix="install the package onnxruntime-ep-... that has it, or register its library before",
         )
-    onnxruntime.register_execution_provider_library(name, importlib.import_module(owner).get_library_path())
+    library = importlib.import_module(owner).get_library_path()
+    try:
+        onnxruntime.register_execution_provider_library(name, library)
+    except Exception as error:  # its error classes have no common base but Exception
+        raise ProviderError(
+            f"ONNX Runtime does not load it: {first_line(error)}", where=f"execution provider '{name}'"
+        ) from error
 
 
 def _find_packages() -> Iterator[ModuleType]:
