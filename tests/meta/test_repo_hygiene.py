@@ -21,7 +21,8 @@ def _repository_files() -> Iterator[Path]:
     """Yield what belongs to the repository, without asking git, which a fresh machine may lack."""
     for folder, folders, files in os.walk(ROOT):
         hidden = {name for name in folders if name.startswith(".") and name != ".ci"}
-        folders[:] = sorted(set(folders) - hidden - {"__pycache__", "dist", "shared"})
+        made = {"build"} if Path(folder) == ROOT else set()
+        folders[:] = sorted(set(folders) - hidden - made - {"__pycache__", "dist", "shared"})
         yield from (Path(folder, name) for name in sorted(files))
 
 

@@ -41,7 +41,10 @@ class Partition:
 
 def build_partition(model: ir.Model, backend: Backend, options: EpOptions) -> Partition:
     """Build an engine from a partition; its weights are copied, so that ONNX Runtime can drop its own."""
-    engine = dovetail.compile(model, providers=backend.provider_names(options), override=options.override)
+    config = dovetail.BuilderConfig()
+    config.provider_options = {name: dict(chosen) for name, chosen in options.provider_options.items()}
+    names = backend.provider_names(options)
+    engine = dovetail.compile(model, providers=names, override=options.override, config=config)
     return wrap_engine(engine, [value.name or "" for value in model.graph.inputs], _names(model.graph.outputs))
 
 
