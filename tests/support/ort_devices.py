@@ -17,7 +17,7 @@ import pytest
 from dovetail.testing import HostDevice, host_device
 from onnxruntime_ep_dovetail.abi import NativeObject, load_table
 from onnxruntime_ep_dovetail.abi.objects import prototype_of
-from onnxruntime_ep_dovetail.memory import VENDOR_ID
+from onnxruntime_ep_dovetail.device.memory import VENDOR_ID
 from tests.support import ort_ep
 
 __all__ = ["DeviceInOrt", "call_slot", "devices_in_ort", "needs_memory_info"]

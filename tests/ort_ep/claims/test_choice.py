@@ -159,7 +159,7 @@ def test_operators_whose_others_onnx_runtime_lacks_are_taken(dovetail_session: O
 
 _WITHOUT_MODULE = """
 import sys, types
-from onnxruntime_ep_dovetail.host_kernels import is_registry_readable
+from onnxruntime_ep_dovetail.claim.lacking import is_registry_readable
 runtime = types.SimpleNamespace(version_text="1.31.1")
 assert "onnxruntime" not in sys.modules
 print(is_registry_readable(runtime))

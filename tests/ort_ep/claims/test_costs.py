@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from onnxruntime_ep_dovetail.costs import BORDER_US, extra_us
+from onnxruntime_ep_dovetail.claim.costs import BORDER_US, extra_us
 
 
 def _node(op: str, shape: list[int | str] | None, *, domain: str = "", second: ir.Value | None = None) -> ir.Node:

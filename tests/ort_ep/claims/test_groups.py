@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dovetail
-from onnxruntime_ep_dovetail.claims import Claims, find_groups, join_groups
-from onnxruntime_ep_dovetail.costs import BORDER_US
+from onnxruntime_ep_dovetail.claim.costs import BORDER_US
+from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups, join_groups
 
 Graph = list[ir.Node]
 _CROSSES = ir.TensorType(ir.DataType.FLOAT)

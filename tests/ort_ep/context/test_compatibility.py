@@ -11,7 +11,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as state
 import dovetail
 from dovetail.provider.loader import get_factory
 from onnxruntime_ep_dovetail._version import __version__
-from onnxruntime_ep_dovetail.compatibility import Compatibility, judge_info
+from onnxruntime_ep_dovetail.compiled.compatibility import Compatibility, judge_info
 from tests.support import ort_ep
 
 pytestmark = pytest.mark.versions

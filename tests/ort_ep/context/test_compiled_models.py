@@ -13,7 +13,7 @@ import onnxruntime as ort
 import pytest
 
 import dovetail
-from onnxruntime_ep_dovetail import ep_context
+from onnxruntime_ep_dovetail.compiled import store as ep_context
 from tests.support import ort_ep
 from tests.support.ort_ep_models import feeds, plain_model, plugin_model, run_plain, two_part_model
 

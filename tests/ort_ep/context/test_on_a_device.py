@@ -31,7 +31,7 @@ def test_a_compiled_model_runs_on_the_device(
     target = tmp_path / "c.onnx"
     entries = {"ep.context_enable": "1", "ep.context_embed_mode": embed, "ep.context_file_path": str(target)}
     device.session(plain_model(), entries=entries)
-    monkeypatch.setattr("onnxruntime_ep_dovetail.ep.build_partition", None)
+    monkeypatch.setattr("onnxruntime_ep_dovetail.session.ep.build_partition", None)
     given = {"ep.context_file_path": str(target)}
     loaded = device.session(onnx.load(target), entries=given)
     before = device.provider.statistics.launches

@@ -9,8 +9,8 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from onnxruntime_ep_dovetail.memory import Allocator, DeviceMemory
-from onnxruntime_ep_dovetail.pairs import read_pairs
+from onnxruntime_ep_dovetail.abi.pairs import read_pairs
+from onnxruntime_ep_dovetail.device.memory import Allocator, DeviceMemory
 from tests.ort_ep.device.test_runs import bind
 from tests.support import ort_ep
 from tests.support.ort_devices import DeviceInOrt, call_slot, devices_in_ort

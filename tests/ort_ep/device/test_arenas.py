@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dovetail import UsageError
 from dovetail.allocators import HostAllocator, IGpuAllocator
-from onnxruntime_ep_dovetail.arenas import Arenas, ArenaSettings, read_settings
+from onnxruntime_ep_dovetail.device.arenas import Arenas, ArenaSettings, read_settings
 
 pytestmark = pytest.mark.versions
 

@@ -10,7 +10,7 @@ import pytest
 
 import dovetail as dt
 from dovetail import UsageError
-from onnxruntime_ep_dovetail.backends import CPU_BACKEND, Backend, choose_backend
+from onnxruntime_ep_dovetail.device.backends import CPU_BACKEND, Backend, choose_backend
 from tests.support import ort_ep
 from tests.support.ort_devices import DeviceInOrt, devices_in_ort
 from tests.support.ort_ep_models import feeds, plain_model, plugin_model, run_plain

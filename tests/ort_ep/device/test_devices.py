@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.testing import host_device
-from onnxruntime_ep_dovetail.devices import get_device, give_back_number, take_number
+from onnxruntime_ep_dovetail.device.shared import get_device, give_back_number, take_number
 
 
 def test_a_barrier_is_passed_when_all_streams_were_waited_for() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, Runtime
-from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.device_side import DeviceFactory
-from onnxruntime_ep_dovetail.memory import MemoryKind
-from onnxruntime_ep_dovetail.streams import SyncNotification, SyncStream
+from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.device.memory import MemoryKind
+from onnxruntime_ep_dovetail.device.side import DeviceFactory
+from onnxruntime_ep_dovetail.device.streams import SyncNotification, SyncStream
 from tests.support.ort_devices import DeviceInOrt, call_slot, devices_in_ort
 
 pytestmark = pytest.mark.versions

@@ -8,7 +8,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
-from onnxruntime_ep_dovetail.memory import VENDOR_ID
+from onnxruntime_ep_dovetail.device.memory import VENDOR_ID
 from tests.support import ort_ep
 from tests.support.ort_devices import DeviceInOrt, devices_in_ort, needs_memory_info
 

@@ -103,7 +103,7 @@ def test_a_creator_that_went_after_the_model_was_read(
     def refuse(*_: Any, **__: Any) -> Any:
         raise dovetail.PluginError("no creator is registered", where="plugin 'ErrorsScale'", fix="register it")
 
-    monkeypatch.setattr("onnxruntime_ep_dovetail.ep.build_partition", refuse)
+    monkeypatch.setattr("onnxruntime_ep_dovetail.session.ep.build_partition", refuse)
     ort_ep.refuse(
         r"Dovetail: plugin 'ErrorsScale': no creator is registered\n  fix: register it",
         lambda: dovetail_session(plugin_model("ErrorsScale"), claim="all"),
@@ -122,7 +122,7 @@ def test_shapes_that_do_not_fit(dovetail_session: Session) -> None:
 
 
 def test_the_second_partition_cannot_be_built(dovetail_session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    from onnxruntime_ep_dovetail import ep
+    from onnxruntime_ep_dovetail.session import ep
 
     real, count = ep.build_partition, []
 
@@ -160,7 +160,7 @@ def test_errors_that_nobody_meant(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr(f"onnxruntime_ep_dovetail.ep.{place}", fail)
+        patch.setattr(f"onnxruntime_ep_dovetail.session.ep.{place}", fail)
         for fallback in (True, False):
             ort_ep.refuse(text, lambda may=fallback: dovetail_session(plain_model(), fallback=may, claim="all"))
     session = dovetail_session(plain_model(), claim="all")

@@ -12,8 +12,8 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from onnxruntime_ep_dovetail.ep import Ep
-from onnxruntime_ep_dovetail.graph import ReadGraph
+from onnxruntime_ep_dovetail.graph.read import ReadGraph
+from onnxruntime_ep_dovetail.session.ep import Ep
 from tests.support.ort_ep import needs_bodies, session_options
 
 pytestmark = pytest.mark.versions

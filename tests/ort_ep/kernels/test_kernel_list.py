@@ -12,8 +12,8 @@ from dovetail.provider.interfaces import Provider
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider
 from dovetail.testing import host_device
-from onnxruntime_ep_dovetail.graph import NHWC_DOMAIN
-from onnxruntime_ep_dovetail.kernels import CONTROL_FLOW, KernelEntry, list_kernels
+from onnxruntime_ep_dovetail.graph.read import NHWC_DOMAIN
+from onnxruntime_ep_dovetail.kernels.table import CONTROL_FLOW, KernelEntry, list_kernels
 
 FLOAT, INT64, HALF = 1, 7, 10
 

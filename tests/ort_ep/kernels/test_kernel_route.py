@@ -15,8 +15,8 @@ import pytest
 from onnx import TensorProto
 
 import dovetail as dt
-from onnxruntime_ep_dovetail.kernel_impl import KernelImpl
-from onnxruntime_ep_dovetail.kernel_route import KernelRoute
+from onnxruntime_ep_dovetail.kernels.impl import KernelImpl
+from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 from tests.support.ort_ep import EP, reference_session, session_options
 from tests.support.ort_models import make_model, node, tensor
 

@@ -16,7 +16,7 @@ import pytest
 from dovetail.cli import main
 from dovetail.provider.loader import get_provider
 from dovetail.providers.onnxruntime import plugin_eps
-from onnxruntime_ep_dovetail.kernel_route import KernelTable
+from onnxruntime_ep_dovetail.kernels.route import KernelTable
 from tests.support.ort_ep import EP
 from tests.support.ort_ep_models import plain_model
 

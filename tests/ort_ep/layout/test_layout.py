@@ -11,10 +11,10 @@ import onnx
 import pytest
 from onnx import TensorProto
 
-from onnxruntime_ep_dovetail import kernel_impl
-from onnxruntime_ep_dovetail.graph import NHWC_DOMAIN
-from onnxruntime_ep_dovetail.kernel_node import Operator, read_operator
-from onnxruntime_ep_dovetail.layout import LayoutPreference
+from onnxruntime_ep_dovetail.graph.read import NHWC_DOMAIN
+from onnxruntime_ep_dovetail.kernels import impl as kernel_impl
+from onnxruntime_ep_dovetail.kernels.layout import LayoutPreference
+from onnxruntime_ep_dovetail.kernels.node import Operator, read_operator
 from tests.support.ort_ep import EP, RUNTIME, reference_session
 from tests.support.ort_models import make_model, node, tensor
 

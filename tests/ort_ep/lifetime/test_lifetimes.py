@@ -167,7 +167,7 @@ REGISTRATIONS = {
         register()
         gc.disable()
         import weakref
-        from onnxruntime_ep_dovetail import ep as module
+        from onnxruntime_ep_dovetail.session import ep as module
         engines, real = [], module.build_partition
         def build(*arguments, **named):
             partition = real(*arguments, **named)

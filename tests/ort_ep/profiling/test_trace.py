@@ -114,7 +114,7 @@ def test_without_profiling_nothing_is_timed(dovetail_session: Session, monkeypat
     def refuse(*_: Any) -> None:
         raise AssertionError("a layer was timed")
 
-    monkeypatch.setattr("onnxruntime_ep_dovetail.profiling.LayerClock.report_layer_span", refuse)
+    monkeypatch.setattr("onnxruntime_ep_dovetail.session.profiling.LayerClock.report_layer_span", refuse)
     session = dovetail_session(plain_model(), claim="all")
     session.run(None, feeds())
 

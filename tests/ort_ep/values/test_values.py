@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper
 
-from onnxruntime_ep_dovetail.values import kind_of, number_of
+from onnxruntime_ep_dovetail.graph.values import kind_of, number_of
 from tests.support.ort_ep import EP, RUNTIME, reference_session, session_options
 from tests.support.ort_models import make_model, node, tensor
 

@@ -16,18 +16,18 @@ from onnxruntime_ep_dovetail.abi import (
     write_pointer,
     write_size,
 )
-from onnxruntime_ep_dovetail.backends import CPU_BACKEND, Backend, choose_backend, find_backends
-from onnxruntime_ep_dovetail.compatibility import Compatibility, judge_info
-from onnxruntime_ep_dovetail.device_side import DeviceFactory
+from onnxruntime_ep_dovetail.abi.outliving import Outliving
+from onnxruntime_ep_dovetail.abi.pairs import read_pairs
+from onnxruntime_ep_dovetail.compiled.compatibility import Compatibility, judge_info
+from onnxruntime_ep_dovetail.device.backends import CPU_BACKEND, Backend, choose_backend, find_backends
+from onnxruntime_ep_dovetail.device.memory import VENDOR_ID
+from onnxruntime_ep_dovetail.device.side import DeviceFactory
 from onnxruntime_ep_dovetail.domains import CustomOps
-from onnxruntime_ep_dovetail.ep import Ep
-from onnxruntime_ep_dovetail.kernel_route import KernelTable
+from onnxruntime_ep_dovetail.kernels.route import KernelTable
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
-from onnxruntime_ep_dovetail.memory import VENDOR_ID
-from onnxruntime_ep_dovetail.options import EP_NAME, EpOptions, read_options
-from onnxruntime_ep_dovetail.outliving import Outliving
-from onnxruntime_ep_dovetail.pairs import read_pairs
+from onnxruntime_ep_dovetail.session.ep import Ep
+from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions, read_options
 
 __all__ = ["VENDOR_ID", "Factory"]
 

@@ -11,7 +11,7 @@ import onnx_ir as ir
 import dovetail
 from dovetail.build.layers import body_graphs
 from dovetail.provider.partition import find_partitions
-from onnxruntime_ep_dovetail.costs import BORDER_US
+from onnxruntime_ep_dovetail.claim.costs import BORDER_US
 
 __all__ = ["Claims", "find_groups", "inner_nodes", "is_dense", "join_groups", "reads_of"]
 

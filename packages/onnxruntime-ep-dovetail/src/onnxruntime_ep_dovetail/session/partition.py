@@ -14,10 +14,10 @@ import numpy as np
 import onnx_ir as ir
 
 import dovetail
-from onnxruntime_ep_dovetail.backends import Backend
+from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.graph.values import array_at
 from onnxruntime_ep_dovetail.library.contract import Frame, Shape
-from onnxruntime_ep_dovetail.options import EpOptions
-from onnxruntime_ep_dovetail.values import array_at
+from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["HostFrame", "Partition", "build_partition", "check_types", "wrap_engine"]
 

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, read_pointers, write_pointer
-from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.choice import choose_groups
-from onnxruntime_ep_dovetail.claims import Claims
-from onnxruntime_ep_dovetail.compiled_models import CompiledModels
-from onnxruntime_ep_dovetail.device_frame import place_partition
-from onnxruntime_ep_dovetail.device_side import DeviceSession
-from onnxruntime_ep_dovetail.dynamic_options import DynamicOptions
-from onnxruntime_ep_dovetail.failures import ClaimFailures
-from onnxruntime_ep_dovetail.graph import ReadGraph, read_graph, read_node
-from onnxruntime_ep_dovetail.kernel_route import KernelRoute
-from onnxruntime_ep_dovetail.layout import LayoutPreference
+from onnxruntime_ep_dovetail.claim.choice import choose_groups
+from onnxruntime_ep_dovetail.claim.groups import Claims
+from onnxruntime_ep_dovetail.compiled.route import CompiledModels
+from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.device.frame import place_partition
+from onnxruntime_ep_dovetail.device.side import DeviceSession
+from onnxruntime_ep_dovetail.graph.read import ReadGraph, read_graph, read_node
+from onnxruntime_ep_dovetail.graph.values import number_of
+from onnxruntime_ep_dovetail.kernels.layout import LayoutPreference
+from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.library.contract import Frame
-from onnxruntime_ep_dovetail.options import EP_NAME, EpOptions
-from onnxruntime_ep_dovetail.partition import Partition, build_partition, check_types
-from onnxruntime_ep_dovetail.values import number_of
+from onnxruntime_ep_dovetail.session.dynamic_options import DynamicOptions
+from onnxruntime_ep_dovetail.session.failures import ClaimFailures
+from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions
+from onnxruntime_ep_dovetail.session.partition import Partition, build_partition, check_types
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.factory import Factory

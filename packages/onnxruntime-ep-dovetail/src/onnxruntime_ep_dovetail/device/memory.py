@@ -13,9 +13,9 @@ from typing import Final
 
 from dovetail import DovetailError, UsageError
 from onnxruntime_ep_dovetail.abi import LogLevel, NativeObject, Runtime, write_pointer
-from onnxruntime_ep_dovetail.arenas import Arenas, ArenaSettings
-from onnxruntime_ep_dovetail.devices import BackendDevice, give_back_number, take_number
-from onnxruntime_ep_dovetail.streams import find_sync_stream
+from onnxruntime_ep_dovetail.device.arenas import Arenas, ArenaSettings
+from onnxruntime_ep_dovetail.device.shared import BackendDevice, give_back_number, take_number
+from onnxruntime_ep_dovetail.device.streams import find_sync_stream
 
 __all__ = ["CPU", "GPU", "HOST_ACCESSIBLE", "VENDOR_ID", "Allocator", "DeviceMemory", "MemoryKind"]
 

@@ -9,11 +9,11 @@ import onnx_ir as ir
 
 import dovetail
 from onnxruntime_ep_dovetail.abi import Runtime
-from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.claims import Claims, find_groups, inner_nodes, join_groups, reads_of
-from onnxruntime_ep_dovetail.costs import extra_us
-from onnxruntime_ep_dovetail.host_kernels import find_lacking
-from onnxruntime_ep_dovetail.options import EpOptions
+from onnxruntime_ep_dovetail.claim.costs import extra_us
+from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups, inner_nodes, join_groups, reads_of
+from onnxruntime_ep_dovetail.claim.lacking import find_lacking
+from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["choose_groups", "takes_all"]
 

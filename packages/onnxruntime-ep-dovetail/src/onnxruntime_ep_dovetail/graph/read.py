@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import OrtError, Runtime, read_pointers, read_text
-from onnxruntime_ep_dovetail.values import kind_of, read_tensor, tensor_array
+from onnxruntime_ep_dovetail.graph.values import kind_of, read_tensor, tensor_array
 
 __all__ = ["NHWC_DOMAIN", "ReadGraph", "read_attribute", "read_graph", "read_node", "read_tensor_type", "read_type"]
 

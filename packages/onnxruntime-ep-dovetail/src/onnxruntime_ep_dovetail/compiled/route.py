@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import CString, Runtime, read_text, write_pointer
-from onnxruntime_ep_dovetail.compatibility import describe_plans
-from onnxruntime_ep_dovetail.ep_context import ContextPlans, is_our_context
+from onnxruntime_ep_dovetail.compiled.compatibility import describe_plans
+from onnxruntime_ep_dovetail.compiled.store import ContextPlans, is_our_context
 
 if TYPE_CHECKING:
-    from onnxruntime_ep_dovetail.graph import ReadGraph
-    from onnxruntime_ep_dovetail.options import EpOptions
-    from onnxruntime_ep_dovetail.partition import Partition
+    from onnxruntime_ep_dovetail.graph.read import ReadGraph
+    from onnxruntime_ep_dovetail.session.options import EpOptions
+    from onnxruntime_ep_dovetail.session.partition import Partition
 
 __all__ = ["CompiledModels"]
 

@@ -7,8 +7,8 @@ from typing import Final
 
 from dovetail import UsageError
 from onnxruntime_ep_dovetail.abi import read_text
-from onnxruntime_ep_dovetail.options import PREFIX, is_option
-from onnxruntime_ep_dovetail.profiling import ProfilingRoute
+from onnxruntime_ep_dovetail.session.options import PREFIX, is_option
+from onnxruntime_ep_dovetail.session.profiling import ProfilingRoute
 
 __all__ = ["DynamicOptions"]
 

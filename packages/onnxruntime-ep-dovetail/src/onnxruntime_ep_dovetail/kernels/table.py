@@ -19,9 +19,9 @@ from dovetail.provider.interfaces import Provider
 from dovetail.provider.kernels import Kernel
 from dovetail.provider.type_names import dtype_from_onnx_type
 from onnxruntime_ep_dovetail.abi import OrtError, Runtime
-from onnxruntime_ep_dovetail.graph import NHWC_DOMAIN
-from onnxruntime_ep_dovetail.options import EP_NAME
-from onnxruntime_ep_dovetail.values import number_of
+from onnxruntime_ep_dovetail.graph.read import NHWC_DOMAIN
+from onnxruntime_ep_dovetail.graph.values import number_of
+from onnxruntime_ep_dovetail.session.options import EP_NAME
 
 __all__ = [
     "CONTROL_FLOW",

@@ -18,11 +18,11 @@ from dovetail import ResourceError, UsageError
 from dovetail.provider.devices import Stream
 from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, Runtime, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
-from onnxruntime_ep_dovetail.devices import BackendDevice
-from onnxruntime_ep_dovetail.memory import CPU, GPU, HOST_ACCESSIBLE, VENDOR_ID
-from onnxruntime_ep_dovetail.options import EP_NAME
-from onnxruntime_ep_dovetail.streams import find_sync_stream
-from onnxruntime_ep_dovetail.values import array_at
+from onnxruntime_ep_dovetail.device.memory import CPU, GPU, HOST_ACCESSIBLE, VENDOR_ID
+from onnxruntime_ep_dovetail.device.shared import BackendDevice
+from onnxruntime_ep_dovetail.device.streams import find_sync_stream
+from onnxruntime_ep_dovetail.graph.values import array_at
+from onnxruntime_ep_dovetail.session.options import EP_NAME
 
 __all__ = ["CopyKernels", "DataTransfer", "MemcpyKernel"]
 

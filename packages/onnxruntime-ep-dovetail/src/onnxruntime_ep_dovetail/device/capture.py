@@ -15,9 +15,9 @@ import dovetail
 from dovetail import UsageError
 from dovetail.provider.devices import CapturedGraph, Stream
 from onnxruntime_ep_dovetail.abi import Runtime, read_text
-from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.devices import BackendDevice, get_device
-from onnxruntime_ep_dovetail.options import EpOptions
+from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
+from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["GraphCapture", "GraphRecord"]
 

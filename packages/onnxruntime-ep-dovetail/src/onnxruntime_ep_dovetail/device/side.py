@@ -6,15 +6,15 @@ from functools import cached_property
 
 from dovetail import UsageError
 from onnxruntime_ep_dovetail.abi import NativeObject, write_bool, write_pointer
-from onnxruntime_ep_dovetail.arenas import ArenaSettings, read_settings
-from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.capture import GraphCapture
-from onnxruntime_ep_dovetail.copies import CopyKernels, DataTransfer
-from onnxruntime_ep_dovetail.devices import BackendDevice, get_device
-from onnxruntime_ep_dovetail.memory import DeviceMemory
-from onnxruntime_ep_dovetail.outliving import Outliving
-from onnxruntime_ep_dovetail.pairs import read_pairs
-from onnxruntime_ep_dovetail.streams import SyncStream
+from onnxruntime_ep_dovetail.abi.outliving import Outliving
+from onnxruntime_ep_dovetail.abi.pairs import read_pairs
+from onnxruntime_ep_dovetail.device.arenas import ArenaSettings, read_settings
+from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.device.capture import GraphCapture
+from onnxruntime_ep_dovetail.device.copies import CopyKernels, DataTransfer
+from onnxruntime_ep_dovetail.device.memory import DeviceMemory
+from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
+from onnxruntime_ep_dovetail.device.streams import SyncStream
 
 __all__ = ["DeviceFactory", "DeviceSession"]
 

@@ -17,9 +17,9 @@ import onnx_ir as ir
 from dovetail import UnsupportedOpError
 from dovetail.network.onnx_schema import find_schema
 from onnxruntime_ep_dovetail.abi import Functions, Runtime, read_text
-from onnxruntime_ep_dovetail.graph import read_type
-from onnxruntime_ep_dovetail.kernels import schema_domain
-from onnxruntime_ep_dovetail.values import read_tensor
+from onnxruntime_ep_dovetail.graph.read import read_type
+from onnxruntime_ep_dovetail.graph.values import read_tensor
+from onnxruntime_ep_dovetail.kernels.table import schema_domain
 
 __all__ = ["KernelNode", "Operator", "read_kernel", "read_operator"]
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from onnxruntime_ep_dovetail.abi import NativeObject, Runtime
-from onnxruntime_ep_dovetail.devices import BackendDevice, get_device
-from onnxruntime_ep_dovetail.values import tensor_array
+from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
+from onnxruntime_ep_dovetail.graph.values import tensor_array
 
 if TYPE_CHECKING:
-    from onnxruntime_ep_dovetail.kernel_route import KernelRoute
+    from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 
 __all__ = ["create_control_kernel", "read_to_host"]
 

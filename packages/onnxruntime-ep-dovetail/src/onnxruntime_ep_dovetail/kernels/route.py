@@ -14,19 +14,19 @@ import onnx_ir as ir
 
 import dovetail
 from onnxruntime_ep_dovetail.abi import Runtime, write_pointer
-from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.choice import takes_all
-from onnxruntime_ep_dovetail.claims import Claims, find_groups, is_dense
-from onnxruntime_ep_dovetail.copies import CopyKernels
-from onnxruntime_ep_dovetail.device_frame import place_partition
-from onnxruntime_ep_dovetail.kernel_impl import make_creator
-from onnxruntime_ep_dovetail.kernel_node import KernelNode
-from onnxruntime_ep_dovetail.kernels import CONTROL_FLOW, list_kernels, make_registry, schemas_of_runtime
-from onnxruntime_ep_dovetail.options import EpOptions
-from onnxruntime_ep_dovetail.partition import Partition, build_partition
+from onnxruntime_ep_dovetail.claim.choice import takes_all
+from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups, is_dense
+from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.device.copies import CopyKernels
+from onnxruntime_ep_dovetail.device.frame import place_partition
+from onnxruntime_ep_dovetail.kernels.impl import make_creator
+from onnxruntime_ep_dovetail.kernels.node import KernelNode
+from onnxruntime_ep_dovetail.kernels.table import CONTROL_FLOW, list_kernels, make_registry, schemas_of_runtime
+from onnxruntime_ep_dovetail.session.options import EpOptions
+from onnxruntime_ep_dovetail.session.partition import Partition, build_partition
 
 if TYPE_CHECKING:
-    from onnxruntime_ep_dovetail.graph import ReadGraph
+    from onnxruntime_ep_dovetail.graph.read import ReadGraph
 
 __all__ = ["KernelRoute", "KernelTable"]
 

@@ -21,7 +21,7 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.provider.calls import call
 from dovetail.provider.devices import Stream
 from dovetail.provider.loader import get_provider
-from onnxruntime_ep_dovetail.arenas import Arenas, ArenaSettings
+from onnxruntime_ep_dovetail.device.arenas import Arenas, ArenaSettings
 
 __all__ = ["BackendDevice", "Recording", "StreamUser", "get_device", "give_back_number", "take_number"]
 

@@ -13,10 +13,10 @@ import onnx_ir as ir
 from dovetail.build.layers import NodeLayer
 from dovetail.provider.kernels import Kernel
 from onnxruntime_ep_dovetail.abi import Runtime, read_text, write_int
-from onnxruntime_ep_dovetail.backends import Backend
-from onnxruntime_ep_dovetail.graph import NHWC_DOMAIN
-from onnxruntime_ep_dovetail.kernels import knows_operator
-from onnxruntime_ep_dovetail.options import EpOptions
+from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.graph.read import NHWC_DOMAIN
+from onnxruntime_ep_dovetail.kernels.table import knows_operator
+from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["LayoutPreference"]
 

@@ -25,10 +25,10 @@ from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest
 from onnxruntime_ep_dovetail._version import __version__
 from onnxruntime_ep_dovetail.abi import Runtime
-from onnxruntime_ep_dovetail.context_nodes import Bytes, make_node, read_bytes
-from onnxruntime_ep_dovetail.graph import ReadGraph
-from onnxruntime_ep_dovetail.options import EP_NAME, EpOptions
-from onnxruntime_ep_dovetail.partition import Partition, wrap_engine
+from onnxruntime_ep_dovetail.compiled.nodes import Bytes, make_node, read_bytes
+from onnxruntime_ep_dovetail.graph.read import ReadGraph
+from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions
+from onnxruntime_ep_dovetail.session.partition import Partition, wrap_engine
 
 __all__ = ["ContextPlans", "is_our_context"]
 

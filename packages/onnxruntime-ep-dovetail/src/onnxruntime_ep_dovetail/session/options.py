@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dovetail import UsageError
-from onnxruntime_ep_dovetail.context_options import ContextOptions, read_context_options
+from onnxruntime_ep_dovetail.compiled.options import ContextOptions, read_context_options
 
 __all__ = ["EP_NAME", "PREFIX", "EpOptions", "is_option", "read_options"]
 

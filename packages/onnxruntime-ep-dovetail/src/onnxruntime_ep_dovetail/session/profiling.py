@@ -22,7 +22,7 @@ from dovetail.provider.devices import ProfileEvent
 from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, read_text, write_pointer
 
 if TYPE_CHECKING:
-    from onnxruntime_ep_dovetail.partition import Partition
+    from onnxruntime_ep_dovetail.session.partition import Partition
 
 __all__ = ["LayerProfiler", "Profiling", "ProfilingRoute"]
 

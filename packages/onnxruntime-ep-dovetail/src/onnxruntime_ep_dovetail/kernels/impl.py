@@ -15,18 +15,18 @@ import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import NativeObject, Runtime, write_bool, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
-from onnxruntime_ep_dovetail.devices import get_device
-from onnxruntime_ep_dovetail.kernel_control import create_control_kernel, read_to_host
-from onnxruntime_ep_dovetail.kernel_node import KernelNode, read_kernel, read_operator
-from onnxruntime_ep_dovetail.kernels import CONTROL_FLOW
+from onnxruntime_ep_dovetail.device.memory import CPU, HOST_ACCESSIBLE
+from onnxruntime_ep_dovetail.device.shared import get_device
+from onnxruntime_ep_dovetail.graph.values import number_of, tensor_array
+from onnxruntime_ep_dovetail.kernels.control import create_control_kernel, read_to_host
+from onnxruntime_ep_dovetail.kernels.node import KernelNode, read_kernel, read_operator
+from onnxruntime_ep_dovetail.kernels.table import CONTROL_FLOW
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.library.contract import Frame, Shape
-from onnxruntime_ep_dovetail.memory import CPU, HOST_ACCESSIBLE
-from onnxruntime_ep_dovetail.partition import Partition
-from onnxruntime_ep_dovetail.values import number_of, tensor_array
+from onnxruntime_ep_dovetail.session.partition import Partition
 
 if TYPE_CHECKING:
-    from onnxruntime_ep_dovetail.kernel_route import KernelRoute
+    from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 
 __all__ = ["KernelFrame", "KernelImpl", "make_creator"]
 

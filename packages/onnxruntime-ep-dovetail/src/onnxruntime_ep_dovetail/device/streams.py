@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from dovetail.provider.devices import Event, Stream
 from onnxruntime_ep_dovetail.abi import NativeObject, Runtime, write_pointer
-from onnxruntime_ep_dovetail.devices import BackendDevice
+from onnxruntime_ep_dovetail.device.shared import BackendDevice
 
 __all__ = ["SyncNotification", "SyncStream", "find_sync_stream"]
 

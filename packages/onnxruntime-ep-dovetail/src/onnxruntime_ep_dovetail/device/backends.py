@@ -12,7 +12,7 @@ from typing import Final
 from dovetail import ProviderError, UsageError
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.loader import get_provider, list_providers
-from onnxruntime_ep_dovetail.options import EpOptions
+from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["CPU_BACKEND", "Backend", "choose_backend", "find_backends"]
 

@@ -1,0 +1,1 @@
+"""Which nodes Dovetail takes from ONNX Runtime, and in which groups."""
