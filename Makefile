@@ -26,7 +26,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-versions test-long bench check lint format lock venv clean
+.PHONY: help demo test test-all test-pythons test-versions test-long bench check lint format lock venv clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -47,13 +47,16 @@ test-versions: venv ## The tests of the execution provider with other versions o
 
 # Benchmarks measure, so they run alone and in one process, and last.
 test-long: venv test-versions
-	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
+	MATRIX=newest tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
 ifneq ($(LONG),)
 	$(PYTEST) -n $(JOBS) -m "not slow" $(LONG) $(ARGS)
 endif
 ifneq ($(BENCH),)
 	$(PYTEST) -p no:xdist $(BENCH) $(ARGS)
 endif
+
+test-pythons: venv ## What may differ between versions of Python, on every one of this machine.
+	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
 
 bench: venv ## All benchmarks as tests, and all real models: about half an hour on a quiet machine.
 	$(PYTEST) -p no:xdist tests/bench $(ARGS)

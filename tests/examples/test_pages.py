@@ -15,7 +15,7 @@ from tests.support.distributions import install
 
 ROOT = Path(__file__).parents[2]
 PAGES = [*sorted((ROOT / "docs").glob("add-a-*.md")), ROOT / "docs" / "inside-onnxruntime.md"]
-LONGEST_PAGE = 160
+LONGEST_PAGE = 190
 
 
 def _blocks(page: Path, language: str) -> list[str]:
