@@ -265,13 +265,17 @@ class ExecutionContext:
 
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
         """Run with what is bound; on a CPU the work is done when this returns."""
-        self._set_stream(int(stream_handle))
+        # Hosts call this for every inference, after other code has had the caches: few calls, few lookups.
+        runner = self._runner
+        if stream_handle != runner.stream:
+            self._set_stream(int(stream_handle))
         if self._is_stale:
             self._rebind()
-        elif self._moved or self._runner.has_element_symbols:
+        elif self._moved or runner.has_element_symbols:
             self._follow()
-        for binding in self._bindings.packed_inputs:
-            binding.unpack()
+        if self._bindings.packed_inputs:
+            for binding in self._bindings.packed_inputs:
+                binding.unpack()
         self._run()
         if self._has_deliveries:
             self._deliver()

@@ -105,7 +105,7 @@ def run_profiled(runner: ProgramRunner, profiler: IProfiler) -> None:
 def _single_steps(runner: ProgramRunner) -> list[Segments]:
     if runner.schedule is not None:
         return list(runner.schedule.single_steps())
-    return [[(quiet, [step])] for quiet, steps in make_segments(runner.steps) for step in steps]
+    return [[(enter, [step])] for enter, steps in make_segments(runner.steps) for step in steps]
 
 
 def _time_span(segments: Segments, frame: Frame) -> tuple[int, int]:

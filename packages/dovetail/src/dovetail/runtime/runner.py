@@ -61,6 +61,8 @@ class ProgramRunner:
         self._dtypes = [np.dtype(value.dtype) for value in program.values]
         self._symbols = {symbol.name: symbol for symbol in program.symbols}
         self._plan = _ShapePlan(program)
+        self.has_element_symbols: bool = self._plan.has_elements
+        """Whether shapes depend on the contents of inputs, which can change from run to run."""
         self._arenas = make_arenas(program, self._plan.placed, devices.providers, is_open=is_open, allocator=allocator)
         self._num_placements = 0
         self._key: tuple[int, ...] | None = None
@@ -215,11 +217,6 @@ class ProgramRunner:
         expr = decode_expr(stored)
         names = sorted(symbols_of(expr))
         return compile_expr(expr, names)([self.read_symbol(name, self.frame) for name in names])
-
-    @property
-    def has_element_symbols(self) -> bool:
-        """Whether shapes depend on the contents of inputs, which can change from run to run."""
-        return self._plan.has_elements
 
     def announce_shapes(self) -> None:
         """Tell every plugin its shapes, as the contract asks before the first run and after changes."""

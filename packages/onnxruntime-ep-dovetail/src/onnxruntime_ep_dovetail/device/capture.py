@@ -19,8 +19,18 @@ from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
 from onnxruntime_ep_dovetail.session.options import EpOptions
 
-__all__ = ["GraphCapture", "GraphRecord"]
+__all__ = ["CAPTURE_SLOTS", "GraphCapture", "GraphRecord"]
 
+CAPTURE_SLOTS: Final = (
+    "OnRunStart",
+    "OnRunEnd",
+    "IsGraphCaptureEnabled",
+    "IsGraphCaptured",
+    "ReplayGraph",
+    "ReleaseCapturedGraph",
+    "GetGraphCaptureNodeAssignmentPolicy",
+)
+"""What only sessions with capture have: ONNX Runtime calls some of them in every run."""
 _KEY: Final = b"gpu_graph_id"
 _SKIP: Final = -1
 _ALL_NODES_ON_EP: Final = 0

@@ -13,6 +13,7 @@ from onnxruntime_ep_dovetail.claim.choice import choose_groups
 from onnxruntime_ep_dovetail.claim.groups import Claims
 from onnxruntime_ep_dovetail.compiled.route import CompiledModels
 from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.device.capture import CAPTURE_SLOTS
 from onnxruntime_ep_dovetail.device.frame import place_partition
 from onnxruntime_ep_dovetail.device.side import DeviceSession
 from onnxruntime_ep_dovetail.graph.read import ReadGraph, read_graph, read_node
@@ -93,6 +94,9 @@ class Ep(
         self.start_kernel_route(factory.kernel_table)
         self.start_layout()
         super().__init__(factory.runtime)
+        if not options.graph_capture:
+            for slot in CAPTURE_SLOTS:
+                self.set_slot(slot, 0)
 
     def get_name(self) -> int:
         """The name of the execution provider."""

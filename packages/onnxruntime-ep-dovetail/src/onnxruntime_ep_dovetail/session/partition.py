@@ -6,7 +6,7 @@ run a partition from several threads at once; each then has a frame of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,6 +82,8 @@ class HostFrame:
         self._shapes: tuple[Shape, ...] = ()
         self._is_bound = False
         """Whether memory of ONNX Runtime is bound, or arrays are passed and results copied."""
+        self.run: Callable[[tuple[int, ...]], None] = self._run_bound
+        """Runs once; which way the last ``resize`` chose."""
         self._addresses: tuple[int, ...] = ()
         self._results: dict[int, Any] = {}
 
@@ -95,6 +97,7 @@ class HostFrame:
         outputs = [self._output_shape(name) for name in partition.outputs]
         has_bytes = all(shape is not None and min(shape, default=1) > 0 for shape in (*given, *outputs))
         self._is_bound = has_bytes and not self._needs_values()
+        self.run = self._run_bound if self._is_bound else self._run_arrays
         return tuple(outputs) if self._is_bound else (None,) * len(outputs)
 
     def _output_shape(self, name: str) -> Shape | None:
@@ -106,11 +109,7 @@ class HostFrame:
         """Whether elements of inputs decide shapes, so that addresses must be known before sizes are."""
         return any(self._partition.engine.is_shape_inference_io(name) for name in self._partition.inputs)
 
-    def run(self, addresses: tuple[int, ...], /) -> None:
-        """Run once."""
-        if not self._is_bound:
-            self._run_arrays(addresses)
-            return
+    def _run_bound(self, addresses: tuple[int, ...], /) -> None:
         if addresses is not self._addresses:
             self._bind(addresses)
         self._execute(0)
@@ -121,7 +120,7 @@ class HostFrame:
             context.set_tensor_address(name, address)
         self._addresses = addresses
 
-    def _run_arrays(self, addresses: tuple[int, ...]) -> None:
+    def _run_arrays(self, addresses: tuple[int, ...], /) -> None:
         partition, engine = self._partition, self._partition.engine
         places = zip(partition.inputs, addresses, self._shapes, partition.input_dtypes, strict=False)
         arrays = {name: array_at(address, shape, dtype) for name, address, shape, dtype in places}
