@@ -276,7 +276,14 @@ class ExecutionContext:
         if self._bindings.packed_inputs:
             for binding in self._bindings.packed_inputs:
                 binding.unpack()
-        self._run()
+        if self.profiler is None:
+            try:
+                runner.run()
+            except DovetailError as error:
+                self._report(error)
+                raise
+        else:
+            self._run()
         if self._has_deliveries:
             self._deliver()
         return True
@@ -392,8 +399,11 @@ class ExecutionContext:
             else:
                 run_profiled(self._runner, self.profiler)
         except DovetailError as error:
-            self.error_recorder.report_error(ErrorCode.FAILED_EXECUTION, str(error).splitlines()[0])
+            self._report(error)
             raise
+
+    def _report(self, error: DovetailError) -> None:
+        self.error_recorder.report_error(ErrorCode.FAILED_EXECUTION, str(error).splitlines()[0])
 
     def _deliver(self) -> None:
         """Hand over outputs whose shape only the run told, and tell allocators the shapes of all."""

@@ -23,7 +23,7 @@ from dovetail.runtime.devices import ContextDevices, DeviceBlock
 from dovetail.runtime.plugin_step import PluginStep
 from dovetail.runtime.reformat_step import ReformatStep
 from dovetail.runtime.schedule import Schedule, uses_devices
-from dovetail.runtime.steps import Array, Frame, Segments, Step, make_segments, run_segments
+from dovetail.runtime.steps import Array, Frame, Segments, Step, make_segments, run_steps
 from dovetail.runtime.subgraph_step import SubgraphStep
 from dovetail.types import TensorFormat
 
@@ -241,8 +241,14 @@ class ProgramRunner:
         """Run all steps in order."""
         if self.is_dirty or self.has_moved:
             self.announce_changes()
+        frame = self.frame
         try:
-            run_segments(self._segments, self.frame)
+            for enter, steps in self._segments:  # as run_segments does: a call less in every run
+                if enter is None:
+                    for step in steps:
+                        step(frame)
+                else:
+                    enter(run_steps, steps, frame)
         except BaseException as error:
             self.devices.abandon()
             if self._has_empty and isinstance(error, InternalError):

@@ -30,6 +30,7 @@ __all__ = [
     "make_segments",
     "own",
     "run_segments",
+    "run_steps",
     "share_memory",
     "store",
     "writable",
@@ -74,13 +75,14 @@ def run_segments(segments: Segments, frame: Frame) -> None:
     """Run all steps in order."""
     for enter, steps in segments:
         if enter is not None:
-            enter(_run_steps, steps, frame)
+            enter(run_steps, steps, frame)
         else:
             for step in steps:
                 step(frame)
 
 
-def _run_steps(steps: Sequence[Step], frame: Frame) -> None:
+def run_steps(steps: Sequence[Step], frame: Frame) -> None:
+    """Run the steps of one group."""
     for step in steps:
         step(frame)
 
