@@ -6,7 +6,7 @@ run a partition from several threads at once; each then has a frame of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,8 +82,6 @@ class HostFrame:
         self._shapes: tuple[Shape, ...] = ()
         self._is_bound = False
         """Whether memory of ONNX Runtime is bound, or arrays are passed and results copied."""
-        self.run: Callable[[tuple[int, ...]], None] = self._run_bound
-        """Runs once; which way the last ``resize`` chose."""
         self._addresses: tuple[int, ...] = ()
         self._results: dict[int, Any] = {}
 
@@ -97,7 +95,6 @@ class HostFrame:
         outputs = [self._output_shape(name) for name in partition.outputs]
         has_bytes = all(shape is not None and min(shape, default=1) > 0 for shape in (*given, *outputs))
         self._is_bound = has_bytes and not self._needs_values()
-        self.run = self._run_bound if self._is_bound else self._run_arrays
         return tuple(outputs) if self._is_bound else (None,) * len(outputs)
 
     def _output_shape(self, name: str) -> Shape | None:
@@ -109,10 +106,15 @@ class HostFrame:
         """Whether elements of inputs decide shapes, so that addresses must be known before sizes are."""
         return any(self._partition.engine.is_shape_inference_io(name) for name in self._partition.inputs)
 
-    def _run_bound(self, addresses: tuple[int, ...], /) -> None:
-        if addresses is not self._addresses:
+    def run(self, addresses: tuple[int, ...], /) -> None:
+        """Run once."""
+        if addresses is self._addresses:  # only what was bound is kept there
+            self._execute(0)
+        elif self._is_bound:
             self._bind(addresses)
-        self._execute(0)
+            self._execute(0)
+        else:
+            self._run_arrays(addresses)
 
     def _bind(self, addresses: tuple[int, ...]) -> None:
         context, partition = self._context, self._partition
