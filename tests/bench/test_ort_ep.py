@@ -15,7 +15,7 @@ def test_what_a_partition_and_a_custom_op_add() -> None:
     for _ in range(_TRIES):
         for name, us in derive(measure_sides(rounds=3, budget_s=0.4)).items():
             best[name] = min(us, best.get(name, us))
-        missed = {name: us for name, us in best.items() if us > LIMITS[name]}
+        missed = {name: best[name] for name, limit in LIMITS.items() if best[name] > limit}
         if not missed:
             return
     assert missed == {}

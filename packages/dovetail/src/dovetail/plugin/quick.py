@@ -34,8 +34,8 @@ from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, 
 
 __all__ = ["Layer", "LayerCreator", "LayerPlugin", "layer"]
 
-_MAX_VIEWS: Final = 8
-"""Sets of addresses that a plugin remembers views of."""
+_MAX_BOUND: Final = 8
+"""Sets of addresses that a plugin stays bound to."""
 
 _FLOATS: Final = (DataType.FLOAT, DataType.HALF, DataType.BF16)
 
@@ -208,16 +208,45 @@ class Layer:
             expected = ", ".join(self.signature.inputs) or "none"
             raise PluginError("wrong number of inputs", where=self.where, expected=expected, got=count)
 
-    def run(self, inputs: list[Any], outputs: list[Any], keywords: Mapping[str, Any]) -> None:
-        """Run the function over arrays and see that every output is written."""
+    def bind(self, inputs: Sequence[Any], outputs: Sequence[Any], keywords: Mapping[str, Any]) -> Callable[[], None]:
+        """The function over these arrays; a call sees to it that every output is written."""
         if self.signature.takes_out:
-            out = outputs[0] if self.outputs == 1 else tuple(outputs)
-            self.function(*inputs, **keywords, out=out)
-            return
-        result = self.function(*inputs, **keywords)
-        if self.outputs == 1 and _is_like(result, outputs[0]):
-            outputs[0][...] = result
-            return
+            return self._bind_with_out(inputs, outputs, keywords)
+        if self.outputs == 1 and len(inputs) == 1 and not keywords:
+            return self._bind_one(inputs[0], outputs[0])
+        function, store = self.function, self._store_all
+
+        def run() -> None:
+            store(function(*[array.view() for array in inputs], **keywords), outputs)
+
+        return run
+
+    def _bind_with_out(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], keywords: Mapping[str, Any]
+    ) -> Callable[[], None]:
+        function, is_one = self.function, self.outputs == 1
+
+        def run() -> None:
+            out = outputs[0].view() if is_one else tuple([array.view() for array in outputs])
+            function(*[array.view() for array in inputs], **keywords, out=out)
+
+        return run
+
+    def _bind_one(self, array: Any, target: Any) -> Callable[[], None]:
+        """The plainest kind, in as few steps as can be: it often runs after other code has had the caches."""
+        function, view, store, array_type = self.function, array.view, self._store_all, np.ndarray
+        shape, dtype = target.shape, target.dtype
+
+        def run() -> None:
+            result = function(view())
+            if result.__class__ is array_type and result.dtype is dtype and result.shape == shape:
+                target[...] = result
+            else:
+                store(result, (target,))
+
+        return run
+
+    def _store_all(self, result: Any, outputs: Sequence[Any]) -> None:
         if result is None:
             raise PluginError(
                 "the function returned nothing", where=self.where, fix="return the output, or take it: *, out"
@@ -251,10 +280,6 @@ class Layer:
                 fix="cast in the function, or declare the right type with types=",
             )
         np.copyto(target, value, casting="same_kind")
-
-
-def _is_like(value: Any, target: Any) -> bool:
-    return value.__class__ is np.ndarray and value.dtype is target.dtype and value.shape == target.shape
 
 
 def _same_float(*types: DataType) -> DataType | None:
@@ -296,13 +321,15 @@ class LayerCreator(IPluginCreatorV3One):
         return LayerPlugin(layer, layer.signature.fill(values, layer.where))
 
 
-class _Views:
-    """Arrays over the addresses of a run; until shapes change, most runs have those of the one before."""
+class _BoundLayer:
+    """A layer over the addresses of a run; until shapes change, most runs have those of the one before."""
 
-    __slots__ = ("arrays", "input_desc", "inputs", "output_desc", "outputs", "targets")
+    __slots__ = ("input_desc", "inputs", "output_desc", "outputs", "run")
 
     def __init__(
         self,
+        layer: Layer,
+        keywords: Mapping[str, Any],
         input_desc: Sequence[PluginTensorDesc],
         output_desc: Sequence[PluginTensorDesc],
         inputs: Sequence[int],
@@ -310,10 +337,11 @@ class _Views:
     ) -> None:
         self.input_desc, self.output_desc = input_desc, output_desc
         self.inputs, self.outputs = list(inputs), list(outputs)
-        self.arrays = [as_array(address, desc) for address, desc in zip(inputs, input_desc, strict=True)]
-        for array in self.arrays:
+        arrays = [as_array(address, desc) for address, desc in zip(inputs, input_desc, strict=True)]
+        for array in arrays:
             array.setflags(write=False)
-        self.targets = [as_array(address, desc) for address, desc in zip(outputs, output_desc, strict=True)]
+        targets = [as_array(address, desc) for address, desc in zip(outputs, output_desc, strict=True)]
+        self.run = layer.bind(arrays, targets, keywords)
 
 
 class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRuntime):
@@ -329,8 +357,8 @@ class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
         self.num_outputs = layer.outputs
         self.metadata_string = describe_attributes(attributes)
         self.timing_cache_id = f"{layer.signature.digest} {self.metadata_string}"
-        self._seen: _Views | None = None
-        self._views: dict[tuple[int, ...], _Views] = {}
+        self._bound: _BoundLayer | None = None
+        self._known: dict[tuple[int, ...], _BoundLayer] = {}
         self._described: list[Any] = []
         self.set_tactic(tactic)
 
@@ -388,14 +416,18 @@ class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
         self._keywords = dict(self._attributes)
         if tactics and (tactic or not self._layer.signature.has_default_tactic):
             self._keywords["tactic"] = tactics[max(tactic - 1, 0)]
+        self._forget()
+
+    def _forget(self) -> None:
+        self._bound = None
+        self._known.clear()
 
     def on_shape_change(self, in_: Sequence[PluginTensorDesc], out: Sequence[PluginTensorDesc]) -> None:
         """Views may have other shapes now; the function reads all else that it needs from its arrays."""
         described = [(desc.type, desc.format, *desc.dims) for desc in (*in_, *out)]
         if described != self._described:
             self._described = described
-            self._views.clear()
-            self._seen = None
+            self._forget()
 
     def enqueue(
         self,
@@ -406,36 +438,37 @@ class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
         workspace: int,
         stream: int,
     ) -> None:
-        """Run the function on views of the inputs and put its results into the outputs."""
-        seen = self._seen
-        if (
-            seen is None
-            or input_desc is not seen.input_desc
-            or output_desc is not seen.output_desc
-            or inputs != seen.inputs
-            or outputs != seen.outputs
-        ):
-            seen = self._seen = self._find_views(input_desc, output_desc, inputs, outputs)
-        # The function gets views of its own: it may give an array another shape.
-        arrays = [array.view() for array in seen.arrays]
-        targets = [array.view() for array in seen.targets] if self._layer.signature.takes_out else seen.targets
-        self._layer.run(arrays, targets, self._keywords)
+        """Run the function on views of the inputs and put its results into the outputs.
 
-    def _find_views(
+        The function gets views of its own: it may give an array another shape.
+        """
+        bound = self._bound
+        if (
+            bound is None
+            or input_desc is not bound.input_desc
+            or output_desc is not bound.output_desc
+            or inputs != bound.inputs
+            or outputs != bound.outputs
+        ):
+            bound = self._bound = self._bind(input_desc, output_desc, inputs, outputs)
+        bound.run()
+
+    def _bind(
         self,
         input_desc: Sequence[PluginTensorDesc],
         output_desc: Sequence[PluginTensorDesc],
         inputs: Sequence[int],
         outputs: Sequence[int],
-    ) -> _Views:
-        """The views over these addresses, which a host with few buffers gives again and again."""
+    ) -> _BoundLayer:
+        """The layer over these addresses, which a host with few buffers gives again and again."""
         addresses = (*inputs, *outputs)
-        views = self._views.get(addresses)
-        if views is None or views.input_desc is not input_desc or views.output_desc is not output_desc:
-            if len(self._views) >= _MAX_VIEWS:
-                self._views.clear()
-            views = self._views[addresses] = _Views(input_desc, output_desc, inputs, outputs)
-        return views
+        bound = self._known.get(addresses)
+        if bound is None or bound.input_desc is not input_desc or bound.output_desc is not output_desc:
+            if len(self._known) >= _MAX_BOUND:
+                self._known.clear()
+            bound = _BoundLayer(self._layer, self._keywords, input_desc, output_desc, inputs, outputs)
+            self._known[addresses] = bound
+        return bound
 
     def attach_to_context(self, resource_context: IPluginResourceContext) -> LayerPlugin:
         """A clone: layers use nothing of the context."""

@@ -7,15 +7,15 @@ belongs to the context and is reused from run to run.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
-from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
-from dovetail.formats import pack, packed_shape, size_bytes, unpack
+from dovetail.errors import DovetailError, InputError, UsageError
+from dovetail.formats import pack, packed_shape, size_bytes
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -24,11 +24,12 @@ from dovetail.runtime.arrays import PackedMemory, array_at
 from dovetail.runtime.bindings import Bindings
 from dovetail.runtime.device_io import import_outputs
 from dovetail.runtime.devices import ContextDevices
-from dovetail.runtime.objects import give_object, refuse_address, shape_of
+from dovetail.runtime.objects import refuse_address, shape_of
 from dovetail.runtime.profiler import IProfiler, run_profiled
 from dovetail.runtime.profiles import check_profile, check_values, known_dims
+from dovetail.runtime.results import Results, Room, require_array
 from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.steps import Array, share_memory, writable
+from dovetail.runtime.steps import Array
 from dovetail.runtime.subgraph_step import SubgraphStep
 from dovetail.types import Dims, TensorFormat, data_type_from_numpy
 
@@ -37,12 +38,6 @@ if TYPE_CHECKING:
     from dovetail.runtime.template import ProgramTemplate
 
 __all__ = ["ExecutionContext", "IExecutionContext"]
-
-_Room = tuple[int, tuple[int, ...], "np.dtype[Any]"]
-"""The value of an output, and the shape and type of the array to make for it."""
-
-_COPIED_BYTES: Final = 16 * 1024
-"""Up to this, a provider copies a result faster than it makes an array of its own."""
 
 
 class _ResourceContext(IPluginResourceContext):
@@ -75,7 +70,7 @@ class ExecutionContext:
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, IOutputAllocator] = {}
         self._last_shapes: tuple[Any, ...] | None = None
-        self._rooms: list[_Room] | None = None
+        self._rooms: list[Room] | None = None
         """What memory outputs get in runs with arrays of the last shapes; None when that is to be looked at."""
         self._moved: set[str] = set()
         """Tensors with another address than in the last run."""
@@ -86,6 +81,7 @@ class ExecutionContext:
         self._profile = 0
         self._runner = self._use_profile(0)
         self._bindings = Bindings(engine.manifest, self._runner.program)
+        self._results = Results(engine, 0, self._runner)
         self._finalizer = weakref.finalize(self, _destroy_runners, self._runners, self._devices)
 
     @property
@@ -115,6 +111,7 @@ class ExecutionContext:
         if profile_index != self._profile:
             self._runner = self._use_profile(profile_index)
             self._bindings = Bindings(self._engine.manifest, self._runner.program)
+            self._results = Results(self._engine, profile_index, self._runner)
             self._profile = profile_index
             self._is_stale = True
             self._last_shapes = None
@@ -265,7 +262,6 @@ class ExecutionContext:
 
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
         """Run with what is bound; on a CPU the work is done when this returns."""
-        # Hosts call this for every inference, after other code has had the caches: few calls, few lookups.
         runner = self._runner
         if stream_handle != runner.stream:
             self._set_stream(int(stream_handle))
@@ -276,17 +272,31 @@ class ExecutionContext:
         if self._bindings.packed_inputs:
             for binding in self._bindings.packed_inputs:
                 binding.unpack()
-        if self.profiler is None:
-            try:
-                runner.run()
-            except DovetailError as error:
-                self._report(error)
-                raise
-        else:
-            self._run()
+        self._run()
         if self._has_deliveries:
             self._deliver()
         return True
+
+    def bind_run(self) -> Callable[[], None] | None:
+        """The last run by address as a function, for hosts that run the same buffers again and know that they are.
+
+        It does what ``execute_async_v3`` would, without a look at what may have changed: it is to be dropped before
+        anything of the context is touched. None where there is more to a run than its steps.
+        """
+        runner = self._runner
+        is_settled = not (self._is_stale or self._moved or runner.is_dirty or runner.has_moved)
+        is_more = runner.has_element_symbols or self._bindings.packed_inputs or self._has_deliveries
+        if not is_settled or is_more or self.profiler is not None:
+            return None
+        step, fail = runner.bind_run(), self._fail
+
+        def run() -> None:
+            try:
+                step()
+            except BaseException as error:  # noqa: BLE001 - it is raised again
+                fail(error)
+
+        return run
 
     def execute_v2(self, bindings: Sequence[int]) -> bool:
         """Run with one address for each tensor, in the engine's order."""
@@ -402,6 +412,13 @@ class ExecutionContext:
             self._report(error)
             raise
 
+    def _fail(self, error: BaseException) -> NoReturn:
+        try:
+            self._runner.fail(error)
+        except DovetailError as told:
+            self._report(told)
+            raise
+
     def _report(self, error: DovetailError) -> None:
         self.error_recorder.report_error(ErrorCode.FAILED_EXECUTION, str(error).splitlines()[0])
 
@@ -420,7 +437,7 @@ class ExecutionContext:
 
     def _copy_out(self, tensor: TensorRecord, array: Array, allocator: IOutputAllocator | None) -> None:
         address = self._addresses.get(tensor.name, 0)
-        size = _memory_bytes(tensor, _require_array(array, tensor).shape)
+        size = _memory_bytes(tensor, require_array(array, tensor).shape)
         if allocator is not None:
             address = _reallocate(allocator, tensor.name, address, size, self._runner.stream)
             self._addresses[tensor.name] = address
@@ -482,21 +499,16 @@ class ExecutionContext:
                 return self._run_again(self._rooms, inputs)
         return self._run_first(inputs, shapes, is_new=is_new)
 
-    def _run_again(self, rooms: Sequence[_Room], inputs: Sequence[Array]) -> list[Any]:
+    def _run_again(self, rooms: Sequence[Room], inputs: Sequence[Array]) -> list[Any]:
         """The short way once a run over these shapes has shown what the outputs are."""
         runner = self._runner
         frame = runner.frame
         for index, array in zip(runner.program.inputs, inputs, strict=True):
             if frame[index] is not array:
                 runner.bind(index, array)
-        for index, shape, dtype in rooms:
-            runner.bind(index, _empty(shape, dtype))
+        self._results.bind_rooms(rooms)
         self._run()
-        results = []
-        for index, _, _ in rooms:
-            results.append(frame[index])
-            frame[index] = None  # the caller owns it now
-        return results
+        return self._results.collect_rooms(rooms)
 
     def _run_first(self, inputs: Sequence[Any], shapes: tuple[Any, ...], *, is_new: bool) -> list[Any]:
         """The general way, which looks at everything."""
@@ -519,89 +531,20 @@ class ExecutionContext:
         if is_new or runner.has_element_symbols:
             self._resolve(shapes)
             self._last_shapes = shapes
-        self._bind_fresh_outputs(arrays)
+        self._results.bind(arrays)
         self._run()
-        results = self._collect()
+        results = self._results.collect()
         if is_new:
-            self._rooms = self._find_rooms(results)
+            self._rooms = self._results.find_rooms(results)
         return results
-
-    def _find_rooms(self, results: Sequence[Any]) -> list[_Room] | None:
-        """The memory of all outputs, where it can be made before a run.
-
-        That is so for shapes that the plan knows. Results that a partition made itself must have been what the plan
-        says, and be small: large ones are better made by the provider.
-        """
-        engine, runner, rooms = self._engine, self._runner, []
-        if not engine.has_plain_outputs or engine.has_formatted_io or runner.has_element_symbols:
-            return None
-        slots = engine.output_slots(self._profile)
-        for (index, dtype, alias), expected, result in zip(slots, engine.output_dtypes, results, strict=True):
-            shape = runner.shapes[index]
-            is_ours = dtype is not None or (result.shape == shape and result.nbytes <= _COPIED_BYTES)
-            if shape is None or alias is not None or not is_ours:
-                return None
-            rooms.append((index, shape, expected))
-        return rooms
 
     def _run_whole(self, step: SubgraphStep, inputs: Sequence[Array]) -> list[Any]:
         """The short way for a program that is one partition, once a run over these shapes has shown that all fits."""
         try:
             return step.run_alone(inputs)
         except DovetailError as error:
-            self.error_recorder.report_error(ErrorCode.FAILED_EXECUTION, str(error).splitlines()[0])
+            self._report(error)
             raise
-
-    def _bind_fresh_outputs(self, inputs: Sequence[Array]) -> None:
-        runner = self._runner
-        for index, dtype, alias in self._engine.output_slots(self._profile):
-            if dtype is None:
-                runner.frame[index] = None  # its step brings the memory
-                continue
-            shape = runner.physical_shape(index)
-            if alias is not None:
-                runner.bind(index, share_memory(writable(inputs[alias]), shape or (), dtype))
-            elif shape is not None:
-                runner.bind(index, _empty(shape, dtype))
-
-    def _collect(self) -> list[Any]:
-        slots = self._engine.output_slots(self._profile)
-        if self._engine.has_plain_outputs:
-            return self._collect_plain(slots)
-        runner, results = self._runner, []
-        for (index, dtype, _), tensor in zip(slots, self._engine.manifest.outputs, strict=True):
-            array = runner.frame[index]
-            shape = runner.shapes[index]
-            if tensor.type:
-                array = give_object(array, tensor)
-            elif dtype is None:
-                array, runner.frame[index] = _require_array(array, tensor), None
-            elif shape is None:
-                array = _require_array(array, tensor).copy()
-            elif tensor.format != "LINEAR":
-                array = unpack(array, TensorFormat[tensor.format], shape)
-            else:
-                runner.frame[index] = None  # the caller owns it now; the next run binds another
-            results.append(array)
-        return results
-
-    def _collect_plain(self, slots: Sequence[tuple[int, Any, Any]]) -> list[Any]:
-        """The same where every output is a tensor row by row, as nearly always."""
-        frame, shapes, engine = self._runner.frame, self._runner.shapes, self._engine
-        results = []
-        for (index, dtype, _), expected, tensor in zip(
-            slots, engine.output_dtypes, engine.manifest.outputs, strict=True
-        ):
-            array = frame[index]
-            if dtype is None or shapes[index] is None:
-                if array.__class__ is not np.ndarray or array.dtype is not expected:
-                    array = _require_array(array, tensor)
-                if dtype is not None:
-                    results.append(array.copy())
-                    continue
-            frame[index] = None  # the caller owns it now; the next run binds another
-            results.append(array)
-        return results
 
 
 IExecutionContext = ExecutionContext
@@ -613,25 +556,6 @@ class _Shaped:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
-
-
-def _empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    try:
-        return np.empty(shape, dtype)
-    except (MemoryError, ValueError) as error:
-        raise ResourceError("out of memory", got=f"{dtype.name} {shape}") from error
-
-
-def _require_array(array: Any, tensor: TensorRecord) -> Array:
-    """An output that a step gave must be what the engine says it is: callers size their memory by that."""
-    if not isinstance(array, np.ndarray) or array.dtype != np.dtype(tensor.dtype):
-        raise InternalError(
-            "a step gave another type than the plan says",
-            where=f"output '{tensor.name}'",
-            expected=tensor.dtype,
-            got=getattr(array, "dtype", type(array).__name__),
-        )
-    return array
 
 
 def _memory_bytes(tensor: TensorRecord, physical: Sequence[int]) -> int:

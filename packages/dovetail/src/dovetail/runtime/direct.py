@@ -9,13 +9,14 @@ decide those of its output: what was right once is then right for as long as the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dovetail.runtime.steps import Frame, Step
 
-__all__ = ["write_directly"]
+__all__ = ["bind_directly", "write_directly"]
 
 Into = Callable[..., Any]
 
@@ -27,6 +28,11 @@ def write_directly(into: Into, checked: Step, inputs: Sequence[int], target: int
     if len(inputs) == 2 and min(inputs) >= 0:
         return _of_two(into, checked, itemgetter(*inputs, target), target)
     return _of_many(into, checked, inputs, target)
+
+
+def bind_directly(into: Into, slots: Sequence[int]) -> Callable[[Frame], Callable[[], Any]]:
+    """How such a step is bound to its arrays after a run over them: what fitted then fits for as long as they stay."""
+    return lambda frame: partial(into, *[frame[index] for index in slots])
 
 
 def _of_one(into: Into, checked: Step, source: int, target: int) -> Step:

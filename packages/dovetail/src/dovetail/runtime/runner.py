@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from dovetail.runtime.device_io import DeviceIO
 from dovetail.runtime.devices import ContextDevices, DeviceBlock
 from dovetail.runtime.plugin_step import PluginStep
 from dovetail.runtime.reformat_step import ReformatStep
+from dovetail.runtime.repeat import BoundStep, bind_segments
 from dovetail.runtime.schedule import Schedule, uses_devices
-from dovetail.runtime.steps import Array, Frame, Segments, Step, make_segments, run_steps
+from dovetail.runtime.steps import Array, Frame, Segments, Step, make_segments, run_segments
 from dovetail.runtime.subgraph_step import SubgraphStep
 from dovetail.types import TensorFormat
 
@@ -241,27 +242,31 @@ class ProgramRunner:
         """Run all steps in order."""
         if self.is_dirty or self.has_moved:
             self.announce_changes()
-        frame = self.frame
         try:
-            for enter, steps in self._segments:  # as run_segments does: a call less in every run
-                if enter is None:
-                    for step in steps:
-                        step(frame)
-                else:
-                    enter(run_steps, steps, frame)
-        except BaseException as error:
-            self.devices.abandon()
-            if self._has_empty and isinstance(error, InternalError):
-                raise InputError(
-                    "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
-                    where=_failed_step(error),
-                    fix="pass inputs that are not empty",
-                ) from error
-            if isinstance(error, DovetailError) or not isinstance(error, Exception):
-                raise
-            if isinstance(error, MemoryError):
-                raise ResourceError("out of memory", where=_failed_step(error)) from error
-            raise InputError(f"it failed: {type(error).__name__}: {error}", where=_failed_step(error)) from error
+            run_segments(self._segments, self.frame)
+        except BaseException as error:  # noqa: BLE001 - it is raised again
+            self.fail(error)
+
+    def bind_run(self) -> BoundStep:
+        """The steps over what they touch now, for runs in which nothing has changed; who calls it handles failures."""
+        return bind_segments(self._segments, self.frame)
+
+    def fail(self, error: BaseException) -> NoReturn:
+        """End a run that an exception ended; what is not one of ours already is told with the step it came from."""
+        self.devices.abandon()
+        if self._has_empty and isinstance(error, InternalError):
+            raise InputError(
+                "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
+                where=_failed_step(error),
+                fix="pass inputs that are not empty",
+            ) from error
+        if isinstance(error, InputError):
+            raise _located(error, _failed_step(error)) from error
+        if isinstance(error, DovetailError) or not isinstance(error, Exception):
+            raise error
+        if isinstance(error, MemoryError):
+            raise ResourceError("out of memory", where=_failed_step(error)) from error
+        raise InputError(f"it failed: {type(error).__name__}: {error}", where=_failed_step(error)) from error
 
     def physical_shape(self, index: int) -> Shape | None:
         """The shape of the array in memory for a value, when it is known before the run."""
@@ -317,6 +322,14 @@ def _failed_step(error: BaseException) -> str:
     """Which step was running, from the traceback: cheaper than keeping track in every run."""
     names = [frame.f_locals.get("step") for frame, _ in traceback.walk_tb(error.__traceback__)]
     return " in ".join(f"step '{step.name}'" for step in reversed(names) if hasattr(step, "name")) or "a step"
+
+
+def _located(error: InputError, step: str) -> InputError:
+    """The error with the step it came from; a kernel knows its operator only."""
+    if error.where is not None and "step" in error.where:
+        return error
+    where = step if error.where is None else f"{step}, {error.where}"
+    return InputError(error.what, where=where, expected=error.expected, got=error.got, fix=error.fix)
 
 
 def _bodies(steps: Sequence[Step]) -> Iterator[BodyRunner]:

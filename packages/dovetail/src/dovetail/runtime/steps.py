@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from dovetail.errors import InputError, InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
-from dovetail.runtime.direct import write_directly
+from dovetail.runtime.direct import bind_directly, write_directly
 
 __all__ = [
     "Array",
+    "Enter",
     "Frame",
     "KernelStep",
     "Segments",
@@ -30,7 +31,6 @@ __all__ = [
     "make_segments",
     "own",
     "run_segments",
-    "run_steps",
     "share_memory",
     "store",
     "writable",
@@ -75,14 +75,13 @@ def run_segments(segments: Segments, frame: Frame) -> None:
     """Run all steps in order."""
     for enter, steps in segments:
         if enter is not None:
-            enter(run_steps, steps, frame)
+            enter(_run_steps, steps, frame)
         else:
             for step in steps:
                 step(frame)
 
 
-def run_steps(steps: Sequence[Step], frame: Frame) -> None:
-    """Run the steps of one group."""
+def _run_steps(steps: Sequence[Step], frame: Frame) -> None:
     for step in steps:
         step(frame)
 
@@ -90,7 +89,7 @@ def run_steps(steps: Sequence[Step], frame: Frame) -> None:
 class KernelStep:
     """A kernel of a provider: a function of arrays."""
 
-    __slots__ = ("_args", "_function", "_inputs", "_outputs", "name")
+    __slots__ = ("_args", "_function", "_inputs", "_outputs", "_stays", "name")
 
     def __init__(self, record: StepRecord, values: Sequence[ValueRecord], function: Callable[..., Any]) -> None:
         self.name = record.name
@@ -98,6 +97,8 @@ class KernelStep:
         self._args = argument_getter(record.inputs)
         self._outputs = [(index, is_placed(values, index)) for index in record.outputs]
         self._inputs = record.inputs
+        self._stays = all(index < 0 or _stays(values, index) for index in record.inputs)
+        """Whether its inputs are the same arrays in every run over the same buffers."""
 
     def __call__(self, frame: Frame) -> None:
         """Run the kernel once."""
@@ -116,6 +117,8 @@ class KernelStep:
         into = getattr(self._function, "into", None)
         if into is not None:
             step = write_directly(into, step, self._inputs, self._outputs[0][0])
+            if self._stays:
+                step.bind = bind_directly(into, (*self._inputs, self._outputs[0][0]))  # type: ignore[attr-defined]
         step.name = self.name  # type: ignore[attr-defined]  # what a failure is reported under
         return step
 
@@ -168,6 +171,10 @@ def argument_getter(inputs: Sequence[int]) -> Callable[[Frame], tuple[Any, ...]]
 def is_placed(values: Sequence[ValueRecord], index: int) -> bool:
     """Whether memory for the value exists before its step runs."""
     return index >= 0 and values[index].kind in IN_FRAME and values[index].dims is not None
+
+
+def _stays(values: Sequence[ValueRecord], index: int) -> bool:
+    return values[index].kind in ("constant", "input") or is_placed(values, index)
 
 
 def store(frame: Frame, index: int, placed: bool, result: Any, args: tuple[Any, ...], name: str) -> None:

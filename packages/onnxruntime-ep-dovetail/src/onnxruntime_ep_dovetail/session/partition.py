@@ -6,7 +6,7 @@ run a partition from several threads at once; each then has a frame of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,6 +83,8 @@ class HostFrame:
         self._is_bound = False
         """Whether memory of ONNX Runtime is bound, or arrays are passed and results copied."""
         self._addresses: tuple[int, ...] = ()
+        self._repeat: Callable[[], object] | None = None
+        """A run over the addresses of the two before."""
         self._results: dict[int, Any] = {}
 
     def resize(self, shapes: tuple[Shape | None, ...], /) -> tuple[Shape | None, ...]:
@@ -109,10 +111,12 @@ class HostFrame:
     def run(self, addresses: tuple[int, ...], /) -> None:
         """Run once."""
         if addresses is self._addresses:  # only what was bound is kept there
-            self._execute(0)
+            if self._repeat is None:
+                self._repeat = self._context.bind_run() or self._execute
+            self._repeat()
         elif self._is_bound:
             self._bind(addresses)
-            self._execute(0)
+            self._execute()
         else:
             self._run_arrays(addresses)
 
@@ -120,7 +124,7 @@ class HostFrame:
         context, partition = self._context, self._partition
         for name, address in zip((*partition.inputs, *partition.outputs), addresses, strict=True):
             context.set_tensor_address(name, address)
-        self._addresses = addresses
+        self._addresses, self._repeat = addresses, None
 
     def _run_arrays(self, addresses: tuple[int, ...], /) -> None:
         partition, engine = self._partition, self._partition.engine
@@ -134,6 +138,7 @@ class HostFrame:
     def profile(self, clock: dovetail.IProfiler | None) -> None:
         """Run layer by layer from now on and tell a clock, or run as fast as can be again."""
         self._context.profiler = clock
+        self._addresses = ()  # the next run binds them again
 
     def result(self, index: int, /) -> tuple[int, Shape]:
         """Where a result lies; it is there until the next run."""
