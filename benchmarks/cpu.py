@@ -1,8 +1,10 @@
 """Dovetail against ONNX Runtime on a CPU: time of a run, of getting ready, and memory, for networks and real models.
 
-Each side runs in processes of its own, which alternate, and a figure is the median over the rounds: two thread pools
-alive in one process would spoil each other. ONNX Runtime has its default options and starts from the ONNX file,
-Dovetail from a plan that was built beforehand, in a process of its own too. Memory is the peak of the resident set.
+Each side runs in processes of its own, because two thread pools alive in one process would spoil each other. The
+processes of a round take turns, a tenth of a second each, so that whatever else the machine does comes upon all alike;
+a figure is the median over the rounds. ONNX Runtime takes part twice: how far it is from itself, in the column "ORT",
+tells how far to trust a ratio. It has its default options and starts from the ONNX file, Dovetail from a plan that was
+built beforehand, in a process of its own too. Memory is the peak of the resident set.
 
     python benchmarks/cpu.py                      every model, five rounds
     python benchmarks/cpu.py resnet50 magika      some of them
@@ -33,6 +35,7 @@ MIN_LOAD_RATIO = 2.0
 SMALL_MB = 10.0
 EXTRA_MB = 10.0
 BUILD_FACTOR, BUILD_EXTRA_MB = 2.0, 100.0
+TURN_S = 0.1
 LARGEST = 3
 """On how many of the models, the largest ones, loading a plan has a limit."""
 
@@ -140,6 +143,8 @@ class Figures:
     build_peak_mb: float
     onnxruntime: list[Side] = field(default_factory=list)
     dovetail: list[Side] = field(default_factory=list)
+    control: list[Side] = field(default_factory=list)
+    """ONNX Runtime once more."""
 
     def median(self, side: str, what: str) -> float:
         """The median of a figure of one side over the rounds."""
@@ -149,6 +154,11 @@ class Figures:
     def ratio(self) -> float:
         """Dovetail's time in ONNX Runtime's."""
         return self.median("dovetail", "run_ms") / self.median("onnxruntime", "run_ms")
+
+    @property
+    def control_ratio(self) -> float:
+        """The time of one ONNX Runtime in another's, which is as good as this machine lets one measure."""
+        return self.median("control", "run_ms") / self.median("onnxruntime", "run_ms")
 
     @property
     def extra_us(self) -> float:
@@ -182,22 +192,17 @@ def _peak_mb() -> float:
     raise RuntimeError("this kernel does not tell the peak of the resident set")
 
 
-def _median_ms(run: Callable[[], Any], budget_s: float) -> float:
-    start = time.perf_counter()
-    run()
-    once = time.perf_counter() - start
-    for _ in range(min(20, int(budget_s / 4 / once))):
-        run()
+def _times_ms(run: Callable[[], Any], budget_s: float) -> list[float]:
     times = []
     end = time.perf_counter() + budget_s
-    while len(times) < 5 or (time.perf_counter() < end and len(times) < 20_000):
+    while not times or time.perf_counter() < end:
         start = time.perf_counter()
         run()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times) * 1e3
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
 
 
-def _run_onnxruntime(model: Model, path: str, budget_s: float) -> Side:
+def _start_onnxruntime(model: Model, path: str) -> tuple[float, Callable[[], Any]]:
     import onnxruntime
 
     feeds = {name: one.make() for name, one in model.inputs.items()}
@@ -205,12 +210,10 @@ def _run_onnxruntime(model: Model, path: str, budget_s: float) -> Side:
     options.log_severity_level = 3
     start = time.perf_counter()
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    ready_ms = (time.perf_counter() - start) * 1e3
-    run_ms = _median_ms(lambda: session.run(None, feeds), budget_s)
-    return Side(ready_ms, run_ms, _peak_mb())
+    return (time.perf_counter() - start) * 1e3, lambda: session.run(None, feeds)
 
 
-def _run_dovetail(model: Model, path: str, budget_s: float) -> Side:
+def _start_dovetail(model: Model, path: str) -> tuple[float, Callable[[], Any]]:
     import onnxruntime  # noqa: F401 - neither side's time to get ready has the import in it
 
     import dovetail
@@ -219,9 +222,20 @@ def _run_dovetail(model: Model, path: str, budget_s: float) -> Side:
     feeds = {name: one.make() for name, one in model.inputs.items()}
     start = time.perf_counter()
     engine = load(path)
-    ready_ms = (time.perf_counter() - start) * 1e3
-    run_ms = _median_ms(lambda: engine(**feeds), budget_s)
-    return Side(ready_ms, run_ms, _peak_mb())
+    return (time.perf_counter() - start) * 1e3, lambda: engine(**feeds)
+
+
+def _serve(kind: str, model: Model, path: str) -> None:
+    """Get ready, then run for a while whenever the other process says so; the last line tells what was seen."""
+    ready_ms, run = (_start_dovetail if kind == "dovetail" else _start_onnxruntime)(model, path)
+    _times_ms(run, TURN_S)
+    print("ready", flush=True)
+    times: list[float] = []
+    for _ in sys.stdin:
+        times += _times_ms(run, TURN_S)
+        time.sleep(0.002)  # threads that spin on after a run are at rest when the next process has its turn
+        print("done", flush=True)
+    print(json.dumps(asdict(Side(ready_ms, statistics.median(times), _peak_mb()))))
 
 
 def _build(path: str, plan: str) -> dict[str, float]:
@@ -233,35 +247,68 @@ def _build(path: str, plan: str) -> dict[str, float]:
     return {"build_s": time.perf_counter() - start, "build_peak_mb": _peak_mb()}
 
 
-def _work(arguments: Sequence[str]) -> Any:
-    kind, name, *rest = arguments
+def _work(kind: str, name: str, *rest: str) -> None:
     if kind == "build":
-        return _build(*rest)
-    run = _run_onnxruntime if kind == "onnxruntime" else _run_dovetail
-    return asdict(run(_find(name), rest[0], float(rest[1])))
+        print(json.dumps(_build(*rest)))
+    else:
+        _serve(kind, _find(name), *rest)
 
 
 # all of them
 
 
-def _start(*arguments: str) -> Any:
-    command = [sys.executable, __file__, "--worker", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _run_worker(*arguments: str) -> Any:
+    done = subprocess.run(_command(arguments), capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
 
 
+def _command(arguments: Sequence[str]) -> list[str]:
+    return [sys.executable, __file__, "--worker", *arguments]
+
+
+class _Worker:
+    """A process that has a model ready and runs it when told to."""
+
+    def __init__(self, *arguments: str) -> None:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        self._process = subprocess.Popen(_command(arguments), text=True, **pipes)
+        self._await("ready")
+
+    def _await(self, word: str) -> None:
+        assert self._process.stdout is not None
+        if self._process.stdout.readline().strip() != word:
+            _, errors = self._process.communicate()
+            raise RuntimeError(f"{' '.join(map(str, self._process.args))} failed:\n{errors[-2000:]}")
+
+    def take_turn(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+        self._await("done")
+
+    def end(self) -> Side:
+        told, _ = self._process.communicate()
+        return Side(**json.loads(told.splitlines()[-1]))
+
+
 def measure_row(model: Model, rounds: int, budget_s: float = 1.0) -> Figures:
-    """Build the plan, then run both sides in turn."""
+    """Build the plan, then have all sides take turns."""
     path = model.file()
     with tempfile.TemporaryDirectory() as folder:
         plan = str(Path(folder, "m.plan"))
-        built = _start("build", model.name, str(path), plan)
+        built = _run_worker("build", model.name, str(path), plan)
         figures = Figures(model.name, model.shape_text, path.stat().st_size / 1e6, **built)
-        for _ in range(rounds):
-            figures.onnxruntime.append(Side(**_start("onnxruntime", model.name, str(path), str(budget_s))))
-            figures.dovetail.append(Side(**_start("dovetail", model.name, plan, str(budget_s))))
+        files = {"onnxruntime": str(path), "dovetail": plan, "control": str(path)}
+        for number in range(rounds):
+            sides = [*files][number % len(files) :] + [*files][: number % len(files)]
+            workers = {side: _Worker(side, model.name, files[side]) for side in sides}
+            for _ in range(max(1, round(budget_s / TURN_S))):
+                for worker in workers.values():
+                    worker.take_turn()
+            for side, worker in workers.items():
+                getattr(figures, side).append(worker.end())
     return figures
 
 
@@ -270,7 +317,7 @@ def _find(name: str) -> Model:
 
 
 _HEADER = (
-    f"{'model':<17}{'shape':<28}{'ORT ms':>9}{'ours ms':>9}{'ratio':>7}{'+us':>8}{'':>8}"
+    f"{'model':<17}{'shape':<28}{'ORT ms':>9}{'ours ms':>9}{'ratio':>7}{'ORT':>7}{'+us':>8}{'':>8}"
     f"{'ORT ready':>10}{'ours':>8}{'times':>7}{'ORT MB':>8}{'ours':>7}{'':>8}{'build MB':>9}{'':>8}{'build s':>8}"
 )
 
@@ -279,7 +326,7 @@ def _print_row(row: Figures) -> None:
     said = {what: "met" if is_met else "MISSED" for what, is_met in row.verdicts().items()}
     theirs, ours = ([row.median(side, w) for w in ("run_ms", "ready_ms", "peak_mb")] for side in _SIDES)
     print(
-        f"{row.name:<17}{row.shape:<28}{theirs[0]:>9.3f}{ours[0]:>9.3f}{row.ratio:>7.3f}{row.extra_us:>8.1f}"
+        f"{row.name:<17}{row.shape:<28}{theirs[0]:>9.3f}{ours[0]:>9.3f}{row.ratio:>7.3f}{row.control_ratio:>7.3f}{row.extra_us:>8.1f}"
         f"{said['time']:>8}{theirs[1]:>10.1f}{ours[1]:>8.1f}{row.load_ratio:>7.2f}{theirs[2]:>8.0f}{ours[2]:>7.0f}"
         f"{said['memory']:>8}{row.build_peak_mb:>9.0f}{said['build memory']:>8}{row.build_s:>8.1f}",
         flush=True,
@@ -305,7 +352,7 @@ def main() -> None:
     parser.add_argument("--worker", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
-        print(json.dumps(_work(args.worker)))
+        _work(*args.worker)
         return
     unknown = set(args.models) - {model.name for model in ROWS}
     if unknown:

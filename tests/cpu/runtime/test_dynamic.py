@@ -234,3 +234,9 @@ def test_a_packed_plugin_after_a_data_dependent_one_is_told_why_it_cannot() -> N
     network.mark_output(network.add_plugin_v3([positive], [], OnlyPacked()).get_output(0))
     with pytest.raises(dt.BuildError, match="only LINEAR is proposed where the run alone tells a shape"):
         builder.build_serialized_network(network, builder.create_builder_config())
+
+
+def test_a_wrong_shape_is_told_with_what_the_profile_allows() -> None:
+    context = _positive_engine().create_execution_context()
+    with pytest.raises(dt.InputError, match=r"expected \(0\.\.32\), got \(4, 5\)"):
+        context.set_input_shape("x", (4, 5))

@@ -11,6 +11,8 @@ from dovetail.runtime.steps import Array
 
 __all__ = ["check_profile", "check_values", "find_profile", "known_dims"]
 
+_Bounds = tuple[list[int], list[int], list[int]]
+
 
 def known_dims(tensor: TensorRecord) -> list[Any]:
     """The dims of a tensor's record.
@@ -32,26 +34,31 @@ def known_dims(tensor: TensorRecord) -> list[Any]:
 def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape: Sequence[int]) -> None:
     """Raise an error that shows what the engine allows, unless the shape is allowed."""
     dims = tensor.dims
+    bounds = manifest.profiles[profile].shapes.get(tensor.name) if manifest.profiles else None
     if dims is not None and (
         len(shape) != len(dims) or any(isinstance(d, int) and d != n for d, n in zip(dims, shape, strict=False))
     ):
-        raise InputError(
-            "wrong shape",
-            where=f"input '{tensor.name}'",
-            expected=f"({', '.join(str(d) for d in dims)})",
-            got=tuple(shape),
-        )
+        allowed = ", ".join(map(_describe_dim, dims)) if bounds is None else _describe_bounds(bounds)
+        raise InputError("wrong shape", where=f"input '{tensor.name}'", expected=f"({allowed})", got=tuple(shape))
     if min(shape, default=0) < 0:
         raise InputError("a dimension is negative", where=f"input '{tensor.name}'", got=tuple(shape))
-    bounds = manifest.profiles[profile].shapes.get(tensor.name) if manifest.profiles else None
     if bounds is not None and not _allows(bounds, shape):
-        allowed = ", ".join(str(lo) if lo == hi else f"{lo}..{hi}" for lo, hi in zip(bounds[0], bounds[2], strict=True))
+        allowed = _describe_bounds(bounds)
         ranges = "x".join(str(n) for n in shape)
         raise InputError(
             f"shape {tuple(shape)} is outside profile {profile}, which allows ({allowed})",
             where=f"input '{tensor.name}'",
             fix=f"build with a profile that covers it (--shapes {tensor.name}:...:{ranges}), or use another profile",
         )
+
+
+def _describe_bounds(bounds: _Bounds) -> str:
+    return ", ".join(str(lo) if lo == hi else f"{lo}..{hi}" for lo, hi in zip(bounds[0], bounds[2], strict=True))
+
+
+def _describe_dim(dim: Any) -> str:
+    """A dimension as the author of the model wrote it; names that begin so are ours."""
+    return "any" if isinstance(dim, str) and dim.startswith("_d") else str(dim)
 
 
 def check_values(manifest: Manifest, profile: int, arrays: Sequence[Array]) -> None:
@@ -84,6 +91,6 @@ def _fits(profile: ProfileRecord, name: str, array: Array) -> bool:
     return values is None or _allows(values, array.reshape(-1).tolist())
 
 
-def _allows(bounds: tuple[list[int], list[int], list[int]], shape: Sequence[int]) -> bool:
+def _allows(bounds: _Bounds, shape: Sequence[int]) -> bool:
     low, _, high = bounds
     return len(shape) == len(low) and all(a <= n <= b for a, n, b in zip(low, shape, high, strict=True))
