@@ -211,17 +211,21 @@ class PluginStep:
             self._finish_dynamic(frame)
 
     def bind(self, frame: Frame) -> Callable[[], None]:
-        """The step over the addresses that it has, for as long as nothing of what it touches moves."""
+        """The step over the addresses that it has, for as long as nothing of what it touches moves.
+
+        A plugin may have ``bind_enqueue``, which takes the arguments of ``enqueue`` and gives a function without any.
+        """
         if not self.is_static or self._has_four_bit:
             return partial(self, frame)
         if self.is_stale:
             self._take_addresses(frame)
-        enqueue, handle, in_descs, out_descs = self._enqueue, self.handle, self._in_descs, self._out_descs
-        inputs, outputs, workspace, stream = self._in_addresses, self._out_addresses, self.workspace, self.stream
+        bind = getattr(self.handle.runtime, "bind_enqueue", None) or partial(partial, self._enqueue)
+        described, places = (self._in_descs, self._out_descs), (self._in_addresses, self._out_addresses)
+        handle, enqueue = self.handle, bind(*described, *places, self.workspace, self.stream)
 
         def run() -> None:
             try:
-                enqueue(in_descs, out_descs, inputs, outputs, workspace, stream)
+                enqueue()
             except Exception as error:
                 raise handle.describe_failure("enqueue", error) from error
 
