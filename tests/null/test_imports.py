@@ -44,6 +44,23 @@ def test_every_public_name_resolves_and_is_listed() -> None:
         _ = dt.nothing
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "extra"), [("onnx_ir", "compile", "'dovetail[build]'"), ("numpy", "load", "dovetail")]
+)
+def test_a_package_that_is_missing_is_named_with_what_brings_it(module: str, name: str, extra: str) -> None:
+    code = f"""
+    import sys
+    sys.modules[{module!r}] = None
+    import dovetail
+    try:
+        dovetail.{name}
+    except dovetail.ResourceError as error:
+        print(error)
+    """
+    expected = f"this needs the package '{module}', which is not installed\n  fix: pip install {extra}"
+    assert _run(code) == expected
+
+
 def test_running_a_plan_imports_nothing_of_the_build_side(tmp_path: Path) -> None:
     from tests.support.plugins import PlainCreator, ScalePlugin
 

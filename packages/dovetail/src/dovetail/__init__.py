@@ -16,17 +16,26 @@ __all__ = ["__version__", *sorted(EXPORTS), *sorted(ALIASES)]  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> object:
-    if name in EXPORTS:
-        value = getattr(importlib.import_module(EXPORTS[name]), name)
-    elif name in ALIASES:
-        module, path = ALIASES[name]
-        value = importlib.import_module(module)
-        for part in path.split("."):
-            value = getattr(value, part)
-    else:
+    if name not in EXPORTS and name not in ALIASES:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+    module, path = ALIASES[name] if name in ALIASES else (EXPORTS[name], name)
+    value = _import(module)
+    for part in path.split("."):
+        value = getattr(value, part)
     globals()[name] = value
     return value
+
+
+def _import(module: str) -> object:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        from dovetail._extras import describe_missing
+
+        missing = describe_missing(error)
+        if missing is None:
+            raise
+        raise missing from error
 
 
 def __dir__() -> list[str]:

@@ -7,21 +7,14 @@ import os
 import sys
 from typing import Any, Final
 
+from dovetail._extras import PACKAGES
 from dovetail._version import __version__
 from dovetail.cli.answers import Answer, Document
 from dovetail.cli.options import finish_command
 from dovetail.cli.provider import describe_providers
 from dovetail.cli.screen import Screen, format_bytes
 
-__all__ = ["PACKAGES", "declare", "run"]
-
-PACKAGES: Final = {
-    "": ("ml_dtypes", "msgspec", "numpy", "xxhash"),
-    "build": ("filelock", "onnx", "onnx-ir", "onnx-shape-inference", "onnxscript", "platformdirs"),
-    "cli": ("rich",),
-    "onnxruntime": ("onnxruntime",),
-}
-"""Extra -> the packages it brings; under the empty name what Dovetail cannot do without."""
+__all__ = ["declare", "run"]
 
 _VARIABLES: Final = ("DOVETAIL_", "NO_COLOR", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 

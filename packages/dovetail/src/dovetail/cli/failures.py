@@ -7,6 +7,7 @@ import re
 import sys
 from typing import Any, Final
 
+from dovetail._extras import describe_missing
 from dovetail.cli.answers import dump_document
 from dovetail.cli.screen import clean
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError
@@ -16,14 +17,6 @@ __all__ = ["EXIT_INTERRUPTED", "EXIT_PIPE", "TRACEBACK_VARIABLE", "report_failur
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
 TRACEBACK_VARIABLE: Final = "DOVETAIL_TRACEBACK"
-
-_EXTRAS: Final = {
-    "": ("ml_dtypes", "msgspec", "numpy", "xxhash"),
-    "build": ("filelock", "onnx", "onnx_ir", "onnx_shape_inference", "onnxscript", "platformdirs"),
-    "cli": ("rich",),
-    "onnxruntime": ("onnxruntime",),
-}
-
 
 _ADVICE: Final = (
     (re.compile(r"register the creator first: .*load_library\(path\)"), "name its library with --plugins"),
@@ -65,10 +58,8 @@ def _leave_pipe() -> int:
 def _as_dovetail_error(error: BaseException) -> DovetailError:
     if isinstance(error, DovetailError):
         return error
-    if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name)) is not None:
-        package = f"'dovetail[{extra}]'" if extra else "dovetail"
-        what = f"this needs the package '{error.name}', which is not installed"
-        return ResourceError(what, fix=f"pip install {package}")
+    if isinstance(error, ModuleNotFoundError) and (missing := describe_missing(error)) is not None:
+        return missing
     if isinstance(error, MemoryError):
         return ResourceError("memory ran out", fix="use smaller shapes, or a machine with more memory")
     if isinstance(error, OSError) and error.filename is not None:
@@ -83,11 +74,6 @@ def _advise(text: str) -> str:
     for pattern, replacement in _ADVICE:
         text = pattern.sub(replacement, text)
     return text
-
-
-def _extra_with(module: str | None) -> str | None:
-    top = (module or "").partition(".")[0]
-    return next((extra for extra, modules in _EXTRAS.items() if top in modules), None)
 
 
 def _describe(error: DovetailError) -> dict[str, Any]:
