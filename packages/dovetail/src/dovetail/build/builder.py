@@ -39,6 +39,9 @@ __all__ = ["Builder", "engine_from_plan"]
 _MAPPED_BYTES: Final = 4 << 20
 """Weights from which on a plan that was just built goes through a file."""
 
+_HEAVY_OPS: Final = frozenset(("Attention", "Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul"))
+"""What takes most of the time in most models."""
+
 
 class Builder(NoOpContext):
     """Where building starts. Its registry is searched before the global one."""
@@ -118,6 +121,7 @@ class Builder(NoOpContext):
             for line in changed:
                 self.logger.log(Severity.VERBOSE, line)
             phase.step()
+        providers = config.providers or self._choose_providers(model)
         return BuildRequest(
             model=model,
             config=config,
@@ -129,8 +133,19 @@ class Builder(NoOpContext):
             libraries=_pack_libraries(config.plugins_to_serialize),
             refittable=refittable,
             excluded_weights=excluded,
-            providers=config.providers or default_providers(),
+            providers=providers,
         )
+
+    def _choose_providers(self, model: ir.Model) -> tuple[str, ...]:
+        """The default; who has heavy work for it is told when it is the slow one."""
+        providers = default_providers()
+        if "onnxruntime" not in providers and any(node.op_type in _HEAVY_OPS for node in model.graph):
+            self.logger.log(
+                Severity.WARNING,
+                "ONNX Runtime is not installed, so NumPy runs convolutions and matrix products, many times slower; "
+                "pip install 'dovetail[onnxruntime]', or choose providers=[\"cpu\"] if that is what you want",
+            )
+        return providers
 
 
 def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry, options: ProviderOptions | None = None) -> Engine:
