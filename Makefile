@@ -58,9 +58,9 @@ endif
 test-pythons: venv ## What may differ between versions of Python, on every one of this machine.
 	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
 
-bench: venv ## All benchmarks as tests, and all real models: about half an hour on a quiet machine.
+bench: venv ## Benchmarks as tests, real models, onnx's node tests in ONNX Runtime: about 40 minutes.
 	$(PYTEST) -p no:xdist tests/bench $(ARGS)
-	$(PYTEST) -n $(JOBS) tests/conformance/models $(ARGS)
+	$(PYTEST) -n $(JOBS) tests/conformance/models tests/conformance/ort_ep $(ARGS)
 
 lint: venv ## Style, formatting, types and import contracts.
 	$(RUN) ruff check

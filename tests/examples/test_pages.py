@@ -14,7 +14,11 @@ import pytest
 from tests.support.distributions import install
 
 ROOT = Path(__file__).parents[2]
-PAGES = [*sorted((ROOT / "docs").glob("add-a-*.md")), ROOT / "docs" / "inside-onnxruntime.md"]
+PAGES = [
+    *sorted((ROOT / "docs").glob("add-a-*.md")),
+    ROOT / "docs" / "inside-onnxruntime.md",
+    ROOT / "packages" / "onnxruntime-ep-dovetail" / "README.md",
+]
 LONGEST_PAGE = 190
 
 

@@ -104,7 +104,9 @@ def _output(name: str, dtype: Any) -> onnx.ValueInfoProto:
 
 
 def _run(session: ort.InferenceSession, feeds: Mapping[str, Array]) -> list[Array]:
-    """Types that NumPy does not know go in through ``OrtValue``."""
+    """Types that NumPy does not know go in through ``OrtValue``, which strings cannot."""
+    if any(array.dtype == object for array in feeds.values()):
+        return list(session.run(None, dict(feeds)))
     wrapped = {
         name: ort.OrtValue.ortvalue_from_numpy_with_onnx_type(array, onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
         if array.dtype.kind == "V"

@@ -31,7 +31,7 @@ from onnx.backend.test import loader, runner
 import dovetail
 from dovetail.errors import DovetailError
 
-__all__ = ["PROVIDER_SETS", "Case", "Outcome", "Skip", "load_cases", "load_counts", "load_skips", "run_case"]
+__all__ = ["PROVIDER_SETS", "Case", "Outcome", "Skip", "compare", "load_cases", "load_counts", "load_skips", "run_case"]
 
 HERE = Path(__file__).parent
 PROVIDER_SETS: dict[str, list[str] | None] = {"default": None, "cpu": ["cpu"]}
@@ -172,10 +172,10 @@ def _check(case: Case, providers: list[str] | None) -> None:
         for inputs, expected in data_sets:
             results = engine(*inputs)
             outputs = list(results.values()) if isinstance(results, dict) else [results]
-            _compare(expected, outputs, case)
+            compare(expected, outputs, case)
 
 
-def _compare(expected: list[Any], outputs: list[Any], case: Case) -> None:
+def compare(expected: list[Any], outputs: list[Any], case: Case) -> None:
     """The suite's own comparison, which asks of a sequence only that its parts are alike, and knows no None."""
     for index, (wanted, got) in enumerate(zip(expected, outputs, strict=True)):
         if wanted is None or got is None:
@@ -183,7 +183,7 @@ def _compare(expected: list[Any], outputs: list[Any], case: Case) -> None:
         elif isinstance(wanted, list):
             assert isinstance(got, list), f"output {index} is {type(got).__name__}, expected a list"
             assert len(got) == len(wanted), f"output {index} has {len(got)} parts, expected {len(wanted)}"
-            _compare(wanted, got, case)
+            compare(wanted, got, case)
         else:
             runner.Runner.assert_similar_outputs([np.asarray(wanted)], [got], rtol=case.rtol, atol=case.atol)
 

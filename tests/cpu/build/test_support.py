@@ -13,6 +13,8 @@ from onnx import TensorProto, helper
 
 import dovetail as dt
 from dovetail.build.support import PLUGIN, find_support
+from dovetail.network.onnx_import import import_model
+from dovetail.network.plugins import entry_of
 
 
 @pytest.fixture
@@ -62,6 +64,15 @@ def test_an_operator_of_onnx_is_a_plugin_only_on_request(registry: dt.PluginRegi
     model = _model(helper.make_node("Relu", ["x"], ["y"]))
     assert _who(model, registry=registry) == ["cpu"]
     assert _who(model, registry=registry, override=["Relu"]) == [PLUGIN]
+
+
+def test_an_operator_of_onnx_without_a_kernel_is_a_plugin_as_in_a_build(registry: dt.PluginRegistry) -> None:
+    model = _model(helper.make_node("Log", ["x"], ["y"]), opset=1)
+    assert _who(model, registry=registry) == [None]
+    _register(registry, "Log")
+    assert _who(model, registry=registry) == [PLUGIN]
+    (node,) = import_model(ir.to_proto(model), registry=registry).graph
+    assert entry_of(node) is not None
 
 
 @pytest.mark.parametrize(("op", "expected"), [("Neg", "cpu"), ("Nonsense", None)])

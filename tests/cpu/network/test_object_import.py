@@ -38,8 +38,7 @@ SEQUENCE = helper.make_sequence_type_proto(_tensor_type())
 @pytest.mark.parametrize(
     "kind",
     [
-        helper.make_map_type_proto(INT64, _tensor_type()),
-        helper.make_sequence_type_proto(helper.make_map_type_proto(INT64, _tensor_type())),
+        helper.make_optional_type_proto(helper.make_map_type_proto(INT64, _tensor_type())),
         helper.make_sequence_type_proto(SEQUENCE),
         helper.make_sequence_type_proto(helper.make_optional_type_proto(_tensor_type())),
         helper.make_optional_type_proto(helper.make_optional_type_proto(_tensor_type())),

@@ -8,6 +8,7 @@ import pytest
 from onnx import parser
 
 import dovetail as dt
+from dovetail.network.dim_exprs import describe_shape
 from dovetail.network.onnx_import import import_model
 from dovetail.network.shapes import ShapeInference
 from tests.support.plugins import PlainCreator, ScalePlugin
@@ -28,7 +29,7 @@ def _shapes(model: onnx.ModelProto) -> dict[str, str | None]:
     inference = ShapeInference(imported.opset_imports)
     inference.infer_graph(imported.graph)
     values = [value for node in imported.graph for value in node.outputs]
-    return {value.name or "": None if value.shape is None else str(value.shape) for value in values}
+    return {value.name or "": None if value.shape is None else describe_shape(value.shape) for value in values}
 
 
 HIDDEN = "q = SequenceConstruct(x, x) h = ConcatFromSequence<axis = 0>(q)"
@@ -45,7 +46,7 @@ HIDDEN = "q = SequenceConstruct(x, x) h = ConcatFromSequence<axis = 0>(q)"
         (f"{HIDDEN} y = ReduceMax(h)", 20, None),
         (f"{HIDDEN} y = Flatten<axis = 2>(h)", 20, "[_d0,_d1]"),
         ("y = Slice<starts = [1], ends = [3], axes = [1]>(x)", 9, "[n,2]"),
-        ("y = Slice<starts = [1], ends = [100]>(x)", 9, "[Min(100, n) - 1,4]"),
+        ("y = Slice<starts = [1], ends = [100]>(x)", 9, "[min(100, n) - 1,4]"),
         ("y, i = TopK<k = 2>(x)", 9, "[n,2]"),
     ],
 )

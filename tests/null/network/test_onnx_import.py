@@ -17,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper, parser
 import dovetail as dt
 from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError, UsageError
 from dovetail.loggers import ILogger, Severity
+from dovetail.network.dim_exprs import expr_from_dim
 from dovetail.network.onnx_import import import_model
 from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, entry_of
-from dovetail.network.shapes import expr_from_dim
 from dovetail.network.symbols import DIMS_KEY
 from tests.support.plugins import ScalePlugin
 

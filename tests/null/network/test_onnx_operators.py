@@ -96,7 +96,7 @@ class TestTypes:
             ("t = Transpose(x) y = com.microsoft.FusedGemm(x, t)", "FLOAT", "[2,2]"),
             ("y = com.microsoft.CDist(x, x)", "FLOAT", "None"),
             ('y = ai.onnx.ml.Normalizer<norm = "L1">(x)', "FLOAT", "[2,3]"),
-            ("y = ai.onnx.ml.LinearRegressor<coefficients = [1.0, 2.0, 3.0]>(x)", "FLOAT", "None"),
+            ("y = ai.onnx.ml.LinearRegressor<coefficients = [1.0, 2.0, 3.0]>(x)", "FLOAT", "[2,1]"),
         ],
     )
     def test_every_value_has_a_type(self, nodes: str, dtype: str | None, shape: str | None) -> None:

@@ -127,6 +127,35 @@ def test_objects() -> None:
     assert not compare_values("o", None, one[0]).is_close
 
 
+def test_maps() -> None:
+    rows = [{"p": 0.25, "q": 0.75}, {"p": 1.0, "q": 0.0}]
+    assert compare_values("m", rows, [dict(reversed(row.items())) for row in rows]).is_close
+    near = compare_values("m", [{"p": 0.25, "q": 0.75000001}, rows[1]], rows)
+    assert (near.is_close, near.dtype, near.shape) == (True, "float32", (2, 2))
+    far = compare_values("m", [rows[0], {"p": 1.0, "q": 0.5}], rows)
+    assert (far.worst_index, far.worst_candidate, far.worst_reference) == ((1, 1), 0.5, 0.0)
+    assert compare_values("m", {1: "a"}, {1: "a"}).is_close
+    assert not compare_values("m", {1: "a"}, {1: "b"}).is_close
+    assert compare_values("m", {}, {}).is_close
+
+
+@pytest.mark.parametrize(
+    ("candidate", "reference", "expected"),
+    [
+        ([{"p": 1.0}], [{"q": 1.0}], "the keys are 'p' instead of 'q'"),
+        ({}, {1: 2.0}, "the keys are none instead of 1"),
+        (dict.fromkeys(range(9), 1.0), {1: 2.0}, "the keys are 0, 1, 2, 3, 4, 5, 6, 7, ... instead of 1"),
+        ([{"p": 1.0}], [{"p": 1.0}] * 2, "the shape is 1x1 instead of 2x1"),
+        ([{"p": 1.0}, {"q": 1.0}], [{"p": 1.0}, {"r": 1.0}], "the keys are 'q' instead of 'r'"),
+        ({"p": 1.0}, np.float32([1]), "a map instead of no map"),
+        (np.float32([1]), {"p": 1.0}, "no map instead of a map"),
+        ({"p": 1}, {"p": 1.0}, "the type is int64 instead of float32"),
+    ],
+)
+def test_maps_that_are_unlike(candidate: Any, reference: Any, expected: str) -> None:
+    assert expected in compare_values("m", candidate, reference).reason
+
+
 def test_narrow_floats() -> None:
     a = np.array([1, 2], ml_dtypes.float8_e4m3fn)
     assert compare_values("y", a, a).is_close
@@ -140,3 +169,5 @@ def test_ranges() -> None:
     assert describe_range("x", np.array(["a"], object)).dtype == "string"
     assert describe_range("x", None).dtype == "none"
     assert describe_range("x", [np.ones(2), np.zeros(1)]).max == 1
+    maps = describe_range("x", [{"p": 0.5}, {"p": 2.0}])
+    assert (maps.dtype, maps.shape, maps.min, maps.max) == ("map of 1", (2, 1), 0.5, 2.0)

@@ -55,8 +55,47 @@ def test_objects() -> None:
     assert feeds["t"].shape == (3,)
     assert all(isinstance(word, str) for word in feeds["t"])
     assert feeds["o"].dtype == np.int64
-    with pytest.raises(InputError, match="nothing can be made up for a map"):
-        make_feeds([InputSpec(name="m", dtype="float32", dims=None, type="map(int64,tensor(float))")])
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype", "key_type", "element_type"),
+    [
+        ("map(int64,tensor(float))", "float32", int, float),
+        ("map(string,tensor(int64))", "int64", str, int),
+        ("map(int64,tensor(string))", "object", int, str),
+    ],
+)
+def test_maps(kind: str, dtype: str, key_type: type, element_type: type, tmp_path: Path) -> None:
+    spec = InputSpec(name="m", dtype=dtype, dims=None, type=kind)
+    (made,) = make_feeds([spec]).values()
+    assert {type(key) for key in made} == {key_type}
+    assert {type(element) for element in made.values()} == {element_type}
+    (tmp_path / "inputs.npz").write_bytes(pack_arrays({"m": made}))
+    assert read_arrays(tmp_path / "inputs.npz", [spec]) == {"m": made}
+    (several,) = make_feeds([InputSpec(name="m", dtype=dtype, dims=None, type=f"seq({kind})")]).values()
+    assert [entries.keys() for entries in several] == [made.keys()] * len(several)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"m.keys": np.arange(2)},
+        {"m.values": np.arange(2)},
+        {"m.keys": np.arange(2), "m.values": np.arange(3)},
+        {"m.keys": np.ones((1, 2)), "m.values": np.ones((1, 2))},
+    ],
+)
+def test_half_a_map_is_named(arrays: dict[str, Any], tmp_path: Path) -> None:
+    np.savez(tmp_path / "inputs.npz", **arrays)
+    spec = InputSpec(name="m", dtype="float32", dims=None, type="map(int64,tensor(float))")
+    with pytest.raises(InputError, match="no map for input 'm'; expected two vectors of one length"):
+        read_arrays(tmp_path / "inputs.npz", [spec])
+
+
+def test_an_array_may_be_called_keys(tmp_path: Path) -> None:
+    np.savez(tmp_path / "inputs.npz", **{"m.keys": np.arange(2)})
+    specs = [InputSpec(name="m.keys", dtype="int64", dims=[2]), InputSpec(name="m", dtype="float32", dims=None)]
+    assert read_arrays(tmp_path / "inputs.npz", specs)["m.keys"].tolist() == [0, 1]
 
 
 def test_a_wrong_rank_is_named() -> None:

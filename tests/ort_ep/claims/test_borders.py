@@ -18,6 +18,8 @@ pytestmark = pytest.mark.versions
 CPU = "CPUExecutionProvider"
 X = np.linspace(-2, 3, 6, dtype=np.float32).reshape(2, 3)
 STRING, FLOAT, INT4 = TensorProto.STRING, TensorProto.FLOAT, TensorProto.INT4
+ML = "ai.onnx.ml"
+MAP = helper.make_map_type_proto(STRING, helper.make_tensor_type_proto(FLOAT, None))
 SCALE = {"scale": np.float32(0.5), "zero": helper.make_tensor("zero", INT4, [], [0])}
 
 Open = Callable[..., Any]
@@ -82,6 +84,26 @@ CROSSING = {
         make_model([node("OptionalGetElement", ["o"], ["a"]), node("Relu", ["a"], ["y"])], [_optional("o")], OUT),
         {"o": X},
         {EP: ["Relu"], CPU: ["OptionalGetElement"]},
+    ),
+    "a map in": (
+        make_model(
+            [node("DictVectorizer", ["m"], ["a"], domain=ML, string_vocabulary=["p", "q"]), node("Relu", ["a"], ["y"])],
+            [helper.make_value_info("m", MAP)],
+            OUT,
+            domains=[ML],
+        ),
+        {"m": {"q": 2.0}},
+        {EP: ["Relu"], CPU: ["DictVectorizer"]},
+    ),
+    "maps out": (
+        make_model(
+            [node("Relu", ["x"], ["a"]), node("ZipMap", ["a"], ["y"], domain=ML, classlabels_strings=["p", "q", "r"])],
+            IN,
+            [helper.make_value_info("y", helper.make_sequence_type_proto(MAP))],
+            domains=[ML],
+        ),
+        {"x": X},
+        {EP: ["Relu"], CPU: ["ZipMap"]},
     ),
 }
 INSIDE = {

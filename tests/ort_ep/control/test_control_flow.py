@@ -113,6 +113,24 @@ def test_sequences_in_a_loop_stay_with_onnxruntime(dovetail_session: Open, assig
         np.testing.assert_array_equal(session.run(None, feeds)[0], reference_session(model).run(None, feeds)[0])
 
 
+@pytest.mark.parametrize("route", ["compile", "kernels"])
+def test_what_is_in_the_body_of_a_function_is_taken_once_that_is_a_loop(
+    route: str, dovetail_session: Open, assigned: Open
+) -> None:
+    inner = [node("Abs", ["v"], ["n"]), node("Neg", ["n"], ["w"])]
+    body = helper.make_graph(inner, "body", [tensor("v", ["N", 4])], [tensor("w", ["N", 4])])
+    nodes = [
+        node("SequenceConstruct", ["x", "x"], ["q"]),
+        node("SequenceMap", ["q"], ["r"], body=body),
+        node("ConcatFromSequence", ["r"], ["y"], axis=0),
+    ]
+    model = make_model(nodes, [tensor("x", ["N", 4])], [tensor("y", ["K", 4])], opset=18)
+    session = dovetail_session(model, claim="all", route=route, fallback=True)
+    assert {"Abs", "Neg"} <= set(assigned(session)[EP])
+    x = np.arange(8, dtype=np.float32).reshape(2, 4) - 3
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], np.concatenate([-abs(x), -abs(x)]))
+
+
 def test_an_error_in_a_body_names_the_node(dovetail_session: Open) -> None:
     then = make_model([node("MatMul", ["x", "z"], ["t"])], [], [tensor("t", None)]).graph
     other = make_model([node("Add", ["x", "z"], ["e"])], [], [tensor("e", None)]).graph

@@ -78,3 +78,14 @@ def test_an_attribute_that_is_a_type_does_not_end_the_session(dovetail_session: 
     for route in ("compile", "kernels"):
         session = dovetail_session(model, claim="all", route=route, fallback=True)
         assert session.run(None, {})[0].item() is True
+
+
+@pytest.mark.parametrize("route", ["compile", "kernels"])
+def test_a_scalar_beside_a_result_that_only_the_run_sizes(route: str, dovetail_session: Open, assigned: Open) -> None:
+    nodes = [node("NonZero", ["x"], ["places"]), node("ReduceSum", ["x"], ["total"], keepdims=0)]
+    outputs = [tensor("places", [1, None], TensorProto.INT64), tensor("total", [])]
+    model = make_model(nodes, [tensor("x", [4])], outputs)
+    session = dovetail_session(model, claim="all", route=route)
+    places, total = session.run(None, {"x": np.array([0, 1, 0, 2], np.float32)})
+    assert places.tolist() == [[1, 3]]
+    assert (total.shape, float(total)) == ((), 3.0)

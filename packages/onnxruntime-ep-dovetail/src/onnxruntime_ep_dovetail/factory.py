@@ -45,8 +45,6 @@ class Factory(DeviceFactory, Outliving):
 
     def __init__(self, runtime: Runtime) -> None:
         self._name, self._vendor, self._version = CString(EP_NAME), CString(VENDOR), CString(__version__)
-        self._backends: dict[int, Backend] = {}
-        """By the address of the device that ONNX Runtime has for it."""
         self._custom_ops = CustomOps.of(runtime)
         self.kernel_table = KernelTable(runtime)
         load_compute().attach(runtime.api.address, {name: runtime.api.slot(name) for name in API_FUNCTIONS})

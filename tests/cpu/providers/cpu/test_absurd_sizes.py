@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import InputError
+from dovetail.provider.typed_maps import TypedMap
 from dovetail.providers.cpu.kernels import load_kernels
 from dovetail.providers.cpu.kernels._checks import require_room
 from dovetail.providers.cpu.registry import registry
@@ -93,7 +94,7 @@ CASES: list[tuple[str, list[Any], dict[str, Any]]] = [
             "pool_int64s": (1,),
         },
     ),
-    ("ai.onnx.ml::CastMap", [{1: 1.0}], {"map_form": "SPARSE", "max_map": BIG}),
+    ("ai.onnx.ml::CastMap", [TypedMap({1: 1.0}, X.dtype)], {"map_form": "SPARSE", "max_map": BIG}),
 ]
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import InputError
+from dovetail.provider.typed_maps import TypedMap
 from dovetail.providers.cpu.kernels import load_kernels
 from dovetail.providers.cpu.registry import registry
 
@@ -163,9 +164,13 @@ CASES: list[Case] = [
         {"hidden_size": 2},
     ),
     *((f"{ML}::ArrayFeatureExtractor", [X, ints(i)], {}) for i in (4, -1, HUGE)),
-    (f"{ML}::CastMap", [{5: 1.0}], {"map_form": "SPARSE", "max_map": 5}),
-    (f"{ML}::CastMap", [{-1: 1.0}], {"map_form": "SPARSE", "max_map": 5}),
-    (f"{ML}::DictVectorizer", [{"q": 1.0}], {"string_vocabulary": ("a",)}),
+    (f"{ML}::CastMap", [TypedMap({-1: 1.0}, X.dtype)], {"map_form": "SPARSE", "max_map": 5}),
+    (f"{ML}::CastMap", [TypedMap({1: 1.0}, X.dtype)], {"map_form": "SPARSE", "max_map": -5}),
+    (f"{ML}::CastMap", [TypedMap({1: 1.0}, X.dtype)], {"map_form": "OTHER"}),
+    (f"{ML}::CastMap", [TypedMap({1: 1.0}, X.dtype)], {"cast_to": "TO_BOOL"}),
+    (f"{ML}::CastMap", [X], {}),
+    (f"{ML}::DictVectorizer", [[X]], {"string_vocabulary": ("a",)}),
+    (f"{ML}::DictVectorizer", [TypedMap({"a": 1.0}, X.dtype)], {}),
     *((f"{ML}::TreeEnsemble", [X], {**TREE, "nodes_featureids": (i,)}) for i in (4, -1, HUGE)),
     *((f"{ML}::TreeEnsemble", [X], {**TREE, "nodes_truenodeids": (i,)}) for i in (2, -1, HUGE)),
     (f"{ML}::TreeEnsemble", [X], {**TREE, "nodes_falseleafs": (0,)}),

@@ -97,25 +97,3 @@ def test_label_encoder_refuses_keys_of_another_type() -> None:
         run_ml("LabelEncoder", [X], {"keys_strings": ["a"], "values_int64s": [1]}, opset=4)
     with pytest.raises(InputError, match="differ in length"):
         run_ml("LabelEncoder", [WORDS], {"keys_strings": ["a"], "values_int64s": [1, 2]}, opset=4)
-
-
-def test_zip_map_is_as_in_onnxruntime() -> None:
-    check_ml("ZipMap", [X], {"classlabels_strings": list("abcd")})
-    check_ml("ZipMap", [X], {"classlabels_int64s": [5, 6, 7, 8]})
-
-
-def test_maps_become_rows() -> None:
-    (y,) = run_ml("DictVectorizer", [{"a": 4, "c": 8}], {"string_vocabulary": ["a", "c", "b", "z"]})
-    assert y.dtype == np.int64
-    assert y.tolist() == [[4, 8, 0, 0]]
-    (y,) = run_ml("DictVectorizer", [{3: "x"}], {"int64_vocabulary": [1, 3]})
-    assert y.tolist() == [["", "x"]]
-    (y,) = run_ml("CastMap", [{2: 1.5, 0: -1.0}], {})
-    assert y.dtype == np.float32
-    assert y.tolist() == [[-1.0, 1.5]]
-    (y,) = run_ml("CastMap", [{2: "7"}], {"map_form": "SPARSE", "max_map": 4, "cast_to": "TO_INT64"})
-    assert y.tolist() == [[0, 0, 7, 0]]
-    (y,) = run_ml("CastMap", [{1: 2.5}], {"cast_to": "TO_STRING"})
-    assert y.tolist() == [["2.5"]]
-    with pytest.raises(InputError, match="not a number"):
-        run_ml("CastMap", [{1: "x"}], {})

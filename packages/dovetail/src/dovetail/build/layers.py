@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -77,7 +78,7 @@ class NodeLayer:
 
     @property
     def input_shapes(self) -> Sequence[Sequence[int | str] | None]:
-        """For each input its dims, numbers or expressions as text; None where unknown."""
+        """For each input its dims, numbers or texts that are equal where the dims are; None where unknown."""
         return [_shape(value) for value in self.node.inputs]
 
     @property
@@ -121,7 +122,12 @@ def body_graphs(node: ir.Node) -> list[ir.Graph]:
 def _type_name(value: ir.Value | None) -> str | None:
     if value is None or value.dtype is None:
         return None
-    return describe_type(value.type) if has_no_shape(value) and value.type is not None else value.dtype.numpy().name
+    return describe_type(value.type) if has_no_shape(value) and value.type is not None else _numpy_name(value.dtype)
+
+
+@cache
+def _numpy_name(dtype: ir.DataType) -> str:
+    return dtype.numpy().name
 
 
 def _shape(value: ir.Value | None) -> list[int | str] | None:

@@ -30,7 +30,8 @@ def rewrite_for_providers(assigner: Assigner, *, off: Collection[str] = ()) -> b
     """
     is_changed = False
     assigner.tag_nodes(assigner.model.graph)
-    for provider in assigner.providers:
+    owners = {node.metadata_props.get(ASSIGNED_KEY) for node in assigner.model.graph.all_nodes()}
+    for provider in [provider for provider in assigner.providers if provider.name in owners]:
         result = run_passes(assigner.model, _passes_for(provider, assigner, off))
         is_changed = is_changed or bool(result.changed)
         for line in result.changed:

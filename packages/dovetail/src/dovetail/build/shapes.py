@@ -14,7 +14,8 @@ import onnx_ir as ir
 from dovetail.build.profile import OptimizationProfile
 from dovetail.errors import UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, substitute, symbols_of
-from dovetail.network.shapes import MAX_VALUE_SYMBOLS, expr_from_dim, size_symbols, static_count, value_symbol
+from dovetail.network.dim_exprs import expr_from_dim
+from dovetail.network.shapes import MAX_VALUE_SYMBOLS, size_symbols, static_count, value_symbol
 
 __all__ = [
     "Ranges",

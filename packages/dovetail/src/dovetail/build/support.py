@@ -15,6 +15,7 @@ import onnx_ir as ir
 from dovetail.build.layers import CONTROL_FLOW, NodeLayer, body_graphs, is_constant_node, opset_of
 from dovetail.errors import ProviderError
 from dovetail.loggers import Logger
+from dovetail.network.onnx_kernels import Served
 from dovetail.network.onnx_plugins import PluginImport
 from dovetail.network.onnx_schema import find_schema
 from dovetail.network.problems import Problems
@@ -69,22 +70,23 @@ def find_support(
     lookup = Providers(options)
     found = [lookup[name] for name in names]
     plugins = PluginImport(registry or get_plugin_registry(), Logger(), override, Problems())
-    return _Search(model.opset_imports, found, plugins).look(list(graph or model.graph))
+    return _Search(model, found, plugins).look(list(graph or model.graph))
 
 
 class _Search:
-    def __init__(self, opsets: Mapping[str, int], providers: Sequence[Provider], plugins: PluginImport) -> None:
-        self._opsets = opsets
+    def __init__(self, model: ir.Model, providers: Sequence[Provider], plugins: PluginImport) -> None:
+        self._opsets = model.opset_imports
+        self._served = Served(model, self._has_kernel)
         self._providers = providers
         self._plugins = plugins
 
     def look(self, nodes: Sequence[ir.Node]) -> list[Support]:
-        plain = [node for node in nodes if not self._is_plugin(node) and not _is_control(node)]
+        plugins = {node for node in nodes if self._is_plugin(node)}
+        plain = [node for node in nodes if node not in plugins and not _is_control(node)]
         claims = {provider.name: self._ask(provider, plain) for provider in self._providers}
-        index = {node: number for number, node in enumerate(plain)}
-        return [
-            self._answer_plain(node, claims, index[node]) if node in index else self._answer(node) for node in nodes
-        ]
+        answers = {node: Support(node=node, provider=PLUGIN) for node in plugins}
+        answers |= {node: self._answer_plain(node, claims, index) for index, node in enumerate(plain)}
+        return [answers[node] if node in answers else self._answer_control(node) for node in nodes]
 
     def _ask(self, provider: Provider, nodes: Sequence[ir.Node]) -> Sequence[Claim]:
         views = [NodeLayer(node, provider.name, self._opsets) for node in nodes]
@@ -107,9 +109,7 @@ class _Search:
         reasons = "; ".join(f"{name}: {row[index].reason}" for name, row in claims.items())
         return Support(node=node, provider=None, reason=reasons)
 
-    def _answer(self, node: ir.Node) -> Support:
-        if self._is_plugin(node):
-            return Support(node=node, provider=PLUGIN)
+    def _answer_control(self, node: ir.Node) -> Support:
         inner = [support for graph in body_graphs(node) for support in self.look(list(graph))]
         missing = next((support for support in inner if support.provider is None), None)
         if missing is not None:
@@ -117,16 +117,15 @@ class _Search:
         return Support(node=node, provider=self._providers[-1].name)
 
     def _is_plugin(self, node: ir.Node) -> bool:
-        """A node is a plugin when it says so, or when no operator set has it, and a creator is registered."""
+        """Whether a registered plugin runs a node, as it would in a build."""
         if not self._plugins.has_creator(node):
             return False
         domain = "" if node.domain == "ai.onnx" else node.domain
-        known = find_schema(node.op_type, domain, opset_of(self._opsets, domain)) is not None
-        has_kernel = any(
-            provider.kernels.find(node.op_type, domain, opset_of(self._opsets, domain)) is not None
-            for provider in self._providers
-        )
-        return self._plugins.is_requested(node) or not (known or has_kernel)
+        schema = find_schema(node.op_type, domain, opset_of(self._opsets, domain))
+        return self._plugins.takes(node, schema, self._served)
+
+    def _has_kernel(self, op: str, domain: str, opset: int) -> bool:
+        return any(provider.kernels.find(op, domain, opset) is not None for provider in self._providers)
 
 
 def _is_control(node: ir.Node) -> bool:

@@ -249,7 +249,7 @@ def _describe(engine: Engine, named: Mapping[str, Any], target: str) -> dict[str
 
 
 def _shape_of(value: Any) -> list[int]:
-    return [len(value)] if isinstance(value, list | tuple) else list(value.shape)
+    return [len(value)] if isinstance(value, list | tuple | Mapping) else list(value.shape)
 
 
 def _summarize(spans: Sequence[Span]) -> dict[str, Any]:

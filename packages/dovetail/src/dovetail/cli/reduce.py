@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -161,6 +162,8 @@ def _describe(reduced: ReducedModel, model: str, target: Path, inputs: Path | No
 def _describe_value(name: str, value: Any) -> dict[str, Any]:
     if isinstance(value, list | tuple):
         return {"name": name, "dtype": f"sequence of {len(value)}", "shape": []}
+    if isinstance(value, Mapping):
+        return {"name": name, "dtype": f"map of {len(value)}", "shape": []}
     return {"name": name, "dtype": value.dtype.name, "shape": list(value.shape)}
 
 

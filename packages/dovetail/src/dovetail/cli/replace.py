@@ -107,15 +107,15 @@ def _read(path: Path) -> ir.Model:
 
 def _write(model: ir.Model, target: Path) -> int:
     """Write the model; weights that are too many for one file lie beside it."""
-    import onnx_ir as ir
+    from dovetail.network.onnx_maps import model_to_proto, save_model
 
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
     if size <= _MOST_INSIDE:
-        data = ir.to_proto(model).SerializeToString()
+        data = model_to_proto(model).SerializeToString()
         write_file(target, data, option="-o")
         return len(data)
     write_file(target, b"", option="-o")
-    ir.save(model, target, external_data=f"{target.name}.data")
+    save_model(model, target, external_data=f"{target.name}.data")
     return target.stat().st_size + target.with_name(f"{target.name}.data").stat().st_size
 
 

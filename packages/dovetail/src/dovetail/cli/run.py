@@ -54,14 +54,27 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _describe(name: str, value: Any) -> dict[str, Any]:
-    """One row; a sequence has the rows of what is in it, and an empty optional nothing."""
+    """One row; a sequence has the rows of what is in it, maps a row for each key, and an empty optional nothing."""
     if value is None:
         return {"name": name, "dtype": "none", "shape": None, **_NOTHING}
-    if isinstance(value, list):
-        items = [_describe(f"{name}[{index}]", item) for index, item in enumerate(value)]
-        return {"name": name, "dtype": f"sequence of {len(value)}", "shape": None, **_NOTHING, "items": items}
+    if isinstance(value, list | Mapping):
+        kind = "sequence" if isinstance(value, list) else "map"
+        items = [_describe(item_name, item) for item_name, item in _items(name, value)]
+        return {"name": name, "dtype": f"{kind} of {len(value)}", "shape": None, **_NOTHING, "items": items}
     dtype = "string" if value.dtype.kind == "O" else value.dtype.name
     return {"name": name, "dtype": dtype, "shape": list(value.shape), **_statistics(value)}
+
+
+def _items(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """What is in a sequence or a map; maps with the same keys together, as what each key leads to in all of them."""
+    from dovetail.tools.map_tables import tabulate_maps
+
+    table = tabulate_maps(value)
+    if table is not None:
+        each = f"{name}[*]" if isinstance(value, list) else name
+        yield from ((f"{each}[{key!r}]", column) for key, column in zip(table.keys, table.rows.T, strict=True))
+    elif isinstance(value, list):
+        yield from ((f"{name}[{index}]", item) for index, item in enumerate(value))
 
 
 def _statistics(array: Array) -> dict[str, float | None]:
@@ -91,9 +104,17 @@ def _save(outputs: Mapping[str, Any], folder: Path) -> dict[str, str]:
 
 
 def _flat(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
-    """Every array, those in sequences under their numbers."""
+    """Every array, those in sequences under their numbers; maps with the same keys as these and a table."""
+    import numpy as np
+
+    from dovetail.tools.map_tables import tabulate_maps
+
     for name, value in outputs.items():
-        if isinstance(value, list):
+        table = tabulate_maps(value)
+        if table is not None:
+            yield f"{name}.keys", np.array(table.keys)
+            yield f"{name}.values", table.rows
+        elif isinstance(value, list):
             yield from _flat({f"{name}[{index}]": item for index, item in enumerate(value)})
         elif value is not None:
             yield name, value
@@ -111,6 +132,9 @@ def _with_file(row: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
         _with_file(item, files)
     if row["name"] in files:
         row["file"] = files[row["name"]]
+    halves = [files[name] for name in (f"{row['name']}.keys", f"{row['name']}.values") if name in files]
+    if row.get("items") and halves:
+        row["files"] = halves
     return row
 
 
@@ -128,8 +152,8 @@ def _show(document: Document, screen: Screen) -> None:
         )
     for tensor in document["outputs"]:
         for row in (tensor, *tensor.get("items", ())):
-            if "file" in row:
-                screen.line(f"wrote {row['file']}")
+            for path in (row["file"],) if "file" in row else row.get("files", ()):
+                screen.line(f"wrote {path}")
 
 
 def _shape(shape: list[int] | None) -> str:

@@ -16,9 +16,10 @@ import onnx_ir as ir
 
 from dovetail.errors import InternalError, ModelError
 from dovetail.expr import Constant, symbols_of
+from dovetail.network.dim_exprs import describe_shape, expr_from_dim
 from dovetail.network.layers.base import ILayer, layer_where
 from dovetail.network.plugins import PLUGIN_DOMAIN
-from dovetail.network.shapes import ShapeInference, data_type_from_ir, expr_from_dim, ir_type_from_data_type
+from dovetail.network.shapes import ShapeInference, data_type_from_ir, ir_type_from_data_type
 from dovetail.network.tensor import ITensor
 from dovetail.types import DataType
 
@@ -376,7 +377,7 @@ class Emitter:
 
     def describe(self, value: ir.Value) -> str:
         """A value for messages."""
-        return f"'{value.name}' {value.shape}"
+        return f"'{value.name}' {describe_shape(value.shape)}"
 
     # small compositions
 

@@ -9,32 +9,24 @@ node; whatever the library then infers is merged into it and never overrides it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
+from dovetail.network.dim_exprs import Dim, max_of
+
 __all__ = [
-    "Dim",
     "broadcast_dims",
     "is_hidden",
-    "make_dim",
     "set_broadcast",
     "set_filled",
     "set_flat",
     "set_full_reduction",
     "set_matmul",
     "set_pool",
+    "set_range",
     "set_reshape",
 ]
-
-Dim = int | ir.SymbolicDim
-
-
-def make_dim(text: str) -> Dim:
-    """A dimension from an expression, simplified; an integer when that is what it comes to."""
-    expression: Any = ir.SymbolicDim(text)._expr  # onnx-ir parses it; there is no public accessor
-    return int(expression) if expression.is_Integer else ir.SymbolicDim(expression)
 
 
 def broadcast_dims(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
@@ -52,7 +44,7 @@ def _broadcast(first: Dim, second: Dim) -> Dim:
         return second
     if second == 1 or isinstance(first, int):
         return first
-    return second if isinstance(second, int) else make_dim(f"max(({first}), ({second}))")
+    return second if isinstance(second, int) else max_of(first, second)
 
 
 def set_broadcast(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
@@ -91,9 +83,8 @@ def set_pool(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
 
 
 def _pooled(dim: Dim, stride: int, before: int, room: int) -> Dim:
-    windows = f"floor((({dim}) + {room + stride - 1}) / {stride}) + 1"
-    starts = f"floor((({dim}) + {before - 1}) / {stride}) + 1"
-    return make_dim(f"min({windows}, {starts})")
+    # The smaller of the windows that fit, the last one rounded up, and of those that start early enough.
+    return (dim + min(room + stride, before) - 1) // stride + 1
 
 
 def set_reshape(context: osi.ShapeInferenceContext, node: ir.Node, is_given: Sequence[bool]) -> None:
@@ -120,6 +111,17 @@ def set_filled(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         contents = [context.new_symbolic_dim() for _ in range(count)]
     if contents is not None:
         _set(context, node, contents)
+
+
+def set_range(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+    """The output of Range between sizes: the library takes those to be positive, and some are 0."""
+    known = [None if value is None else context.get_symbolic_value(value) for value in node.inputs]
+    numbers = [contents[0] for contents in known if contents is not None and len(contents) == 1]
+    if len(numbers) != 3 or all(isinstance(number, int) for number in numbers):
+        return
+    start, limit, step = numbers
+    if isinstance(step, int) and step > 0:
+        _set(context, node, [max_of(-((start - limit) // step), 0)])
 
 
 def set_flat(context: osi.ShapeInferenceContext, node: ir.Node) -> None:

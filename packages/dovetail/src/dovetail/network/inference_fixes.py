@@ -25,8 +25,10 @@ from dovetail.network.inference_dims import (
     set_full_reduction,
     set_matmul,
     set_pool,
+    set_range,
     set_reshape,
 )
+from dovetail.network.inference_ml import ML_DOMAIN, correct_feature_extractor
 from dovetail.network.inference_slices import correct_slice
 from dovetail.network.value_types import describe_type, has_no_shape
 
@@ -337,8 +339,10 @@ CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     ("", "ConstantOfShape"): _first(set_filled),
     ("", "Expand"): _correct_expand,
     ("", "Flatten"): _first(set_flat),
+    ("", "Range"): _first(set_range),
     ("", "Resize"): _correct_resize,
     ("ai.onnx.preview", "FlexAttention"): _correct_attention,
+    (ML_DOMAIN, "ArrayFeatureExtractor"): correct_feature_extractor,
     ("", "MatMul"): _first(set_matmul),
     **{("", op): _first(set_pool) for op in ("AveragePool", "LpPool", "MaxPool")},
     **{("", op): _first(set_full_reduction) for op in _REDUCING.split()},

@@ -6,18 +6,18 @@ types. A schema ties the types of outputs to those of inputs by name, which is e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
+from dovetail.network.inference_ml import ML_DOMAIN, find_ml_type, set_ml_shapes
 from dovetail.network.onnx_schema import find_schema
 
 __all__ = ["infer_by_schema"]
 
 _MICROSOFT: Final = "com.microsoft"
-_ML: Final = "ai.onnx.ml"
 _TENSORS: Final = {f"tensor({dtype.name.lower()})": dtype for dtype in ir.DataType}
 
 _SAME_SHAPE: Final[Mapping[tuple[str, str], int]] = {
@@ -25,7 +25,6 @@ _SAME_SHAPE: Final[Mapping[tuple[str, str], int]] = {
         [
             *((_MICROSOFT, op) for op in ("BiasDropout", "BiasSoftmax", "BitmaskDropout", "Inverse")),
             *((_MICROSOFT, op) for op in ("DequantizeLinear", "QuantizeLinear")),
-            *((_ML, op) for op in ("Imputer", "Normalizer", "Scaler", "CategoryMapper")),
         ],
         0,
     ),
@@ -56,9 +55,9 @@ def infer_by_schema(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
     if schema is None:
         return
     _set_shape(context, node)
-    for value, dtype in zip(node.outputs, _output_types(node, schema), strict=False):
-        if dtype is not None and value.dtype != dtype:
-            value.type = ir.TensorType(dtype)
+    for value, kind in zip(node.outputs, _output_types(node, schema), strict=False):
+        if kind is not None and value.type != kind:
+            value.type = kind
 
 
 def _set_shape(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
@@ -68,19 +67,22 @@ def _set_shape(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         if given is not None and given.shape is not None and node.outputs[0].shape is None:
             node.outputs[0].shape = ir.Shape(list(given.shape))
         return
+    if node.domain == ML_DOMAIN:
+        set_ml_shapes(context, node)
+        return
     op, version = _LIKE.get(node.op_type, ("", 0)) if node.domain == _MICROSOFT else ("", 0)
     infer = osi.registry.get("", op, version=version) if op else None
     if infer is not None:
         infer(context, node)
 
 
-def _output_types(node: ir.Node, schema: Any) -> list[ir.DataType | None]:
-    special = _SPECIAL_TYPES.get((node.domain, node.op_type))
-    first = None if special is None else special(node)
+def _output_types(node: ir.Node, schema: Any) -> list[ir.TypeProtocol | None]:
+    first = find_ml_type(node) if node.domain == ML_DOMAIN else None
     bound = _bind_types(node, schema)
     formals = [_formal(schema.outputs, index) for index in range(len(node.outputs))]
-    found = [None if formal is None else bound.get(formal.type_str, _only_type(formal)) for formal in formals]
-    return found if first is None else [first, *found[1:]]
+    dtypes = [None if formal is None else bound.get(formal.type_str, _only_type(formal)) for formal in formals]
+    found = [None if dtype is None else ir.TensorType(dtype) for dtype in dtypes]
+    return [*found] if first is None else [first, *found[1:]]
 
 
 def _bind_types(node: ir.Node, schema: Any) -> dict[str, ir.DataType]:
@@ -104,34 +106,3 @@ def _formal(formals: Any, index: int) -> Any | None:
         return formals[index]
     last = formals[-1] if formals else None
     return last if last is not None and last.option.name == "Variadic" else None
-
-
-# operators whose attributes decide
-
-
-def _label_type(node: ir.Node) -> ir.DataType:
-    """A classifier returns the labels that it was given, and numbers when they are no texts."""
-    names = ("classlabels_strings", "classlabels_string")
-    texts = [node.attributes[name].value for name in names if name in node.attributes]
-    return ir.DataType.STRING if any(texts) else ir.DataType.INT64
-
-
-def _mapped_type(node: ir.Node) -> ir.DataType:
-    given = node.inputs[0].dtype if node.inputs and node.inputs[0] is not None else None
-    return ir.DataType.INT64 if given == ir.DataType.STRING else ir.DataType.STRING
-
-
-def _cast_map_type(node: ir.Node) -> ir.DataType:
-    to = node.attributes.get("cast_to")
-    names = {"TO_STRING": ir.DataType.STRING, "TO_INT64": ir.DataType.INT64}
-    return ir.DataType.FLOAT if to is None else names.get(str(to.value), ir.DataType.FLOAT)
-
-
-_SPECIAL_TYPES: Final[Mapping[tuple[str, str], Callable[[ir.Node], ir.DataType]]] = {
-    (_ML, "CastMap"): _cast_map_type,
-    (_ML, "CategoryMapper"): _mapped_type,
-    (_ML, "LinearClassifier"): _label_type,
-    (_ML, "SVMClassifier"): _label_type,
-    (_ML, "TreeEnsembleClassifier"): _label_type,
-}
-"""How the type of the first output follows from attributes, where the schema does not tie it to an input."""

@@ -10,8 +10,8 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail.network.dim_exprs import Dim, max_of, min_of, settle
 from dovetail.network.inference_context import BoundedContext, find_inputs, keep_type
-from dovetail.network.inference_dims import make_dim
 
 __all__ = ["correct_slice"]
 
@@ -32,16 +32,16 @@ def correct_slice(context: BoundedContext, node: ir.Node) -> bool:
     hidden = [v is not None and known is None for v, known in zip(bounds, (starts, ends, axes, steps), strict=True)]
     if starts is None or ends is None or any(hidden):
         return False
-    dims: list[int | ir.SymbolicDim] = list(data.shape.dims)
+    dims: list[Dim] = list(data.shape.dims)
     numbers = [axis for axis in axes or () if isinstance(axis, int)]
     if len(numbers) != len(axes or ()):
         dims = [context.new_symbolic_dim() for _ in dims]  # any axis may be cut
         context.set_shape_and_dtype(node.outputs[0], ir.Shape(dims), data.dtype)
         return True
     chosen = [axis % len(dims) for axis in numbers] if axes is not None else list(range(len(starts)))
-    if all(isinstance(dims[axis], int) for axis in chosen):
+    if all(isinstance(number, int) for number in (*starts, *ends, *(dims[axis] for axis in chosen))):
         return False
-    assumed: dict[int, int | ir.SymbolicDim] = {}
+    assumed: dict[int, Dim] = {}
     for position, axis in enumerate(chosen):
         step = 1 if steps is None else steps[position]
         if not isinstance(step, int) or step < 1:
@@ -71,9 +71,7 @@ def _slice_by_attributes(context: BoundedContext, node: ir.Node) -> bool:
     return keep_type(context, node)
 
 
-def _slice_contents(
-    context: BoundedContext, node: ir.Node, data: ir.Value, *bounds: list[int | ir.SymbolicDim] | None
-) -> bool:
+def _slice_contents(context: BoundedContext, node: ir.Node, data: ir.Value, *bounds: list[Dim] | None) -> bool:
     """A part of a vector whose contents are known; the library loses the first element when it counts backwards."""
     contents = context.get_symbolic_value(data) if data.shape is not None and len(data.shape) == 1 else None
     numbers = [bound[0] for bound in bounds if bound is not None and len(bound) == 1 and isinstance(bound[0], int)]
@@ -86,24 +84,20 @@ def _slice_contents(
     return True
 
 
-def _sliced_dim(
-    dim: int | ir.SymbolicDim, start: int | ir.SymbolicDim, end: int | ir.SymbolicDim, step: int
-) -> ir.SymbolicDim | int:
-    first, last = _clamped(dim, start), _clamped(dim, end)
-    size = last if first == "0" else f"max(({last}) - ({first}), 0)"
-    if step > 1:
-        size = f"floor((({size}) + {step - 1}) / {step})"
-    return make_dim(size)
+def _sliced_dim(dim: Dim, start: Dim, end: Dim, step: int) -> Dim:
+    first, last = _clamped(settle(dim), start), _clamped(settle(dim), end)
+    size = last if first == 0 else max_of(last - first, 0)
+    return size if step == 1 else (size + step - 1) // step
 
 
-def _clamped(dim: int | ir.SymbolicDim, bound: int | ir.SymbolicDim) -> str:
+def _clamped(dim: Dim, bound: Dim) -> Dim:
     """A bound as Slice reads it: from the end when it is negative, and never beyond the dimension."""
     if bound == 0:
-        return "0"
+        return 0
     if isinstance(bound, int) and bound >= _BEYOND_EVERYTHING:
-        return str(dim)
+        return dim
     if isinstance(bound, int) and bound < 0:
-        return "0" if bound <= -_BEYOND_EVERYTHING else f"max(({dim}) - {-bound}, 0)"
+        return 0 if bound <= -_BEYOND_EVERYTHING else max_of(dim + bound, 0)
     # Where the bound is negative, the size of the dimension is added to it.
-    from_start = bound if isinstance(bound, int) else f"max(({bound}) - max(min({bound}, 0), -1) * ({dim}), 0)"
-    return f"min(({from_start}), ({dim}))"
+    from_start = bound if isinstance(bound, int) else max_of(bound - max_of(min_of(bound, 0), -1) * dim, 0)
+    return min_of(from_start, dim)

@@ -14,6 +14,7 @@ import onnx
 import onnx_ir as ir
 
 from dovetail.errors import UnsupportedOpError
+from dovetail.network.onnx_maps import ELEMENT_TYPES, KEY_TYPES, find_map
 from dovetail.network.problems import Problems, quote
 
 __all__ = ["EXTERNAL_KEYS", "check_proto", "find_tensor_problem"]
@@ -218,7 +219,11 @@ class _GraphCheck:
         self._check_kind(info.type, where)
 
     def _check_kind(self, kind: onnx.TypeProto, where: str) -> None:
-        """A tensor, a sequence of tensors, or one of both that may be absent."""
+        """A tensor, a sequence of tensors, or one of both that may be absent; a map, or a sequence of maps."""
+        found = find_map(kind)
+        if found is not None:
+            self._check_map(found, where)
+            return
         name, outer, known = kind.WhichOneof("value"), [], _TYPES | {0}
         while name in ("optional_type", "sequence_type") and name not in outer:
             outer.append(name)
@@ -227,9 +232,19 @@ class _GraphCheck:
         is_known = name == "tensor_type" or (name is None and not outer)
         if not is_known or outer == ["sequence_type", "optional_type"]:
             what = " of ".join(str(part) for part in (*outer, name))
-            self._unsupported(f"values of kind {quote(what)} are not supported", where, "use tensors or sequences")
+            self._unsupported(
+                f"values of kind {quote(what)} are not supported", where, "use tensors, sequences or maps"
+            )
         elif name is not None and kind.tensor_type.elem_type not in known:
             self._problems.add(f"there is no element type {kind.tensor_type.elem_type}", where=where)
+
+    def _check_map(self, given: onnx.TypeProto.Map, where: str) -> None:
+        """From integers or strings to single numbers or strings, which is what operators take and give."""
+        inner = given.value_type
+        has_elements = inner.WhichOneof("value") == "tensor_type" and inner.tensor_type.elem_type in ELEMENT_TYPES
+        if given.key_type not in KEY_TYPES or not has_elements:
+            fix = "use int64 or string for keys; float, double, int64 or string for what they lead to"
+            self._unsupported("maps of these types are not supported", where, fix)
 
     def _unsupported(self, what: str, where: str, fix: str) -> None:
         self._problems.add(what, where=where, kind=UnsupportedOpError, fix=fix)

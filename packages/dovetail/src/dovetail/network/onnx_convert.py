@@ -15,6 +15,7 @@ import onnx_ir as ir
 from onnx import version_converter
 
 from dovetail.errors import UnsupportedOpError
+from dovetail.network.onnx_maps import model_from_proto, model_to_proto
 from dovetail.network.onnx_versions import changes_in_silence
 from dovetail.network.problems import quote
 from dovetail.network.tensors import walk_graphs
@@ -42,7 +43,7 @@ def convert_opset(model: ir.Model, target: int, is_foreign: Callable[[ir.Node], 
     proto = skeleton.make_proto()
     try:
         converted = version_converter.convert_version(proto, target)
-        result = ir.from_proto(converted)
+        result = model_from_proto(converted)
     except Exception as error:  # the converter fails in many ways, as RuntimeError or worse
         opset = model.opset_imports[""]
         raise UnsupportedOpError(
@@ -96,7 +97,7 @@ class _Skeleton:
         if self._foreign:
             copy.opset_imports[_GUARD] = 1
         copy.ir_version = max(copy.ir_version, 8)
-        return ir.to_proto(copy)
+        return model_to_proto(copy)
 
     def _guard(self, node: ir.Node) -> None:
         node.domain, node.overload = _GUARD, ""

@@ -18,6 +18,7 @@ from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedO
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.onnx_fields import describe_attribute, field_from_attribute
 from dovetail.network.onnx_functions import PLUGIN_CALL
+from dovetail.network.onnx_kernels import Served
 from dovetail.network.onnx_schema import opset_of
 from dovetail.network.onnx_unknown import UnknownNodes, describe_unknown, explain_unknown
 from dovetail.network.plugins import PluginEntry, entry_of, make_plugin_node
@@ -25,6 +26,7 @@ from dovetail.network.problems import Problems, describe_node, quote
 from dovetail.plugin.fields import PluginField, PluginFieldCollection
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.contrib_schemas import ContribSchema
 from dovetail.types import TensorRTPhase
 
 __all__ = ["PluginImport", "PluginRequest"]
@@ -89,6 +91,20 @@ class PluginImport:
             return self._registry.find_creator(*_identity(node)) is not None
         except ModelError:
             return False
+
+    def takes(self, node: ir.Node, schema: Any | None, served: Served) -> bool:
+        """Whether a node goes to a plugin, be it registered or not, by the contract's rule 1.9.
+
+        What only ONNX Runtime has in ONNX's own domain is no operator of ONNX.
+        """
+        if schema is None or self.is_requested(node):
+            return True
+        is_contrib = isinstance(schema, ContribSchema)
+        if is_contrib and not node.domain and self.has_creator(node):
+            return True
+        if served.has_kernel(node) or served.has_body(node):
+            return False
+        return is_contrib or self.has_creator(node)
 
     # finding
 

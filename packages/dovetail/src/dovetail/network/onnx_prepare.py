@@ -105,19 +105,13 @@ class Preparation:
                     yield node
 
     def _is_plugin(self, node: ir.Node, schema: Any | None, served: Served) -> bool:
-        """By the contract's rule 1.9; what only ONNX Runtime has in ONNX's own domain is no operator of ONNX."""
-        if schema is None or self._plugins.is_requested(node):
-            return True
-        is_ours = isinstance(schema, ContribSchema) and not node.domain and self._plugins.has_creator(node)
-        if not is_ours and (served.has_kernel(node) or served.has_body(node)):
+        if not self._plugins.takes(node, schema, served):
             return False
-        if is_ours:
-            return True
-        if self._plugins.has_creator(node):
+        is_known = schema is not None and not (isinstance(schema, ContribSchema) and not node.domain)
+        if is_known and not self._plugins.is_requested(node) and self._plugins.has_creator(node):
             where = describe_node(node, self.model.opset_imports.get(node.domain))
             self.logger.log(Severity.INFO, f"{where}: no provider has a kernel, so the plugin of that name is used")
-            return True
-        return isinstance(schema, ContribSchema)
+        return True
 
     # changing
 

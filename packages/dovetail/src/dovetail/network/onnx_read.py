@@ -17,6 +17,7 @@ import onnx_ir as ir
 from dovetail.errors import DovetailError, ModelError, UsageError
 from dovetail.network.files import map_file
 from dovetail.network.onnx_check import EXTERNAL_KEYS, check_proto
+from dovetail.network.onnx_maps import model_from_proto
 from dovetail.network.onnx_wire import TensorStash
 from dovetail.network.problems import Problems, mark_place, quote
 from dovetail.network.tensors import NO_FOLDER, load_tensors
@@ -93,7 +94,7 @@ def _read_proto(
         if len(problems):
             on_damage(proto)
             problems.raise_if_any()
-        model = ir.from_proto(proto)
+        model = model_from_proto(proto)
     except DovetailError:
         raise
     except Exception as error:  # the reader fails in many ways on bytes that only look like a model

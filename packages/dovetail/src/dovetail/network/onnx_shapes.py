@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from dovetail.errors import DovetailError
 from dovetail.loggers import ILogger, Severity
+from dovetail.network.dim_exprs import describe_shape
 from dovetail.network.onnx_schema import SchemaCheck, opset_of
 from dovetail.network.problems import Problems, describe_node, quote
 from dovetail.network.shapes import ShapeInference
@@ -93,7 +94,9 @@ def _compare_outputs(graph: ir.Graph, declared: _Declared, logger: ILogger, prob
             ]
             problems.add(f"it is declared {types[0]} and computed as {types[1]}", where=where)
         if given_shape is not None and value.shape is not None and not _may_be_equal(given_shape, value.shape):
-            logger.log(Severity.WARNING, f"{where}: it is declared {given_shape} and computed as {value.shape}")
+            logger.log(
+                Severity.WARNING, f"{where}: it is declared {given_shape} and computed as {describe_shape(value.shape)}"
+            )
 
 
 def _may_be_equal(first: ir.Shape, second: ir.Shape) -> bool:

@@ -1,4 +1,4 @@
-"""Types and symbolic shapes of a network, and the edge between its symbols and our dimension expressions.
+"""Types and symbolic shapes of a network.
 
 Inference itself is onnx-shape-inference's; this module adds plugin nodes to it and converts what it says. A dimension
 is either an expression over *known symbols* (input dims, values of small integer inputs, plugin sizes) or unknown.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import onnx_ir as ir
 import onnx_shape_inference as osi
-import sympy
 
 from dovetail.errors import DovetailError, ModelError, PluginError
-from dovetail.expr import Constant, DimensionOperation, Expr, IExprBuilder, Operation, SizeTensor, Symbol
+from dovetail.expr import Constant, Expr, SizeTensor, Symbol
+from dovetail.network.dim_exprs import Dim, describe_shape, dim_from_expr, expr_from_dim, settle_shape, symbols_in
 from dovetail.network.inference_context import BoundedContext
 from dovetail.network.inference_fixes import CORRECTIONS, type_body_inputs
 from dovetail.network.inference_schema import infer_by_schema
@@ -30,7 +29,6 @@ __all__ = [
     "ShapeInference",
     "SizeSymbol",
     "data_type_from_ir",
-    "expr_from_dim",
     "ir_type_from_data_type",
     "size_symbols",
     "static_count",
@@ -98,6 +96,7 @@ class ShapeInference:
         if has_no_shape(value):
             return
         self._context.name_anonymous_dims(value)
+        settle_shape(value)
         symbols = _value_symbols(value)
         if symbols:
             self._context.name_contents(value, symbols)
@@ -108,6 +107,7 @@ class ShapeInference:
         for value in node.inputs:
             if value is not None:
                 self._context.name_anonymous_dims(value)  # a shape that only the file tells has no names
+                settle_shape(value)
         for attribute in node.attributes.values():
             if attribute.type == ir.AttributeType.GRAPH:
                 for inner in attribute.as_graph():
@@ -156,13 +156,12 @@ def _symbol_names(graph: ir.Graph) -> set[str]:
     """The names of all symbols in the shapes of a graph, bodies included."""
     values = [*graph.inputs, *(value for node in graph.all_nodes() for value in node.outputs)]
     values += [value for inner in graph.subgraphs() for value in inner.inputs]
-    dims = [dim for value in values for dim in value.shape or () if isinstance(dim, ir.SymbolicDim)]
-    expressions: list[Any] = [dim._expr for dim in dims if dim.value is not None]
-    return {str(symbol) for expression in expressions for symbol in expression.free_symbols}
+    dims = {dim for value in values for dim in value.shape or () if isinstance(dim, ir.SymbolicDim)}
+    return {name for dim in dims for name in symbols_in(dim)}
 
 
 def _describe(node: ir.Node, error: Exception, opset: int) -> ModelError:
-    inputs = ", ".join(f"{v.name}{v.shape}" if v is not None else "-" for v in node.inputs)
+    inputs = ", ".join(f"{v.name}{describe_shape(v.shape)}" if v is not None else "-" for v in node.inputs)
     layer = node.metadata_props.get("dovetail.layer")
     where = describe_node(node, opset) if layer is None else f"layer '{layer}' ({node.op_type})"
     return ModelError(f"shapes do not fit: {error}", where=where, got=inputs)
@@ -190,97 +189,6 @@ def _identifier(name: str) -> str:
     return "x" + name.encode().hex()
 
 
-def expr_from_dim(dim: int | ir.SymbolicDim) -> Expr | None:
-    """One of onnx-ir's dimensions as our expression; None when it has no integer form of the nine operations."""
-    if isinstance(dim, int):
-        return Constant(dim)
-    if dim.value is None:
-        return None
-    if dim.value.isidentifier():
-        return Symbol(dim.value)
-    expression = dim._expr
-    return None if expression is None else _expr_from_sympy(expression)
-
-
-def _fold(operation: DimensionOperation, parts: list[Expr | None]) -> Expr | None:
-    result: Expr | None = parts[0]
-    for part in parts[1:]:
-        if result is None or part is None:
-            return None
-        result = IExprBuilder().operation(operation, result, part)
-    return result
-
-
-@lru_cache(maxsize=65536)
-def _expr_from_sympy(expression: Any) -> Expr | None:
-    if expression.is_Integer:
-        return Constant(int(expression))
-    if expression.is_Symbol:
-        return Symbol(expression.name)
-    if isinstance(expression, sympy.floor | sympy.ceiling):
-        return _division_from_sympy(expression)
-    if isinstance(expression, sympy.Mod):
-        return _mod_from_sympy(expression)
-    if expression.is_Pow and expression.exp.is_Integer and 0 < int(expression.exp) <= 8:
-        return _fold(DimensionOperation.PROD, [_expr_from_sympy(expression.base)] * int(expression.exp))
-    operation = {
-        sympy.Add: DimensionOperation.SUM,
-        sympy.Mul: DimensionOperation.PROD,
-        sympy.Max: DimensionOperation.MAX,
-        sympy.Min: DimensionOperation.MIN,
-    }.get(expression.func)
-    numerator, denominator = sympy.fraction(sympy.together(expression))
-    if denominator != 1:
-        return _fold(DimensionOperation.FLOOR_DIV, [_expr_from_sympy(numerator), _expr_from_sympy(denominator)])
-    return None if operation is None else _fold(operation, [_expr_from_sympy(part) for part in expression.args])
-
-
-def _division_from_sympy(expression: Any) -> Expr | None:
-    numerator, denominator = sympy.fraction(sympy.together(expression.args[0]))
-    is_floor = isinstance(expression, sympy.floor)
-    operation = DimensionOperation.FLOOR_DIV if is_floor else DimensionOperation.CEIL_DIV
-    return _fold(operation, [_expr_from_sympy(numerator), _expr_from_sympy(denominator)])
-
-
-def _mod_from_sympy(expression: Any) -> Expr | None:
-    dividend, divisor = (_expr_from_sympy(part) for part in expression.args)
-    quotient = _fold(DimensionOperation.FLOOR_DIV, [dividend, divisor])
-    return _fold(DimensionOperation.SUB, [dividend, _fold(DimensionOperation.PROD, [quotient, divisor])])
-
-
-def _dim_from_expr(expr: Expr) -> int | ir.SymbolicDim | None:
-    """The reverse: a dimension onnx-ir can carry on; None for EQUAL and LESS, which it has no words for."""
-    if isinstance(expr, Constant):
-        return expr.value
-    text = _text_from_expr(expr)
-    return None if text is None else ir.SymbolicDim(text)
-
-
-def _text_from_expr(expr: Expr) -> str | None:
-    if isinstance(expr, Constant):
-        return str(expr.value)
-    if isinstance(expr, Symbol):
-        return expr.name
-    if not isinstance(expr, Operation):
-        return None
-    first, second = _text_from_expr(expr.first), _text_from_expr(expr.second)
-    template = _TEMPLATES.get(expr.operation)
-    if template is None or first is None or second is None:
-        return None
-    return template.format(first, second)
-
-
-_TEMPLATES: Final = {
-    DimensionOperation.SUM: "({} + {})",
-    DimensionOperation.SUB: "({} - {})",
-    DimensionOperation.PROD: "({} * {})",
-    DimensionOperation.MAX: "max({}, {})",
-    DimensionOperation.MIN: "min({}, {})",
-    DimensionOperation.FLOOR_DIV: "floor({} / {})",
-    DimensionOperation.CEIL_DIV: "-floor(-({}) / {})",
-}
-
-
 def _register_plugin_inference() -> None:
     if not osi.registry.has(PLUGIN_DOMAIN, PLUGIN_OP):
         osi.registry.register(PLUGIN_DOMAIN, PLUGIN_OP, since_version=1)(_infer_plugin)
@@ -292,11 +200,12 @@ def _infer_plugin(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
         raise ModelError("a plugin node without its plugin", where=f"node '{node.name}'")
     types = entry.handle.get_output_data_types(_input_types(node, entry))
     shapes = _plugin_shapes(context, node, entry)
+    known = _known_dims(node)
     sizes: list[SizeSymbol] = []
     for index, (value, dtype) in enumerate(zip(node.outputs, types, strict=True)):
         context.set_dtype(value, ir_type_from_data_type(dtype))
         if shapes is not None:
-            dims = [_plugin_dim(context, node, entry, expr, sizes) for expr in shapes[index]]
+            dims = [_plugin_dim(context, node, entry, expr, known, sizes) for expr in shapes[index]]
             context.set_shape(value, ir.Shape(dims))
     for size in sizes:
         rank = len(shapes[size.output_index]) if shapes is not None else 0
@@ -341,9 +250,15 @@ def _plugin_shapes(context: osi.ShapeInferenceContext, node: ir.Node, entry: Plu
     return entry.handle.get_output_shapes(inputs, contents)
 
 
-def _expr_or_symbol(dim: int | ir.SymbolicDim) -> Expr:
+def _expr_or_symbol(dim: Dim) -> Expr:
     expr = expr_from_dim(dim)
     return Symbol(str(dim)) if expr is None else expr
+
+
+def _known_dims(node: ir.Node) -> dict[Expr, Dim]:
+    """The dims of a node's inputs, which those of its outputs are made of, by what the plugin is told of them."""
+    dims = [dim for value in node.inputs if value is not None for dim in value.shape or ()]
+    return {_expr_or_symbol(dim): dim for dim in dims if isinstance(dim, int) or dim.value is not None}
 
 
 def _shape_input(context: osi.ShapeInferenceContext, value: ir.Value | None, entry: PluginEntry) -> tuple[Expr, ...]:
@@ -355,7 +270,7 @@ def _shape_input(context: osi.ShapeInferenceContext, value: ir.Value | None, ent
         raise PluginError(
             "a shape input must be an integer tensor whose own shape is known when building",
             where=entry.handle.where,
-            got="nothing" if value is None else f"'{value.name}' {value.dtype} {value.shape}",
+            got="nothing" if value is None else f"'{value.name}' {value.dtype} {describe_shape(value.shape)}",
         )
     return tuple(Symbol(value_symbol(value.name or "", index)) for index in range(count))
 
@@ -386,11 +301,16 @@ def _contents(context: osi.ShapeInferenceContext, value: ir.Value) -> tuple[Expr
 
 
 def _plugin_dim(
-    context: osi.ShapeInferenceContext, node: ir.Node, entry: PluginEntry, expr: Expr, sizes: list[SizeSymbol]
-) -> int | ir.SymbolicDim:
+    context: osi.ShapeInferenceContext,
+    node: ir.Node,
+    entry: PluginEntry,
+    expr: Expr,
+    known: Mapping[Expr, Dim],
+    sizes: list[SizeSymbol],
+) -> Dim:
     if isinstance(expr, SizeTensor):
         return ir.SymbolicDim(_size_symbol(node, entry, expr, sizes).name)
-    dim = _dim_from_expr(expr)
+    dim = dim_from_expr(expr, known)
     return context.new_symbolic_dim() if dim is None else dim
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, Final
 
 import onnx_ir as ir
-from onnxscript.rewriter import pattern
 
 from dovetail.errors import InternalError
 from dovetail.passes._graph import is_onnx
@@ -26,7 +26,7 @@ from dovetail.passes._match import (
 from dovetail.passes.fusion import Accepts, Fusion, FusionPass, Within, always
 from dovetail.passes.opsets import Serves
 
-__all__ = ["Bindings", "NormalizationFusion", "PatternFusion", "deviation"]
+__all__ = ["Bindings", "NormalizationFusion", "PatternFusion", "deviation", "either"]
 
 Bindings = dict[str, Any]
 """What the variables of a pattern stand for."""
@@ -52,13 +52,22 @@ class PatternFusion(FusionPass):
         serves: Serves = always,
     ) -> None:
         super().__init__(accepts=accepts, keep=keep, within=within, serves=serves)
-        # A matcher has state while it matches, so each pass has its own.
-        self._patterns = [pattern.Pattern(target) for target in self.targets()]
         self._nowhere = ir.Model(ir.Graph([], [], nodes=[]), ir_version=10)
+
+    @cached_property
+    def _patterns(self) -> list[Any]:
+        """A matcher has state while it matches, so each pass has its own."""
+        from onnxscript.rewriter import pattern  # it takes longer to import than most networks to build
+
+        return [pattern.Pattern(target) for target in self.targets()]
 
     @abstractmethod
     def targets(self) -> Sequence[Target]:
         """The patterns to look for, in order."""
+
+    def may_match(self, node: ir.Node) -> bool:
+        """Whether a node is worth a closer look; to say so must be quick."""
+        return True
 
     @abstractmethod
     def complete(self, root: ir.Node, nodes: Sequence[ir.Node], bound: Bindings) -> Fusion | None:
@@ -66,7 +75,7 @@ class PatternFusion(FusionPass):
 
     def match(self, node: ir.Node) -> Fusion | None:
         """Try the patterns on a node."""
-        if not is_onnx(node, *self.roots):
+        if not is_onnx(node, *self.roots) or not self.may_match(node):
             return None
         if not isinstance(node.graph, ir.Graph):
             raise InternalError(f"node '{node.name}' is in no graph", where=f"pass '{self.name}'")
@@ -79,17 +88,29 @@ class PatternFusion(FusionPass):
         return None
 
 
+def either(*forms: Any) -> Any:
+    """The pattern of one of several forms."""
+    from onnxscript.rewriter import pattern
+
+    return pattern.OrValue(list(forms))
+
+
 def deviation(op: Any, value: Any, exponent: Any, epsilon: Any) -> Any:
     """The pattern sqrt(mean(value ** 2) + epsilon)."""
-    square = pattern.OrValue([op.Pow(value, exponent), op.Mul(value, value)])
+    square = either(op.Pow(value, exponent), op.Mul(value, value))
     mean = op.ReduceMean(square, _allow_other_inputs=True, _outputs=["spread"])
-    return op.Sqrt(pattern.OrValue([op.Add(mean, epsilon), op.Add(epsilon, mean)]))
+    return op.Sqrt(either(op.Add(mean, epsilon), op.Add(epsilon, mean)))
 
 
 class NormalizationFusion(PatternFusion):
     """A fusion of something that is divided by its deviation and then scaled."""
 
     roots = ("Div", "Mul")
+
+    def may_match(self, node: ir.Node) -> bool:
+        """Whether one of the inputs is a root, or one divided by it."""
+        makers = [value.producer() for value in node.inputs if value is not None]
+        return any(maker is not None and is_onnx(maker, "Sqrt", "Reciprocal", "Div") for maker in makers)
 
     def complete(self, root: ir.Node, nodes: Sequence[ir.Node], bound: Bindings) -> Fusion | None:
         """Check the statistics, and go on to the scale and what follows it."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import onnx_ir as ir
-from onnxscript.rewriter import pattern
 
 from dovetail.passes._match import dims_of, one_reader, same_dims
-from dovetail.passes._pattern_fusion import Bindings, NormalizationFusion, Target, deviation
+from dovetail.passes._pattern_fusion import Bindings, NormalizationFusion, Target, deviation, either
 
 __all__ = ["LayerNormalizationFusion"]
 
@@ -57,7 +56,7 @@ def _divide(op: Any, x: Any, exponent: Any, epsilon: Any) -> Any:
 
 def _inverse(op: Any, centred: Any, exponent: Any, epsilon: Any, one: Any) -> Any:
     root = deviation(op, centred, exponent, epsilon)
-    return pattern.OrValue([op.Reciprocal(root), op.Div(one, root)])
+    return either(op.Reciprocal(root), op.Div(one, root))
 
 
 def _multiply(op: Any, x: Any, exponent: Any, epsilon: Any, one: Any) -> Any:

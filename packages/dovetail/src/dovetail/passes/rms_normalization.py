@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from onnxscript.rewriter import pattern
-
-from dovetail.passes._pattern_fusion import NormalizationFusion, Target, deviation
+from dovetail.passes._pattern_fusion import NormalizationFusion, Target, deviation, either
 
 __all__ = ["RMSNormalizationFusion"]
 
@@ -30,7 +28,7 @@ def _divide(op: Any, x: Any, exponent: Any, epsilon: Any) -> Any:
 
 def _inverse(op: Any, x: Any, exponent: Any, epsilon: Any, one: Any) -> Any:
     root = deviation(op, x, exponent, epsilon)
-    return pattern.OrValue([op.Reciprocal(root), op.Div(one, root)])
+    return either(op.Reciprocal(root), op.Div(one, root))
 
 
 def _multiply(op: Any, x: Any, exponent: Any, epsilon: Any, one: Any) -> Any:

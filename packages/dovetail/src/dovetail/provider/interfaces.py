@@ -94,7 +94,7 @@ class NodeView(Protocol):
 
     @property
     def input_shapes(self) -> Sequence[Sequence[int | str] | None]:
-        """For each input its dims, numbers or expressions as text, equal where dims are; None where unknown."""
+        """For each input its dims, numbers or texts that are equal where the dims are; None where unknown."""
         ...
 
     @property

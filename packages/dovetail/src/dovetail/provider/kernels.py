@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from dovetail.errors import ProviderError
@@ -195,6 +196,7 @@ class KernelRegistry:
         return sum(len(kernels) for kernels in self._kernels.values())
 
 
+@lru_cache(maxsize=1024)  # back ends that take whole partitions register one function for all operators
 def _keyword_names(function: KernelFunction) -> frozenset[str]:
     parameters = inspect.signature(function).parameters.values()
     return frozenset(p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY)

@@ -392,7 +392,7 @@ class Engine:
 
     @cached_property
     def has_objects(self) -> bool:
-        """Whether any input or output is a sequence, an optional or a tensor of strings."""
+        """Whether any input or output is a sequence, an optional, a map or a tensor of strings."""
         return any(t.type for t in (*self.manifest.inputs, *self.manifest.outputs))
 
     @cached_property

@@ -1,8 +1,9 @@
 """Inputs in files: one array in a ``.npy``, or everything that a run needs in one ``.npz``.
 
-In a ``.npz`` an array is stored under the name of its input, and the elements of a sequence as ``name[0]``,
-``name[1]``, ... Types that NumPy has no name for, such as bfloat16, are bytes there and get their type back from the
-model. No file is trusted: objects, which would be pickled code, are refused.
+In a ``.npz`` an array is stored under the name of its input, the elements of a sequence as ``name[0]``, ``name[1]``,
+..., and a map as two arrays, ``name.keys`` and ``name.values``. Types that NumPy has no name for, such as bfloat16, are
+bytes there and get their type back from the model. No file is trusted: objects, which would be pickled code, are
+refused.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ __all__ = ["pack_arrays", "read_array", "read_arrays"]
 Array = npt.NDArray[Any]
 
 _ITEM: Final = re.compile(r"(.*)\[(\d{1,6})\]", re.DOTALL)
+_HALF: Final = re.compile(r"(.*)\.(keys|values)", re.DOTALL)
 _BROKEN: Final = (ValueError, EOFError, SyntaxError, TypeError, KeyError, zipfile.BadZipFile)
 """What NumPy's reader raises on bytes that only look like arrays."""
 
@@ -58,8 +60,9 @@ def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
         InputError: The file cannot be read.
     """
     known = {spec.name: spec for spec in specs}
-    values: dict[str, Any] = {}
-    for key, array in _load_all(path).items():
+    arrays = _load_all(path)
+    values: dict[str, Any] = _take_maps(path, arrays, known)
+    for key, array in arrays.items():
         match = _ITEM.fullmatch(key) if key not in known else None
         name = key if match is None else match[1]
         if name not in known:
@@ -69,6 +72,28 @@ def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
         typed = _name_type(array, known[name])
         values[name] = typed if match is None else [*values.get(name, ()), typed]
     return values
+
+
+def _take_maps(path: Path, arrays: dict[str, Array], known: Mapping[str, InputSpec]) -> dict[str, Any]:
+    """The maps of a file, whose arrays are taken out."""
+    halves: dict[str, dict[str, Array]] = {}
+    for key in list(arrays):
+        match = _HALF.fullmatch(key) if key not in known else None
+        if match is not None and match[1] in known and "map(" in known[match[1]].type:
+            halves.setdefault(match[1], {})[match[2]] = arrays.pop(key)
+    return {name: _join_halves(path, name, found) for name, found in halves.items()}
+
+
+def _join_halves(path: Path, name: str, halves: Mapping[str, Array]) -> dict[Any, Any]:
+    shapes = [halves[half].shape if half in halves else None for half in ("keys", "values")]
+    if None in shapes or shapes[0] != shapes[1] or len(shapes[0] or ()) != 1:
+        raise InputError(
+            f"this holds no map for input '{name}'",
+            where=f"'{path}'",
+            expected=f"two vectors of one length, {name}.keys and {name}.values",
+            got=", ".join(f"{half} {array.shape}" for half, array in halves.items()),
+        )
+    return dict(zip(halves["keys"].tolist(), halves["values"].tolist(), strict=True))
 
 
 def _load_all(path: Path) -> dict[str, Array]:
@@ -98,6 +123,8 @@ def pack_arrays(values: Mapping[str, Any]) -> bytes:
     for name, value in values.items():
         if isinstance(value, list | tuple):
             arrays |= {f"{name}[{index}]": _storable(item) for index, item in enumerate(value)}
+        elif isinstance(value, Mapping):
+            arrays |= {f"{name}.keys": np.array(list(value)), f"{name}.values": np.array(list(value.values()))}
         elif value is not None:
             arrays[name] = _storable(value)
     buffer = io.BytesIO()

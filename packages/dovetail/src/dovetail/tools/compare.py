@@ -68,9 +68,12 @@ class CompareResult:
 
 
 def _shape_of(value: Any) -> list[Any] | None:
+    """The shape of an array, those of a sequence, and how many entries a map has."""
     if value is None:
         return None
-    return [list(item.shape) for item in value] if isinstance(value, list | tuple) else list(value.shape)
+    if isinstance(value, list | tuple):
+        return [_shape_of(item) for item in value]
+    return [len(value)] if isinstance(value, Mapping) else list(value.shape)
 
 
 def compare_models(

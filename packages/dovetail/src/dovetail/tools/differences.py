@@ -16,6 +16,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.tools.map_tables import MapTable, tabulate_maps
+
 __all__ = ["TensorDifference", "Tolerance", "ValueRange", "compare_values", "describe_range"]
 
 Array = npt.NDArray[Any]
@@ -33,6 +35,7 @@ _NARROW_SHARE: Final = 0.25
 """Of the largest magnitude, for 8-bit and narrower floats."""
 _LEAST: Final = 1e-2
 """Tensors smaller than this are what is left of larger numbers: their rounding counts."""
+_SHOWN_KEYS: Final = 8
 _STEPPED: Final = frozenset(("int8", "uint8", "int4", "uint4", "int2", "uint2"))
 
 
@@ -110,7 +113,7 @@ class TensorDifference:
 
 
 def compare_values(name: str, candidate: Any, reference: Any, tolerance: Tolerance | None = None) -> TensorDifference:
-    """Compare two arrays, two sequences of arrays, or two optionals.
+    """Compare two arrays, two sequences, two maps, or two optionals.
 
     >>> difference = compare_values("y", np.float32([1, 2]), np.float32([1, 2.5]))
     >>> difference.is_close, difference.worst_index, difference.max_abs
@@ -119,14 +122,23 @@ def compare_values(name: str, candidate: Any, reference: Any, tolerance: Toleran
     tolerance = tolerance or Tolerance()
     if candidate is None or reference is None:
         return _compare_nothing(name, candidate, reference)
+    tables = tabulate_maps(candidate), tabulate_maps(reference)
+    if tables[0] is not None and tables[1] is not None:
+        return _compare_tables(name, tables[0], tables[1], tolerance)
     if isinstance(candidate, list | tuple) or isinstance(reference, list | tuple):
         return _compare_sequences(name, candidate, reference, tolerance)
+    if tables != (None, None):
+        reason = "no map instead of a map" if tables[0] is None else "a map instead of no map"
+        return TensorDifference(name=name, dtype="map", shape=(), is_close=False, reason=reason)
     return _compare_arrays(name, np.asarray(candidate), np.asarray(reference), tolerance)
 
 
 def describe_range(name: str, value: Any) -> ValueRange:
-    """What the elements of a tensor are like; of a sequence, those of all its tensors."""
-    if value is None or isinstance(value, list | tuple):
+    """What the elements of a tensor are like; of a sequence, those of all its tensors, and of maps all elements."""
+    table = tabulate_maps(value)
+    if table is not None:
+        array, kind = table.rows, f"map of {len(table.keys)}"
+    elif value is None or isinstance(value, list | tuple):
         items = [np.asarray(item).ravel() for item in value or ()]
         array = np.concatenate(items) if items else np.zeros(0)
         kind = "none" if value is None else f"sequence of {len(items)}"
@@ -174,6 +186,19 @@ def _compare_sequences(name: str, candidate: Any, reference: Any, tolerance: Tol
     if worst is None:
         return TensorDifference(name=name, dtype="sequence", shape=(0,), is_close=True)
     return worst
+
+
+def _compare_tables(name: str, candidate: MapTable, reference: MapTable, tolerance: Tolerance) -> TensorDifference:
+    """Maps of the same keys, as arrays with a row a map and a column a key."""
+    if candidate.keys != reference.keys:
+        reason = f"the keys are {_keys_text(candidate.keys)} instead of {_keys_text(reference.keys)}"
+        return TensorDifference(name=name, dtype="map", shape=reference.rows.shape, is_close=False, reason=reason)
+    return _compare_arrays(name, candidate.rows, reference.rows, tolerance)
+
+
+def _keys_text(keys: Sequence[Any]) -> str:
+    text = ", ".join(map(repr, keys[:_SHOWN_KEYS]))
+    return f"{text}, ..." if len(keys) > _SHOWN_KEYS else text or "none"
 
 
 def _type_name(array: Array) -> str:

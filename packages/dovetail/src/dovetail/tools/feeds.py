@@ -116,29 +116,12 @@ def specs_of_model(model: ir.Model) -> list[InputSpec]:
 
 
 def _spec_of_value(value: ir.Value) -> InputSpec:
-    import onnx_ir as ir
+    from dovetail.network.value_types import object_type
 
     if value.type is None:
         raise InputError("it has no type", where=f"input '{value.name}'", fix="give it a type, or an array for it")
     dims = None if value.shape is None else [dim if isinstance(dim, int) else dim.value for dim in value.shape]
-    is_plain = isinstance(value.type, ir.TensorType) and value.type.dtype != ir.DataType.STRING
-    dtype = "object" if value.type.dtype == ir.DataType.STRING else np.dtype(value.type.dtype.numpy()).name
-    return InputSpec(
-        name=value.name or "",
-        dtype=dtype,
-        dims=dims,
-        type="" if is_plain else _type_text(value.type),
-    )
-
-
-def _type_text(given: ir.TypeProtocol) -> str:
-    import onnx_ir as ir
-
-    if isinstance(given, ir.SequenceType):
-        return f"seq({_type_text(given.elem_type)})"
-    if isinstance(given, ir.OptionalType):
-        return f"optional({_type_text(given.elem_type)})"
-    return f"tensor({given.dtype.name.lower()})"
+    return InputSpec(name=value.name or "", dtype=value.type.dtype.numpy().name, dims=dims, type=object_type(value))
 
 
 # sizes
@@ -182,13 +165,19 @@ class _SymbolSizes:
 
 def _make_value(spec: InputSpec, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
     """Something of the input's type; an optional is filled, and a sequence has a few elements."""
-    if "map(" in spec.type:
-        raise InputError(
-            "nothing can be made up for a map", where=f"input '{spec.name}'", got=spec.type, fix="bring a value for it"
-        )
     if "seq(" in spec.type:
-        return [_make_array(spec, shape, rng) for _ in range(_SEQUENCE_LENGTH)]
-    return _make_array(spec, shape, rng)
+        return [_make_item(spec, shape, rng) for _ in range(_SEQUENCE_LENGTH)]
+    return _make_item(spec, shape, rng)
+
+
+def _make_item(spec: InputSpec, shape: tuple[int, ...], rng: np.random.Generator) -> Any:
+    return _make_map(spec, rng) if "map(" in spec.type else _make_array(spec, shape, rng)
+
+
+def _make_map(spec: InputSpec, rng: np.random.Generator) -> dict[Any, Any]:
+    """A few entries; which keys a model knows cannot be told, and small numbers are places in most lists."""
+    keys: Sequence[Any] = _WORDS if "map(string" in spec.type else range(len(_WORDS))
+    return dict(zip(keys, _make_array(spec, (len(keys),), rng).tolist(), strict=True))
 
 
 def _make_array(spec: InputSpec, shape: tuple[int, ...], rng: np.random.Generator) -> Array:

@@ -21,6 +21,8 @@ from dovetail.api import compile as compile_model
 from dovetail.build.config import BuilderConfig
 from dovetail.errors import DovetailError, ModelError, UnsupportedOpError, UsageError
 from dovetail.loggers import ILogger
+from dovetail.network.onnx_maps import model_to_proto
+from dovetail.network.onnx_maps import save_model as write_model
 from dovetail.network.onnx_read import read_model
 from dovetail.network.problems import Problems
 from dovetail.passes import PASS_NAMES
@@ -66,9 +68,9 @@ def save_model(model: ir.Model, path: Path) -> None:
     """Write a model; one that is too large for one message has its weights in a file beside it."""
     size = sum(value.const_value.nbytes for value in model.graph.initializers.values() if value.const_value is not None)
     if size < 2**30:
-        ir.save(model, path)
+        write_model(model, path)
     else:
-        ir.save(model, path, external_data=f"{path.stem}.data", size_threshold_bytes=_INLINE_BYTES)
+        write_model(model, path, external_data=f"{path.stem}.data", size_threshold_bytes=_INLINE_BYTES)
 
 
 # Dovetail
@@ -180,7 +182,7 @@ class EvaluatorSide(Side):
 
         held = model if isinstance(model, ir.Model) else read_source(model)
         try:
-            evaluator = ReferenceEvaluator(ir.to_proto(held))
+            evaluator = ReferenceEvaluator(model_to_proto(held))
         except Exception as error:
             raise _refusal("onnx.reference", held, error) from error
         names, wanted = list(evaluator.output_names), set(evaluator.input_names)

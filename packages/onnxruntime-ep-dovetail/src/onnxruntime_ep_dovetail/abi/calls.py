@@ -19,7 +19,6 @@ class StatusCode(IntEnum):
     """What a status says. Code 11 is missing on purpose: with it Python makes the session anew without us, silently."""
 
     FAIL = 1
-    INVALID_ARGUMENT = 2
     RUNTIME_EXCEPTION = 6
     NOT_IMPLEMENTED = 9
 
@@ -27,7 +26,6 @@ class StatusCode(IntEnum):
 class LogLevel(IntEnum):
     """How much a message to ONNX Runtime's log matters."""
 
-    VERBOSE = 0
     INFO = 1
     WARNING = 2
     ERROR = 3

@@ -6,7 +6,16 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["CString", "read_pointers", "read_text", "write_bool", "write_int", "write_pointer", "write_size"]
+__all__ = [
+    "CString",
+    "read_pointers",
+    "read_text",
+    "read_texts",
+    "write_bool",
+    "write_int",
+    "write_pointer",
+    "write_size",
+]
 
 _POINTER = ctypes.POINTER(ctypes.c_void_p)
 
@@ -22,6 +31,11 @@ class CString:
 def read_text(address: int | None) -> str:
     """The text at an address; empty for none."""
     return ctypes.string_at(address).decode(errors="replace") if address else ""
+
+
+def read_texts(address: int | None, count: int) -> list[str]:
+    """The texts of an array of addresses; the array's own may be none where there are none."""
+    return [read_text(one) for one in (ctypes.c_void_p * count).from_address(address or 0)] if count else []
 
 
 def write_pointer(target: int, value: int | None) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
@@ -17,7 +17,16 @@ import onnx_ir as ir
 from onnxruntime_ep_dovetail.abi import OrtError, Runtime, read_pointers, read_text
 from onnxruntime_ep_dovetail.graph.values import kind_of, read_tensor, tensor_array
 
-__all__ = ["NHWC_DOMAIN", "ReadGraph", "read_attribute", "read_graph", "read_node", "read_tensor_type", "read_type"]
+__all__ = [
+    "NHWC_DOMAIN",
+    "ReadGraph",
+    "read_attribute",
+    "read_border",
+    "read_graph",
+    "read_node",
+    "read_tensor_type",
+    "read_type",
+]
 
 
 NHWC_DOMAIN: Final = "com.ms.internal.nhwc"
@@ -52,8 +61,6 @@ class ReadGraph:
     model: ir.Model
     addresses: dict[ir.Node, int]
     """The ``OrtNode`` of each node of the outermost graph."""
-    outer: list[ir.Value] = field(default_factory=list)
-    """Values that come from graphs around it; inputs of the model."""
 
 
 def read_graph(runtime: Runtime, graph: int) -> ReadGraph:
@@ -64,6 +71,11 @@ def read_graph(runtime: Runtime, graph: int) -> ReadGraph:
 def read_node(runtime: Runtime, node: int) -> ReadGraph:
     """Read one node, with its bodies, as a graph of its own."""
     return _Reader(runtime).read_alone(node)
+
+
+def read_border(runtime: Runtime, node: int) -> tuple[list[str], list[str]]:
+    """The names of what a node reads and of what it makes, empty for what it leaves out."""
+    return _Reader(runtime).border(node)
 
 
 def read_attribute(runtime: Runtime, attribute: int) -> ir.Attr | None:
@@ -97,7 +109,7 @@ class _Reader:
             read.register_initializer(value)
         read.opset_imports.update(self._opsets(graph, read.all_nodes()))
         model = ir.Model(read, ir_version=self._number(self._api.Graph_GetOnnxIRVersion, graph))
-        return ReadGraph(model=model, addresses=addresses, outer=list(self._outer.values()))
+        return ReadGraph(model=model, addresses=addresses)
 
     def read_alone(self, node: int) -> ReadGraph:
         addresses: dict[ir.Node, int] = {}
@@ -105,7 +117,13 @@ class _Reader:
         outputs = [value for value in read.outputs if value.name]
         graph = ir.Graph(list(self._outer.values()), outputs, nodes=[read], initializers=list(self._weights.values()))
         graph.opset_imports.update(self._opsets_around(node, graph.all_nodes()))
-        return ReadGraph(model=ir.Model(graph, ir_version=10), addresses=addresses, outer=list(self._outer.values()))
+        return ReadGraph(model=ir.Model(graph, ir_version=10), addresses=addresses)
+
+    def border(self, node: int) -> tuple[list[str], list[str]]:
+        return self._names("Inputs", node), self._names("Outputs", node)
+
+    def _names(self, what: str, node: int) -> list[str]:
+        return [self._name(info) for info in self._pointers("Node", what, node)]
 
     def _opsets_around(self, node: int, nodes: Iterable[ir.Node]) -> dict[str, int]:
         """The opsets of a node's graph where they can be seen: those of a body, else what the operator says."""
@@ -120,14 +138,13 @@ class _Reader:
         weights = {value.name: value for value in initializers if value.name}
         inputs = []
         for info in self._pointers("Graph", "Inputs", graph):
-            name = self._text(api.GetValueInfoName, info)
+            name = self._name(info)
             if name not in weights or self._flag(api.ValueInfo_IsOptionalGraphInput, info):
                 weights.pop(name, None)
                 inputs.append(self._value(info))
         scope |= {value.name: value for value in inputs if value.name} | weights
         nodes = [self._node(address, scope, addresses) for address in self._pointers("Graph", "Nodes", graph)]
-        names = [self._text(api.GetValueInfoName, info) for info in self._pointers("Graph", "Outputs", graph)]
-        outputs = [scope[name] for name in names]
+        outputs = [scope[self._name(info)] for info in self._pointers("Graph", "Outputs", graph)]
         return ir.Graph(inputs, outputs, nodes=nodes, initializers=list(weights.values()), name="graph")
 
     def _node(self, address: int, scope: dict[str, ir.Value], addresses: dict[ir.Node, int] | None) -> ir.Node:
@@ -150,7 +167,7 @@ class _Reader:
         return node
 
     def _read_value(self, info: int | None, scope: dict[str, ir.Value]) -> ir.Value | None:
-        name = self._text(self._api.GetValueInfoName, info) if info else ""
+        name = self._name(info)
         if not info or not name:
             return None
         if name not in scope:
@@ -165,7 +182,7 @@ class _Reader:
         return known[name]
 
     def _made(self, info: int | None, scope: dict[str, ir.Value]) -> ir.Value:
-        name = self._text(self._api.GetValueInfoName, info) if info else ""
+        name = self._name(info)
         if not info or not name:
             return ir.Value(name="")
         value = scope[name] = self._value(info)
@@ -183,6 +200,9 @@ class _Reader:
 
     # values
 
+    def _name(self, info: int | None) -> str:
+        return self._text(self._api.GetValueInfoName, info) if info else ""
+
     def _initializer(self, info: int) -> ir.Value:
         value, data = self._value(info), ctypes.c_void_p()
         self._api.ValueInfo_GetInitializerValue(info, ctypes.addressof(data))
@@ -198,7 +218,7 @@ class _Reader:
     def _value(self, info: int) -> ir.Value:
         kind = ctypes.c_void_p()
         self._api.GetValueInfoTypeInfo(info, ctypes.addressof(kind))
-        value = ir.Value(name=self._text(self._api.GetValueInfoName, info))
+        value = ir.Value(name=self._name(info))
         if kind.value:
             value.type, value.shape = self.any_type(kind.value)
         return value
@@ -209,7 +229,8 @@ class _Reader:
             return self.tensor_type(self._pointer(api.CastTypeInfoToTensorInfo, info))
         if kind == _Kind.SEQUENCE:
             inside = self._pointer(api.GetSequenceElementType, self._pointer(api.CastTypeInfoToSequenceTypeInfo, info))
-            return ir.SequenceType(self.any_type(inside)[0]), None
+            element = self.any_type(inside)[0]  # maps have no type here: a sequence of them has none either
+            return None if element is None else ir.SequenceType(element), None
         if kind == _Kind.OPTIONAL:
             optional = self._pointer(api.CastTypeInfoToOptionalTypeInfo, info)
             return ir.OptionalType(self.any_type(self._pointer(api.GetOptionalContainedTypeInfo, optional))[0]), None

@@ -11,11 +11,7 @@ import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import Functions
 
-__all__ = ["array_at", "dtype_of", "kind_of", "number_of", "read_tensor", "tensor_array"]
-
-STRING = 8
-"""The element type of strings, which are objects of C++ and no memory of ours."""
-
+__all__ = ["array_at", "kind_of", "number_of", "number_of_dtype", "read_tensor", "tensor_array"]
 
 _OTHERWISE: Final = {24: ir.DataType.UINT2, 25: ir.DataType.INT2, 26: ir.DataType.FLOAT8E8M0}
 """ONNX Runtime numbers element types as ONNX does, up to these."""
@@ -40,13 +36,13 @@ def number_of(kind: ir.DataType) -> int:
     return _NUMBERS.get(kind, int(kind))
 
 
-def dtype_of(element_type: int) -> np.dtype[Any]:
-    """The NumPy type of one of ONNX Runtime's.
+def number_of_dtype(dtype: np.dtype[Any]) -> int:
+    """ONNX Runtime's number for an element type of NumPy.
 
-    >>> dtype_of(1)
-    dtype('float32')
+    >>> number_of_dtype(np.dtype("int64"))
+    7
     """
-    return kind_of(element_type).numpy()
+    return number_of(ir.DataType.from_numpy(dtype))
 
 
 def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:

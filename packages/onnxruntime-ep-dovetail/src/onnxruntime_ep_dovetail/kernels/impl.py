@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import NativeObject, Runtime, write_bool, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
 from onnxruntime_ep_dovetail.device.memory import CPU, HOST_ACCESSIBLE
 from onnxruntime_ep_dovetail.device.shared import get_device
-from onnxruntime_ep_dovetail.graph.values import number_of, tensor_array
+from onnxruntime_ep_dovetail.graph.values import number_of_dtype, tensor_array
 from onnxruntime_ep_dovetail.kernels.control import create_control_kernel, read_to_host
 from onnxruntime_ep_dovetail.kernels.node import KernelNode, read_kernel, read_operator
 from onnxruntime_ep_dovetail.kernels.table import CONTROL_FLOW
@@ -108,7 +107,7 @@ def _spread(dtypes: Sequence[np.dtype[Any]], places: Sequence[int], count: int) 
     """Element types by position in the node; 0 where the engine has nothing."""
     types = [0] * count
     for place, dtype in zip(places, dtypes, strict=True):
-        types[place] = number_of(ir.DataType.from_numpy(dtype))
+        types[place] = number_of_dtype(dtype)
     return tuple(types)
 
 

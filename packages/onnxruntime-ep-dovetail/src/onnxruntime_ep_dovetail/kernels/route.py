@@ -21,7 +21,7 @@ from onnxruntime_ep_dovetail.device.copies import CopyKernels
 from onnxruntime_ep_dovetail.device.frame import place_partition
 from onnxruntime_ep_dovetail.kernels.impl import make_creator
 from onnxruntime_ep_dovetail.kernels.node import KernelNode
-from onnxruntime_ep_dovetail.kernels.table import CONTROL_FLOW, list_kernels, make_registry, schemas_of_runtime
+from onnxruntime_ep_dovetail.kernels.table import is_control_flow, list_kernels, make_registry, schemas_of_runtime
 from onnxruntime_ep_dovetail.session.options import EpOptions
 from onnxruntime_ep_dovetail.session.partition import Partition, build_partition
 
@@ -120,7 +120,7 @@ class KernelRoute:
         """Take the nodes that kernels run, each by itself; what is left of the claims, to be compiled."""
         chosen = {node for group in claims.groups for node in group}
         nodes = list(read.model.graph)
-        control = {node for node in nodes if _is_control(node)}
+        control = {node for node in nodes if is_control_flow(node)}
         wanted = (chosen - control) | (control if takes_all(self.backend, self.options) else chosen & control)
         taken = {node for node in nodes if node in wanted and self._has_kernel(node, read.addresses[node], info)}
         for node in nodes:
@@ -161,10 +161,6 @@ class KernelRoute:
         operator = node.operator
         asked = self.backend.provider.host_inputs(operator.op, operator.domain, operator.since)
         return frozenset(place for place, index in enumerate(node.inputs) if index in asked)
-
-
-def _is_control(node: ir.Node) -> bool:
-    return node.domain in ("", "ai.onnx") and node.op_type in CONTROL_FLOW
 
 
 def _border(node: ir.Node) -> Sequence[ir.Value]:

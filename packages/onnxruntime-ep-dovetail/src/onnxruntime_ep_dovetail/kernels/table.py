@@ -26,6 +26,7 @@ from onnxruntime_ep_dovetail.session.options import EP_NAME
 __all__ = [
     "CONTROL_FLOW",
     "KernelEntry",
+    "is_control_flow",
     "knows_operator",
     "list_kernels",
     "make_registry",
@@ -68,6 +69,11 @@ def schema_domain(domain: str) -> str:
     ('', 'com.microsoft')
     """
     return "" if domain == NHWC_DOMAIN else domain
+
+
+def is_control_flow(node: ir.Node) -> bool:
+    """Whether a node is one of ONNX's that run their bodies."""
+    return node.domain in ("", "ai.onnx") and node.op_type in CONTROL_FLOW
 
 
 def list_kernels(provider: Provider, has_schema: HasSchema = lambda *_: True) -> list[KernelEntry]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 from typing import Final
 
 from dovetail import UsageError
-from onnxruntime_ep_dovetail.abi import read_text
+from onnxruntime_ep_dovetail.abi import read_texts
 from onnxruntime_ep_dovetail.session.options import PREFIX, is_option
 from onnxruntime_ep_dovetail.session.profiling import ProfilingRoute
 
@@ -23,10 +22,7 @@ class DynamicOptions(ProfilingRoute):
 
     def set_dynamic_options(self, keys: int, values: int, count: int) -> None:
         """Take options; all of them or, when one is wrong, none."""
-        texts = [
-            [read_text(one) for one in (ctypes.c_void_p * count).from_address(place)] if count else []
-            for place in (keys, values)
-        ]
+        texts = (read_texts(place, count) for place in (keys, values))
         given = [(_strip(key), value) for key, value in zip(*texts, strict=True)]
         for key, value in given:
             _check(key, value)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, read_pointers, write_pointer
+from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import choose_groups
 from onnxruntime_ep_dovetail.claim.groups import Claims
 from onnxruntime_ep_dovetail.compiled.route import CompiledModels
@@ -16,10 +16,11 @@ from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.capture import CAPTURE_SLOTS
 from onnxruntime_ep_dovetail.device.frame import place_partition
 from onnxruntime_ep_dovetail.device.side import DeviceSession
-from onnxruntime_ep_dovetail.graph.read import ReadGraph, read_graph, read_node
-from onnxruntime_ep_dovetail.graph.values import number_of
+from onnxruntime_ep_dovetail.graph.read import ReadGraph, read_border, read_graph, read_node
+from onnxruntime_ep_dovetail.graph.values import number_of_dtype
 from onnxruntime_ep_dovetail.kernels.layout import LayoutPreference
 from onnxruntime_ep_dovetail.kernels.route import KernelRoute
+from onnxruntime_ep_dovetail.kernels.table import is_control_flow
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.library.contract import Frame
 from onnxruntime_ep_dovetail.session.dynamic_options import DynamicOptions
@@ -52,14 +53,14 @@ class ComputeInfo(NativeObject):
     def create_state(self, _context: int, state: int) -> None:
         """Make what ``Compute`` gets: the frames of the partition."""
         partition = self._partition
-        types = [number_of(ir.DataType.from_numpy(dtype)) for dtype in partition.input_dtypes]
-        outputs = [number_of(ir.DataType.from_numpy(dtype)) for dtype in partition.output_dtypes]
+        types = tuple(map(number_of_dtype, partition.input_dtypes))
+        outputs = tuple(map(number_of_dtype, partition.output_dtypes))
         made = self._compute.create_state(
             self._new_frame,
             len(types),
             len(outputs),
-            tuple(types),
-            tuple(outputs),
+            types,
+            outputs,
             self.runtime.api.address,
             has_stream=partition.has_stream,
         )
@@ -108,12 +109,14 @@ class Ep(
         """Tell which nodes are taken; a failure is kept, because ONNX Runtime only logs it and goes on without us."""
         try:
             self.raise_failure()
-            read = read_graph(self.runtime, graph)
+            read, parent = read_graph(self.runtime, graph), self._read_parent(graph)
             self.note_opsets(read)
             self.note_nodes(read.model.graph)
+            if parent is not None and not all(map(is_control_flow, parent.model.graph)):
+                return  # such a node becomes its function, with the body in it, and nothing compiled can be put there
             if self.is_kernel_route:
                 self._claim(read, self.claim_kernels(read, self.choose(read), info), info)
-            elif not self._is_left_to_parent(graph):
+            elif parent is None or not self.choose(parent).groups:
                 self._claim(read, self.choose(read), info)
         except BaseException as error:  # noqa: BLE001 - it is kept, and ends the session
             self.keep_failure(error, graph, info)
@@ -130,17 +133,14 @@ class Ep(
                 info, ctypes.addressof(nodes), len(group), ctypes.addressof(options)
             )
 
-    def _is_left_to_parent(self, graph: int) -> bool:
-        """Whether a body belongs to a node that is taken whole, so that nothing in it is taken by itself.
+    def _read_parent(self, graph: int) -> ReadGraph | None:
+        """The node whose body a graph is; if it is taken whole, nothing in the body is taken by itself.
 
         ONNX Runtime asks for the innermost bodies first and shows no further than the node around each.
         """
-        api, parent = self.runtime.api, ctypes.c_void_p()
-        api.Graph_GetParentNode(graph, ctypes.addressof(parent))
-        if not parent.value:
-            return False
-        read = read_node(self.runtime, parent.value)
-        return bool(self.choose(read).groups)
+        parent = ctypes.c_void_p()
+        self.runtime.api.Graph_GetParentNode(graph, ctypes.addressof(parent))
+        return read_node(self.runtime, parent.value) if parent.value else None
 
     # compiling
 
@@ -162,23 +162,11 @@ class Ep(
 
     def _order_border(self, graph: ir.Graph, fused: int) -> None:
         """Put inputs and outputs in the order of the fused node."""
-        api = self.runtime.api
         inputs = {value.name: value for value in graph.inputs}
         outputs = {value.name: value for value in graph.outputs}
-        wanted = self._value_names(api.Node_GetNumInputs, api.Node_GetInputs, fused)
-        made = self._value_names(api.Node_GetNumOutputs, api.Node_GetOutputs, fused)
+        wanted, made = read_border(self.runtime, fused)
         graph.inputs[:] = [inputs[name] for name in wanted]
         graph.outputs[:] = [outputs[name] for name in made]
-
-    def _value_names(self, count: Any, fill: Any, node: int) -> list[str]:
-        from onnxruntime_ep_dovetail.abi import read_text
-
-        names = []
-        for info in read_pointers(count, fill, node):
-            place = ctypes.c_void_p()
-            self.runtime.api.GetValueInfoName(info, ctypes.addressof(place))
-            names.append(read_text(place.value))
-        return names
 
     def release_node_compute_infos(self, infos: int, count: int) -> None:
         """Let compiled partitions go."""

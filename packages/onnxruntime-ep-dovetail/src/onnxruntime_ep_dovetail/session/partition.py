@@ -133,7 +133,7 @@ class HostFrame:
         ordered = [arrays[tensor.name] for tensor in engine.manifest.inputs]
         results = self._context.run(ordered)
         made = {tensor.name: result for tensor, result in zip(engine.manifest.outputs, results, strict=True)}
-        self._results = {i: np.ascontiguousarray(made[name]) for i, name in enumerate(partition.outputs)}
+        self._results = {i: np.asarray(made[name], order="C") for i, name in enumerate(partition.outputs)}
 
     def profile(self, clock: dovetail.IProfiler | None) -> None:
         """Run layer by layer from now on and tell a clock, or run as fast as can be again."""

@@ -121,6 +121,9 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
     "contrib_rotary": [
         "com.microsoft::RotaryEmbedding",
     ],
+    "contrib_strings": [
+        "com.microsoft::Tokenizer",
+    ],
     "convolution": [
         "Conv",
         "ConvInteger",

@@ -40,9 +40,9 @@ def claim_node(node: NodeView) -> Claim:
     """Whether ONNX Runtime can run a node, bodies included."""
     if node.domain not in _DOMAINS:
         return _refuse(f"ONNX Runtime has no domain '{node.domain}'")
-    foreign = [name for name in _border_types(node) if name not in _NATIVE and not name.startswith("seq(")]
-    if foreign:
-        return _refuse(f"{foreign[0]} values cannot be handed to ONNX Runtime")
+    foreign = _find_foreign(node)
+    if foreign is not None:
+        return _refuse(f"{foreign} values cannot be handed to ONNX Runtime")
     opset = runs_at(node.op, node.domain, node.opset)
     if opset is None:
         return _refuse(f"ONNX Runtime knows {node.op} only as it was before opset {node.opset}")
@@ -64,11 +64,18 @@ def _refuse(reason: str) -> Claim:
     return Claim(taken=False, reason=reason)
 
 
-def _border_types(node: NodeView) -> list[str]:
-    """The types of everything that could lie on a border; weights are inside."""
+def _find_foreign(node: NodeView) -> str | None:
+    """A type on a side of a node, which could lie on a border, that cannot cross it; weights are inside.
+
+    Sequences of maps come out of a session as lists of dicts. No map goes in: what makes one of a dict takes only
+    single precision, and no empty one.
+    """
     constants = node.constants
-    inputs = [name for i, name in enumerate(node.input_types) if i not in constants]
-    return [name for name in (*inputs, *node.output_types) if name is not None]
+    inputs = [name for i, name in enumerate(node.input_types) if name is not None and i not in constants]
+    outputs = [name for name in node.output_types if name is not None]
+    bad = [name for name in inputs if name not in _NATIVE and not name.startswith("seq(tensor(")]
+    bad += [name for name in outputs if name not in _NATIVE and not name.startswith("seq(")]
+    return bad[0] if bad else None
 
 
 @cache

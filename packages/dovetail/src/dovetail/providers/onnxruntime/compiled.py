@@ -34,6 +34,7 @@ def build_subgraph(model: ir.Model, *, settings: SessionSettings, version: str, 
     stamp_opsets(model)
     for graph in (model.graph, *model.graph.subgraphs()):
         _drop_identities(graph)
+        _forget_maps(graph)
     model.ir_version = _IR_VERSION
     kept = keep & set(model.graph.initializers)
     with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
@@ -108,6 +109,16 @@ def _drop_identities(graph: ir.Graph) -> None:
         output.replace_all_uses_with(source, replace_graph_outputs=True)
         graph.remove(node, safe=True)
         source.name, source.type, source.shape = output.name, output.type, output.shape
+
+
+def _forget_maps(graph: ir.Graph) -> None:
+    """Take away the types of maps, which onnx-ir cannot write; ONNX Runtime finds them again from the nodes."""
+    for value in (value for node in graph for value in node.outputs):
+        inner = value.type
+        while isinstance(inner, ir.SequenceType | ir.OptionalType):
+            inner = inner.elem_type
+        if inner is not None and not isinstance(inner, ir.TensorType):
+            value.type = None
 
 
 def _optimise(

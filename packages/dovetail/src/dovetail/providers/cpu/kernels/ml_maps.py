@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from dovetail.provider.typed_maps import TypedMap
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels._checks import fail, require, require_room
 from dovetail.providers.cpu.kernels._classes import ML
@@ -161,76 +162,104 @@ def _unused(dtype: np.dtype[Any]) -> Any:
     return "_Unused" if dtype.kind == "O" else -1 if dtype.kind == "i" else -0.0
 
 
-@kernel("ZipMap", since=1, domain=ML)
+@kernel(
+    "ZipMap",
+    since=1,
+    domain=ML,
+    types={"T": ("seq(map(int64,tensor(float)))", "seq(map(string,tensor(float)))")},
+)
 def zip_map(
     x: Array, *, classlabels_int64s: Sequence[int] | None = None, classlabels_strings: Sequence[str] | None = None
-) -> tuple[list[dict[Any, np.float32]]]:
-    """A sequence of maps from class label to score, one a row."""
+) -> tuple[list[dict[Any, float]]]:
+    """A sequence of maps from class label to score, one a row; labels come in order, as in ONNX Runtime's maps."""
     op = "ZipMap"
     require(bool(classlabels_int64s) != bool(classlabels_strings), op, "exactly one list of labels must be given")
-    labels = tuple(classlabels_int64s or classlabels_strings or ())
+    labels: Sequence[Any] = classlabels_int64s or classlabels_strings or ()
     require(x.ndim in (1, 2), op, "the input must be [N, C] or [C]", got=x.shape)
     require(x.shape[-1] == len(labels), op, "labels and columns differ", expected=x.shape[-1], got=len(labels))
-    return ([dict(zip(labels, row, strict=True)) for row in x.reshape(-1, len(labels)).astype(np.float32)],)
+    order = sorted(range(len(labels)), key=lambda place: labels[place])
+    keys = [labels[place] for place in order]
+    rows = x.reshape(-1, len(labels)).astype(np.float32)[:, order]
+    return ([dict(zip(keys, row, strict=True)) for row in rows.tolist()],)
 
 
-@kernel("DictVectorizer", since=1, domain=ML)
+@kernel(
+    "DictVectorizer",
+    since=1,
+    domain=ML,
+    types={
+        "T1": (
+            *(f"map({key},tensor({element}))" for key in ("int64", "string") for element in ("float", "double")),
+            "map(int64,tensor(string))",
+            "map(string,tensor(int64))",
+        )
+    },
+)
 def dict_vectorizer(
-    entries: Mapping[Any, Any],
+    entries: TypedMap,
     *,
     int64_vocabulary: Sequence[int] | None = None,
     string_vocabulary: Sequence[str] | None = None,
 ) -> Array:
     """A row with the value of each word of the vocabulary, zero for those that the map lacks.
 
-    The text of the operator calls it a vector; ONNX Runtime, and the models that feed it to others, have one row.
+    The text of the operator calls it a vector; ONNX Runtime, and the models that feed it to others, have one row. Keys
+    that are not in the vocabulary are left out, as ONNX Runtime does.
     """
     op = "DictVectorizer"
+    _require_map(op, entries)
     require(bool(int64_vocabulary) != bool(string_vocabulary), op, "exactly one vocabulary must be given")
-    places = {word: place for place, word in enumerate(int64_vocabulary or string_vocabulary or ())}
-    unknown = [key for key in entries if key not in places]
-    require(not unknown, op, "a key is not in the vocabulary", got=unknown[:8])
-    y = _zeros(len(places), list(entries.values()))
-    for key, value in entries.items():
-        y[0, places[key]] = value
+    words = int64_vocabulary or string_vocabulary or ()
+    zero: Any = "" if entries.dtype == object else 0
+    y = np.empty((1, len(words)), dtype=entries.dtype)
+    y[0] = [entries.get(word, zero) for word in words]
     return y
 
 
-def _zeros(width: int, values: list[Any]) -> Array:
-    """A row of zeros, or empty strings, of the type of these values; without one it is float32."""
-    first = values[0] if values else 0.0
-    if isinstance(first, str):
-        return np.full((1, width), "", dtype=object)
-    if isinstance(first, int | np.integer):
-        return np.zeros((1, width), dtype=np.int64)
-    return np.zeros((1, width), dtype=np.float64 if type(first) is np.float64 else np.float32)
+@kernel("CastMap", since=1, domain=ML, types={"T1": ("map(int64,tensor(float))", "map(int64,tensor(string))")})
+def cast_map(entries: TypedMap, *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1) -> Array:
+    """The values of a map in the order of its keys: packed, or each at the place that its key names.
 
-
-@kernel("CastMap", since=1, domain=ML)
-def cast_map(
-    entries: Mapping[int, Any], *, cast_to: str = "TO_FLOAT", map_form: str = "DENSE", max_map: int = 1
-) -> Array:
-    """The values of a map in the order of its keys: packed, or each at the place that its key names."""
+    Places that no key names hold what ONNX Runtime has there, and keys beyond the last place are left out, as it does.
+    """
     op = "CastMap"
-    dtypes: dict[str, Any] = {"TO_FLOAT": np.float32, "TO_STRING": object, "TO_INT64": np.int64}
-    if cast_to not in dtypes:
-        fail(op, "'cast_to' is unknown", expected=", ".join(dtypes), got=cast_to)
+    _require_map(op, entries)
+    casts: dict[str, tuple[Any, Any]] = {"TO_FLOAT": (np.float32, 0), "TO_STRING": (object, "0.f")}
+    casts["TO_INT64"] = (np.int64, 0)
+    if cast_to not in casts:
+        fail(op, "'cast_to' is unknown", expected=", ".join(casts), got=cast_to)
     require(map_form in ("DENSE", "SPARSE"), op, "'map_form' is unknown", expected="DENSE or SPARSE", got=map_form)
+    dtype, padding = casts[cast_to]
     keys = sorted(entries)
-    width = len(keys) if map_form == "DENSE" else max_map
-    places = range(len(keys)) if map_form == "DENSE" else keys
-    inside = not keys or (places[0] >= 0 and places[-1] < width)
-    require(inside, op, "a key is out of range", expected=f"0..{width - 1}", got=keys)
-    require_room(op, (1, width), np.dtype(dtypes[cast_to]))
-    y = np.full((1, width), "" if cast_to == "TO_STRING" else 0, dtype=dtypes[cast_to])
-    y[0, list(places)] = [_cast(op, entries[key], cast_to) for key in keys]
+    if map_form == "DENSE":
+        places, width = list(range(len(keys))), len(keys)
+    else:
+        require(not keys or keys[0] >= 0, op, "a key is negative", got=keys[:1])
+        require(max_map > 0, op, "'max_map' must be positive", got=max_map)
+        keys, width = [key for key in keys if key < max_map], max_map
+        places = keys
+    require_room(op, (1, width), np.dtype(dtype))
+    y = np.full((1, width), padding, dtype=dtype)
+    y[0, places] = [_cast(op, entries[key], cast_to) for key in keys]
     return y
+
+
+def _require_map(op: str, entries: Any) -> None:
+    require(isinstance(entries, TypedMap), op, "the input must be a map", got=type(entries).__name__)
 
 
 def _cast(op: str, value: Any, cast_to: str) -> Any:
     if cast_to == "TO_STRING":
-        return value if isinstance(value, str) else np.format_float_positional(np.float32(value), trim="-")
+        return value if isinstance(value, str) else f"{value:f}"
     try:
-        return int(float(value)) if cast_to == "TO_INT64" else float(value)
+        return _truncate(value) if cast_to == "TO_INT64" else float(value)
     except (ValueError, OverflowError):
         fail(op, "a value is not a number", got=value)
+
+
+def _truncate(value: float | str) -> int:
+    """A number without its fraction; text is read as an integer where it is one, which a float may not hold."""
+    try:
+        return int(value)
+    except ValueError:
+        return int(float(value))
