@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -354,6 +355,8 @@ def main() -> None:
     if args.worker:
         _work(*args.worker)
         return
+    # Installed modules have byte code; to compile them anew in every process takes time and memory of one side only.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     unknown = set(args.models) - {model.name for model in ROWS}
     if unknown:
         parser.error(f"no model {', '.join(sorted(unknown))}; there are {', '.join(model.name for model in ROWS)}")

@@ -43,7 +43,7 @@ _DIGESTS: Final[Mapping[str, Callable[[memoryview], str]]] = {
 }
 Identity = tuple[int, int, int, int, int]
 
-_DROP_BYTES: Final = 8 << 20
+_DROP_BYTES: Final = 1 << 20
 _OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -87,8 +88,9 @@ class BlobStore:
 
 
 def _as_array(name: str, view: memoryview, dtype: np.dtype[Any], shape: list[int]) -> Array:
-    count = int(np.prod(shape, dtype=np.int64))
-    if dtype.name in FOUR_BIT_TYPES:
+    count = math.prod(shape)
+    # NumPy's own types have no four bits; to ask one for its name takes longer than to make the array.
+    if dtype.isbuiltin != 1 and dtype.name in FOUR_BIT_TYPES:
         return unpack_nibbles(np.frombuffer(view, np.uint8), dtype, count).reshape(shape)
     if count * dtype.itemsize != view.nbytes:
         raise PlanCorruptError(

@@ -25,6 +25,7 @@ from dovetail.provider.interfaces import (
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.providers.onnxruntime.binding import SessionSubgraph
 from dovetail.providers.onnxruntime.borders import check_border
+from dovetail.providers.onnxruntime.memory import prepare_allocator, save_memory
 from dovetail.providers.onnxruntime.profiling import SessionProfiles
 from dovetail.providers.onnxruntime.sessions import (
     NO_QUANTIZATION,
@@ -138,8 +139,10 @@ class OnnxRuntimeProvider(Provider):
         configure: Callable[[Any], None] | None = None,
     ) -> Any:
         profiles = self._profiles
+        weights_bytes = [weight_size_bytes(array) for array in stored.weights.values()]
 
         def set_up(options: Any) -> None:
+            save_memory(options, weights_bytes)
             if configure is not None:
                 configure(options)
             if profiles is not None:
@@ -148,12 +151,12 @@ class OnnxRuntimeProvider(Provider):
         if NO_QUANTIZATION_MARK.encode() in model:
             entries = {**(entries or {}), **NO_QUANTIZATION}
         use = Use.WHOLE if stored.is_whole else Use.PART
-        settings = self._settings
+        prepare_allocator(weights_bytes)
         try:
             session = create_session(
                 model,
                 Level.ALL,
-                settings,
+                self._settings,
                 use,
                 where=where,
                 entries=entries,
@@ -198,10 +201,11 @@ def _is_inline(array: Any) -> bool:
 
 
 def _appended(stored: StoredSubgraph, file: str) -> list[AppendedTensor]:
+    dtypes = {dtype: dtype.name for dtype in {array.dtype for array in stored.weights.values()}}
     return [
         AppendedTensor(
             name=name,
-            dtype=array.dtype.name,
+            dtype=dtypes[array.dtype],
             shape=array.shape,
             contents=weight_bytes(array)
             if _is_inline(array)

@@ -198,7 +198,11 @@ def _number(number: int, value: int) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    return bytes(_groups(value))
+    return _SHORT[value] if value < 128 else bytes(_groups(value))
+
+
+_SHORT: Final = tuple(bytes((value,)) for value in range(128))
+"""Nearly every number that is written; a model has thousands."""
 
 
 def _groups(value: int) -> Iterator[int]:
