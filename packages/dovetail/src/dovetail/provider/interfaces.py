@@ -200,7 +200,8 @@ class LoadedSubgraph(ABC):
         """A function for one context.
 
         It takes the inputs and a list of outputs. An output that is an array is written; one that is None is
-        replaced by a new array, which belongs to the caller.
+        replaced by a new array, which belongs to the caller. It may have a method ``make`` that takes the inputs and
+        gives a list of new arrays for all outputs: the shortest way, where the partition is the whole program.
         """
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -30,7 +31,6 @@ from dovetail.runtime.profiles import check_profile, check_values, known_dims
 from dovetail.runtime.results import Results, Room, require_array
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array
-from dovetail.runtime.subgraph_step import SubgraphStep
 from dovetail.types import Dims, TensorFormat, data_type_from_numpy
 
 if TYPE_CHECKING:
@@ -82,6 +82,7 @@ class ExecutionContext:
         self._runner = self._use_profile(0)
         self._bindings = Bindings(engine.manifest, self._runner.program)
         self._results = Results(engine, 0, self._runner)
+        self._shape_of: Callable[[Any], Any] = shape_of if engine.has_objects else attrgetter("shape")
         self._finalizer = weakref.finalize(self, _destroy_runners, self._runners, self._devices)
 
     @property
@@ -419,7 +420,7 @@ class ExecutionContext:
             self._report(told)
             raise
 
-    def _report(self, error: DovetailError) -> None:
+    def _report(self, error: Exception) -> None:
         self.error_recorder.report_error(ErrorCode.FAILED_EXECUTION, str(error).splitlines()[0])
 
     def _deliver(self) -> None:
@@ -489,12 +490,14 @@ class ExecutionContext:
 
     def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
         """The same over arrays that ``Engine.check_inputs`` gave."""
-        runner, has_objects = self._runner, self._engine.has_objects
-        shapes = tuple([shape_of(value) if has_objects else value.shape for value in inputs])
+        runner, shapes = self._runner, tuple(map(self._shape_of, inputs))
         is_new = shapes != self._last_shapes
         if not is_new:
-            if runner.whole is not None and self.profiler is None:
-                return self._run_whole(runner.whole, inputs)
+            if runner.make_whole is not None and self.profiler is None:
+                try:
+                    return runner.make_whole(inputs)
+                except Exception as error:  # noqa: BLE001 - it is raised again
+                    self._fail_whole(error)
             if self._rooms is not None:
                 return self._run_again(self._rooms, inputs)
         return self._run_first(inputs, shapes, is_new=is_new)
@@ -538,13 +541,14 @@ class ExecutionContext:
             self._rooms = self._results.find_rooms(results)
         return results
 
-    def _run_whole(self, step: SubgraphStep, inputs: Sequence[Array]) -> list[Any]:
-        """The short way for a program that is one partition, once a run over these shapes has shown that all fits."""
-        try:
-            return step.run_alone(inputs)
-        except DovetailError as error:
+    def _fail_whole(self, error: Exception) -> NoReturn:
+        whole = self._runner.whole
+        if isinstance(error, DovetailError) or whole is None:
             self._report(error)
-            raise
+            raise error
+        told = whole.describe(error)
+        self._report(told)
+        raise told from error
 
 
 IExecutionContext = ExecutionContext

@@ -86,6 +86,7 @@ class Engine:
         """The type of each input that is an array, None for objects."""
         self._input_names = [tensor.name for tensor in manifest.inputs]
         self._input_name_set = set(self._input_names)
+        self._output_names = [tensor.name for tensor in manifest.outputs]
         self._finalizer = weakref.finalize(
             self, _destroy, self.templates, registry if owns_registry else None, self._weights
         )
@@ -108,48 +109,44 @@ class Engine:
 
         Of several profiles the first that allows the shapes is used.
         """
-        inputs = self._gather(arrays, named) if named else self.check_inputs(arrays)
-        context = self._take_context()
+        # This is paid in every run, after others have had the caches: calls cost more here than lines do.
+        if named:
+            is_plain = not arrays and named.keys() == self._input_name_set
+            arrays = tuple(map(named.__getitem__, self._input_names)) if is_plain else self._gather(arrays, named)
+        inputs: Sequence[Any] = arrays
+        if len(arrays) != len(self._usual_dtypes):
+            inputs = self.check_inputs(arrays)
+        for value, usual in zip(arrays, self._usual_dtypes):  # noqa: B905 - counted above
+            if type(value) is not np.ndarray or value.dtype is not usual or not value.flags.carray:
+                inputs = self.check_inputs(arrays)
+                break
+        try:
+            context = self._idle.pop()
+        except IndexError:
+            context = self.create_execution_context()
         try:
             if len(self.templates) > 1:
                 context.set_optimization_profile_async(find_profile(self.manifest, inputs))
             results = context.run_checked(inputs)
         finally:
             self._idle.append(context)
-        if len(results) == 1:
-            return results[0]
-        return {tensor.name: array for tensor, array in zip(self.manifest.outputs, results, strict=True)}
+        return results[0] if len(results) == 1 else dict(zip(self._output_names, results, strict=True))
 
-    def _take_context(self) -> ExecutionContext:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self.create_execution_context()
-
-    def _gather(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
+    def _gather(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Arrays in the order of inputs, of which some came by name."""
         names = self._input_names
-        if named and not arrays and named.keys() == self._input_name_set:
-            arrays = tuple([named[name] for name in names])
-        elif named:
-            unknown = named.keys() - set(names[len(arrays) :])
-            if unknown:
-                raise InputError(
-                    f"unknown or repeated input(s) {', '.join(sorted(unknown))}", expected=f"inputs {', '.join(names)}"
-                )
-            arrays = (*arrays, *(named[name] for name in names[len(arrays) :] if name in named))
-        return self.check_inputs(arrays)
+        unknown = named.keys() - set(names[len(arrays) :])
+        if unknown:
+            raise InputError(
+                f"unknown or repeated input(s) {', '.join(sorted(unknown))}", expected=f"inputs {', '.join(names)}"
+            )
+        return (*arrays, *(named[name] for name in names[len(arrays) :] if name in named))
 
     def check_inputs(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """One array an input, in order, each of the type that the input has; for objects, lists, None and strings."""
         if len(arrays) != len(self._input_names):
             names = ", ".join(self._input_names)
             raise InputError("wrong number of inputs", expected=f"{len(self._input_names)} ({names})", got=len(arrays))
-        # Usual arrays are let through here: this is paid for every input of every run.
-        for value, usual in zip(arrays, self._usual_dtypes):  # noqa: B905 - counted above
-            if type(value) is not np.ndarray or value.dtype is not usual or not value.flags.carray:
-                break
-        else:
-            return arrays
         try:
             return [
                 _check_input(value, tensor, dtype)

@@ -24,7 +24,7 @@ from dovetail.runtime.plugin_step import PluginStep
 from dovetail.runtime.reformat_step import ReformatStep
 from dovetail.runtime.repeat import BoundStep, bind_segments
 from dovetail.runtime.schedule import Schedule, uses_devices
-from dovetail.runtime.steps import Array, Frame, Segments, Step, make_segments, run_segments
+from dovetail.runtime.steps import Array, Frame, Segments, Step, argument_getter, make_segments, run_segments
 from dovetail.runtime.subgraph_step import SubgraphStep
 from dovetail.types import TensorFormat
 
@@ -80,7 +80,9 @@ class ProgramRunner:
         """What a run does when devices take part."""
         self.device_io: DeviceIO | None = None
         self._segments = self._make_segments()
-        self._whole = self._find_whole()
+        self.whole = self._find_whole()
+        """The one step of a program that is nothing but a partition: callers may run it without the frame."""
+        self.make_whole = self._bind_whole()
         self.plugin_steps = [step for step in self.steps if isinstance(step, PluginStep)]
         self._readers: dict[int, list[PluginStep]] = {}
         self._addresses: dict[int, int] = {}
@@ -125,7 +127,8 @@ class ProgramRunner:
         self.steps = steps
         self.forget_captures()
         self._segments = self._make_segments()
-        self._whole = self._find_whole()
+        self.whole = self._find_whole()
+        self.make_whole = self._bind_whole()
         self.is_dirty = True
 
     def forget_captures(self) -> None:
@@ -157,11 +160,6 @@ class ProgramRunner:
         movable = () if self.device_io is None else self.device_io.movable
         return (self._num_placements, *(frame[index].address for index in movable))
 
-    @property
-    def whole(self) -> SubgraphStep | None:
-        """The one step of a program that is nothing but a partition: callers may run it without the frame."""
-        return self._whole
-
     def _find_whole(self) -> SubgraphStep | None:
         program = self.program
         only = self.steps[0] if len(self.steps) == 1 else None
@@ -169,8 +167,18 @@ class ProgramRunner:
             return None
         record = program.steps[0]
         is_plain = not any(program.values[i].type or program.values[i].format != "LINEAR" for i in record.outputs)
-        is_all = record.inputs == program.inputs and record.outputs == program.outputs
+        is_all = set(record.inputs).issubset(program.inputs) and record.outputs == program.outputs
         return only if is_all and is_plain else None
+
+    def _bind_whole(self) -> Callable[[Sequence[Any]], list[Any]] | None:
+        """What makes the results of such a program from its inputs, of which the partition may read some only."""
+        if self.whole is None:
+            return None
+        make, given, read = self.whole.bind_alone(), self.program.inputs, self.program.steps[0].inputs
+        if read == given:
+            return make
+        pick = argument_getter([given.index(index) for index in read])
+        return lambda inputs: make(pick(inputs))
 
     def read_symbol(self, name: str, frame: Frame) -> int:
         """The value of a symbol now: from the logical shape where it is known, else from what the frame holds."""

@@ -26,6 +26,7 @@ __all__ = [
     "KernelStep",
     "Segments",
     "Step",
+    "argument_getter",
     "check_same_size",
     "is_placed",
     "make_segments",
@@ -158,7 +159,7 @@ class KernelStep:
                 store(frame, index, placed, part, args, self.name)
 
 
-def argument_getter(inputs: Sequence[int]) -> Callable[[Frame], tuple[Any, ...]]:
+def argument_getter(inputs: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
     """A function that fetches these slots of a frame as a tuple."""
     if not inputs:
         return lambda frame: ()

@@ -48,25 +48,24 @@ class SubgraphStep:
         except DovetailError:
             raise
         except Exception as error:
-            raise self._describe(error) from error
+            raise self.describe(error) from error
         if only is not None:
             frame[only] = results[0]
             return
         for index, result in zip(self._outputs, results, strict=True):
             frame[index] = result
 
-    def run_alone(self, inputs: Sequence[Any]) -> list[Any]:
-        """Run the partition without a frame: all inputs in, new results out."""
-        results = [None] * len(self._outputs)
-        try:
-            self._run(inputs, results)
-        except DovetailError:
-            raise
-        except Exception as error:
-            raise self._describe(error) from error
+    def bind_alone(self) -> Callable[[Sequence[Any]], list[Any]]:
+        """The partition without a frame: all inputs in, new results out. Who calls it describes what fails."""
+        return getattr(self._run, "make", None) or self._make
+
+    def _make(self, inputs: Sequence[Any]) -> list[Any]:
+        results: list[Any] = [None] * len(self._outputs)
+        self._run(inputs, results)
         return results
 
-    def _describe(self, error: Exception) -> ProviderError:
+    def describe(self, error: Exception) -> ProviderError:
+        """What the provider raised, as an error of this step."""
         return ProviderError(f"it failed: {first_line(error)}", where=f"step '{self.name}'")
 
 

@@ -113,11 +113,14 @@ class _BoundSession:
             if target is not port.held:
                 target[...] = port.staged
 
+    def make(self, inputs: Sequence[Any]) -> list[Any]:
+        """Have ONNX Runtime make all results."""
+        made: list[Any] = self._run(self._output_names, dict(zip(self._input_names, inputs)), None)  # noqa: B905
+        return made
+
     def _run_owned(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Have ONNX Runtime make the results; those that have a place are copied there."""
-        feeds = dict(zip(self._input_names, inputs))  # noqa: B905
-        results = self._run(self._output_names, feeds, None)
-        for index, result in enumerate(results):
+        for index, result in enumerate(self.make(inputs)):
             target = outputs[index]
             if target is None:
                 outputs[index] = result
