@@ -65,3 +65,40 @@ def test_a_failure_is_named_and_reported_and_the_next_run_is_right() -> None:
         with pytest.raises(dt.ProviderError, match=r"step .*it failed"):
             context.run([x, bad])
     assert context.error_recorder.num_errors() == 2
+
+
+@pytest.mark.parametrize("providers", [["onnxruntime"], ["cpu"]])
+def test_calls_like_the_one_before_and_calls_unlike_it(providers: list[str]) -> None:
+    nodes = [helper.make_node("Sub", ["x", "y"], ["z"])]
+    ports = [helper.make_tensor_value_info(name, FLOAT, [None]) for name in "xy"]
+    result = helper.make_tensor_value_info("z", FLOAT, None)
+    graph = helper.make_graph(nodes, "g", ports, [result])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    engine = dt.compile(model, providers=providers)
+    x, y = np.full(4, 5, np.float32), np.ones(4, np.float32)
+    fixed = x.copy()
+    fixed.setflags(write=False)
+    wide = np.full(8, 5, np.float32)[::2]
+    for _ in range(3):
+        for arrays, named in (
+            ((x, y), {}),
+            ((), {"y": y, "x": x}),
+            ((x,), {"y": y}),
+            ((fixed, y), {}),
+            ((wide, y), {}),
+            ((x.tolist(), y), {}),
+            ((x.astype(">f4").astype("f4"), y), {}),
+        ):
+            np.testing.assert_array_equal(engine(*arrays, **named), 4)
+        for arrays, named, what in (
+            ((x,), {}, "wrong number of inputs"),
+            ((x, y, y), {}, "wrong number of inputs"),
+            ((x, y), {"y": y}, "unknown or repeated"),
+            ((x,), {"w": y}, "unknown or repeated"),
+            ((), {"x": x, "w": y}, "unknown or repeated"),
+            ((x.astype(">f4"), y), {}, "other byte order"),
+            ((x.astype("f8"), y), {}, "wrong type"),
+            ((None, y), {}, "not an array"),
+        ):
+            with pytest.raises(dt.InputError, match=what):
+                engine(*arrays, **named)

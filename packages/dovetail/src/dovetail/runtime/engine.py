@@ -30,7 +30,7 @@ from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.device_io import device_inputs, device_outputs, import_input
 from dovetail.runtime.devices import ContextDevices, DeviceWeights
 from dovetail.runtime.objects import as_object, refuse_address
-from dovetail.runtime.profiles import find_profile, known_dims
+from dovetail.runtime.profiles import known_dims
 from dovetail.runtime.runner import ProgramRunner
 from dovetail.runtime.steps import Array
 from dovetail.runtime.subgraph_step import results_of_subgraphs
@@ -80,12 +80,11 @@ class Engine:
         self._idle: deque[ExecutionContext] = deque()
         self._attach_lock = threading.Lock()
         self._dtypes = [np.dtype(tensor.dtype) for tensor in manifest.inputs]
-        self._usual_dtypes = [
+        self.usual_dtypes = [
             None if tensor.type else dtype for tensor, dtype in zip(manifest.inputs, self._dtypes, strict=True)
         ]
         """The type of each input that is an array, None for objects."""
-        self._input_names = [tensor.name for tensor in manifest.inputs]
-        self._input_name_set = set(self._input_names)
+        self.input_names = [tensor.name for tensor in manifest.inputs]
         self._output_names = [tensor.name for tensor in manifest.outputs]
         self._finalizer = weakref.finalize(
             self, _destroy, self.templates, registry if owns_registry else None, self._weights
@@ -109,44 +108,31 @@ class Engine:
 
         Of several profiles the first that allows the shapes is used.
         """
-        # This is paid in every run, after others have had the caches: calls cost more here than lines do.
-        if named:
-            is_plain = not arrays and named.keys() == self._input_name_set
-            arrays = tuple(map(named.__getitem__, self._input_names)) if is_plain else self._gather(arrays, named)
-        inputs: Sequence[Any] = arrays
-        if len(arrays) != len(self._usual_dtypes):
-            inputs = self.check_inputs(arrays)
-        for value, usual in zip(arrays, self._usual_dtypes):  # noqa: B905 - counted above
-            if type(value) is not np.ndarray or value.dtype is not usual or not value.flags.carray:
-                inputs = self.check_inputs(arrays)
-                break
         try:
             context = self._idle.pop()
         except IndexError:
             context = self.create_execution_context()
         try:
-            if len(self.templates) > 1:
-                context.set_optimization_profile_async(find_profile(self.manifest, inputs))
-            results = context.run_checked(inputs)
+            results = context.call(arrays, named)
         finally:
             self._idle.append(context)
-        return results[0] if len(results) == 1 else dict(zip(self._output_names, results, strict=True))
+        return results[0] if len(results) == 1 else dict(zip(self._output_names, results))  # noqa: B905
 
-    def _gather(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """Arrays in the order of inputs, of which some came by name."""
-        names = self._input_names
+    def gather_inputs(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
+        """What the caller gave, some of it by name, in the order of inputs and checked."""
+        names = self.input_names
         unknown = named.keys() - set(names[len(arrays) :])
         if unknown:
             raise InputError(
                 f"unknown or repeated input(s) {', '.join(sorted(unknown))}", expected=f"inputs {', '.join(names)}"
             )
-        return (*arrays, *(named[name] for name in names[len(arrays) :] if name in named))
+        return self.check_inputs((*arrays, *(named[name] for name in names[len(arrays) :] if name in named)))
 
     def check_inputs(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """One array an input, in order, each of the type that the input has; for objects, lists, None and strings."""
-        if len(arrays) != len(self._input_names):
-            names = ", ".join(self._input_names)
-            raise InputError("wrong number of inputs", expected=f"{len(self._input_names)} ({names})", got=len(arrays))
+        if len(arrays) != len(self.input_names):
+            names = ", ".join(self.input_names)
+            raise InputError("wrong number of inputs", expected=f"{len(self.input_names)} ({names})", got=len(arrays))
         try:
             return [
                 _check_input(value, tensor, dtype)
