@@ -37,8 +37,8 @@ SMALL_MB = 10.0
 EXTRA_MB = 10.0
 BUILD_FACTOR, BUILD_EXTRA_MB = 2.0, 100.0
 TURN_S = 0.1
-LARGEST = 3
-"""On how many of the models, the largest ones, loading a plan has a limit."""
+LARGEST = ("resnet50", "bert_base", "vit_b16")
+"""The models of the most weights, for which loading a plan has a limit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +151,14 @@ class Figures:
         """The median of a figure of one side over the rounds."""
         return statistics.median(getattr(one, what) for one in getattr(self, side))
 
+    def theirs(self, what: str) -> float:
+        """The median of a figure of ONNX Runtime over all its processes."""
+        return statistics.median(getattr(one, what) for one in (*self.onnxruntime, *self.control))
+
     @property
     def ratio(self) -> float:
         """Dovetail's time in ONNX Runtime's."""
-        return self.median("dovetail", "run_ms") / self.median("onnxruntime", "run_ms")
+        return self.median("dovetail", "run_ms") / self.theirs("run_ms")
 
     @property
     def control_ratio(self) -> float:
@@ -164,17 +168,17 @@ class Figures:
     @property
     def extra_us(self) -> float:
         """By how many microseconds Dovetail takes longer."""
-        return (self.median("dovetail", "run_ms") - self.median("onnxruntime", "run_ms")) * 1e3
+        return (self.median("dovetail", "run_ms") - self.theirs("run_ms")) * 1e3
 
     @property
     def load_ratio(self) -> float:
         """How many times faster a plan loads than a session is made."""
-        return self.median("onnxruntime", "ready_ms") / self.median("dovetail", "ready_ms")
+        return self.theirs("ready_ms") / self.median("dovetail", "ready_ms")
 
     def verdicts(self) -> dict[str, bool]:
         """What has a limit for this row, and whether it is met."""
-        theirs, ours = self.median("onnxruntime", "peak_mb"), self.median("dovetail", "peak_mb")
-        is_long = self.median("onnxruntime", "run_ms") > 1
+        theirs, ours = self.theirs("peak_mb"), self.median("dovetail", "peak_mb")
+        is_long = self.theirs("run_ms") > 1
         return {
             "time": self.ratio <= MAX_RATIO if is_long else self.extra_us <= MAX_EXTRA_US,
             "memory": ours <= theirs + (0 if self.size_mb > SMALL_MB else EXTRA_MB),
@@ -215,9 +219,11 @@ def _start_onnxruntime(model: Model, path: str) -> tuple[float, Callable[[], Any
 
 
 def _start_dovetail(model: Model, path: str) -> tuple[float, Callable[[], Any]]:
-    import onnxruntime  # noqa: F401 - neither side's time to get ready has the import in it
+    import onnxruntime  # noqa: F401 - neither side's time to get ready has imports in it
 
     import dovetail
+    import dovetail.providers.cpu.provider
+    import dovetail.providers.onnxruntime.provider
 
     load = dovetail.load
     feeds = {name: one.make() for name, one in model.inputs.items()}
@@ -325,7 +331,8 @@ _HEADER = (
 
 def _print_row(row: Figures) -> None:
     said = {what: "met" if is_met else "MISSED" for what, is_met in row.verdicts().items()}
-    theirs, ours = ([row.median(side, w) for w in ("run_ms", "ready_ms", "peak_mb")] for side in _SIDES)
+    shown = ("run_ms", "ready_ms", "peak_mb")
+    theirs, ours = [row.theirs(what) for what in shown], [row.median("dovetail", what) for what in shown]
     print(
         f"{row.name:<17}{row.shape:<28}{theirs[0]:>9.3f}{ours[0]:>9.3f}{row.ratio:>7.3f}{row.control_ratio:>7.3f}{row.extra_us:>8.1f}"
         f"{said['time']:>8}{theirs[1]:>10.1f}{ours[1]:>8.1f}{row.load_ratio:>7.2f}{theirs[2]:>8.0f}{ours[2]:>7.0f}"
@@ -334,11 +341,8 @@ def _print_row(row: Figures) -> None:
     )
 
 
-_SIDES = ("onnxruntime", "dovetail")
-
-
 def _print_loads(rows: Sequence[Figures]) -> None:
-    for row in sorted(rows, key=lambda row: -row.size_mb)[:LARGEST]:
+    for row in (row for row in rows if row.name in LARGEST):
         verdict = "met" if row.load_ratio >= MIN_LOAD_RATIO else "MISSED"
         print(f"{row.name}: a plan loads {row.load_ratio:.2f} times faster, at least {MIN_LOAD_RATIO:.0f}: {verdict}")
 
