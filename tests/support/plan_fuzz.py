@@ -162,7 +162,7 @@ def _run(engine: Any, plan: Target) -> str:
         _watch(context)
         for scale in (1, 2, 1):
             first, *others = plan.arrays()
-            inputs = engine._gather((_repeat(first, scale), *others), {})
+            inputs = engine.gather_inputs((_repeat(first, scale), *others), {})
             for result in context.run(inputs):
                 for array in result if isinstance(result, list) else [result]:
                     np.asarray(array).tobytes()

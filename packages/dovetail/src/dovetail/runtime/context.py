@@ -69,6 +69,8 @@ class ExecutionContext:
         self._shapes: dict[str, tuple[int, ...]] = engine.static_input_shapes()
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, IOutputAllocator] = {}
+        self._has_choice = engine.num_optimization_profiles > 1
+        """Whether each call has to look for its profile, which elements of inputs may decide as well as shapes."""
         self._last_shapes: tuple[Any, ...] | None = None
         self._rooms: list[Room] | None = None
         """What memory outputs get in runs with arrays of the last shapes; None when that is to be looked at."""
@@ -470,7 +472,7 @@ class ExecutionContext:
         """``run`` over arrays in order or by name, in the first profile that allows them."""
         # Most calls are like the one before. This is paid for in each, after others have had the caches: one loop.
         shapes, inputs = self._last_shapes, []
-        if shapes is None or len(arrays) + len(named) != len(shapes):
+        if shapes is None or len(arrays) + len(named) != len(shapes) or self._has_choice:
             return self._call_anew(arrays, named)
         given = arrays or map(named.get, self._engine.input_names)
         for value, dtype, shape in zip(given, self._engine.usual_dtypes, shapes):  # noqa: B905 - counted above
@@ -490,7 +492,7 @@ class ExecutionContext:
 
     def _call_anew(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         inputs = self._engine.gather_inputs(arrays, named)
-        if self._engine.num_optimization_profiles > 1:
+        if self._has_choice:
             self.set_optimization_profile_async(find_profile(self._engine.manifest, inputs))
         return self.run_checked(inputs)
 
