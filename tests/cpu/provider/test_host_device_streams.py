@@ -121,7 +121,8 @@ def test_a_missing_wait_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(CopyStep, "wait", lambda self: None)
     with host_device(ops=["MatMul", "Relu", "Add"]):
         engine = build(chain())
-        assert not np.allclose(engine(X), expected(chain(), X))
+        # Memory that nothing was written to may hold what an earlier run left there, but not for several inputs.
+        assert not all(np.allclose(engine(times * X), expected(chain(), times * X)) for times in (1, 2, 3))
 
 
 def test_a_device_without_streams() -> None:

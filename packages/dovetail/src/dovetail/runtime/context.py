@@ -482,13 +482,7 @@ class ExecutionContext:
             inputs.append(value)
         if len(inputs) != len(shapes):
             return self._call_anew(arrays, named)
-        make = self._runner.make_whole
-        if make is None or self.profiler is not None:
-            return self.run_checked(inputs) if self._rooms is None else self._run_again(self._rooms, inputs)
-        try:
-            return make(inputs)
-        except Exception as error:  # noqa: BLE001 - it is raised again
-            self._fail_whole(error)
+        return self._run_known(inputs, shapes)
 
     def _call_anew(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         inputs = self._engine.gather_inputs(arrays, named)
@@ -520,17 +514,21 @@ class ExecutionContext:
 
     def run_checked(self, inputs: Sequence[Any]) -> list[Any]:
         """The same over arrays that ``Engine.check_inputs`` gave."""
-        runner, shapes = self._runner, tuple(map(self._shape_of, inputs))
-        is_new = shapes != self._last_shapes
-        if not is_new:
-            if runner.make_whole is not None and self.profiler is None:
-                try:
-                    return runner.make_whole(inputs)
-                except Exception as error:  # noqa: BLE001 - it is raised again
-                    self._fail_whole(error)
-            if self._rooms is not None:
-                return self._run_again(self._rooms, inputs)
-        return self._run_first(inputs, shapes, is_new=is_new)
+        shapes = tuple(map(self._shape_of, inputs))
+        if shapes == self._last_shapes:
+            return self._run_known(inputs, shapes)
+        return self._run_first(inputs, shapes, is_new=True)
+
+    def _run_known(self, inputs: Sequence[Any], shapes: tuple[Any, ...]) -> list[Any]:
+        """Over shapes that are those of the last run, in the shortest way that there is for the program."""
+        make = self._runner.make_whole
+        if make is None or self.profiler is not None:
+            rooms = self._rooms
+            return self._run_first(inputs, shapes, is_new=False) if rooms is None else self._run_again(rooms, inputs)
+        try:
+            return make(inputs)
+        except Exception as error:  # noqa: BLE001 - it is raised again
+            self._fail_whole(error)
 
     def _run_again(self, rooms: Sequence[Room], inputs: Sequence[Array]) -> list[Any]:
         """The short way once a run over these shapes has shown what the outputs are."""
