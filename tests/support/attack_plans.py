@@ -442,6 +442,26 @@ def _mixed() -> Target:
         return _target("mixed", engine.serialize(), np.ones((2, 20, 20), np.float32))
 
 
+def _in_place() -> Target:
+    """A plugin that updates an input of the engine where it lies, over a shape that nobody bounds."""
+    builder = dt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", dt.float32, (-1, 4))
+    y = network.add_plugin_v3([x], [], InPlacePlugin(3.0)).get_output(0)
+    z = network.add_unary(y, dt.UnaryOperation.NEG).get_output(0)
+    for tensor, name in ((y, "y"), (z, "z")):
+        tensor.name = name
+        network.mark_output(tensor)
+    config = builder.create_builder_config()
+    config.providers = ["cpu"]
+    config.set_preview_feature(dt.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1, 4), (2, 4), (64, 4))
+    config.add_optimization_profile(profile)
+    raw = bytes(builder.build_serialized_network(network, config))
+    return _target("in_place", raw, np.ones((2, 4), np.float32))
+
+
 _MAKERS: dict[str, Callable[[], Target]] = {
     "partitions": _partitions,
     "whole": _whole,
@@ -453,6 +473,7 @@ _MAKERS: dict[str, Callable[[], Target]] = {
     "open": _open,
     "loop": _loop,
     "sizes": _sizes,
+    "in_place": _in_place,
     "library": _library,
 }
 TARGETS = tuple(_MAKERS)

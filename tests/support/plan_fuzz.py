@@ -7,6 +7,7 @@ the seed of the case in it.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import math
@@ -24,6 +25,7 @@ from dovetail.errors import DovetailError
 from dovetail.formats import packed_shape
 from dovetail.plugin.arrays import address_of
 from tests.support.attack_plans import TARGETS, Json, Target, attack_device, target
+from tests.support.guarded_memory import SIZINGS, run_by_address
 
 __all__ = ["run_case"]
 
@@ -109,7 +111,25 @@ def _spoil(manifest: Json, owner: Any, key: Any, paths: list[tuple[Any, ...]], r
     owner[key] = copy.deepcopy(rng.choice(_ANYTHING))
 
 
-_CHANGES: list[Callable[..., None]] = [_delete, _replace, _replace, _replace, _graft, _graft, _graft, _spoil]
+def _resize(manifest: Json, owner: Any, key: Any, paths: list[tuple[Any, ...]], rng: random.Random) -> None:
+    """Give a tensor other dimensions or another type in one of the records that speak of it, or in several."""
+    places = [p for p in paths if p[-1] in ("dims", "max_dims") and isinstance(_find(manifest, p), list)]
+    for path in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 3)))):
+        dims = _find(manifest, path)
+        if dims:
+            position = rng.randrange(len(dims))
+            dims[position] = rng.choice((1, 2, 3, 8, 4096, None, "_d0", ["prod", copy.deepcopy(dims[position]), 8]))
+    if rng.random() < 0.2:
+        record = rng.choice([p for p in paths if p[-1] == "dtype"])
+        _find(manifest, record[:-1])["dtype"] = rng.choice(("float64", "int8", "int4", "complex128"))
+
+
+_CHANGES: list[Callable[..., None]] = [
+    *(_delete, _spoil),
+    *(_replace, _replace, _replace),
+    *(_graft, _graft, _graft),
+    *(_resize, _resize, _resize),
+]
 
 
 def _watch(context: Any) -> None:
@@ -156,6 +176,7 @@ def run_case(plan: Target, rng: random.Random) -> str:
 
 
 def _run(engine: Any, plan: Target) -> str:
+    _run_by_address(engine, plan)
     outcome = "ran"
     try:
         context = engine.create_execution_context()
@@ -169,6 +190,16 @@ def _run(engine: Any, plan: Target) -> str:
     except DovetailError as error:
         outcome = f"ran into {type(error).__name__}"
     return outcome
+
+
+def _run_by_address(engine: Any, plan: Target) -> None:
+    """Run over memory with guards, sized by each call that tells a size in turn."""
+    for sizing in SIZINGS:
+        for scale in (1, 2):
+            first, *others = plan.arrays()
+            with contextlib.suppress(DovetailError, MemoryError):
+                context = engine.create_execution_context()
+                run_by_address(engine, context, (_repeat(first, scale), *others), sizing)
 
 
 def _repeat(value: Any, times: int) -> Any:

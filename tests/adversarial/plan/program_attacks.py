@@ -61,6 +61,11 @@ PROGRAM_RULES: dict[str, list[Case]] = {
     ),
     "has another shape than its value": [
         *each("chain", put("inputs/1/dims", []), value(0, dims=None), value(0, dims=["_d0", 3, 4, 5])),
+        *each(
+            "chain", put("outputs/1/dims", ["value_s_0"]), put("outputs/0/dims/3", 1), value(10, dims=["_d0", 3, 4, 8])
+        ),
+        *each("partitions", put("outputs/0/dims/1", 1), put("programs/1/values/3/dims", ["n", 4096])),
+        *each("in_place", put("outputs/0/dims/0", 1), value(1, dims=["_d0", 4096])),
     ],
     "is a value of a kind that cannot leave": [
         *each("chain", both(put("programs/0/outputs", [8, 9]), value(10, kind="dynamic"))),
@@ -68,7 +73,12 @@ PROGRAM_RULES: dict[str, list[Case]] = {
         *each("open", put("programs/0/outputs", [0])),
     ],
     "shares memory with another input than its value": each("chain", put("outputs/0/alias", "x")),
-    "has another number of dimensions than its value": each("chain", put("outputs/1/dims", ["value_s_0"])),
+    "has a known shape and a bound besides": each("chain", put("outputs/0/max_dims", ["_d0", 3, 4, 4])),
+    "has a dimension that is not its own bound": [
+        *each(
+            "sizes", put("outputs/0/dims", [4]), put("outputs/2/dims", [1]), put("outputs/0/dims", [["prod", "_d0", 2]])
+        ),
+    ],
     "is an output that nobody gets": each("chain", value(8, kind="output", offset=None, size_bytes=None)),
     "reads an input that is no shape": each("chain", drop("inputs/1/is_shape"), put("inputs/1/is_shape", False)),
     # programs: values

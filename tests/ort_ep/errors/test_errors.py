@@ -15,6 +15,7 @@ import pytest
 import dovetail
 from tests.support import ort_ep
 from tests.support.ort_ep_models import feeds, plain_model, plugin_model, run_plain, two_part_model
+from tests.support.plugins import PlainCreator, ScalePlugin
 
 Session = Callable[..., ort.InferenceSession]
 BY_NAME = pytest.mark.parametrize(
@@ -78,6 +79,43 @@ def test_a_plugin_that_raises_when_it_runs(dovetail_session: Session) -> None:
             session.run(None, {"x": feeds(5)["x"]})
         assert type(failure.value).__name__ == "Fail"
         np.testing.assert_array_equal(session.run(None, good)[0], -np.maximum(good["x"], 0))
+
+
+class ErrorsStatus(ScalePlugin):
+    """Returns a failure and writes nothing while ``status`` says so."""
+
+    formats = (dovetail.TensorFormat.LINEAR,)
+    types = (dovetail.float32,)
+    tactics = ()
+    status = 0
+
+    def __init__(self, factor: float = 1.0, calls: Any = None) -> None:
+        super().__init__(factor, calls)
+        self.plugin_name = "ErrorsStatus"
+
+    def enqueue(self, *args: Any) -> Any:
+        return ErrorsStatus.status or super().enqueue(*args)
+
+
+@pytest.mark.parametrize("earlier_runs", [0, 1, 4])
+def test_a_plugin_that_returns_a_failure_status(
+    dovetail_session: Session, monkeypatch: pytest.MonkeyPatch, earlier_runs: int
+) -> None:
+    creator = PlainCreator("ErrorsStatus", ErrorsStatus)
+    dovetail.get_plugin_registry().register_creator(creator, "")
+    try:
+        session = dovetail_session(plugin_model("ErrorsStatus", factor=1.0), claim="all")
+        x = feeds(4)["x"]
+        for _ in range(earlier_runs):
+            np.testing.assert_array_equal(session.run(None, {"x": x})[0], -np.maximum(x, 0))
+        monkeypatch.setattr(ErrorsStatus, "status", 7)
+        with pytest.raises(Exception, match=r"ErrorsStatus.*enqueue returned status 7"):
+            session.run(None, {"x": x})
+        monkeypatch.setattr(ErrorsStatus, "status", 0)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], -np.maximum(x, 0))
+        del session
+    finally:
+        dovetail.get_plugin_registry().deregister_creator(creator)
 
 
 def test_a_plugin_that_raises_when_shapes_are_asked(dovetail_session: Session) -> None:

@@ -74,8 +74,10 @@ class Trial:
             self.handle.on_shape_change(self._arguments[0], self._arguments[1])
 
     def run(self) -> None:
-        """One enqueue."""
-        self.handle.runtime.enqueue(*self._arguments)
+        """One enqueue; a status that is a failure is raised."""
+        returned = self.handle.runtime.enqueue(*self._arguments)
+        if returned is not None:
+            self.handle.check_status("enqueue", returned)
 
     def compute(self) -> Result:
         """One run from fresh inputs; the outputs as plain float64 arrays for comparison."""
@@ -90,7 +92,7 @@ class Trial:
         outputs = []
         for index, (port, layout) in enumerate(self._pairs()[count:]):
             source = layer.aliases[index]
-            outputs.append(inputs[source] if source >= 0 else _output_memory(port, layout))
+            outputs.append(inputs[source] if source >= 0 else _output_memory(port, layout, self.id))
         self._arrays = [*inputs, *outputs]
         self._workspace = aligned_empty(self._workspace_bytes)
         address = address_of(self._workspace) if self._workspace_bytes else 0
@@ -151,11 +153,13 @@ def _shared_numbers(rng: np.random.Generator, port: Port) -> Any:
     return numbers
 
 
-def _output_memory(port: Port, layout: Layout) -> Any:
+def _output_memory(port: Port, layout: Layout, trial: int) -> Any:
+    """Memory that holds other numbers for each trial, so that two that leave it unwritten do not agree."""
     shape = port.opt if port.room is None else port.room
     if layout.dtype.bits < 8:
-        return np.zeros(size_bytes(shape, layout.dtype, layout.format), np.uint8)
-    return np.zeros(packed_shape(shape, layout.format), layout.dtype.numpy)
+        return np.full(size_bytes(shape, layout.dtype, layout.format), 17 * (trial + 1) % 256, np.uint8)
+    stain = trial % 2 if layout.dtype is DataType.BOOL else trial % 100 + 1
+    return np.full(packed_shape(shape, layout.format), stain, layout.dtype.numpy)
 
 
 def dynamic_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:

@@ -23,7 +23,7 @@ from dovetail.plan._rules import (
 )
 from dovetail.plan._verify_memory import verify_arena, verify_unplaced
 from dovetail.plan._verify_steps import Scope, verify_step
-from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, SymbolRecord, ValueRecord
+from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, SymbolRecord, TensorRecord, ValueRecord
 from dovetail.plan.value_types import ValueType
 
 __all__ = ["verify_program"]
@@ -287,9 +287,20 @@ def _verify_outputs(program: ProgramRecord, manifest: Manifest, where: str) -> N
         shared = value.alias if value.kind == "output" else None
         source = None if tensor.alias is None else sources.get(tensor.alias)
         require(shared == source, place, "shares memory with another input than its value", tensor.alias)
-        if value.kind == "output":
-            same = value.dims is not None and tensor.dims is not None and len(value.dims) == len(tensor.dims)
-            require(same, place, "has another number of dimensions than its value", tensor.dims)
+        _verify_told_shape(value, tensor, place)
     for index in set(range(len(program.values))) - set(program.outputs):
         kind = program.values[index].kind
         require(kind != "output", f"{where}, value {index}", "is an output that nobody gets")
+
+
+def _verify_told_shape(value: ValueRecord, tensor: TensorRecord, where: str) -> None:
+    """What callers are told of an output, by which they size their memory, is what a run writes.
+
+    The two records have the same form, not only the same size, because expressions over symbols cannot be compared
+    otherwise. What only the run tells is compared with the record when it is handed over.
+    """
+    if value.kind == "output":
+        require(value.dims == tensor.dims, where, "has another shape than its value", tensor.dims)
+        require(tensor.max_dims is None, where, "has a known shape and a bound besides", tensor.max_dims)
+    for dim, upper in zip(tensor.dims or (), tensor.max_dims or (), strict=False):
+        require(dim is None or dim == upper, where, "has a dimension that is not its own bound", (dim, upper))

@@ -11,6 +11,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 
+import numpy as np
+
 from dovetail.errors import DovetailError, PluginError
 from dovetail.expr import DimsExprs, Expr, IDimensionExpr, IExprBuilder
 from dovetail.loggers import ILogger, Logger, Severity
@@ -26,7 +28,7 @@ from dovetail.plugin.interfaces import (
 )
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
 
-__all__ = ["PluginHandle", "locate_error"]
+__all__ = ["PluginHandle", "is_success", "locate_error"]
 
 T = TypeVar("T")
 
@@ -48,6 +50,21 @@ def locate_error(error: BaseException) -> str:
         return "unknown place"
     last = frames[-1]
     return f"{last.filename}:{last.lineno}"
+
+
+def is_success(returned: object) -> bool:
+    """Whether what a callback returned stands for success.
+
+    0 and None do. Other integers, of any kind, are failures; so are truth values, of which authors mean opposite
+    things. A tuple is judged by its first element, as CUDA's Python functions return one. What is no number is no
+    status, and says nothing.
+
+    >>> [is_success(value) for value in (None, 0, "done", 1, -1, True, False, (0,), (2, 0))]
+    [True, True, True, False, False, False, False, True, False]
+    """
+    if isinstance(returned, tuple) and returned:
+        returned = returned[0]
+    return not isinstance(returned, bool | np.bool_) and not _integer(returned)
 
 
 class PluginHandle:
@@ -256,7 +273,7 @@ class PluginHandle:
         except Exception as error:
             raise self.describe_failure("on_shape_change", error) from error
         if status is not None:
-            self._check_status("on_shape_change", status)
+            self.check_status("on_shape_change", status)
 
     def get_fields_to_serialize(self) -> list[PluginField]:
         """The fields a plan keeps."""
@@ -295,11 +312,17 @@ class PluginHandle:
             raise self.describe_failure(method, error) from error
 
     def _call_status(self, method: str, action: Callable[[], Any]) -> None:
-        self._check_status(method, self._call(method, action))
+        self.check_status(method, self._call(method, action))
 
-    def _check_status(self, method: str, status: Any) -> None:
-        if isinstance(status, int) and not isinstance(status, bool) and status != 0:
-            raise PluginError(f"{method} returned status {status}", where=self.where, expected="0 or None")
+    def check_status(self, method: str, returned: Any) -> None:
+        """Raise unless what a callback returned stands for success; see ``is_success``."""
+        if not is_success(returned):
+            raise PluginError(
+                f"{method} returned status {returned!r}",
+                where=self.where,
+                expected="0 or None for success",
+                fix=f"raise an exception that says why {method} failed, or return None",
+            )
 
     def _capability(self, kind: PluginCapabilityType) -> Any:
         self_where = f"plugin {type(self.plugin).__name__}"
@@ -336,7 +359,10 @@ def _integer(value: object) -> int | None:
     """The value as an int when it is an integer of any kind, NumPy's too; truth values are none."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         return None
-    return operator.index(value)
+    try:
+        return operator.index(value)
+    except (TypeError, ValueError):  # arrays have the method and can use it only when they hold one integer
+        return None
 
 
 def _overrides(capability: Any, name: str) -> bool:

@@ -226,7 +226,7 @@ class IPluginV3OneRuntime(IPluginCapability):
         workspace: int,
         stream: int,
     ) -> Any:
-        """Do the work: addresses in, addresses out. Raise to fail."""
+        """Do the work: addresses in, addresses out. Raise to fail; a status other than 0 or None is a failure too."""
         _refuse(self, "enqueue(input_desc, output_desc, inputs, outputs, workspace, stream)")
 
     def attach_to_context(self, resource_context: IPluginResourceContext) -> IPluginV3:

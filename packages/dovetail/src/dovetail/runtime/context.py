@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
-from dovetail.errors import DovetailError, InputError, UsageError
+from dovetail.errors import DovetailError, InputError, InternalError, UsageError
 from dovetail.formats import pack, packed_shape, size_bytes
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
@@ -30,7 +30,7 @@ from dovetail.runtime.profiler import IProfiler, run_profiled
 from dovetail.runtime.profiles import check_profile, check_values, find_profile, known_dims
 from dovetail.runtime.results import Results, Room, require_array
 from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.steps import Array
+from dovetail.runtime.steps import Array, check_same_size
 from dovetail.types import Dims, TensorFormat, data_type_from_numpy
 
 if TYPE_CHECKING:
@@ -237,7 +237,14 @@ class ExecutionContext:
 
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
         """Let the caller provide memory for an output once its size is known."""
-        refuse_address(self._engine.output_tensor(name))
+        tensor = self._engine.output_tensor(name)
+        refuse_address(tensor)
+        if tensor.alias is not None and output_allocator is not None:
+            raise UsageError(
+                f"it shares memory with input '{tensor.alias}', so no allocator can give it any",
+                where=f"output '{name}'",
+                fix=f"call set_tensor_address('{name}', ...) with the address of '{tensor.alias}'",
+            )
         if output_allocator is None:
             self._allocators.pop(name, None)
         else:
@@ -258,7 +265,7 @@ class ExecutionContext:
         dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
         if dims is None or any(dim is None for dim in dims):
             return -1
-        shape = [self._runner.evaluate_dim(dim) for dim in dims]
+        shape = [max(self._runner.evaluate_dim(dim), 0) for dim in dims]
         return _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
 
     # running by address
@@ -378,7 +385,9 @@ class ExecutionContext:
                 binding.shape = None
             else:
                 runner.bind(binding.index, binding.bind(self._output_address(binding.tensor, shape), shape))
-        self._has_deliveries = bool(self._allocators) or any(b.shape is None or b.is_packed for b in outputs)
+        # Where a dimension is 0, a step may leave an array of its own in place of the memory that it was given.
+        is_more = bool(self._allocators) or self._runner.has_empty
+        self._has_deliveries = is_more or any(b.shape is None or b.is_packed for b in outputs)
 
     def _output_address(self, tensor: TensorRecord, shape: tuple[int, ...]) -> int:
         allocator = self._allocators.get(tensor.name)
@@ -390,6 +399,7 @@ class ExecutionContext:
             fix = "call set_tensor_address or set_output_allocator"
             raise InputError("no address is set", where=f"output '{tensor.name}'", fix=fix)
         self._check_alias(tensor, address)
+        self._check_alias_size(tensor, shape)
         return address
 
     def _check_alias(self, tensor: TensorRecord, address: int) -> None:
@@ -400,6 +410,13 @@ class ExecutionContext:
                 expected="the same address for both",
                 fix=f"call set_tensor_address('{tensor.name}', ...) with the address of '{tensor.alias}'",
             )
+
+    def _check_alias_size(self, tensor: TensorRecord, shape: tuple[int, ...]) -> None:
+        """An output that lies in the memory of an input fills it exactly; the caller has sized it for the input."""
+        if tensor.alias is not None:
+            names = [source.name for source in self._engine.manifest.inputs]
+            source = self._runner.frame[self._runner.program.inputs[names.index(tensor.alias)]]
+            check_same_size(source, shape, np.dtype(tensor.dtype))
 
     def _set_stream(self, stream: int) -> None:
         if stream != self._runner.stream:
@@ -430,7 +447,7 @@ class ExecutionContext:
         for binding in self._bindings.outputs:
             array = self._runner.frame[binding.index]
             allocator = self._allocators.get(binding.name)
-            if binding.shape is None:
+            if binding.shape is None or array.shape != binding.shape:
                 self._copy_out(binding.tensor, array, allocator)
             else:
                 binding.pack()
@@ -449,6 +466,7 @@ class ExecutionContext:
             raise InputError("no memory is set", where=f"output '{tensor.name}'", fix=fix)
         if allocator is None:
             self._check_bound(tensor, size)
+        self._check_told(tensor, array.shape)
         if data_type_from_numpy(array.dtype).bits < 8:
             PackedMemory(address, array.shape, array.dtype).write(array)
         else:
@@ -464,6 +482,19 @@ class ExecutionContext:
                 expected=f"at most {max(room, 0)} bytes",
                 got=size,
                 fix="call set_output_allocator: the shape depends on the data",
+            )
+
+    def _check_told(self, tensor: TensorRecord, shape: tuple[int, ...]) -> None:
+        """Dimensions that the caller was told before the run are those of the result, unless that has no elements."""
+        if tensor.format != "LINEAR" or tensor.dims is None or 0 in shape:
+            return
+        told = [-1 if dim is None else self._runner.evaluate_dim(dim) for dim in tensor.dims]
+        if len(told) != len(shape) or any(dim not in (-1, size) for dim, size in zip(told, shape, strict=True)):
+            raise InternalError(
+                "a step gave another shape than the plan says",
+                where=f"output '{tensor.name}'",
+                expected=tuple(told),
+                got=shape,
             )
 
     # running with arrays

@@ -200,11 +200,13 @@ class PluginStep:
         elif self.is_stale or self._nibbles:
             self._take_addresses(frame)
         try:
-            self._enqueue(
+            returned = self._enqueue(
                 self._in_descs, self._out_descs, self._in_addresses, self._out_addresses, self.workspace, self.stream
             )
         except Exception as error:
             raise self.handle.describe_failure("enqueue", error) from error
+        if returned is not None:
+            self.handle.check_status("enqueue", returned)
         if self._nibbles:
             self._unpack_nibbles(frame if self.is_static else self._buffers)
         if not self.is_static:
@@ -225,9 +227,11 @@ class PluginStep:
 
         def run() -> None:
             try:
-                enqueue()
+                returned = enqueue()
             except Exception as error:
                 raise handle.describe_failure("enqueue", error) from error
+            if returned is not None:
+                handle.check_status("enqueue", returned)
 
         return run
 

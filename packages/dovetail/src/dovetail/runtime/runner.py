@@ -67,7 +67,8 @@ class ProgramRunner:
         self._arenas = make_arenas(program, self._plan.placed, devices.providers, is_open=is_open, allocator=allocator)
         self._num_placements = 0
         self._key: tuple[int, ...] | None = None
-        self._has_empty = False
+        self.has_empty = False
+        """Whether a dimension of an input is 0, for which steps may give other shapes than the plan says."""
         self._workspace = aligned_empty(program.workspace_bytes)
         self._workspaces: dict[str, DeviceBlock] = {}
         self.is_dirty = True
@@ -202,8 +203,8 @@ class ProgramRunner:
         self._plan.evaluate(key, self.shapes)
         for arena in self._arenas:
             arena.place(self.frame, self.shapes, self._dtypes, key)
-        self._has_empty = self._plan.has_empty(key)
-        if self._has_empty:
+        self.has_empty = self._plan.has_empty(key)
+        if self.has_empty:
             self._unplace_partitions()
         self._num_placements += 1
         self._key = key
@@ -232,9 +233,9 @@ class ProgramRunner:
         for step in self._shaped_steps:
             step.set_shapes(self.frame, self.shapes)
         for plugin_step in self.plugin_steps:
-            plugin_step.is_checked = self._has_empty
+            plugin_step.is_checked = self.has_empty
         self._reserve_workspace()
-        self.is_dirty = self._has_empty
+        self.is_dirty = self.has_empty
         self.has_moved = False
 
     def announce_changes(self) -> None:
@@ -262,7 +263,7 @@ class ProgramRunner:
     def fail(self, error: BaseException) -> NoReturn:
         """End a run that an exception ended; what is not one of ours already is told with the step it came from."""
         self.devices.abandon()
-        if self._has_empty and isinstance(error, InternalError):
+        if self.has_empty and isinstance(error, InternalError):
             raise InputError(
                 "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
                 where=_failed_step(error),

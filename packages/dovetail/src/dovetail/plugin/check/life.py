@@ -31,6 +31,7 @@ from dovetail.plugin.check.proposals import Answer, Choice, Search, ask, search
 from dovetail.plugin.check.runs import Bench, Run
 from dovetail.plugin.check.specimen import Specimen, examine
 from dovetail.plugin.check.verdicts import Blocked, Broken
+from dovetail.plugin.handle import is_success
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
 from dovetail.types import DataType, TensorRTPhase, volume
 
@@ -249,8 +250,7 @@ class Life:
         for index, (old, arg) in enumerate(zip(before, args, strict=True)):
             if repr(arg) != old:
                 self.log.mutations.append(f"{method} changed its argument {index + 1}: {old} -> {arg!r}")
-        is_status = method in _STATUS_METHODS and isinstance(result, int) and not isinstance(result, bool)
-        if is_status and result != 0:
+        if method in _STATUS_METHODS and not is_success(result):
             self.log.statuses.append(f"{method} returned {result}")
         return result
 
