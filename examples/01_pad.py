@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["dovetail[all]"]
+# dependencies = ["dovetail-engine[all]"]
 # ///
 """Pad: a custom layer for shapes that vary, from the class to a plan that is loaded and run.
 

@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["dovetail[all]"]
+# dependencies = ["dovetail-engine[all]"]
 # ///
 """Two tactics: the builder times both ways to compute a layer, and a timing cache remembers.
 

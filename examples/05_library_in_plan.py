@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["dovetail[all]"]
+# dependencies = ["dovetail-engine[all]"]
 # ///
 """A plugin library carried in a plan: one file that has the weights, the steps, and the code of the custom layer.
 

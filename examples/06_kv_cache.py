@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["dovetail[all]"]
+# dependencies = ["dovetail-engine[all]"]
 # ///
 """A KV cache: attention that appends to its own inputs, in place, over many steps and without a copy.
 

@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["dovetail[all]"]
+# dependencies = ["dovetail-engine[all]"]
 # ///
 """Refit and stripping: new weights in a built engine, and a plan that is shipped without them.
 

@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["dovetail[all]"]
+# dependencies = ["dovetail-engine[all]"]
 # ///
 """Pool with INT8: a custom layer that takes quantized tensors, and the two ways they get their scales.
 

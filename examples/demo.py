@@ -1,6 +1,6 @@
 # /// script
 # requires-python = ">=3.11"
-# dependencies = ["dovetail[all]"]
+# dependencies = ["dovetail-engine[all]"]
 # ///
 """The demo: from an ONNX model with an operator that no engine knows to a tuned plan that runs in another process.
 

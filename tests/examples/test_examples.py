@@ -60,7 +60,7 @@ def test_example_runs(path: Path, tmp_path: Path) -> None:
 def test_example_has_the_form_of_one(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
-    assert re.match(r'# /// script\n(# .*\n)*# dependencies = \["dovetail\[all\]"\]\n# ///\n', text)
+    assert re.match(r'# /// script\n(# .*\n)*# dependencies = \["dovetail-engine\[all\]"\]\n# ///\n', text)
     assert len(ast.get_docstring(tree) or "") > 80, "it says what it shows"
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     source = ast.unparse(functions["main"])

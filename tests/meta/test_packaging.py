@@ -34,7 +34,7 @@ def _locked() -> dict[str, Version]:
 
 def _direct() -> list[Requirement]:
     lines = [*PROJECT["dependencies"], *(line for extra in EXTRAS.values() for line in extra)]
-    return [requirement for requirement in map(Requirement, lines) if requirement.name != "dovetail"]
+    return [requirement for requirement in map(Requirement, lines) if requirement.name != "dovetail-engine"]
 
 
 @pytest.mark.parametrize("requirement", _direct(), ids=str)
@@ -60,7 +60,29 @@ def test_every_dependency_has_a_lower_bound_and_no_pin() -> None:
 
 def test_all_is_every_other_extra() -> None:
     (everything,) = map(Requirement, EXTRAS["all"])
-    assert (everything.name, everything.extras) == ("dovetail", EXTRAS.keys() - {"all"})
+    assert (everything.name, everything.extras) == ("dovetail-engine", EXTRAS.keys() - {"all"})
+
+
+def test_nothing_installs_the_other_project_that_is_called_dovetail() -> None:
+    # Another project has that name on the registry: ours is dovetail-engine, and only its folder is called dovetail.
+    installed = re.compile(r"(pip|uv)\b[^\n]*\binstall\b[^\n]*[\s\"'`]dovetail(?![\w./-])")
+    required = re.compile(r"(?<![\w./-])dovetail(\[[a-z]|[<>=~!]=)")
+    texts = [(path, path.read_text(encoding="utf-8")) for path in _written_files()]
+    found = [
+        f"{path.relative_to(ROOT)}: {line.strip()[:100]}"
+        for path, text in texts
+        for line in text.splitlines()
+        if installed.search(line) or required.search(line)
+    ]
+    assert len(texts) > 500
+    assert found == []
+
+
+def _written_files() -> list[Path]:
+    folders = ("packages", "examples", "docs", "tests", "tools", "benchmarks", "requirements")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*")] + list(ROOT.glob("*"))
+    is_text = {".py", ".md", ".toml", ".in", ".txt", ".ipynb", ""}
+    return [p for p in files if p.is_file() and p.suffix in is_text and p.name not in ("test_packaging.py", "LICENSE")]
 
 
 def test_the_version_is_written_once() -> None:
@@ -89,4 +111,4 @@ def test_the_wheel_holds_every_module_and_the_licence(tmp_path: Path) -> None:
     assert modules - packed == set()
     assert "dovetail/py.typed" in packed
     assert [name for name in packed if name.endswith("licenses/LICENSE")]
-    assert [name for name in packed if not name.startswith(("dovetail/", "dovetail-"))] == []
+    assert [name for name in packed if not name.startswith(("dovetail/", "dovetail_engine-"))] == []

@@ -45,7 +45,8 @@ def test_every_public_name_resolves_and_is_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "extra"), [("onnx_ir", "compile", "'dovetail[build]'"), ("numpy", "load", "dovetail")]
+    ("module", "name", "extra"),
+    [("onnx_ir", "compile", "'dovetail-engine[build]'"), ("numpy", "load", "dovetail-engine")],
 )
 def test_a_package_that_is_missing_is_named_with_what_brings_it(module: str, name: str, extra: str) -> None:
     code = f"""

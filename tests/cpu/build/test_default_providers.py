@@ -38,4 +38,4 @@ def test_slow_kernels_are_told_of(monkeypatch: pytest.MonkeyPatch, op: str, prov
     log = Log()
     engine = dt.compile(_model(op), providers=providers, logger=log)
     assert engine(np.ones((4, 4), np.float32)).shape == (4, 4)
-    assert any("dovetail[onnxruntime]" in line for line in log.lines) == is_told
+    assert any("dovetail-engine[onnxruntime]" in line for line in log.lines) == is_told

@@ -100,8 +100,8 @@ def test_json_has_the_error_too(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
         (KeyboardInterrupt(), 130, "interrupted"),
         (MemoryError(), 6, "error: memory ran out"),
         (FileNotFoundError(2, "No such file or directory", "a.txt"), 2, "error: a.txt: No such file or directory"),
-        (ModuleNotFoundError("no", name="onnx_ir.passes"), 6, "fix: pip install 'dovetail[build]'"),
-        (ModuleNotFoundError("no", name="numpy"), 6, "fix: pip install dovetail\n"),
+        (ModuleNotFoundError("no", name="onnx_ir.passes"), 6, "fix: pip install 'dovetail-engine[build]'"),
+        (ModuleNotFoundError("no", name="numpy"), 6, "fix: pip install dovetail-engine\n"),
         (ZeroDivisionError("division by zero\nsecond line"), 70, "error: internal error: ZeroDivisionError"),
         (
             ModuleNotFoundError("no", name="dovetail.nothing"),
@@ -161,7 +161,7 @@ def test_a_broken_installation_can_still_be_described() -> None:
     done = subprocess.run([sys.executable, "-c", code, "env"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     done = subprocess.run([sys.executable, "-c", code, "provider", "list"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr.splitlines()[1]) == (6, "  fix: pip install dovetail")
+    assert (done.returncode, done.stderr.splitlines()[1]) == (6, "  fix: pip install dovetail-engine")
 
 
 def test_a_closed_pipe_is_no_traceback() -> None:

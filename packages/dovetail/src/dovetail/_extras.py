@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from dovetail.errors import ResourceError
 
-__all__ = ["PACKAGES", "describe_missing"]
+__all__ = ["DISTRIBUTION", "PACKAGES", "describe_missing", "install_line"]
+
+DISTRIBUTION: Final = "dovetail-engine"
+"""What the registry calls Dovetail; another project has the name that is imported."""
 
 PACKAGES: Final = {
     "": ("ml_dtypes", "msgspec", "numpy", "xxhash"),
@@ -27,8 +30,16 @@ def describe_missing(error: ModuleNotFoundError) -> ResourceError | None:
     if extra is None:
         return None
     what = f"this needs the package '{package}', which is not installed"
-    wanted = f"'dovetail[{extra}]'" if extra else "dovetail"
-    return ResourceError(what, fix=f"pip install {wanted}")
+    return ResourceError(what, fix=install_line(extra))
+
+
+def install_line(extra: str = "") -> str:
+    """The command that installs Dovetail, with what an extra brings.
+
+    >>> install_line("onnxruntime")
+    "pip install 'dovetail-engine[onnxruntime]'"
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {DISTRIBUTION}"
 
 
 def _dashed(names: tuple[str, ...]) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail._extras import install_line
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
@@ -143,7 +144,7 @@ class Builder(NoOpContext):
             self.logger.log(
                 Severity.WARNING,
                 "ONNX Runtime is not installed, so NumPy runs convolutions and matrix products, many times slower; "
-                "pip install 'dovetail[onnxruntime]', or choose providers=[\"cpu\"] if that is what you want",
+                f'{install_line("onnxruntime")}, or choose providers=["cpu"] if that is what you want',
             )
         return providers
 

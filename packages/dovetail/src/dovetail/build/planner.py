@@ -348,7 +348,9 @@ class _Planner:
             open=request.is_open,
             strongly_typed=request.strongly_typed,
             inputs=input_records(self._graph, self._inference, self._static, self._plugin_symbols),
-            outputs=output_records(self._graph, self._inference, self._static, self._aliases, self._known or {}),
+            outputs=output_records(
+                self._graph, self._inference, self._static, self._aliases, self._known or {}, programs
+            ),
             profiles=[_profile_record(profile) for profile in self._config.profiles],
             programs=programs,
             blobs=records,

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
+import msgspec
 import onnx_ir as ir
 
 from dovetail.build.io_formats import io_format
 from dovetail.build.shapes import StaticSymbol, substitute_dims
-from dovetail.errors import ModelError
+from dovetail.errors import BuildError, ModelError
 from dovetail.expr import Expr, SizeTensor, encode_expr, substitute, symbols_of
 from dovetail.network.shapes import ShapeInference, size_symbols
 from dovetail.network.value_types import object_type
-from dovetail.plan.manifest import TensorRecord
+from dovetail.plan.manifest import ProgramRecord, TensorRecord, ValueRecord
 
 __all__ = ["input_records", "output_records"]
 
@@ -59,14 +60,32 @@ def output_records(
     static: Mapping[str, StaticSymbol],
     aliases: Mapping[str, str],
     known: Mapping[str, Expr],
+    programs: Sequence[ProgramRecord],
 ) -> list[TensorRecord]:
-    """One record an output; where only the run tells its shape, the largest it can be."""
+    """One record an output: its shape as the programs have it or, where only the run tells it, the largest it can be."""
     sizes = {size.name: size.upper for node in graph.all_nodes() for size in size_symbols(node)}
     shapes = [inference.exprs(value) for value in graph.outputs]
-    return [
+    records = [
         _output_record(value, None if dims is None else substitute_dims(dims, known), static, sizes, aliases)
         for value, dims in zip(graph.outputs, shapes, strict=True)
     ]
+    made = [[p.values[p.outputs[position]] for p in programs] for position in range(len(records))]
+    return [_tell_written(record, values) for record, values in zip(records, made, strict=True)]
+
+
+def _tell_written(record: TensorRecord, values: Sequence[ValueRecord]) -> TensorRecord:
+    """The record with the dims that the steps write by: a plugin's own may have another form than inference gives."""
+    written = [value.dims for value in values if value.kind == "output"]
+    if not written:
+        return record
+    if any(dims != written[0] for dims in written):
+        raise BuildError(
+            "a plugin gives an output other shapes in one profile than in another",
+            where=f"output '{record.name}'",
+            got=written[:2],
+            fix="let get_output_shapes depend on its arguments only",
+        )
+    return msgspec.structs.replace(record, dims=written[0], max_dims=None)
 
 
 def _output_record(

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, Final
 
-from dovetail._extras import PACKAGES
+from dovetail._extras import PACKAGES, install_line
 from dovetail._version import __version__
 from dovetail.cli.answers import Answer, Document
 from dovetail.cli.options import finish_command
@@ -102,8 +102,7 @@ def _show(document: Document, screen: Screen) -> None:
         ]
     )
     for extra, names in document["missing_extras"].items():
-        package = f"dovetail[{extra}]" if extra else "dovetail"
-        screen.line(f"missing: {', '.join(names)} (pip install '{package}')")
+        screen.line(f"missing: {', '.join(names)} ({install_line(extra)})")
 
 
 def _provider_text(provider: dict[str, Any]) -> str:

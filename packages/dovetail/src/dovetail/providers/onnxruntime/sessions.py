@@ -91,7 +91,9 @@ def import_onnxruntime() -> Any:
         import onnxruntime
     except ImportError as error:
         raise ProviderError(
-            "onnxruntime is not installed", where="provider 'onnxruntime'", fix='pip install "dovetail[onnxruntime]"'
+            "onnxruntime is not installed",
+            where="provider 'onnxruntime'",
+            fix="pip install 'dovetail-engine[onnxruntime]'",
         ) from error
     return onnxruntime
 
