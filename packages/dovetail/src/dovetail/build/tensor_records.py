@@ -62,7 +62,7 @@ def output_records(
     known: Mapping[str, Expr],
     programs: Sequence[ProgramRecord],
 ) -> list[TensorRecord]:
-    """One record an output: its shape as the programs have it or, where only the run tells it, the largest it can be."""
+    """One record an output: its shape as the programs have it or, where only the run tells it, its bound."""
     sizes = {size.name: size.upper for node in graph.all_nodes() for size in size_symbols(node)}
     shapes = [inference.exprs(value) for value in graph.outputs]
     records = [
