@@ -464,7 +464,7 @@ def test_e_a_status_of_enqueue_that_is_not_0_fails_the_run() -> None:
             return -1
 
     engine = load(build(one_plugin(Plus())), PlusCreator(Failing))
-    with pytest.raises(dt.PluginError, match="enqueue returned status -1"):
+    with pytest.raises(trt.PluginError, match="enqueue returned status -1"):
         engine(X)
 
 
