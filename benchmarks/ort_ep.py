@@ -16,6 +16,7 @@ finds the caches full of other things, in ONNX Runtime as in Dovetail. The batch
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -23,6 +24,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +46,15 @@ SIDES = {
     "execute_1": "execute_async_v3 alone, 1 in and out",
     "execute_8": "execute_async_v3 alone, 8 in and out",
 }
+LENGTHS = (1, 100)
+"""Steps of the programs whose buffers and shapes change."""
+CHANGES = {"buffers": 6.0, "shapes": 10.0}
+"""What changes from run to run of a session, and how much more than the same buffers that may cost in us."""
+SIDES |= {
+    f"{what}_{steps}": f"{steps} steps, {text}"
+    for steps in LENGTHS
+    for what, text in {"same": "the same input", "buffers": "other buffers", "shapes": "eight shapes in turn"}.items()
+}
 MODEL_SIDES = {
     "model": "a real model with Softsign in the middle, on the CPU",
     "op": "the custom op by itself, after the model",
@@ -54,6 +65,7 @@ LIMITS = {
     "overhead, 8 in and out": 3.0,
     "overhead without the extension, 1 in and out": 8.0,
     "a custom op in a real model, over the model and the op": 10.0,
+    **{f"other {what}, {steps} steps": limit for what, limit in CHANGES.items() for steps in LENGTHS},
 }
 _BATCHES = 6
 
@@ -199,8 +211,30 @@ def _excess(sides: dict[str, float]) -> float:
     return sides["model_op"] - sides["model"] - sides["op"]
 
 
+def _chain(steps: int) -> bytes:
+    from onnx import helper
+
+    names = ["x", *(f"v{i}" for i in range(1, steps)), "y"]
+    nodes = [helper.make_node("Relu", [one], [other]) for one, other in itertools.pairwise(names)]
+    ports = [helper.make_tensor_value_info(name, 1, ["n", 16]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:])
+    opsets = [helper.make_opsetid("", 18)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+
+
+def _changing(what: str, steps: int) -> Callable[[], Any]:
+    """Runs over the same input, over others of its shape whose results are kept, or over eight shapes in turn."""
+    session = _session(_chain(steps), claim="all", providers="cpu")
+    rows = range(1, 9) if what == "shapes" else [4] * (1 if what == "same" else 64)
+    feeds = itertools.cycle([{"x": np.ones((count, 16), np.float32)} for count in rows])
+    kept: deque[Any] = deque(maxlen=64 if what == "buffers" else 1)
+    return lambda: kept.append(session.run(None, next(feeds)))
+
+
 def _side(name: str) -> Callable[[], Any]:
     kind, _, count = name.removesuffix("_fallback").partition("_")
+    if kind in ("same", *CHANGES):
+        return _changing(kind, int(count))
     if kind == "execute":
         return _execute(int(count))
     if kind == "cpu":
@@ -279,6 +313,8 @@ def derive(sides: dict[str, float]) -> dict[str, float]:
         rows[f"overhead, {count} in and out"] = sides[f"ep_{count}"] - rest
         rows[f"overhead without the extension, {count} in and out"] = sides[f"ep_{count}_fallback"] - rest
     rows["a custom op in a real model, over the model and the op"] = _excess(sides)
+    for what, steps in itertools.product(CHANGES, LENGTHS):
+        rows[f"other {what}, {steps} steps"] = sides[f"{what}_{steps}"] - sides[f"same_{steps}"]
     return rows
 
 

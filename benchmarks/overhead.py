@@ -8,11 +8,13 @@ others use too, the wall clock shows their work.
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -25,14 +27,22 @@ __all__ = ["LIMITS_US", "derive", "main", "measure_sides"]
 SHAPE = (2, 3, 4, 4)
 KERNEL = "each further kernel, kernel included"
 MOVED = "other addresses over the same"
+LENGTHS = (1, 100)
+"""Steps of the programs whose buffers and shapes change."""
+CHANGES = {"buffers": 6.0, "shapes": 10.0}
+"""What changes from call to call of ``engine(x)``, and how much more than the same buffers that may cost in us."""
 LIMITS_US = {
     "engine(x) over enqueue": 20.0,
     "context over enqueue": 20.0,
     MOVED: 10.0,
     "each further plugin": 3.0,
     KERNEL: 3.0,
+    **{f"other {what}, {steps} steps": limit for what, limit in CHANGES.items() for steps in LENGTHS},
 }
-SIDES = ("direct", "engine", "context", "moved", "plugins_1", "plugins_11", "kernels_0", "kernels_10")
+SIDES = (
+    *("direct", "engine", "context", "moved", "plugins_1", "plugins_11", "kernels_0", "kernels_10"),
+    *(f"{what}_{steps}" for what in ("same", *CHANGES) for steps in LENGTHS),
+)
 
 
 class Nothing(dt.IPluginV3, dt.IPluginV3OneCore, dt.IPluginV3OneBuild, dt.IPluginV3OneRuntime):
@@ -130,6 +140,31 @@ def _moving(engine: Any) -> Callable[[], Any]:
     return run
 
 
+def _relus(steps: int) -> Any:
+    """An engine of so many kernels over any number of rows."""
+    builder = dt.Builder()
+    network = builder.create_network()
+    tensor = network.add_input("x", dt.float32, (-1, 16))
+    for _ in range(steps):
+        tensor = network.add_activation(tensor, dt.ActivationType.RELU).get_output(0)
+    network.mark_output(tensor)
+    config = builder.create_builder_config()
+    config.providers = ("cpu",)
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1, 16), (4, 16), (8, 16))
+    config.add_optimization_profile(profile)
+    return dt.Runtime().deserialize_cuda_engine(builder.build_serialized_network(network, config))
+
+
+def _changing(what: str, steps: int) -> Callable[[], Any]:
+    """Calls over the same input, over others of its shape whose results are kept, or over eight shapes in turn."""
+    engine = _relus(steps)
+    rows = range(1, 9) if what == "shapes" else [4] * (1 if what == "same" else 64)
+    inputs = itertools.cycle([np.ones((count, 16), np.float32) for count in rows])
+    kept: deque[Any] = deque(maxlen=64 if what == "buffers" else 1)
+    return lambda: kept.append(engine(next(inputs)))
+
+
 def _side(name: str) -> Callable[[], Any]:
     x, y = np.ones(SHAPE, np.float32), np.empty(SHAPE, np.float32)
     if name == "direct":
@@ -143,13 +178,16 @@ def _side(name: str) -> Callable[[], Any]:
     if name == "moved":
         return _moving(_engine(1, 0))
     kind, _, count = name.partition("_")
+    if kind in ("same", *CHANGES):
+        return _changing(kind, int(count))
     plugins = int(count) if kind == "plugins" else 1
     run = _low_level(_engine(plugins, int(count) if kind == "kernels" else 0), x, y)
     return lambda keep=(x, y): run()  # the addresses are only good while the arrays live
 
 
 def _median_us(run: Callable[[], Any], rounds: int = 30, number: int = 300) -> float:
-    run()
+    for _ in range(100):
+        run()
     times = []
     for _ in range(rounds):
         wall, processor = time.perf_counter_ns(), time.process_time_ns()
@@ -178,6 +216,11 @@ def derive(sides: dict[str, float]) -> dict[str, float]:
         MOVED: sides["moved"] - sides["context"],
         "each further plugin": (sides["plugins_11"] - sides["plugins_1"]) / 10,
         KERNEL: (sides["kernels_10"] - sides["kernels_0"]) / 10,
+        **{
+            f"other {what}, {steps} steps": sides[f"{what}_{steps}"] - sides[f"same_{steps}"]
+            for what in CHANGES
+            for steps in LENGTHS
+        },
     }
 
 

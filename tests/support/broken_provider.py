@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.provider.interfaces import API_VERSION, Device, Provider
+from dovetail.provider.interfaces import API_VERSION, CompiledKernel, Device, Provider
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import register_provider, unregister_provider
 
@@ -39,7 +39,7 @@ class _BrokenProvider(Provider):
     ) -> Any:
         kernel = self._registry.find(op, domain, opset)
         assert kernel is not None
-        return kernel.bind(attributes, num_outputs)
+        return CompiledKernel(kernel.bind(attributes, num_outputs))
 
 
 class _BrokenFactory:

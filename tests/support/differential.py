@@ -346,11 +346,10 @@ def _run_bound(context: Any, feed: dict[str, Any], wanted: Results, noise: dict[
             context.set_tensor_address(name, _address(memory[name]))
     assert context.execute_async_v3(0)
     _compare_memory(memory, wanted, noise)
-    repeat = context.bind_run()
-    for _ in range(2 if repeat is not None else 0):
+    for _ in range(0 if any(isinstance(held, _Allocator) for held in memory.values()) else 2):
         for raw in memory.values():
             raw[...] = 0xA5
-        repeat()
+        context.execute_async_v3(0)
         _compare_memory(memory, wanted, noise)
 
 

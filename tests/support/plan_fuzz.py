@@ -134,28 +134,33 @@ _CHANGES: list[Callable[..., None]] = [
 
 def _watch(context: Any) -> None:
     """Check before every plugin runs that each address is an array at least as large as its descriptor says."""
-    runner = context._runner
-    for step in runner.all_plugin_steps():
-        step._enqueue = _checked(step, runner.frame, step._enqueue)
+    for step in context._instance.all_plugin_steps():
+        step.enqueue = _checked(context, step.enqueue)
 
 
-def _checked(step: Any, frame: list[Any], enqueue: Callable[..., Any]) -> Callable[..., Any]:
-    def check(inputs: Any, outputs: Any, in_addresses: Any, out_addresses: Any, workspace: int, stream: int) -> Any:
-        for port, desc, address in zip(step._inputs, inputs, in_addresses, strict=True):
-            _require_memory(frame[port.index], desc, address)
-        for port, desc, address in zip(step._outputs, outputs, out_addresses, strict=True):
-            array = frame[port.index] if step.is_static else step._buffers[port.index]
-            _require_memory(array, desc, address)
-            if not array.flags.writeable:
+def _checked(context: Any, enqueue: Callable[..., Any]) -> Callable[..., Any]:
+    def check(in_descs: Any, out_descs: Any, inputs: list[int], outputs: list[int]) -> None:
+        held = {address_of(a): a for a in _arrays_of(context) if a.nbytes}
+        for desc, address in zip((*in_descs, *out_descs), (*inputs, *outputs), strict=True):
+            if address in held:
+                _require_memory(held[address], desc)
+        for address in outputs:
+            if address in held and not held[address].flags.writeable:
                 raise AssertionError("an output lies in memory that nobody may write to")
-        return enqueue(inputs, outputs, in_addresses, out_addresses, workspace, stream)
+        enqueue(in_descs, out_descs, inputs, outputs)
 
     return check
 
 
-def _require_memory(array: Any, desc: Any, address: int) -> None:
+def _arrays_of(context: Any) -> list[Any]:
+    """Every array of the run that is under way, bodies not included."""
+    values = context._instance.announced.frame.values
+    return [value for value in values if isinstance(value, np.ndarray)]
+
+
+def _require_memory(array: Any, desc: Any) -> None:
     needed = 0 if min(desc.dims, default=0) < 0 else math.prod(packed_shape(desc.dims, desc.format))
-    if address != address_of(array) or array.nbytes < needed * desc.type.numpy.itemsize:
+    if array.nbytes < needed * desc.type.numpy.itemsize:
         raise AssertionError(f"{desc} at an array of {array.dtype} {array.shape}")
 
 

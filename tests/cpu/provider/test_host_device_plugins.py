@@ -135,7 +135,7 @@ def test_the_callers_stream_is_for_plugins_of_the_host() -> None:
     with host_device():
         engine = _engine()
         context = engine.create_execution_context()
-        (step,) = context._runner.plugin_steps
+        (step,) = context._instance.all_plugin_steps()
         handle = step.stream
         result = np.empty_like(X)
         context.set_tensor_address("x", X.ctypes.data)

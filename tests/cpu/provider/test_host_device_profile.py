@@ -11,7 +11,7 @@ import pytest
 
 import dovetail as dt
 from dovetail.cli import main
-from dovetail.runtime.observe import run_observed
+from dovetail.runtime.observe import observe_with
 from dovetail.testing import host_device
 from tests.support.device_models import WEIGHT, X, build, chain
 
@@ -78,12 +78,9 @@ def test_the_command_shows_both(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_every_value_can_be_observed() -> None:
     with host_device(ops=["MatMul", "Relu", "Add"]):
         context = build(chain()).create_execution_context()
-        runner = context._runner
-        context.run([X])
-        runner.bind(runner.program.inputs[0], X)
         seen: dict[str, Any] = {}
-        runner.bind(runner.program.outputs[0], np.empty_like(X))
-        run_observed(runner, lambda value, array: seen.update({f"{value.name}@{value.memory}": array.copy()}))
+        keep = observe_with(lambda value, array: seen.update({f"{value.name}@{value.memory}": array.copy()}))
+        context.observe([X], keep)
         np.testing.assert_allclose(seen["a@host_device"], X @ WEIGHT, rtol=1e-5)
         np.testing.assert_array_equal(seen["b@"], seen["b@host_device"])
         np.testing.assert_array_equal(seen["y@"], seen["y@host_device"])

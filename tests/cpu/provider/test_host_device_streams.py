@@ -116,7 +116,7 @@ def test_waiting_for_the_last_copy_is_waiting_for_those_before() -> None:
 
 def test_a_missing_wait_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the other tests rely on: results are late unless the runtime waits."""
-    from dovetail.runtime.copy_step import CopyStep
+    from dovetail.runtime.steps.copy import CopyStep
 
     monkeypatch.setattr(CopyStep, "wait", lambda self: None)
     with host_device(ops=["MatMul", "Relu", "Add"]):

@@ -75,13 +75,13 @@ def test_nothing_grows_with_the_number_of_runs() -> None:
     result = np.empty(X.shape, np.float32)
     context.set_tensor_address("x", X.ctypes.data)
     context.set_tensor_address("y", result.ctypes.data)
-    for step in context._runner.plugin_steps:  # the test plugin keeps a list of its calls
+    for step in context._instance.all_plugin_steps():  # the test plugin keeps a list of its calls
         step.handle.plugin.note = lambda *args: None
     for _ in range(1000):
         engine(X)
         context.execute_async_v3(0)
     for idle in engine._idle:
-        for step in idle._runner.plugin_steps:
+        for step in idle._instance.all_plugin_steps():
             step.handle.plugin.note = lambda *args: None
     tracemalloc.start()
     for _ in range(200):  # what is let go late, which is more without the interpreter lock, is there from now on

@@ -13,7 +13,7 @@ import pytest
 import dovetail as dt
 from dovetail.plan.container import PlanFile
 from dovetail.provider.loader import get_provider, set_default_options
-from dovetail.runtime.observe import run_observed
+from dovetail.runtime.observe import observe_with
 from dovetail.testing import HostDevice, host_device
 from dovetail.testing.statistics import DeviceStatistics
 from tests.support.device_models import WEIGHT, X, build, chain, expected
@@ -74,12 +74,7 @@ def _profile(engine: dt.Engine) -> None:
 
 
 def _observe(engine: dt.Engine) -> None:
-    context = engine.create_execution_context()
-    context.run([X])
-    runner = context._runner
-    for index in runner.program.outputs:
-        runner.bind(index, np.empty(X.shape, np.float32))
-    run_observed(runner, lambda value, array: None)
+    engine.create_execution_context().observe([X], observe_with(lambda value, array: None))
 
 
 def _give_arrays(engine: dt.Engine) -> None:

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from dovetail.errors import PluginError, UsageError
 from dovetail.formats import formats_for, pack, packed_shape, size_bytes, unpack_nibbles
+from dovetail.host_arrays import _address_by_attribute, _address_by_layout
 from dovetail.plugin.arrays import (
-    _address_by_attribute,
-    _address_by_layout,
     address_of,
     as_array,
     read_scalar,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,9 +12,9 @@ import pytest
 from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import StepRecord, SubgraphRecord, ValueRecord
 from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BorderValue, LoadedSubgraph, Provider, StoredSubgraph
+from dovetail.provider.interfaces import BorderValue, BoundSubgraph, LoadedSubgraph, Provider, StoredSubgraph
 from dovetail.provider.kernels import KernelRegistry
-from dovetail.runtime.subgraphs import Subgraphs
+from dovetail.runtime.bind.subgraphs import Subgraphs
 
 VALUES = [
     ValueRecord(name="x", dtype="float32", kind="input", dims=["n", 3]),
@@ -30,7 +30,7 @@ STEP = StepRecord(
 
 
 class _Loaded(LoadedSubgraph):
-    def bind(self, stream: Stream | None) -> Callable[[Sequence[Any], list[Any]], None]:
+    def bind(self, stream: Stream | None) -> BoundSubgraph:
         raise AssertionError("nothing is run here")
 
 

@@ -226,7 +226,7 @@ def test_a_run_that_breaks_off_is_no_graph(device: DeviceInOrt, monkeypatch: pyt
 
     session = device.session(plain_model(), graph_capture="1", capture_after_runs="1")
     bound = Bound(device, session)
-    into: Any = HostDeviceFunction.into
+    into: Any = HostDeviceFunction._queue
     calls = iter(range(100))
 
     def fail(self: Any, *arrays: Any) -> None:
@@ -234,7 +234,7 @@ def test_a_run_that_breaks_off_is_no_graph(device: DeviceInOrt, monkeypatch: pyt
             raise RuntimeError("the second step of the capture")
         into(self, *arrays)
 
-    monkeypatch.setattr(HostDeviceFunction, "into", fail)
+    monkeypatch.setattr(HostDeviceFunction, "_queue", fail)
     with pytest.raises(Exception, match="the second step of the capture"):
         bound.run()
     assert device.provider.statistics.replays == 0

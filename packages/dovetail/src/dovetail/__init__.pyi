@@ -273,6 +273,9 @@ from dovetail.provider.loader import (
     register_provider as register_provider,
     unregister_provider as unregister_provider,
 )
+from dovetail.runtime.bind.run import (
+    BoundRun as BoundRun,
+)
 from dovetail.runtime.context import (
     ExecutionContext as ExecutionContext,
     IExecutionContext as IExecutionContext,

@@ -19,6 +19,7 @@ _MODULES: dict[str, str] = {
     "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",
     "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",
     "dovetail.runtime.engine": "Engine ICudaEngine",
+    "dovetail.runtime.bind.run": "BoundRun",
     "dovetail.runtime.context": "ExecutionContext IExecutionContext",
     "dovetail.runtime.loading": "Runtime load",
     "dovetail.runtime.refit": "Refitter",

@@ -148,13 +148,13 @@ def check(step: Any, arrays: list[Array | None]) -> None:
     with np.errstate(all="ignore"):
         expected = np.asarray(step(*arrays))
         out = np.full_like(expected, 42)
-        step.into(*arrays, out)
+        step.write(*arrays, out)
         assert same(out, expected), (arrays, out, expected)
         # An output may lie in the memory of an input: a caller can bind one address to both.
         for place, array in enumerate(arrays):
             if array is not None and array.shape == expected.shape and array.dtype == expected.dtype:
                 shared = array.copy()
-                step.into(*arrays[:place], shared, *arrays[place + 1 :], shared)
+                step.write(*arrays[:place], shared, *arrays[place + 1 :], shared)
                 assert same(shared, expected), (arrays, shared, expected)
 
 
@@ -171,7 +171,7 @@ def same(one: Array, other: Array) -> bool:
 @pytest.mark.parametrize("kernel", KERNELS, ids=name)
 def test_types_that_are_computed_in_others_are_never_written_directly(kernel: Kernel, dtype: str) -> None:
     attributes = {"to": 1} if kernel.op == "Cast" else {}
-    assert not hasattr(bind(kernel, attributes, [dtype]), "into")
+    assert bind(kernel, attributes, [dtype]).write is None
 
 
 def test_the_kernels_that_networks_are_made_of_have_this_form() -> None:

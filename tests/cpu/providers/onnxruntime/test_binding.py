@@ -9,6 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail as dt
+from dovetail.providers.onnxruntime import binding
 
 ROWS = {"small": 8, "large": 8 * 1024}
 """With 16 columns: below and above what is copied in place of being bound."""
@@ -80,17 +81,17 @@ def test_runs_by_address_between_runs_with_arrays() -> None:
         _check(results, x)
 
 
-def test_a_result_that_is_not_what_the_plan_says_comes_back_as_it_is() -> None:
+def test_a_result_that_is_not_what_the_plan_says_comes_back_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model may declare another shape for an output than it has, and ONNX Runtime goes by what it has."""
+    run = binding._BoundSession.run
+
+    def run_and_cut(self: Any, inputs: Any, results: list[Any]) -> None:
+        is_last = results == [None, None]
+        run(self, inputs, results)
+        if is_last:
+            results[:] = [result[:4] for result in results]
+
+    monkeypatch.setattr(binding._BoundSession, "run", run_and_cut)
     context = _engine(8).create_execution_context()
-    last = context._runner.steps[-1]
-    run = last._run
-
-    def run_and_cut(inputs: Any, results: list[Any]) -> None:
-        assert results == [None, None]
-        run(inputs, results)
-        results[:] = [result[:4] for result in results]
-
-    last._run = run_and_cut
     for _ in range(3):
         assert [result.shape for result in context.run([np.ones((8, 16), np.float32)])] == [(4, 16), (4, 16)]

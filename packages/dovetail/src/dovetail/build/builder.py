@@ -33,7 +33,7 @@ from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.options import ProviderOptions, Providers
 from dovetail.runtime.engine import Engine
-from dovetail.runtime.weights import BlobStore
+from dovetail.runtime.memory.blobs import BlobStore
 
 __all__ = ["Builder", "engine_from_plan"]
 

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from dovetail.build.calibration_cache import Range, cache_mismatch, encode_cache
 from dovetail.build.calibrators import IInt8Calibrator, algorithm_of, make_statistic
 from dovetail.build.config import BuilderConfig, BuilderFlag
-from dovetail.build.planner import BuildRequest, reference_runner
+from dovetail.build.planner import BuildRequest, reference_program
 from dovetail.build.progress import Phases
 from dovetail.build.range_stats import MinMaxStatistic, RangeStatistic
 from dovetail.build.scales import find_scales, graph_values
@@ -27,11 +27,11 @@ from dovetail.loggers import Severity
 from dovetail.network.plugins import entry_of
 from dovetail.plan.manifest import Manifest, TensorRecord, ValueRecord
 from dovetail.plugin.handle import locate_error
-from dovetail.runtime.arrays import array_at, as_input
-from dovetail.runtime.observe import run_observed
-from dovetail.runtime.profiles import check_profile
-from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.steps import Array
+from dovetail.runtime.bind.arrays import array_at, as_input
+from dovetail.runtime.bind.instance import ProgramInstance
+from dovetail.runtime.bind.run import Visit
+from dovetail.runtime.observe import observe_with
+from dovetail.runtime.steps.base import Array
 
 __all__ = ["collect_ranges"]
 
@@ -129,8 +129,8 @@ class _Calibration:
                 statistics.setdefault(value.name, make_statistic(self._algorithm)).observe(array)
 
         try:
-            with reference_runner(_reference_request(self._request)) as (manifest, runner):
-                self._run_batches(manifest, runner, observe)
+            with reference_program(_reference_request(self._request)) as instance:
+                self._run_batches(instance, observe_with(observe))
         except NoFormatError as error:
             raise BuildError(
                 f"calibration runs the network in FP32, which this plugin does not take\n{error.what}",
@@ -140,14 +140,13 @@ class _Calibration:
             ) from error
         return statistics
 
-    def _run_batches(
-        self, manifest: Manifest, runner: ProgramRunner, observe: Callable[[ValueRecord, Any], None]
-    ) -> None:
+    def _run_batches(self, instance: ProgramInstance, visit: Visit) -> None:
         count = 0
         name = "Run calibration batches"
         with self._phases.phase(name, steps=getattr(self._calibrator, "num_batches", 0)):
-            while (batch := self._next_batch(manifest)) is not None:
-                _run_batch(manifest, runner, batch, observe)
+            while (batch := self._next_batch(instance.manifest)) is not None:
+                run = instance.find(tuple([array.shape for array in batch]), batch)
+                run.run(batch, run.outputs.make(batch), visit)
                 self._phases.report_step(name, count)
                 count += 1
         if not count:
@@ -180,23 +179,6 @@ class _Calibration:
             raise UsageError(
                 f"{method} raised {type(error).__name__}: {error}", where=f"{self._where}, {locate_error(error)}"
             ) from error
-
-
-def _run_batch(
-    manifest: Manifest, runner: ProgramRunner, batch: Sequence[Array], observe: Callable[[ValueRecord, Any], None]
-) -> None:
-    program = runner.program
-    for index, array, tensor in zip(program.inputs, batch, manifest.inputs, strict=True):
-        check_profile(manifest, 0, tensor, array.shape)
-        runner.bind(index, array)
-    runner.resolve([array.shape for array in batch])
-    for index in program.outputs:
-        value, shape = program.values[index], runner.physical_shape(index)
-        if value.alias is not None:
-            runner.bind(index, runner.frame[value.alias])
-        elif shape is not None:
-            runner.bind(index, np.empty(shape, np.dtype(value.dtype)))
-    run_observed(runner, observe)
 
 
 def _as_batch(entry: Any, tensor: TensorRecord, manifest: Manifest) -> Array:

@@ -57,11 +57,11 @@ from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.loader import get_factory
 from dovetail.provider.options import Providers
-from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.template import ProgramTemplate
+from dovetail.runtime.bind.instance import ProgramInstance
+from dovetail.runtime.bind.template import ProgramTemplate
 from dovetail.types import DataType
 
-__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_runner"]
+__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_program"]
 
 
 @dataclass(kw_only=True)
@@ -106,12 +106,11 @@ def build_plan(request: BuildRequest, phases: Phases) -> BuiltPlan:
 
 
 @contextmanager
-def reference_runner(request: BuildRequest) -> Iterator[tuple[Manifest, ProgramRunner]]:
+def reference_program(request: BuildRequest) -> Iterator[ProgramInstance]:
     """A program of the network that can run at once, with the plugins it was built with: no creator is asked."""
     planner = _Planner(request, Phases())
     try:
-        manifest = planner.build().manifest
-        yield manifest, planner.make_runner(manifest.programs[0])
+        yield planner.make_instance(planner.build().manifest)
     finally:
         planner.close()
 
@@ -193,14 +192,14 @@ class _Planner:
         self._inference = ShapeInference(self._model.opset_imports)
         self._inference.infer_graph(self._graph)
 
-    def make_runner(self, program: ProgramRecord) -> ProgramRunner:
-        """The program over the plugin objects of this build; they live until the planner is closed."""
-        template = ProgramTemplate(program, self._blobs.array, self._all_providers)
+    def make_instance(self, manifest: Manifest) -> ProgramInstance:
+        """The first program over the plugin objects of this build; they live until the planner is closed."""
+        template = ProgramTemplate(manifest.programs[0], self._blobs.array, self._all_providers)
         template.create_plugins(lambda _, record: self._finals[id(record)])
-        runner = template.make_runner(self._tuner.context, is_open=self._request.is_open)
-        for step in runner.all_plugin_steps():
+        instance = template.make_instance(manifest, 0, self._tuner.context)
+        for step in instance.all_plugin_steps():
             self._own(step.handle)
-        return runner
+        return instance
 
     # checks
 

@@ -14,7 +14,7 @@ from dovetail.build.tuner import PluginTuner, cache_identity, round_us
 from dovetail.errors import TimingCacheError
 from dovetail.formats import pack
 from dovetail.plan.manifest import ValueRecord
-from dovetail.runtime.reformat_step import apply_reformat
+from dovetail.runtime.steps.reformat import apply_reformat
 
 __all__ = ["ReformatTimer"]
 

@@ -453,18 +453,6 @@ class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
             bound = self._bound = self._bind(input_desc, output_desc, inputs, outputs)
         bound.run()
 
-    def bind_enqueue(
-        self,
-        input_desc: Sequence[PluginTensorDesc],
-        output_desc: Sequence[PluginTensorDesc],
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        workspace: int,
-        stream: int,
-    ) -> Callable[[], None]:
-        """``enqueue`` with these arguments as a function, for runs that repeat the one before."""
-        return self._bind(input_desc, output_desc, inputs, outputs).run
-
     def _bind(
         self,
         input_desc: Sequence[PluginTensorDesc],

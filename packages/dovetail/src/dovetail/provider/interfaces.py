@@ -8,17 +8,14 @@ whole subgraphs, which ``build_subgraph`` turns into what a plan stores and ``lo
 
 from __future__ import annotations
 
-import ctypes
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
-import numpy as np
-
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
+from dovetail.host_arrays import array_at
 from dovetail.provider.devices import HOST_MEMORY, CapturedGraph, Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.kernels import KernelRegistry
 
@@ -28,8 +25,10 @@ if TYPE_CHECKING:
 __all__ = [
     "API_VERSION",
     "BorderValue",
+    "BoundSubgraph",
     "BuiltSubgraph",
     "Claim",
+    "CompiledKernel",
     "Device",
     "LoadedSubgraph",
     "NodeView",
@@ -37,7 +36,6 @@ __all__ = [
     "Provider",
     "ProviderFactory",
     "RefitMode",
-    "StepFunction",
     "StepKind",
     "StoredSubgraph",
     "claim_by_registry",
@@ -46,12 +44,30 @@ __all__ = [
 API_VERSION: Final = 0
 """The version of this contract; 0 means no promise yet."""
 
-StepFunction = Callable[..., Any]
-"""Arrays in, one array or a tuple of arrays out.
 
-It may carry ``into``, the same with the output arrays as further arguments, which it writes; a step whose outputs lie
-in planned memory uses that. It may carry ``bind(stream)``, which gives the function for one context and its stream.
-"""
+class CompiledKernel:
+    """One node made ready to run: what ``Provider.compile`` gives.
+
+    Args:
+        compute: Arrays in, one array or a tuple of arrays out.
+        write: The same with the output arrays as further arguments, which it writes; what it returns is not looked at.
+            It is called for inputs of shapes and types that ``compute`` gave a result of the outputs' shapes and types
+            for, so it checks nothing. On a device it is called from the first run on.
+    """
+
+    __slots__ = ("compute", "write")
+
+    def __init__(self, compute: Callable[..., Any], write: Callable[..., Any] | None = None) -> None:
+        self.compute = compute
+        self.write = write
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run once, for callers that have no memory for results."""
+        return self.compute(*arrays)
+
+    def bind(self, stream: Stream | None) -> CompiledKernel:
+        """The kernel for one context, whose work goes on this stream; by default the kernel itself."""
+        return self
 
 
 class NodeView(Protocol):
@@ -189,20 +205,27 @@ class StoredSubgraph:
     output_values: Sequence[BorderValue] = ()
 
 
+class BoundSubgraph(ABC):
+    """A compiled partition over the shapes of one bound run of one context."""
+
+    @abstractmethod
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        """Run once.
+
+        An output that is an array is written; one that is None is replaced by a new array, which belongs to the
+        caller. Arrays of callers must not be kept alive after the run.
+        """
+
+
 class LoadedSubgraph(ABC):
-    """A compiled partition of one engine; contexts bind it, each for itself."""
+    """A compiled partition of one engine; every bound run of a context binds it for itself."""
 
     note: str | None = None
     """What whoever loads the plan should know."""
 
     @abstractmethod
-    def bind(self, stream: Stream | None) -> Callable[[Sequence[Any], list[Any]], None]:
-        """A function for one context.
-
-        It takes the inputs and a list of outputs. An output that is an array is written; one that is None is
-        replaced by a new array, which belongs to the caller. It may have a method ``make`` that takes the inputs and
-        gives a list of new arrays for all outputs: the shortest way, where the partition is the whole program.
-        """
+    def bind(self, stream: Stream | None) -> BoundSubgraph:
+        """The partition for one bound run, whose work goes on this stream."""
 
     def close(self) -> None:
         """Let go of everything."""
@@ -267,8 +290,8 @@ class Provider(ABC):
         attributes: Mapping[str, Any],
         input_types: Sequence[str | None],
         num_outputs: int,
-    ) -> StepFunction:
-        """Something to call for one step; attributes are bound now, not in the run.
+    ) -> CompiledKernel:
+        """A kernel for one step; attributes are bound now, not in the run.
 
         The caller silences floating-point warnings around runs of such steps.
         """
@@ -304,8 +327,7 @@ class Provider(ABC):
 
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> Any:
         """A view of this back end's memory as its steps take it; by default a NumPy array."""
-        size = math.prod(shape) * np.dtype(dtype).itemsize
-        return np.ndarray(tuple(shape), dtype, (ctypes.c_char * size).from_address(address) if size else None)
+        return array_at(address, shape, dtype)
 
     def import_array(self, value: Any) -> Any | None:
         """A caller's array as its steps take it, without a copy; None when it does not lie in this memory.

@@ -55,12 +55,7 @@ class Kernel:
         return self.since <= opset and (self.until is None or opset <= self.until)
 
     def bind(
-        self,
-        attributes: Mapping[str, Any],
-        num_outputs: int,
-        *,
-        function: KernelFunction | None = None,
-        direct: bool = False,
+        self, attributes: Mapping[str, Any], num_outputs: int, *, function: KernelFunction | None = None
     ) -> KernelFunction:
         """Fix the attributes once, so that a run passes only arrays.
 
@@ -68,8 +63,14 @@ class Kernel:
             attributes: Those of the node.
             num_outputs: How many outputs the node has.
             function: Replaces the registered function.
-            direct: Whether the result carries ``into``, when the kernel has one, as an attribute.
         """
+        return _bind_keywords(function or self.function, self._keywords(attributes, num_outputs))
+
+    def bind_into(self, attributes: Mapping[str, Any], num_outputs: int) -> KernelFunction | None:
+        """The same for ``into``, where the kernel has it."""
+        return None if self.into is None else _bind_keywords(self.into, self._keywords(attributes, num_outputs))
+
+    def _keywords(self, attributes: Mapping[str, Any], num_outputs: int) -> dict[str, Any]:
         unknown = attributes.keys() - self.attributes
         if unknown:
             raise ProviderError(
@@ -77,21 +78,7 @@ class Kernel:
                 expected=", ".join(sorted(self.attributes)) or "no attributes",
                 fix="remove them from the node, or register a kernel that takes them",
             )
-        bound = dict(attributes)
-        if "num_outputs" in self.attributes:
-            bound["num_outputs"] = num_outputs
-        step = _bind_keywords(function or self.function, bound)
-        return step if self.into is None or not direct else _carry(step, _bind_keywords(self.into, bound))
-
-
-def _carry(function: KernelFunction, into: KernelFunction) -> KernelFunction:
-    """A function of its own to hold ``into``: the registered one serves other nodes too."""
-
-    def step(*arrays: Any) -> Any:
-        return function(*arrays)
-
-    step.into = into  # type: ignore[attr-defined]
-    return step
+        return {**attributes, "num_outputs": num_outputs} if "num_outputs" in self.attributes else dict(attributes)
 
 
 def _bind_keywords(function: KernelFunction, keywords: dict[str, Any]) -> KernelFunction:

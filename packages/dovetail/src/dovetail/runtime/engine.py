@@ -25,18 +25,18 @@ from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.devices import Stream
 from dovetail.provider.options import Providers
-from dovetail.runtime.arrays import as_input
+from dovetail.runtime.bind.arrays import as_input
+from dovetail.runtime.bind.instance import ProgramInstance
+from dovetail.runtime.bind.objects import as_object, refuse_address
+from dovetail.runtime.bind.profiles import known_dims
+from dovetail.runtime.bind.subgraphs import Subgraphs
+from dovetail.runtime.bind.template import ProgramTemplate, create_runtime_plugin
 from dovetail.runtime.context import ExecutionContext
-from dovetail.runtime.device_io import device_inputs, device_outputs, import_input
-from dovetail.runtime.devices import ContextDevices, DeviceWeights
-from dovetail.runtime.objects import as_object, refuse_address
-from dovetail.runtime.profiles import known_dims
-from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.steps import Array
-from dovetail.runtime.subgraph_step import results_of_subgraphs
-from dovetail.runtime.subgraphs import Subgraphs
-from dovetail.runtime.template import ProgramTemplate, create_runtime_plugin
-from dovetail.runtime.weights import BlobStore
+from dovetail.runtime.devices.placement import device_inputs, device_outputs, import_input
+from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.memory.blobs import BlobStore
+from dovetail.runtime.memory.blocks import DeviceWeights
+from dovetail.runtime.steps.base import Array
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
 
 __all__ = ["Engine", "ICudaEngine"]
@@ -79,11 +79,8 @@ class Engine:
         self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
         self._idle: deque[ExecutionContext] = deque()
         self._attach_lock = threading.Lock()
-        self._dtypes = [np.dtype(tensor.dtype) for tensor in manifest.inputs]
-        self.usual_dtypes = [
-            None if tensor.type else dtype for tensor, dtype in zip(manifest.inputs, self._dtypes, strict=True)
-        ]
-        """The type of each input that is an array, None for objects."""
+        self._plain_dtypes = [None if tensor.type else np.dtype(tensor.dtype) for tensor in manifest.inputs]
+        """The type of each input that is an array of numbers, None for objects."""
         self.input_names = [tensor.name for tensor in manifest.inputs]
         self._output_names = [tensor.name for tensor in manifest.outputs]
         self._finalizer = weakref.finalize(
@@ -135,8 +132,10 @@ class Engine:
             raise InputError("wrong number of inputs", expected=f"{len(self.input_names)} ({names})", got=len(arrays))
         try:
             return [
-                _check_input(value, tensor, dtype)
-                for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._dtypes, strict=True)
+                value
+                if value.__class__ is np.ndarray and value.dtype is dtype and value.flags.carray
+                else _check_input(value, tensor)
+                for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._plain_dtypes)  # noqa: B905 - counted
             ]
         except InputError:
             if not self.device_inputs:
@@ -149,7 +148,7 @@ class Engine:
         for position, (value, tensor) in enumerate(zip(arrays, self.manifest.inputs, strict=True)):
             array = import_input(value, tensor, self.device_inputs.get(position), self.providers)
             if array is None:
-                array = _check_input(value, tensor, self._dtypes[position])
+                array = _check_input(value, tensor)
             inputs.append(array)
         return inputs
 
@@ -186,11 +185,13 @@ class Engine:
         with self._attach_lock:
             return list(self.contexts)
 
-    def make_runner(self, profile: int, resources: IPluginResourceContext, devices: ContextDevices) -> ProgramRunner:
+    def make_instance(
+        self, profile: int, resources: IPluginResourceContext, devices: ContextDevices
+    ) -> ProgramInstance:
         """Instantiate the program of a profile; attaching is serialised because plugins need not be thread-safe."""
         with self._attach_lock:
-            return self.templates[profile].make_runner(
-                resources, is_open=self.manifest.open, devices=devices, allocator=self._host_allocator
+            return self.templates[profile].make_instance(
+                self.manifest, profile, resources, devices=devices, allocator=self._host_allocator
             )
 
     def require_weights(self) -> None:
@@ -389,45 +390,13 @@ class Engine:
         names = [tensor.name for tensor in self.manifest.outputs]
         return program.outputs[names.index(name)]
 
-    @cached_property
-    def _slots(self) -> list[list[tuple[int, np.dtype[Any] | None, int | None]]]:
-        inputs = {tensor.name: index for index, tensor in enumerate(self.manifest.inputs)}
-        slots = []
-        for program in self.manifest.programs:
-            made = results_of_subgraphs(program.steps, program.outputs)
-            slots.append(
-                [
-                    (
-                        index,
-                        None if index in made else np.dtype(tensor.dtype),
-                        None if tensor.alias is None else inputs[tensor.alias],
-                    )
-                    for index, tensor in zip(program.outputs, self.manifest.outputs, strict=True)
-                ]
-            )
-        return slots
-
-    @cached_property
-    def output_dtypes(self) -> list[np.dtype[Any]]:
-        """The type of each output."""
-        return [np.dtype(tensor.dtype) for tensor in self.manifest.outputs]
-
-    @cached_property
-    def has_plain_outputs(self) -> bool:
-        """Whether every output is a tensor that lies row by row."""
-        return all(not tensor.type and tensor.format == "LINEAR" for tensor in self.manifest.outputs)
-
-    def output_slots(self, profile: int) -> list[tuple[int, np.dtype[Any] | None, int | None]]:
-        """For each output: its value, its type unless its step brings the memory, and whose memory it shares."""
-        return self._slots[profile]
-
 
 ICudaEngine = Engine
 """The contract's name."""
 
 
-def _check_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Any:
-    return as_object(value, tensor) if tensor.type else as_input(value, tensor, dtype)
+def _check_input(value: Any, tensor: TensorRecord) -> Any:
+    return as_object(value, tensor) if tensor.type else as_input(value, tensor, np.dtype(tensor.dtype))
 
 
 def _find(name: str, tensors: list[TensorRecord], kind: str) -> TensorRecord:

@@ -15,8 +15,8 @@ from dovetail.plan.verify import verify_manifest
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.options import ProviderOptions, Providers
 from dovetail.runtime.engine import Engine
+from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.verification import verify_meanwhile, weights_of_partitions
-from dovetail.runtime.weights import BlobStore
 
 __all__ = ["Runtime", "load"]
 

@@ -1,4 +1,4 @@
-"""Times of single layers: the profiler interface, one that collects, and the slower loop that feeds it."""
+"""Times of single layers: the profiler interface, one that collects, and what feeds it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from dovetail.provider.calls import call
 from dovetail.provider.devices import ProfileEvent
 from dovetail.provider.interfaces import Provider
-from dovetail.runtime.runner import ProgramRunner
-from dovetail.runtime.steps import Frame, Segments, make_segments, run_segments
+from dovetail.runtime.bind.instance import ProgramInstance
+from dovetail.runtime.bind.run import BoundRun, Visit
+from dovetail.runtime.memory.checks import memories_of
+from dovetail.runtime.steps.loop import BoundSteps
 
-__all__ = ["IProfiler", "LayerTimes", "Profiler", "run_profiled"]
+__all__ = ["IProfiler", "LayerTimes", "Profiler", "profile_with"]
 
 
 class IProfiler:
@@ -90,39 +92,36 @@ def _rows(times_ms: dict[str, list[float]]) -> list[dict[str, float | str]]:
     ]
 
 
-def run_profiled(runner: ProgramRunner, profiler: IProfiler) -> None:
-    """One run with a clock around every step; reports come after the run so that they do not disturb it."""
-    runner.announce_changes()
-    with _device_events(runner) as events:
-        spans = [_time_span(segments, runner.frame) for segments in _single_steps(runner)]
-    for record, (start_ns, end_ns) in zip(runner.program.steps, spans, strict=True):
-        profiler.report_layer_time(record.name, (end_ns - start_ns) / 1e6)
-        profiler.report_layer_span(record.name, start_ns, end_ns)
-    for provider, event in events:
-        profiler.report_device_event(provider, event)
+def profile_with(profiler: IProfiler) -> Visit:
+    """What runs the steps of a bound run with a clock around each, and then tells the profiler."""
+
+    def visit(run: BoundRun) -> None:
+        # Reports come after the run, so that they do not disturb it.
+        with _device_events(run.instance) as events:
+            spans = [(record.name, *_time_span(step)) for record, step in run.single_steps()]
+        for name, start_ns, end_ns in spans:
+            profiler.report_layer_time(name, (end_ns - start_ns) / 1e6)
+            profiler.report_layer_span(name, start_ns, end_ns)
+        for provider, event in events:
+            profiler.report_device_event(provider, event)
+
+    return visit
 
 
-def _single_steps(runner: ProgramRunner) -> list[Segments]:
-    if runner.schedule is not None:
-        return list(runner.schedule.single_steps())
-    return [[(enter, [step])] for enter, steps in make_segments(runner.steps) for step in steps]
-
-
-def _time_span(segments: Segments, frame: Frame) -> tuple[int, int]:
+def _time_span(step: BoundSteps) -> tuple[int, int]:
     start = time.perf_counter_ns()
-    run_segments(segments, frame)
+    step.run()
     return start, time.perf_counter_ns()
 
 
 @contextmanager
-def _device_events(runner: ProgramRunner) -> Iterator[list[tuple[str, ProfileEvent]]]:
+def _device_events(instance: ProgramInstance) -> Iterator[list[tuple[str, ProfileEvent]]]:
     """Have the devices of a program note what they do; the list is filled at the end."""
     events: list[tuple[str, ProfileEvent]] = []
-    names = sorted({value.memory for value in runner.program.values if value.memory})
     started: list[Provider] = []
     try:
-        for name in names:
-            provider = runner.devices.providers[name]
+        for name in memories_of(instance.program):
+            provider = instance.devices.providers[name]
             call(name, "start_profiling", provider.start_profiling)
             started.append(provider)
         yield events

@@ -11,7 +11,7 @@ from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Logger
 from dovetail.provider.interfaces import RefitMode
 from dovetail.runtime.engine import Engine
-from dovetail.runtime.steps import Array
+from dovetail.runtime.steps.base import Array
 from dovetail.types import Weights
 
 __all__ = ["Refitter"]

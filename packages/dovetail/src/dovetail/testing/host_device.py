@@ -47,6 +47,8 @@ class HostDevice(Provider):
         self.step_kind = StepKind.SUBGRAPH if options.compiles else StepKind.NODE
         self.statistics = DeviceStatistics()
         """What the device was told to do."""
+        self.graphs: list[HostGraph] = []
+        """Everything that was captured."""
         self._streams = StreamSet(f"provider '{self.name}'", self.statistics, self.check)
         self._allocator = HostDeviceAllocator(
             limit_bytes=options.memory_bytes, fail_at=options.fail_allocation, before=self.check
@@ -228,7 +230,9 @@ class HostDevice(Provider):
         work = self.find_stream(stream.handle).end_recording()
         self.check("end_capture")
         self.statistics.captures += 1
-        return HostGraph(self._streams, work)
+        graph = HostGraph(self._streams, work)
+        self.graphs.append(graph)
+        return graph
 
     def start_profiling(self) -> None:
         """Note the time of each piece of work."""

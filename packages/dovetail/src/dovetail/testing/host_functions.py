@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.errors import ProviderError
+from dovetail.provider.interfaces import CompiledKernel
 from dovetail.testing.host_arrays import HostDeviceArray
 from dovetail.testing.host_streams import HostStream
 
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["HostDeviceFunction"]
 
 
-class HostDeviceFunction:
+class HostDeviceFunction(CompiledKernel):
     """A compiled node; contexts bind it to their stream."""
+
+    __slots__ = ("_device", "_function", "_host_inputs", "_num_outputs", "_op", "_stream")
 
     def __init__(
         self,
@@ -29,6 +32,7 @@ class HostDeviceFunction:
         num_outputs: int,
         stream: HostStream | None = None,
     ) -> None:
+        super().__init__(lambda *arrays: self._run(*arrays), lambda *arrays: self._queue(*arrays))
         self._device = device
         self._op = op
         self._function = function
@@ -36,12 +40,12 @@ class HostDeviceFunction:
         self._num_outputs = num_outputs
         self._stream = stream
 
-    def bind(self, stream: HostStream | None) -> HostDeviceFunction:
+    def bind(self, stream: Any) -> HostDeviceFunction:
         """The function for one context."""
         self._device.check("bind")
         return HostDeviceFunction(self._device, self._op, self._function, self._host_inputs, self._num_outputs, stream)
 
-    def __call__(self, *arrays: Any) -> Any:
+    def _run(self, *arrays: Any) -> Any:
         """Run now, because the shape of the result is known only then; the results are new arrays."""
         if self._stream is not None:
             self._stream.synchronize()
@@ -50,7 +54,7 @@ class HostDeviceFunction:
         made = [self._device.to_device(np.asarray(result)) for result in results]
         return made[0] if len(made) == 1 else tuple(made)
 
-    def into(self, *arrays: Any) -> None:
+    def _queue(self, *arrays: Any) -> None:
         """Queue the work; the last arrays are the outputs."""
         count = len(arrays) - self._num_outputs
         inputs = [self._freeze(i, array) for i, array in enumerate(arrays[:count])]

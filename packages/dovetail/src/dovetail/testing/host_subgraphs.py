@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.errors import ProviderError
 from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BuiltSubgraph, LoadedSubgraph, StoredSubgraph
+from dovetail.provider.interfaces import BoundSubgraph, BuiltSubgraph, LoadedSubgraph, StoredSubgraph
 from dovetail.testing.host_arrays import HostDeviceArray
 
 if TYPE_CHECKING:
@@ -54,27 +54,30 @@ class HostDeviceSubgraph(LoadedSubgraph):
         self._name = stored.name
         self._outputs = list(stored.outputs)
 
-    def bind(self, stream: Stream | None) -> Callable[[Sequence[Any], list[Any]], None]:
-        """A function for one context; results without memory are made at once, which needs a wait."""
+    def bind(self, stream: Stream | None) -> BoundSubgraph:
+        """The partition on a stream."""
         self._device.check("bind_subgraph")
+        return _BoundHostSubgraph(self, stream)
 
-        def run(inputs: Sequence[Any], outputs: list[Any]) -> None:
-            arrays = [self._device.require_own(array, self._name) for array in inputs]
-            self._device.statistics.launches += 1
-            if any(output is None for output in outputs):
-                if stream is not None:
-                    stream.synchronize()
-                made = [self._device.to_device(np.asarray(result)) for result in self._compute(arrays)]
-                for index, result in enumerate(made):
-                    if outputs[index] is None:
-                        outputs[index] = result
-                    else:
-                        self._device.copy(result, outputs[index], stream)
-                return
-            targets = list(outputs)
-            self._device.submit(stream, "Subgraph", lambda: self._write(arrays, targets))
+    def run(self, inputs: Sequence[Any], outputs: list[Any], stream: Stream | None) -> None:
+        """Put a run on a stream; results without memory are made at once, which needs a wait."""
+        arrays = [self._device.require_own(array, self._name) for array in inputs]
+        self._device.statistics.launches += 1
+        if any(output is None for output in outputs):
+            self._make(arrays, outputs, stream)
+            return
+        targets = list(outputs)
+        self._device.submit(stream, "Subgraph", lambda: self._write(arrays, targets))
 
-        return run
+    def _make(self, arrays: Sequence[HostDeviceArray], outputs: list[Any], stream: Stream | None) -> None:
+        if stream is not None:
+            stream.synchronize()
+        made = [self._device.to_device(np.asarray(result)) for result in self._compute(arrays)]
+        for index, result in enumerate(made):
+            if outputs[index] is None:
+                outputs[index] = result
+            else:
+                self._device.copy(result, outputs[index], stream)
 
     def _compute(self, arrays: Sequence[HostDeviceArray]) -> list[Any]:
         results = self._engine(*(array.view() for array in arrays))
@@ -87,3 +90,14 @@ class HostDeviceSubgraph(LoadedSubgraph):
     def close(self) -> None:
         """Let go of the engine."""
         self._engine.close()
+
+
+class _BoundHostSubgraph(BoundSubgraph):
+    """Such a partition for one bound run."""
+
+    def __init__(self, subgraph: HostDeviceSubgraph, stream: Stream | None) -> None:
+        self._subgraph = subgraph
+        self._stream = stream
+
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        self._subgraph.run(inputs, outputs, self._stream)

@@ -78,16 +78,6 @@ class DevicePartition(Partition):
         return _Contexts(self.engine, self.device)
 
     @cached_property
-    def input_order(self) -> tuple[int, ...]:
-        """For each input of the engine its position in the partition."""
-        return tuple(self.inputs.index(tensor.name) for tensor in self.engine.manifest.inputs)
-
-    @cached_property
-    def output_order(self) -> tuple[int, ...]:
-        """The same for outputs."""
-        return tuple(self.outputs.index(tensor.name) for tensor in self.engine.manifest.outputs)
-
-    @cached_property
     def device_inputs(self) -> frozenset[int]:
         """The positions of inputs that steps of the device read where they lie."""
         names, found = self.engine.manifest.inputs, self.engine.device_inputs

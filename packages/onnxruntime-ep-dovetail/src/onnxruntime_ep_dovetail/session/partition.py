@@ -6,8 +6,10 @@ run a partition from several threads at once; each then has a frame of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from onnxruntime_ep_dovetail.session.options import EpOptions
 __all__ = ["HostFrame", "Partition", "build_partition", "check_types", "wrap_engine"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Partition:
     """An engine, and its inputs and outputs in the order of the fused node."""
 
@@ -37,6 +39,16 @@ class Partition:
     def new_frame(self) -> Frame:
         """A frame for one more thread."""
         return HostFrame(self)
+
+    @cached_property
+    def input_order(self) -> tuple[int, ...]:
+        """For each input of the engine its position in the partition."""
+        return tuple(self.inputs.index(tensor.name) for tensor in self.engine.manifest.inputs)
+
+    @cached_property
+    def output_order(self) -> tuple[int, ...]:
+        """The same for outputs."""
+        return tuple(self.outputs.index(tensor.name) for tensor in self.engine.manifest.outputs)
 
 
 def build_partition(model: ir.Model, backend: Backend, options: EpOptions) -> Partition:
@@ -78,53 +90,38 @@ class HostFrame:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._context = partition.engine.create_execution_context()
-        self._execute = self._context.execute_async_v3
         self._shapes: tuple[Shape, ...] = ()
-        self._is_bound = False
-        """Whether memory of ONNX Runtime is bound, or arrays are passed and results copied."""
-        self._addresses: tuple[int, ...] = ()
-        self._repeat: Callable[[], object] | None = None
-        """A run over the addresses of the two before."""
+        self._bound: dovetail.BoundRun | None = None
+        """The run over memory of ONNX Runtime; None where arrays are passed and results copied."""
+        self._needs_values = any(partition.engine.is_shape_inference_io(name) for name in partition.inputs)
+        """Whether elements of inputs decide shapes, so that addresses must be known before sizes are."""
+        count = len(partition.inputs)
+        order = (*partition.input_order, *(count + position for position in partition.output_order))
+        self._reorder = None if order == tuple(range(len(order))) else itemgetter(*order)
+        """From the order of the partition to that of the engine, where they differ."""
         self._results: dict[int, Any] = {}
 
     def resize(self, shapes: tuple[Shape | None, ...], /) -> tuple[Shape | None, ...]:
         """Take new input shapes; an input of a partition is never absent."""
-        context, partition = self._context, self._partition
-        given = tuple(shape or () for shape in shapes)
-        self._shapes, self._addresses = given, ()
-        for name, shape in zip(partition.inputs, given, strict=True):
-            context.set_input_shape(name, shape)
-        outputs = [self._output_shape(name) for name in partition.outputs]
-        has_bytes = all(shape is not None and min(shape, default=1) > 0 for shape in (*given, *outputs))
-        self._is_bound = has_bytes and not self._needs_values()
-        return tuple(outputs) if self._is_bound else (None,) * len(outputs)
-
-    def _output_shape(self, name: str) -> Shape | None:
-        """The shape of an output; None when even its number of dimensions is told by the run only."""
-        is_ranked = self._partition.engine.tensor(name).dims is not None
-        return tuple(self._context.get_tensor_shape(name)) if is_ranked else None
-
-    def _needs_values(self) -> bool:
-        """Whether elements of inputs decide shapes, so that addresses must be known before sizes are."""
-        return any(self._partition.engine.is_shape_inference_io(name) for name in self._partition.inputs)
+        partition = self._partition
+        given = self._shapes = tuple([shape or () for shape in shapes])
+        self._bound = None
+        if self._needs_values or any(0 in shape for shape in given):
+            return (None,) * len(partition.outputs)
+        bound = self._context.bind([given[position] for position in partition.input_order])
+        found = [bound.output_shapes[partition.output_order.index(i)] for i in range(len(partition.outputs))]
+        if any(shape is None or 0 in shape for shape in found):
+            return (None,) * len(partition.outputs)
+        self._bound = bound
+        return tuple(found)
 
     def run(self, addresses: tuple[int, ...], /) -> None:
         """Run once."""
-        if addresses is self._addresses:  # only what was bound is kept there
-            if self._repeat is None:
-                self._repeat = self._context.bind_run() or self._execute
-            self._repeat()
-        elif self._is_bound:
-            self._bind(addresses)
-            self._execute()
-        else:
+        bound = self._bound
+        if bound is None:
             self._run_arrays(addresses)
-
-    def _bind(self, addresses: tuple[int, ...]) -> None:
-        context, partition = self._context, self._partition
-        for name, address in zip((*partition.inputs, *partition.outputs), addresses, strict=True):
-            context.set_tensor_address(name, address)
-        self._addresses, self._repeat = addresses, None
+        else:
+            bound.execute(addresses if self._reorder is None else self._reorder(addresses))
 
     def _run_arrays(self, addresses: tuple[int, ...], /) -> None:
         partition, engine = self._partition, self._partition.engine
@@ -138,7 +135,6 @@ class HostFrame:
     def profile(self, clock: dovetail.IProfiler | None) -> None:
         """Run layer by layer from now on and tell a clock, or run as fast as can be again."""
         self._context.profiler = clock
-        self._addresses = ()  # the next run binds them again
 
     def result(self, index: int, /) -> tuple[int, Shape]:
         """Where a result lies; it is there until the next run."""

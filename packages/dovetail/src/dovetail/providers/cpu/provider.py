@@ -10,7 +10,7 @@ from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
 from dovetail.provider.devices import Device
 from dovetail.provider.host import host_device
-from dovetail.provider.interfaces import API_VERSION, Provider, StepFunction
+from dovetail.provider.interfaces import API_VERSION, CompiledKernel, Provider
 from dovetail.provider.kernels import Kernel, KernelRegistry
 from dovetail.providers.cpu._numeric import NARROW_FLOATS, NATIVE, plain_kernel
 from dovetail.providers.cpu.registry import registry
@@ -46,12 +46,13 @@ class CpuProvider(Provider):
         attributes: Mapping[str, Any],
         input_types: Sequence[str | None],
         num_outputs: int,
-    ) -> StepFunction:
+    ) -> CompiledKernel:
         """The kernel with its attributes bound; without narrow floats its widening is left out."""
         kernel = self._find(op, domain, opset)
         plain = None if any(name in NARROW_FLOATS for name in input_types) else plain_kernel(kernel.function)
         is_native = all(name is None or name in NATIVE for name in input_types)
-        return kernel.bind(attributes, num_outputs, function=plain, direct=is_native)
+        write = kernel.bind_into(attributes, num_outputs) if is_native else None
+        return CompiledKernel(kernel.bind(attributes, num_outputs, function=plain), write)
 
     def _find(self, op: str, domain: str, opset: int) -> Kernel:
         kernel = self.kernels.find(op, domain, opset)

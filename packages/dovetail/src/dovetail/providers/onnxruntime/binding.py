@@ -1,7 +1,8 @@
-"""A compiled partition while it runs: results that ONNX Runtime owns, or memory of the plan bound once and reused.
+"""A compiled partition while it runs: results that ONNX Runtime owns, or memory bound to it for as long as it stays.
 
-Binding an array costs more than running a small graph, so a binding is kept as long as the same arrays come back. For
-a small input or output that is a new array in every run a buffer is bound instead, and the contents are copied.
+Binding an array costs more than running a small graph, so what is bound stays bound while the same memory comes back.
+For a small input or output that lies elsewhere in every run a buffer is bound instead, and the contents are copied.
+What is bound is a view by address: no array of a caller lives longer because of it.
 """
 
 from __future__ import annotations
@@ -13,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import InternalError
+from dovetail.host_arrays import address_of, array_at
 from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import LoadedSubgraph
+from dovetail.provider.interfaces import BoundSubgraph, LoadedSubgraph
 
 __all__ = ["SessionSubgraph"]
 
 Array = npt.NDArray[Any]
 _PLAIN_KINDS: Final = frozenset("fiub")
 
-_UNBOUND: Final = object()
 _STAGED_BYTES: Final = 16 * 1024
 """Up to this, copying an array is cheaper than binding another."""
 
@@ -36,8 +37,8 @@ class SessionSubgraph(LoadedSubgraph):
         self._keep = keep
         """Memory that the session uses and does not own."""
 
-    def bind(self, stream: Stream | None) -> Callable[[Sequence[Any], list[Any]], None]:
-        """A function with bindings of its own."""
+    def bind(self, stream: Stream | None) -> BoundSubgraph:
+        """The session with bindings of its own."""
         return _BoundSession(self._session, self._inputs, self._outputs)
 
     def close(self) -> None:
@@ -46,39 +47,40 @@ class SessionSubgraph(LoadedSubgraph):
 
 
 class _Port:
-    """One input or output of a partition in one context, with the memory that is bound to it."""
+    """One input or output of a partition in one bound run, with the memory that is bound to it."""
 
-    __slots__ = ("_bind", "_device", "_name", "held", "staged")
+    __slots__ = ("_address", "_bind", "_device", "_name", "_shape", "staged")
 
     def __init__(self, bind: Callable[[str, Any], None], name: str, device: Any) -> None:
         self._bind = bind
         self._name = name
         self._device = device
-        self.held: Any = _UNBOUND
-        """The array that is bound; while it is held, no other array can be at its address."""
+        self._address = 0
+        self._shape: tuple[int, ...] | None = None
         self.staged: Array | None = None
-        """The buffer that is bound in its place when every run brings another array."""
+        """The buffer that is bound when runs bring memory of other addresses."""
 
     def take(self, array: Any) -> bool:
-        """Bind an array, or a buffer for arrays of its shape and type; False when there is no memory to bind."""
-        staged = self.staged
-        if staged is not None and array is not None and _is_like(array, staged):
-            return True
-        if not _is_bindable(array):
+        """Have an array bound, or a buffer for its contents; False when there is no memory to bind."""
+        if array.__class__ is not np.ndarray:
             return False
-        is_staged = self.held is not _UNBOUND and array.nbytes <= _STAGED_BYTES and _is_like(array, self.held)
-        self.held, self.staged = _UNBOUND, None
-        bound = np.empty(array.shape, array.dtype) if is_staged else array
-        self._bind(self._name, _ort_value(bound, self._device))
-        if is_staged:
-            self.staged = bound
-        else:
-            self.held = bound
+        is_known = array.shape == self._shape
+        if is_known and (self.staged is not None or address_of(array) == self._address):
+            return True
+        if array.dtype.kind not in _PLAIN_KINDS or not array.nbytes:
+            return False
+        is_staged = is_known and array.nbytes <= _STAGED_BYTES
+        self.staged = np.empty(array.shape, array.dtype) if is_staged else None
+        self._bind_memory(array if self.staged is None else self.staged)
         return True
 
+    def _bind_memory(self, array: Array) -> None:
+        self._address, self._shape = address_of(array), array.shape
+        self._bind(self._name, _ort_value(array_at(self._address, array.shape, array.dtype), self._device))
 
-class _BoundSession:
-    """The partition in one context."""
+
+class _BoundSession(BoundSubgraph):
+    """The partition in one bound run."""
 
     __slots__ = ("_binding", "_input_names", "_inputs", "_output_names", "_outputs", "_run", "_run_bound")
 
@@ -93,34 +95,26 @@ class _BoundSession:
         self._inputs = [_Port(self._binding.bind_ortvalue_input, name, device) for name in inputs]
         self._outputs = [_Port(self._binding.bind_ortvalue_output, name, device) for name in outputs]
 
-    def __call__(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
-        if outputs[0] is None:
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        """Write to the memory of the outputs where all have some, else have ONNX Runtime make the results."""
+        if outputs[0] is None or not (self._take(self._outputs, outputs) and self._take(self._inputs, inputs)):
             self._run_owned(inputs, outputs)
             return
-        for port, target in zip(self._outputs, outputs):  # noqa: B905 - counted in the plan, here and below
-            if target is not port.held and not port.take(target):
-                self._run_owned(inputs, outputs)
-                return
-        for port, array in zip(self._inputs, inputs):  # noqa: B905
-            if array is not port.held:
-                if not port.take(array):
-                    self._run_owned(inputs, outputs)
-                    return
-                if port.staged is not None:
-                    port.staged[...] = array
+        for port, array in zip(self._inputs, inputs):  # noqa: B905 - counted in the plan, here and below
+            if port.staged is not None:
+                port.staged[...] = array
         self._run_bound(self._binding, None)
         for port, target in zip(self._outputs, outputs):  # noqa: B905
-            if target is not port.held:
+            if port.staged is not None:
                 target[...] = port.staged
 
-    def make(self, inputs: Sequence[Any]) -> list[Any]:
-        """Have ONNX Runtime make all results."""
-        made: list[Any] = self._run(self._output_names, dict(zip(self._input_names, inputs)), None)  # noqa: B905
-        return made
+    def _take(self, ports: Sequence[_Port], arrays: Sequence[Any]) -> bool:
+        return all([port.take(array) for port, array in zip(ports, arrays)])  # noqa: B905, C419 - a list is faster
 
     def _run_owned(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Have ONNX Runtime make the results; those that have a place are copied there."""
-        for index, result in enumerate(self.make(inputs)):
+        made = self._run(self._output_names, dict(zip(self._input_names, inputs)), None)  # noqa: B905
+        for index, result in enumerate(made):
             target = outputs[index]
             if target is None:
                 outputs[index] = result
@@ -139,15 +133,6 @@ def _ort_value(array: Array, device: Any) -> Any:
     from onnxruntime.capi.onnxruntime_pybind11_state import OrtValue
 
     return OrtValue.ortvalue_from_numpy(array, device)
-
-
-def _is_like(array: Any, other: Array) -> bool:
-    return bool(array.shape == other.shape and array.dtype == other.dtype)
-
-
-def _is_bindable(array: Any) -> bool:
-    """Whether there is memory to bind: neither an object value, nor a result nobody has a place for, nor no bytes."""
-    return array.__class__ is np.ndarray and array.dtype.kind in _PLAIN_KINDS and array.nbytes > 0
 
 
 def _copy_result(target: Array, result: Array, name: str) -> None:

@@ -1,0 +1,99 @@
+"""Arrays that users pass and get: NumPy, DLPack or anything with a buffer, without copies where the layout allows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail import host_arrays
+from dovetail.errors import InputError
+from dovetail.formats import pack_nibbles, unpack_nibbles
+from dovetail.plan.manifest import TensorRecord
+from dovetail.runtime.steps.base import Array
+
+__all__ = ["PackedMemory", "array_at", "as_input"]
+
+
+def as_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
+    """The array of one input: the caller's own memory if it is contiguous, else a copy of it.
+
+    The type must be right already: a silent cast would hide a mistake and cost a copy.
+    """
+    array = value if type(value) is np.ndarray else _convert(value, tensor, dtype)
+    if array.dtype != dtype:
+        raise InputError(
+            "wrong type",
+            where=f"input '{tensor.name}'",
+            expected=dtype.name,
+            got=array.dtype.name if array.dtype.isnative else f"{array.dtype.name} in the other byte order",
+            fix=f"convert it first, for example x.astype('{dtype.name}')",
+        )
+    return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")
+
+
+def _convert(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
+    if isinstance(value, np.ndarray):
+        return np.asarray(value)  # kernels and plugins know plain arrays only
+    if isinstance(value, bool | int | float | list | tuple):
+        return _from_numbers(value, tensor, dtype)
+    if hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__"):
+        return _from_dlpack(value, tensor)
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError):
+        array = np.asarray(None)
+    if array.dtype == np.object_:
+        raise InputError(
+            "not an array",
+            where=f"input '{tensor.name}'",
+            expected="a NumPy array, an object with __dlpack__, or a buffer",
+            got=type(value).__name__,
+        )
+    return array
+
+
+def _from_numbers(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
+    try:
+        return np.asarray(value, dtype=dtype)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"these numbers make no array: {error}", where=f"input '{tensor.name}'", expected=dtype.name
+        ) from error
+
+
+def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise InputError(
+            f"cannot be read on the CPU: {error}",
+            where=f"input '{tensor.name}'",
+            fix="move the tensor to the CPU first (and detach it from autograd)",
+        ) from error
+
+
+def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+    """A view of memory that the caller bound by address; it owns nothing."""
+    size_bytes = math.prod(shape) * dtype.itemsize
+    if size_bytes and not address:
+        raise InputError("a null address was bound to a tensor that is not empty", got=f"{size_bytes} bytes")
+    return host_arrays.array_at(address, shape, dtype)
+
+
+class PackedMemory:
+    """Four-bit elements that the caller bound by address: two to a byte there, one to a byte in an array."""
+
+    def __init__(self, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> None:
+        self._memory = array_at(address, ((math.prod(shape) + 1) // 2,), np.dtype(np.uint8))
+        self._shape, self._dtype = tuple(shape), dtype
+
+    def read(self) -> Array:
+        """What the memory holds now."""
+        return unpack_nibbles(self._memory, self._dtype, math.prod(self._shape)).reshape(self._shape)
+
+    def write(self, array: Array) -> None:
+        """Put an array of that size into the memory."""
+        pack_nibbles(array, out=self._memory)

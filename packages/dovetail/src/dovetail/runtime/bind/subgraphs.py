@@ -1,0 +1,115 @@
+"""The compiled partitions of an engine, each loaded once for all programs that use it, from a plan file or memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from typing import Protocol
+
+from dovetail.errors import PlanCorruptError
+from dovetail.plan.manifest import StepRecord, SubgraphRecord, ValueRecord
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import BorderValue, LoadedSubgraph, Provider, StoredSubgraph
+from dovetail.provider.type_names import onnx_type_from_dtype
+from dovetail.runtime.steps.base import Array
+
+__all__ = ["BlobPlaces", "Subgraphs"]
+
+LoadBlob = Callable[[str], Array]
+Border = tuple[tuple[BorderValue, ...], tuple[BorderValue, ...]]
+
+
+class BlobPlaces(Protocol):
+    """Where the blobs of a plan lie."""
+
+    @property
+    def path(self) -> str | None:
+        """The plan file; None for a plan in memory."""
+        ...
+
+    @property
+    def missing(self) -> Set[str]:
+        """Blobs that have no contents yet."""
+        ...
+
+    def find_places(self, blobs: Mapping[str, str]) -> Mapping[str, int]:
+        """For each key whose blob is in the file as it is, where it begins."""
+        ...
+
+
+class Subgraphs:
+    """Loads partitions and keeps them for all programs of an engine.
+
+    Args:
+        file: Where their weights lie; without one they are shared with the arrays in memory.
+    """
+
+    def __init__(self, file: BlobPlaces | None = None) -> None:
+        self._file = file
+        self._loaded: dict[Hashable, LoadedSubgraph] = {}
+        self.notes: list[str] = []
+        """What whoever loads the plan should know."""
+
+    def forget(self) -> None:
+        """Load everything anew when it is asked for next, because weights changed; what runs now goes on."""
+        self._loaded.clear()
+
+    def load(
+        self,
+        step: StepRecord,
+        provider: Provider,
+        load_blob: LoadBlob,
+        *,
+        values: Sequence[ValueRecord],
+        is_whole: bool,
+    ) -> LoadedSubgraph | None:
+        """Have the provider make a partition ready; one that misses weights is None until they come."""
+        record = step.subgraph
+        if record is None or not self._is_complete(record):
+            return None
+        border = (_describe(values, step.inputs), _describe(values, step.outputs))
+        names = (tuple(record.inputs), tuple(record.outputs), tuple(record.weights.items()))
+        key = (provider.name, record.payload, names, border)
+        if key not in self._loaded:
+            stored = self._store(step, record, load_blob, border, is_whole=is_whole)
+            loaded = call(provider.name, f"load_subgraph of step '{step.name}'", provider.load_subgraph, stored)
+            self._check_file(stored)
+            if loaded.note and loaded.note not in self.notes:
+                self.notes.append(loaded.note)
+            self._loaded[key] = loaded
+        return self._loaded[key]
+
+    def _is_complete(self, record: SubgraphRecord) -> bool:
+        return self._file is None or self._file.missing.isdisjoint(record.weights.values())
+
+    def _store(
+        self, step: StepRecord, record: SubgraphRecord, load_blob: LoadBlob, border: Border, *, is_whole: bool
+    ) -> StoredSubgraph:
+        return StoredSubgraph(
+            name=step.name,
+            payload=load_blob(record.payload).data,
+            version=record.version,
+            inputs=record.inputs,
+            outputs=record.outputs,
+            weights={name: load_blob(blob) for name, blob in record.weights.items()},
+            places={} if self._file is None else self._file.find_places(record.weights),
+            path=None if self._file is None else self._file.path,
+            is_whole=is_whole,
+            input_values=border[0],
+            output_values=border[1],
+        )
+
+    def _check_file(self, stored: StoredSubgraph) -> None:
+        """The digests were checked in the file that was opened; the provider must have read no other."""
+        if stored.path is not None and self._file is not None and self._file.path != stored.path:
+            raise PlanCorruptError("the file was replaced while it was loaded", where=stored.path, fix="load it again")
+
+
+def _describe(values: Sequence[ValueRecord], ports: Sequence[int]) -> tuple[BorderValue, ...]:
+    return tuple(_describe_value(values[index]) for index in ports)
+
+
+def _describe_value(value: ValueRecord) -> BorderValue:
+    # Results that leave the engine need no memory, and of those some models declare sizes that they do not have.
+    is_sized = value.kind in ("input", "planned") and value.dims is not None
+    dims = tuple([dim if isinstance(dim, int) else None for dim in value.dims or ()]) if is_sized else None
+    return BorderValue(type=value.type or onnx_type_from_dtype(value.dtype), dims=dims)

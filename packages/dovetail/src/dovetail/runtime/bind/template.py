@@ -1,0 +1,278 @@
+"""Programs made ready once per engine: kernels bound, plugins created, constants mapped; contexts copy from here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dovetail.allocators import IGpuAllocator
+from dovetail.errors import InternalError, PluginError, ProviderError
+from dovetail.plan.attributes import decode_attributes
+from dovetail.plan.manifest import Manifest, PluginRecord, ProgramRecord, StepRecord
+from dovetail.plugin.fields import decode_fields
+from dovetail.plugin.handle import PluginHandle, locate_error
+from dovetail.plugin.interfaces import IPluginResourceContext
+from dovetail.plugin.registry import PluginRegistry
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import CompiledKernel, LoadedSubgraph
+from dovetail.provider.options import Providers
+from dovetail.runtime.bind.instance import ProgramInstance
+from dovetail.runtime.bind.subgraphs import Subgraphs
+from dovetail.runtime.devices.schedule import Schedule
+from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.memory.blocks import DeviceWeights
+from dovetail.runtime.memory.checks import check_memory, memories_of
+from dovetail.runtime.steps.base import Array, Step
+from dovetail.runtime.steps.control import Body, make_control_step
+from dovetail.runtime.steps.copy import CopyStep
+from dovetail.runtime.steps.device_kernel import DeviceKernelStep
+from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.kernel import KernelStep
+from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence
+from dovetail.runtime.steps.plugin import PluginStep
+from dovetail.runtime.steps.reformat import ReformatStep
+from dovetail.runtime.steps.subgraph import SubgraphStep
+from dovetail.types import TensorRTPhase
+
+__all__ = ["PluginMaker", "ProgramTemplate", "create_runtime_plugin"]
+
+
+PluginMaker = Callable[[str, PluginRecord], PluginHandle]
+"""Makes the plugin of a layer, named first, from its record."""
+
+
+@dataclass
+class _StepTemplate:
+    record: StepRecord
+    kernel: CompiledKernel | None = None
+    handle: PluginHandle | None = None
+    subgraph: LoadedSubgraph | None = None
+    bodies: list[ProgramTemplate] = field(default_factory=list)
+
+
+class ProgramTemplate:
+    """One program of a plan with everything that contexts share.
+
+    Plugins are created last and on demand, so that a program with a kernel nobody has runs no code of plugins.
+    """
+
+    def __init__(
+        self,
+        program: ProgramRecord,
+        load_blob: Callable[[str], Array],
+        providers: Providers,
+        subgraphs: Subgraphs | None = None,
+        weights: DeviceWeights | None = None,
+    ) -> None:
+        self.program = program
+        self._providers = providers
+        self._subgraphs = subgraphs or Subgraphs()
+        self._weights = weights or DeviceWeights(providers)
+        check_memory(program, {name: providers[name] for name in {step.provider for step in program.steps}})
+        self.constants = {
+            i: self._weights.place(v.memory, v.blob, load_blob(v.blob))
+            for i, v in enumerate(program.values)
+            if v.blob is not None
+        }
+        self._steps = [self._prepare(record, load_blob) for record in program.steps]
+
+    def plugin_records(self) -> Iterator[PluginRecord]:
+        """What each plugin is to be made from, bodies included."""
+        for template in self._steps:
+            if template.record.plugin is not None:
+                yield template.record.plugin
+            for body in template.bodies:
+                yield from body.plugin_records()
+
+    def create_plugins(self, make_plugin: PluginMaker) -> None:
+        """Make the plugin of every layer, bodies included; what was made before one fails is among ``handles``."""
+        for template in self._steps:
+            if template.record.plugin is not None:
+                template.handle = make_plugin(template.record.name, template.record.plugin)
+                template.handle.set_tactic(template.record.tactic)
+            for body in template.bodies:
+                body.create_plugins(make_plugin)
+
+    def _prepare(self, record: StepRecord, load_blob: Callable[[str], Array]) -> _StepTemplate:
+        if record.kind in ("plugin", "reformat", "copy"):
+            return _StepTemplate(record)
+        if record.kind == "control":
+            shared = (load_blob, self._providers, self._subgraphs, self._weights)
+            return _StepTemplate(record, bodies=[ProgramTemplate(body, *shared) for body in record.bodies])
+        if record.subgraph is not None:
+            return _StepTemplate(record, subgraph=self._load_subgraph(record, load_blob))
+        if record.kind != "kernel":
+            raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
+        return _StepTemplate(record, kernel=self._compile(record, load_blob))
+
+    def _compile(self, record: StepRecord, load_blob: Callable[[str], Array]) -> CompiledKernel:
+        attributes = decode_attributes(record.attributes, load_blob)
+        provider = self._providers[record.provider]
+        types = [self.program.values[index].dtype if index >= 0 else None for index in record.inputs]
+        arguments = (record.op, record.domain, record.opset, attributes, types, len(record.outputs))
+        kernel = call(provider.name, f"compile of step '{record.name}'", provider.compile, *arguments)
+        if not isinstance(kernel, CompiledKernel):
+            raise ProviderError(
+                "compile gave no kernel",
+                where=f"provider '{provider.name}', step '{record.name}'",
+                expected="a CompiledKernel",
+                got=type(kernel).__name__,
+            )
+        return kernel
+
+    def _load_subgraph(self, record: StepRecord, load_blob: Callable[[str], Array]) -> LoadedSubgraph | None:
+        return self._subgraphs.load(
+            record,
+            self._providers[record.provider],
+            load_blob,
+            values=self.program.values,
+            is_whole=len(self.program.steps) == 1,
+        )
+
+    def recompile(self, load_blob: Callable[[str], Array]) -> None:
+        """Have the providers make their steps again, for those that take new weights only so; plugins stay."""
+        for template in self._steps:
+            if template.record.kind == "kernel":
+                template.kernel = self._compile(template.record, load_blob)
+            elif template.record.subgraph is not None:
+                template.subgraph = self._load_subgraph(template.record, load_blob)
+            for body in template.bodies:
+                body.recompile(load_blob)
+
+    def renew_steps(self, steps: Sequence[Step], devices: ContextDevices) -> list[Step]:
+        """The steps of an instance with the kernels of now; attached plugins and everything else stay as they are."""
+        return [self._renew(template, step, devices) for template, step in zip(self._steps, steps, strict=True)]
+
+    def _renew(self, template: _StepTemplate, step: Step, devices: ContextDevices) -> Step:
+        if template.kernel is not None:
+            return self._kernel_step(template.record, template.kernel, devices)
+        if template.subgraph is not None:
+            return self._subgraph_step(template.record, template.subgraph, devices)
+        for body_template, body in zip(template.bodies, step.bodies, strict=True):
+            body.steps = body_template.renew_steps(body.steps, devices)
+        return step
+
+    def _kernel_step(self, record: StepRecord, kernel: CompiledKernel, devices: ContextDevices) -> Step:
+        provider = self._providers[record.provider]
+        if provider.memory.is_host:
+            return KernelStep(record, self.program.values, kernel)
+        return DeviceKernelStep(record, self.program.values, provider, kernel, devices.stream(provider))
+
+    def _subgraph_step(self, record: StepRecord, subgraph: LoadedSubgraph, devices: ContextDevices) -> Step:
+        return SubgraphStep(record, subgraph, devices.stream(self._providers[record.provider]))
+
+    def make_instance(
+        self,
+        manifest: Manifest,
+        profile: int,
+        context: IPluginResourceContext,
+        *,
+        devices: ContextDevices | None = None,
+        allocator: IGpuAllocator | None = None,
+    ) -> ProgramInstance:
+        """The program for one context; every plugin is attached to it.
+
+        Args:
+            manifest: The plan that the program is of.
+            profile: The profile that it is made for.
+            context: What plugins may use.
+            devices: The streams of the context.
+            allocator: Where the host's memory comes from; None for the process itself.
+        """
+        used = devices or ContextDevices(self._providers)
+        return ProgramInstance(
+            manifest,
+            profile,
+            self.constants,
+            lambda silence: self._make_steps(context, used, silence),
+            devices=used,
+            allocator=allocator,
+        )
+
+    def _make_steps(
+        self, context: IPluginResourceContext, devices: ContextDevices, silence: Silence, *, in_body: bool = False
+    ) -> list[Step]:
+        return [self._make_step(template, context, devices, silence, in_body=in_body) for template in self._steps]
+
+    def _make_step(
+        self,
+        template: _StepTemplate,
+        context: IPluginResourceContext,
+        devices: ContextDevices,
+        silence: Silence,
+        *,
+        in_body: bool,
+    ) -> Step:
+        values = self.program.values
+        if template.handle is not None:
+            attached = template.handle.attach_to_context(context)
+            if attached.plugin is template.handle.plugin:
+                raise PluginError(
+                    "attach_to_context returned the object itself",
+                    where=template.handle.where,
+                    fix="return self.clone(): every context needs an object of its own",
+                )
+            provider = self._providers[template.record.provider]
+            if provider.memory.is_host:
+                return PluginStep(template.record, values, attached, in_body=in_body)
+            stream = devices.stream(provider)
+            handle = 0 if stream is None else stream.handle
+            return PluginStep(template.record, values, attached, provider=provider, stream=handle)
+        if template.record.kind == "control":
+            bodies = [body.make_body(context, devices, silence) for body in template.bodies]
+            return make_control_step(template.record, bodies)
+        if template.record.kind == "reformat":
+            return ReformatStep(template.record, values)
+        if template.record.kind == "copy":
+            return CopyStep(template.record, values, devices)
+        if template.subgraph is not None:
+            return self._subgraph_step(template.record, template.subgraph, devices)
+        if template.kernel is None:
+            raise InternalError("a step without a kernel", where=f"step '{template.record.name}'")
+        return self._kernel_step(template.record, template.kernel, devices)
+
+    def make_body(self, context: IPluginResourceContext, devices: ContextDevices, silence: Silence) -> Body:
+        """The same for the body of a loop or branch, where every value is made by its step."""
+        program = self.program
+
+        def bind_steps(steps: Sequence[Step], frame: Frame) -> BoundSteps:
+            entries = [Entry(step.name, step.bind(frame), step.is_quiet) for step in steps]
+            if memories_of(program):
+                entries = Schedule(program, steps, devices, silence).bind(entries, frame)
+            return BoundSteps(entries, silence)
+
+        steps = self._make_steps(context, devices, silence, in_body=True)
+        return Body(program, self.constants, steps, bind_steps)
+
+    def handles(self) -> Iterator[PluginHandle]:
+        """Every plugin the template created, bodies included."""
+        for template in self._steps:
+            if template.handle is not None:
+                yield template.handle
+            for body in template.bodies:
+                yield from body.handles()
+
+    def constant_slots(self, blob: str) -> Iterator[tuple[ProgramTemplate, int]]:
+        """Every place a blob is used as a constant, bodies included."""
+        for index, value in enumerate(self.program.values):
+            if value.blob == blob:
+                yield self, index
+        for template in self._steps:
+            for body in template.bodies:
+                yield from body.constant_slots(blob)
+
+
+def create_runtime_plugin(layer: str, record: PluginRecord, registry: PluginRegistry) -> PluginHandle:
+    """Look the creator up and have it make the plugin from its stored fields."""
+    creator = registry.get_creator(record.name, record.version, record.namespace)
+    fields = decode_fields([{"name": f.name, "type": f.type, "size": f.size, "data": f.data} for f in record.fields])
+    where = f"creator of plugin '{record.name}' version '{record.version}'"
+    try:
+        plugin = creator.create_plugin(layer, fields, TensorRTPhase.RUNTIME)
+    except Exception as error:
+        raise PluginError(
+            f"create_plugin (RUNTIME) raised {type(error).__name__}: {error}", where=f"{where}, {locate_error(error)}"
+        ) from error
+    if plugin is None:
+        raise PluginError("create_plugin (RUNTIME) returned None", where=where, got=f"fields {fields.names}")
+    return PluginHandle(plugin, phase=TensorRTPhase.RUNTIME, owned=True)

@@ -1,0 +1,64 @@
+"""Tensors by address: views of the memory that callers give, for the shapes of one bound run.
+
+A caller whose buffers change from run to run gives few addresses again and again. The views over them are kept, so that
+another address makes nothing new. A view owns nothing: for whatever lies at its address by then it is as good as a new
+one, and no memory of a caller lives longer because of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+
+from dovetail.plan.manifest import TensorRecord
+from dovetail.runtime.bind.arrays import PackedMemory, array_at
+from dovetail.runtime.steps.base import Array
+from dovetail.runtime.steps.frame import Shape
+from dovetail.types import DataType
+
+__all__ = ["TensorViews"]
+
+_MAX_VIEWS: Final = 8
+"""Addresses that are remembered; a caller with ever new ones must not make a bound run grow."""
+_PACKED: Final = frozenset(kind.numpy for kind in DataType if kind.bits < 8)
+
+
+class TensorViews:
+    """One input or output of a bound run: memory at an address, as an array.
+
+    Args:
+        tensor: The input or output.
+        shape: Its physical shape; None when only the run tells.
+    """
+
+    __slots__ = ("_dtype", "_shape", "_views", "has_shape", "is_packed")
+
+    def __init__(self, tensor: TensorRecord, shape: Shape | None) -> None:
+        self._dtype = np.dtype(tensor.dtype)
+        self._shape = shape
+        self.has_shape = shape is not None
+        """Whether the shape is known before the run."""
+        self.is_packed = not tensor.type and self._dtype in _PACKED
+        """Whether two elements share a byte of the caller's memory."""
+        self._views: dict[int, Any] = {}
+
+    def find(self, address: int) -> Array | None:
+        """The array at an address; None when the shape is not known before the run."""
+        view = self._views.get(address)
+        return self._make(address) if view is None else view
+
+    def _make(self, address: int) -> Array | None:
+        if self._shape is None:
+            return None
+        if self.is_packed:  # its bytes are read and written around a run, so it is made for each
+            return PackedMemory(address, self._shape, self._dtype).read()
+        view = array_at(address, self._shape, self._dtype)
+        if len(self._views) >= _MAX_VIEWS:
+            self._views.clear()
+        self._views[address] = view
+        return view
+
+    def pack(self, address: int, array: Array) -> None:
+        """Bring elements that share bytes into the caller's memory, after a run."""
+        PackedMemory(address, array.shape, self._dtype).write(array)

@@ -1,0 +1,1 @@
+"""Runs that devices take part in: streams, the order of work, captured graphs, and callers' arrays on devices."""

@@ -1,0 +1,166 @@
+"""The order of a run that uses devices: where the host waits, what is captured, and that all is done at the end.
+
+The host waits in two places only: before a step of its own reads what a copy from a device wrote, and when the run
+ends; not then on a stream of the caller's. Between two steps of one device nobody waits: the stream keeps their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dovetail.plan.manifest import ProgramRecord, StepRecord
+from dovetail.provider.calls import call
+from dovetail.runtime.devices.capture import CapturedSteps
+from dovetail.runtime.devices.placement import DeviceIO
+from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.steps.base import Step
+from dovetail.runtime.steps.copy import CopyStep
+from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence
+
+__all__ = ["Schedule"]
+
+
+class Schedule:
+    """What a run over devices does, waits included; every frame binds it for itself.
+
+    Args:
+        program: What runs.
+        steps: Its steps, in the same order.
+        devices: The streams of the context.
+        silence: How kernels are entered.
+        io: Callers' arrays on devices; None for a body, in which nothing is captured either.
+    """
+
+    def __init__(
+        self,
+        program: ProgramRecord,
+        steps: Sequence[Step],
+        devices: ContextDevices,
+        silence: Silence,
+        io: DeviceIO | None = None,
+    ) -> None:
+        self._program = program
+        self._steps = steps
+        self._devices = devices
+        self._silence = silence
+        self._io = io
+        self._copies = [step for step in steps if isinstance(step, CopyStep)]
+        self._waits = self._find_waits()
+
+    def bind(self, entries: Sequence[Entry], frame: Frame) -> list[Entry]:
+        """The bound steps of a frame with what belongs around them."""
+        return [*self._begin(frame), *self._with_captures(entries, frame), self._end]
+
+    def bind_singly(self, entries: Sequence[Entry], frame: Frame) -> list[list[Entry]]:
+        """Each step for itself, with its waits before it and its work done after it."""
+        begin = self._begin(frame)
+        singles = []
+        for entry, waits in zip(entries, self._waits, strict=True):
+            singles.append([*begin, *map(_wait, waits), entry, self._end])
+            begin = []
+        return singles
+
+    def _begin(self, frame: Frame) -> list[Entry]:
+        return [] if self._io is None else [Entry(self._io.name, self._io.bind(frame))]
+
+    # waiting
+
+    def _find_waits(self) -> list[list[CopyStep]]:
+        """For each step the copies to the host that must be done before it, and for the end of the program none."""
+        pending: dict[int, CopyStep] = {}
+        waits: list[list[CopyStep]] = []
+        for record, step in zip(self._program.steps, self._steps, strict=True):
+            needed = [pending[index] for index in _reads(record) if index in pending]
+            # Copies of one device are done in order, so the last one stands for those before it.
+            latest = {copy.provider: copy for copy in pending.values() if copy in needed}
+            waits.append(list(latest.values()))
+            for copy in latest.values():
+                copy.is_awaited = True
+                pending = _after(pending, copy)
+            if isinstance(step, CopyStep) and not step.target_memory:
+                pending[step.target] = step
+        return waits
+
+    @property
+    def _end(self) -> Entry:
+        return Entry("the end of the run", self._finish)
+
+    def _finish(self) -> None:
+        """Wait for everything: results are the caller's now, and what the caller passed in may change.
+
+        On a stream that the caller lent nobody waits, unless memory of the host was copied from or to in this run.
+        """
+        is_copied = any(copy.given is None for copy in self._copies)
+        for name, stream in self._devices.streams():
+            if is_copied or not self._devices.is_lent(name):
+                call(name, "synchronize_stream", stream.synchronize)
+
+    # capture
+
+    def _with_captures(self, entries: Sequence[Entry], frame: Frame) -> Iterator[Entry]:
+        """The steps in order, neighbours that one device can capture as one."""
+        group: list[Entry] = []
+        owner: str | None = None
+        for record, step, entry, waits in zip(self._program.steps, self._steps, entries, self._waits, strict=True):
+            provider = self._find_capturer(record, step)
+            if waits or provider != owner:
+                yield from self._close(group, owner, frame)
+                group, owner = [], provider
+            yield from map(_wait, waits)
+            if provider is None:
+                yield entry
+            else:
+                group.append(entry)
+        yield from self._close(group, owner, frame)
+
+    def _find_capturer(self, record: StepRecord, step: Step) -> str | None:
+        """The provider by which a step can be captured: all it touches stays where it is and is what it is."""
+        if self._io is None or not (self._devices.capture_graphs and step.is_capturable):
+            return None
+        values = [self._program.values[i] for i in (*record.inputs, *record.outputs) if i >= 0]
+        is_fixed = all(
+            value.kind == "constant" or (value.kind == "planned" and value.memory == record.provider)
+            for value in values
+        )
+        return record.provider if is_fixed and self._devices.providers[record.provider].can_capture else None
+
+    def _close(self, group: list[Entry], owner: str | None, frame: Frame) -> Iterator[Entry]:
+        provider = None if owner is None else self._devices.providers[owner]
+        stream = None if provider is None else self._devices.stream(provider)
+        if not group or provider is None or stream is None:
+            yield from group
+            return
+        captured = CapturedSteps(BoundSteps(group, self._silence), provider, stream, lambda: self._find_places(frame))
+        frame.closers.append(captured.close)
+        yield Entry(captured.name, captured.run)
+
+    def _find_places(self, frame: Frame) -> Any:
+        """What changes when a value of a frame comes to lie elsewhere: only callers' arrays do."""
+        movable = () if self._io is None else self._io.movable
+        return tuple([frame.values[index].address for index in movable])
+
+
+def _wait(copy: CopyStep) -> Entry:
+    """Has the host wait for a copy."""
+    return Entry(copy.name, lambda: copy.wait())
+
+
+def _reads(record: StepRecord) -> Iterator[int]:
+    yield from record.inputs
+    yield from record.shape_inputs
+    for body in record.bodies:
+        for outside, _ in body.captures:
+            yield outside
+
+
+def _after(pending: dict[int, CopyStep], done: CopyStep) -> dict[int, CopyStep]:
+    """What is still pending when a copy is done: copies of other devices, and later ones of its own."""
+    kept: dict[int, CopyStep] = {}
+    is_later = False
+    for index, copy in pending.items():
+        if copy.provider != done.provider or is_later:
+            kept[index] = copy
+        is_later = is_later or copy is done
+    return kept

@@ -1,0 +1,119 @@
+"""Memory of devices: blocks that go back when nobody has them, and the weights of an engine, uploaded once."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import ProviderError
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.options import Providers
+from dovetail.runtime.steps.base import check_same_size
+
+__all__ = ["DeviceBlock", "DeviceWeights"]
+
+
+class DeviceBlock:
+    """Memory of a device that goes back when nobody has the block any more."""
+
+    def __init__(self, provider: Provider, size_bytes: int = 0) -> None:
+        self.provider = provider
+        self.size_bytes = 0
+        self.address = 0
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self.reserve(size_bytes)
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Have at least so many bytes; True when the block moved, and what it held is lost then."""
+        if size_bytes <= self.size_bytes:
+            return False
+        self.close()
+        allocator = call(self.provider.name, "allocator", lambda: self.provider.allocator)
+        alignment = self.provider.memory.alignment_bytes
+        address = call(self.provider.name, "allocate", allocator.allocate, size_bytes, alignment, 0)
+        if not address:
+            raise ProviderError(
+                f"it has no memory for {size_bytes} bytes",
+                where=f"provider '{self.provider.name}'",
+                fix="use smaller shapes, fewer contexts, or another provider",
+            )
+        self.address, self.size_bytes = address, size_bytes
+        self._finalizer = weakref.finalize(self, _give_back_quietly, self.provider, address)
+        return True
+
+    def view(self, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """A part of the block as an array of the device."""
+        return call(self.provider.name, "array_at", self.provider.array_at, self.address + offset, shape, dtype)
+
+    def share(self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """All of an array that lies in it, with another shape."""
+        check_same_size(array, shape, dtype)
+        return self.view(array.address - self.address, shape, dtype)
+
+    def close(self) -> None:
+        """Give the memory back when the device is done with it."""
+        address, self.size_bytes, self.address = self.address, 0, 0
+        if self._finalizer is not None and self._finalizer.detach() is not None:
+            _give_back(self.provider, address)
+
+
+def _give_back(provider: Provider, address: int) -> None:
+    try:
+        call(provider.name, "synchronize", provider.synchronize)  # work that is still queued may use the memory
+    finally:
+        call(provider.name, "deallocate", provider.allocator.deallocate, address)
+
+
+def _give_back_quietly(provider: Provider, address: int) -> None:
+    with suppress(ProviderError):  # the garbage collector has nobody to tell
+        _give_back(provider, address)
+
+
+class DeviceWeights:
+    """The constants of an engine in the memory of devices, each uploaded once for all contexts and programs."""
+
+    def __init__(self, providers: Providers) -> None:
+        self._providers = providers
+        self._arrays: dict[tuple[str, str], tuple[DeviceBlock, Any]] = {}
+        self._retired: list[DeviceBlock] = []
+        self._lock = threading.Lock()
+
+    def place(self, memory: str, blob: str, array: Any) -> Any:
+        """A constant as steps of a memory read it; the host's as it is."""
+        if not memory:
+            return array
+        with self._lock:
+            if (memory, blob) not in self._arrays:
+                self._arrays[memory, blob] = _upload(self._providers[memory], array)
+            return self._arrays[memory, blob][1]
+
+    def forget(self, blob: str) -> None:
+        """Upload a constant again when it is next asked for; its old memory stays until ``release``."""
+        with self._lock:
+            for key in [key for key in self._arrays if key[1] == blob]:
+                self._retired.append(self._arrays.pop(key)[0])
+
+    def release(self) -> None:
+        """Give back the memory of constants that were forgotten, when no context has them any more."""
+        with self._lock:
+            self._retired.clear()
+
+    def close(self) -> None:
+        """Give everything back."""
+        with self._lock:
+            self._retired.clear()
+            self._arrays.clear()
+
+
+def _upload(provider: Provider, array: Any) -> tuple[DeviceBlock, Any]:
+    block = DeviceBlock(provider, max(array.nbytes, 1))
+    target = block.view(0, array.shape, array.dtype)
+    call(provider.name, "copy", provider.copy, np.ascontiguousarray(array), target, None)
+    call(provider.name, "synchronize", provider.synchronize)
+    return block, target

@@ -1,0 +1,74 @@
+"""A kernel of a device: work that it puts on the context's stream and that ends some time later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dovetail.errors import DovetailError, InternalError
+from dovetail.plan.manifest import StepRecord, ValueRecord
+from dovetail.provider.calls import call, provider_failure
+from dovetail.provider.devices import Stream
+from dovetail.provider.interfaces import CompiledKernel, Provider
+from dovetail.runtime.steps.base import BoundStep, Step, argument_getter, check_like, is_placed, split_results
+from dovetail.runtime.steps.frame import Frame
+
+__all__ = ["DeviceKernelStep"]
+
+
+class DeviceKernelStep(Step):
+    """Outputs with planned memory are written there, others are what the kernel returns."""
+
+    def __init__(
+        self,
+        record: StepRecord,
+        values: Sequence[ValueRecord],
+        provider: Provider,
+        kernel: CompiledKernel,
+        stream: Stream | None,
+    ) -> None:
+        super().__init__(record)
+        self._device = provider
+        self._stream = stream
+        bound = call(provider.name, "bind", kernel.bind, stream)
+        self._outputs = [(index, is_placed(values, index)) for index in record.outputs]
+        is_planned = all(placed or index < 0 for index, placed in self._outputs)
+        self._compute, self._write = bound.compute, bound.write if is_planned else None
+        self._fetch = argument_getter((*record.inputs, *record.outputs))
+        self._fetch_inputs = argument_getter(record.inputs)
+        self.is_capturable = self._write is not None
+
+    def bind(self, frame: Frame) -> BoundStep:
+        """The kernel over a frame; what it returns when it is called is work on the stream."""
+        values, fetch, write = frame.values, self._fetch, self._write
+
+        def run() -> None:
+            try:
+                if write is not None:
+                    write(*fetch(values))
+                else:
+                    self._compute_and_store(values)
+            except DovetailError:
+                raise
+            except Exception as error:
+                raise provider_failure(self.provider, "its kernel", error, self.name) from error
+
+        return run
+
+    def _compute_and_store(self, values: list[Any]) -> None:
+        args = self._fetch_inputs(values)
+        parts = split_results(self._compute(*args), len(self._outputs), self.name)
+        for (index, placed), part in zip(self._outputs, parts, strict=False):
+            if index < 0:
+                continue
+            if placed:
+                check_like(part, values[index], self.name, f"provider '{self.provider}'")
+                self._device.copy(part, values[index], self._stream)
+            elif any(part is arg for arg in args):
+                raise InternalError(
+                    f"step '{self.name}' gave an input as its output",
+                    where=f"provider '{self.provider}'",
+                    expected="an array of its own, for the memory of inputs is used again",
+                )
+            else:
+                values[index] = part

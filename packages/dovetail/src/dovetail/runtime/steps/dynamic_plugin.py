@@ -1,0 +1,147 @@
+"""A plugin layer some of whose shapes only the run tells: buffers as large as they can be, trimmed afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import InternalError, PluginError
+from dovetail.expr import Expr, Symbol, compile_expr, symbols_of
+from dovetail.formats import packed_shape
+from dovetail.runtime.steps.base import Array, share_memory, writable
+from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.plugin import NibblePacking, PluginPort, PluginStep
+from dovetail.types import PluginTensorDesc, TensorFormat
+
+__all__ = ["DynamicPlugin"]
+
+
+class DynamicPlugin:
+    """One such plugin step over one frame."""
+
+    def __init__(self, step: PluginStep, frame: Frame) -> None:
+        self._step = step
+        self._frame = frame
+        self._packing = NibblePacking(step)
+        self._buffers: dict[int, Array] = {}
+        self._announced: tuple[Any, ...] | None = None
+        """The shapes that the plugin was told last."""
+        self._in_descs: list[PluginTensorDesc] = []
+        self._out_descs: list[PluginTensorDesc] = []
+        frame.announcers.append(self._forget)
+
+    def _forget(self) -> None:
+        """Have the next run tell the plugin its shapes, whatever they are."""
+        self._announced = None
+
+    def run(self) -> None:
+        """Run the plugin once."""
+        values, step = self._frame.values, self._step
+        arrays = {port.index: self._contiguous(values, port) for port in step.inputs}
+        dims = [self._output_dims(port) for port in step.outputs]
+        self._allocate(values, dims)
+        self._announce(arrays, dims)
+        for port, desc in zip(step.outputs, self._out_descs, strict=True):
+            desc.room = self._buffers[port.index].size
+        inputs, outputs = self._packing.pack(arrays, self._buffers)
+        step.enqueue(self._in_descs, self._out_descs, inputs, outputs)
+        self._packing.unpack(self._buffers)
+        self._finish(values)
+
+    def _announce(self, arrays: dict[int, Array], dims: list[list[int]]) -> None:
+        step = self._step
+        shapes = (tuple(array.shape for array in arrays.values()), tuple(map(tuple, dims)))
+        if shapes == self._announced:
+            return
+        self._in_descs = [p.describe(self._logical(p, arrays[p.index])) for p in step.inputs]
+        self._out_descs = [p.describe(d) for p, d in zip(step.outputs, dims, strict=True)]
+        step.announce(self._in_descs, self._out_descs)
+        self._announced = shapes
+
+    def _contiguous(self, values: list[Any], port: PluginPort) -> Array:
+        array: Array = values[port.index]
+        if type(array) is not np.ndarray or array.dtype != port.dtype:
+            raise self._mismatch(port.dtype.name, getattr(array, "dtype", type(array).__name__))
+        if not array.flags.c_contiguous:
+            array = values[port.index] = np.ascontiguousarray(array)
+        return array
+
+    def _mismatch(self, expected: object, got: object) -> InternalError:
+        what = f"step '{self._step.name}' gets an input of another type or shape than the plan says"
+        return InternalError(what, expected=expected, got=got)
+
+    def _logical(self, port: PluginPort, array: Array) -> Sequence[int]:
+        if port.format is TensorFormat.LINEAR or port.dims is None:
+            return array.shape
+        dims = [self._value(expr) for expr in port.dims]
+        if packed_shape(dims, port.format) != array.shape:
+            raise self._mismatch(dims, array.shape)
+        return dims
+
+    def _output_dims(self, port: PluginPort) -> list[int]:
+        if port.dims is None:
+            raise PluginError("the shape of an output is not known", where=self._step.handle.where)
+        return [-1 if self._is_size(dim) else self._value(dim) for dim in port.dims]
+
+    def _is_size(self, dim: Expr) -> bool:
+        return isinstance(dim, Symbol) and dim.name in self._step.sizes
+
+    def _value(self, expr: Expr) -> int:
+        names = sorted(symbols_of(expr))
+        return compile_expr(expr, names)([self._frame.read_symbol(name) for name in names])
+
+    def _allocate(self, values: list[Any], dims: list[list[int]]) -> None:
+        for port, known in zip(self._step.outputs, dims, strict=True):
+            shape = [self._bound(port, axis) if n < 0 else n for axis, n in enumerate(known)]
+            self._buffers[port.index] = self._find_buffer(port, values, packed_shape(shape, port.format))
+
+    def _find_buffer(self, port: PluginPort, values: list[Any], physical: tuple[int, ...]) -> Array:
+        placed: Array | None = values[port.index] if port.placed and not port.is_data_dependent else None
+        if placed is not None and placed.shape == physical:
+            return placed
+        if port.alias is not None:
+            return share_memory(writable(values[port.alias]), physical, port.dtype)
+        buffer = self._buffers.get(port.index)
+        if self._step.in_body or buffer is None or buffer.shape != physical:
+            buffer = np.empty(physical, port.dtype)
+        return buffer
+
+    def _bound(self, port: PluginPort, axis: int) -> int:
+        symbol = port.dims[axis] if port.dims is not None else None
+        if not isinstance(symbol, Symbol):
+            raise InternalError(f"step '{self._step.name}': dimension {axis} of an output is no size")
+        return self._value(self._step.sizes[symbol.name])
+
+    def _finish(self, values: list[Any]) -> None:
+        """Put the outputs into the frame: sizes first, because the shapes of the others depend on them."""
+        for port in self._step.outputs:
+            if not port.is_data_dependent:
+                values[port.index] = self._buffers[port.index]
+        for port in self._step.outputs:
+            if port.is_data_dependent:
+                values[port.index] = self._trim(port)
+
+    def _trim(self, port: PluginPort) -> Array:
+        """The part of an output that the plugin said it wrote: elements lie at the start of the buffer, in order."""
+        actual = []
+        for axis, expr in enumerate(port.dims or ()):
+            value = self._value(expr)
+            if self._is_size(expr):
+                self._check_size(port, axis, value)
+            actual.append(value)
+        flat = self._buffers[port.index].reshape(-1)
+        physical = packed_shape(actual, port.format)
+        return flat[: int(np.prod(physical, dtype=np.int64))].reshape(physical)
+
+    def _check_size(self, port: PluginPort, axis: int, value: int) -> None:
+        upper = self._bound(port, axis)
+        if not 0 <= value <= upper:
+            raise PluginError(
+                f"the size tensor of output dimension {axis} is out of its bound",
+                where=self._step.handle.where,
+                expected=f"0 to {upper}",
+                got=value,
+                fix="write the true size, or declare a larger upper bound in get_output_shapes",
+            )

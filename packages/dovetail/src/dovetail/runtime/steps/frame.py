@@ -1,0 +1,59 @@
+"""The values of a program while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dovetail.plan.manifest import SymbolRecord
+
+__all__ = ["Frame", "Shape"]
+
+Shape = tuple[int, ...]
+
+
+class Frame:
+    """The values of a program by number, for runs over inputs of the same shapes.
+
+    The last slot is always None, so that an absent input (-1) needs no special case. A value in ``fixed`` is the same
+    object in every run, so a step may take it when it is bound. Every other value is put into its slot in each run, by
+    the caller or by the step that makes it, and is gone after the run: a frame keeps no memory of callers alive.
+    """
+
+    __slots__ = ("announcers", "closers", "fixed", "is_loose", "placers", "shapes", "symbols", "values")
+
+    def __init__(
+        self,
+        values: list[Any],
+        shapes: Sequence[Shape | None],
+        *,
+        fixed: frozenset[int],
+        symbols: Mapping[str, SymbolRecord],
+        is_loose: bool = False,
+    ) -> None:
+        self.values = values
+        self.shapes = shapes
+        """Logical shapes, None where only the run tells."""
+        self.fixed = fixed
+        self.symbols = symbols
+        self.is_loose = is_loose
+        """Whether steps may give other shapes than the plan says, as they do where a dimension of an input is 0."""
+        self.announcers: list[Callable[[], None]] = []
+        """Each tells one plugin the shapes of this frame; steps add theirs when they are bound."""
+        self.placers: list[Callable[[], None]] = []
+        """Each has a step take the addresses of callers' values, when these were put into the frame."""
+        self.closers: list[Callable[[], None]] = []
+        """Each gives back what a step took for this frame."""
+
+    def share(self, inner: Frame) -> Frame:
+        """Have what is bound to a frame inside this one announced and closed with it."""
+        inner.announcers, inner.closers = self.announcers, self.closers
+        return inner
+
+    def read_symbol(self, name: str) -> int:
+        """The value of a symbol now: from the logical shape where it is known, else from the value itself."""
+        symbol = self.symbols[name]
+        if symbol.source == "dim":
+            shape = self.shapes[symbol.value]
+            return int((self.values[symbol.value].shape if shape is None else shape)[symbol.index])
+        return int(self.values[symbol.value].reshape(-1)[symbol.index])

@@ -1,0 +1,280 @@
+"""A plugin layer: descriptors, addresses and workspace for ``enqueue``, over the values of a frame.
+
+The engine's own state is here and in what is bound, never in the plugin. One plugin object serves all frames of a
+context, so it is told the shapes of a frame before it runs over that frame after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dovetail.errors import InputError, PluginError, ProviderError
+from dovetail.expr import Expr, Symbol, decode_expr
+from dovetail.formats import pack_nibbles, packed_shape, unpack_nibbles
+from dovetail.host_arrays import address_of
+from dovetail.plan.manifest import StepRecord, ValueRecord
+from dovetail.plugin.handle import PluginHandle
+from dovetail.plugin.interfaces import PluginCapabilityType
+from dovetail.provider.arena import aligned_empty
+from dovetail.provider.interfaces import Provider
+from dovetail.runtime.memory.blocks import DeviceBlock
+from dovetail.runtime.steps.base import Array, BoundStep, Step
+from dovetail.runtime.steps.frame import Frame
+from dovetail.types import DataType, Dims, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, data_type_from_numpy
+
+__all__ = ["PluginPort", "PluginStep"]
+
+Descs = list[PluginTensorDesc]
+
+
+class PluginPort:
+    """What is fixed about one input or output of a plugin step."""
+
+    __slots__ = ("alias", "dims", "dtype", "format", "index", "is_four_bit", "placed", "scale", "sizes", "type")
+
+    def __init__(self, index: int, value: ValueRecord, sizes: Mapping[str, Expr]) -> None:
+        self.index = index
+        self.alias = value.alias
+        self.dtype = (
+            np.dtype(DataType[value.dtype].numpy) if value.dtype in DataType.__members__ else np.dtype(value.dtype)
+        )
+        self.type = data_type_from_numpy(self.dtype)
+        self.is_four_bit = self.type.bits < 8
+        self.format = TensorFormat[value.format]
+        self.scale = value.scale
+        is_known = value.dims is not None and None not in value.dims
+        self.dims = [decode_expr(d) for d in value.dims or ()] if is_known else None
+        self.sizes = sizes
+        self.placed = value.kind in ("planned", "output", "constant", "input")
+
+    def describe(self, dims: Sequence[int]) -> PluginTensorDesc:
+        """The descriptor for these dims."""
+        return PluginTensorDesc(Dims(dims), self.type, self.format, self.scale)
+
+    @property
+    def is_data_dependent(self) -> bool:
+        """Whether the plugin itself tells a dimension, in a size tensor."""
+        return self.dims is not None and any(isinstance(d, Symbol) and d.name in self.sizes for d in self.dims)
+
+
+class PluginStep(Step):
+    """One attached plugin in one context."""
+
+    def __init__(
+        self,
+        record: StepRecord,
+        values: Sequence[ValueRecord],
+        handle: PluginHandle,
+        *,
+        in_body: bool = False,
+        provider: Provider | None = None,
+        stream: int = 0,
+    ) -> None:
+        super().__init__(record)
+        self.device = provider
+        """The device whose addresses and stream the plugin gets; None for the host."""
+        self.handle = handle
+        self.stream = stream
+        self.workspace = 0
+        """Where its scratch memory is."""
+        self.workspace_bytes = 0 if record.asks_workspace else record.workspace_bytes
+        self.in_body = in_body
+        """Whether values of one run of this step may still be in use in its next."""
+        self.sizes = {name: decode_expr(upper) for name, upper in record.sizes.items()}
+        """The upper bound of each size that the plugin tells."""
+        self.inputs = [PluginPort(i, values[i], {}) for i in record.inputs]
+        self.outputs = [PluginPort(i, values[i], self.sizes) for i in record.outputs]
+        self.is_static = all(p.placed for p in self.inputs) and all(
+            p.placed and not p.is_data_dependent and p.dims is not None for p in self.outputs
+        )
+        """Whether all shapes are known before the run."""
+        self.is_capturable = provider is not None and self.is_static
+        self._address_of: Callable[[Any], int] = address_of if provider is None else _device_address
+        self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
+        self._own_workspace = aligned_empty(0)
+        self._device_workspace = None if provider is None else DeviceBlock(provider)
+        if provider is not None:
+            self._check_device(provider)
+
+    def _check_device(self, provider: Provider) -> None:
+        is_plain = not any(port.is_four_bit for port in (*self.inputs, *self.outputs))
+        if not (self.is_static and is_plain):
+            raise ProviderError(
+                "a plugin on a device needs shapes that are known before the run, and types of at least eight bits",
+                where=f"provider '{provider.name}', step '{self.name}'",
+                fix="leave the layer on the host",
+            )
+
+    def bind(self, frame: Frame) -> BoundStep:
+        """The plugin over a frame."""
+        if not self.is_static:
+            from dovetail.runtime.steps.dynamic_plugin import DynamicPlugin
+
+            return DynamicPlugin(self, frame).run
+        in_descs, out_descs = self._describe(self.inputs, frame), self._describe(self.outputs, frame)
+        frame.announcers.append(lambda: self.announce(in_descs, out_descs))
+        if any(port.is_four_bit for port in (*self.inputs, *self.outputs)):
+            return self._bind_packed(frame, in_descs, out_descs)
+        return self._bind_addresses(frame, in_descs, out_descs)
+
+    def _describe(self, ports: Sequence[PluginPort], frame: Frame) -> Descs:
+        return [port.describe(frame.shapes[port.index] or ()) for port in ports]
+
+    def _bind_addresses(self, frame: Frame, in_descs: Descs, out_descs: Descs) -> BoundStep:
+        """The plugin over addresses that are taken as late as they have to be.
+
+        Those of fixed values are taken now, and those of callers' values when these are put into the frame. On a device
+        a run may still bring other memory, and with a dimension of 0 other shapes: there they are taken in the run.
+        """
+        values, find = frame.values, self._address_of
+        in_slots, out_slots = [port.index for port in self.inputs], [port.index for port in self.outputs]
+        inputs, outputs = [0] * len(in_slots), [0] * len(out_slots)
+        is_fixed = frame.fixed.issuperset((*in_slots, *out_slots))
+        is_late = not is_fixed and (frame.is_loose or self.device is not None)
+
+        def take_addresses() -> None:
+            inputs[:] = [find(values[i]) for i in in_slots]
+            outputs[:] = [find(values[i]) for i in out_slots]
+
+        def run() -> None:
+            self.enqueue(in_descs, out_descs, inputs, outputs)
+
+        def run_late() -> None:
+            if frame.is_loose:
+                self._check_shapes(values, (*in_descs, *out_descs))
+            take_addresses()
+            run()
+
+        if is_fixed:
+            take_addresses()
+        elif not is_late:
+            frame.placers.append(take_addresses)
+        return run_late if is_late else run
+
+    def _check_shapes(self, values: list[Any], descs: Sequence[PluginTensorDesc]) -> None:
+        """Where a dimension is 0, an earlier step may have made another shape than the plugin was told."""
+        for port, desc in zip((*self.inputs, *self.outputs), descs, strict=True):
+            expected, array = packed_shape(desc.dims, port.format), values[port.index]
+            if array is None or array.shape != expected:
+                raise InputError(
+                    "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
+                    where=f"step '{self.name}'",
+                    expected=expected,
+                    got=None if array is None else array.shape,
+                    fix="pass inputs that are not empty",
+                )
+
+    def _bind_packed(self, frame: Frame, in_descs: Descs, out_descs: Descs) -> BoundStep:
+        values, packing = frame.values, NibblePacking(self)
+
+        def run() -> None:
+            self._check_shapes(values, (*in_descs, *out_descs))
+            inputs, outputs = packing.pack(values, values)
+            self.enqueue(in_descs, out_descs, inputs, outputs)
+            packing.unpack(values)
+
+        return run
+
+    # the plugin's callbacks
+
+    def enqueue(self, in_descs: Descs, out_descs: Descs, inputs: list[int], outputs: list[int]) -> None:
+        """Run the plugin over these addresses."""
+        handle = self.handle
+        try:
+            returned = handle.runtime.enqueue(in_descs, out_descs, inputs, outputs, self.workspace, self.stream)
+        except Exception as error:
+            raise handle.describe_failure("enqueue", error) from error
+        if returned is not None:
+            handle.check_status("enqueue", returned)
+
+    def announce(self, in_descs: Descs, out_descs: Descs) -> None:
+        """Tell the plugin the shapes, and ask for workspace when the plan could not know it."""
+        self.handle.on_shape_change(in_descs, out_descs)
+        if self._workspace_query is not None:
+            needed = self._query_workspace(self._workspace_query, in_descs, out_descs)
+            self.workspace = self._find_workspace(needed) if needed else 0
+
+    def _find_workspace(self, size_bytes: int) -> int:
+        if self._device_workspace is not None:
+            self._device_workspace.reserve(size_bytes)
+            return self._device_workspace.address
+        if size_bytes > self._own_workspace.nbytes:
+            self._own_workspace = aligned_empty(size_bytes)
+        return address_of(self._own_workspace)
+
+    def _query_workspace(self, query: Callable[..., Any], in_descs: Descs, out_descs: Descs) -> int:
+        try:
+            return int(query(_fixed(in_descs), _fixed(out_descs)))
+        except Exception as error:
+            raise self.handle.describe_failure("get_workspace_size", error) from error
+
+    def address(self, array: Any) -> int:
+        """Where an array of the step's memory lies."""
+        return self._address_of(array)
+
+
+class NibblePacking:
+    """The four-bit tensors of one plugin step as plugins see them: two elements to a byte."""
+
+    def __init__(self, step: PluginStep) -> None:
+        self._step = step
+        self._packed: dict[int, Array] = {}
+
+    def pack(
+        self, inputs: Sequence[Any] | Mapping[int, Any], outputs: Sequence[Any] | Mapping[int, Any]
+    ) -> tuple[list[int], list[int]]:
+        """The addresses of inputs and outputs, four-bit ones packed."""
+        step = self._step
+        self._packed.clear()
+        return (
+            [self._address(port, inputs[port.index]) for port in step.inputs],
+            [self._address(port, outputs[port.index]) for port in step.outputs],
+        )
+
+    def _address(self, port: PluginPort, array: Array) -> int:
+        if not port.is_four_bit:
+            return self._step.address(array)
+        shared = self._packed.get(port.alias) if port.alias is not None else None
+        packed = self._packed[port.index] = pack_nibbles(array) if shared is None else shared
+        return address_of(packed)
+
+    def unpack(self, outputs: Sequence[Any] | Mapping[int, Any]) -> None:
+        """Bring what the plugin wrote into the arrays of its outputs."""
+        for port in self._step.outputs:
+            packed = self._packed.get(port.index)
+            if packed is not None:
+                target = outputs[port.index]
+                target[...] = unpack_nibbles(packed, port.dtype, target.size).reshape(target.shape)
+
+
+def _device_address(array: Any) -> int:
+    address: int = array.address
+    return address
+
+
+def _find_workspace_query(handle: PluginHandle, record: StepRecord) -> Callable[..., Any] | None:
+    """The plugin's own answer to how much workspace it needs, when its object has the build capability too."""
+    try:
+        capability = handle.plugin.get_capability_interface(PluginCapabilityType.BUILD)
+    except Exception:  # noqa: BLE001 - objects of the runtime phase need not have it, and may say so in any way
+        capability = None
+    query: Callable[..., Any] | None = getattr(capability, "get_workspace_size", None)
+    if query is None and record.workspace_bytes:
+        raise PluginError(
+            f"layer '{record.name}' needs workspace for shapes without a bound, and its object cannot say how much",
+            where=handle.where,
+            fix="build with an optimization profile, or return a build capability in the runtime phase too",
+        )
+    return query
+
+
+def _fixed(descs: Sequence[PluginTensorDesc]) -> list[DynamicPluginTensorDesc]:
+    """Descriptors whose bounds are the shape itself; sizes not known yet count as zero."""
+    result = []
+    for desc in descs:
+        dims = [max(n, 0) for n in desc.dims]
+        result.append(DynamicPluginTensorDesc(desc, dims, dims, dims))
+    return result

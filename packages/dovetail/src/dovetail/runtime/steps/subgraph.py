@@ -1,0 +1,68 @@
+"""A compiled partition as a step: its provider runs it over the values of the frame.
+
+Results that leave the engine and have no memory yet are made by the provider and belong to the caller; everything
+else is written where the plan has room for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dovetail.errors import DovetailError, ProviderError
+from dovetail.plan.manifest import StepRecord
+from dovetail.provider.calls import call, first_line
+from dovetail.provider.devices import Stream
+from dovetail.provider.interfaces import LoadedSubgraph
+from dovetail.runtime.steps.base import BoundStep, Step, argument_getter
+from dovetail.runtime.steps.frame import Frame
+
+__all__ = ["SubgraphStep", "results_of_subgraphs"]
+
+
+class SubgraphStep(Step):
+    """One partition in one context."""
+
+    def __init__(self, record: StepRecord, subgraph: LoadedSubgraph, stream: Stream | None) -> None:
+        super().__init__(record)
+        self._subgraph = subgraph
+        self._stream = stream
+        self._fetch = argument_getter(record.inputs)
+        self._outputs = record.outputs
+
+    def bind(self, frame: Frame) -> BoundStep:
+        """The partition over a frame, with bindings of its own."""
+        bound = call(self.provider, "bind", self._subgraph.bind, self._stream)
+        values, fetch, outputs, run_bound = frame.values, self._fetch, self._outputs, bound.run
+
+        def run() -> None:
+            results = [values[index] for index in outputs]
+            try:
+                run_bound(fetch(values), results)
+            except DovetailError:
+                raise
+            except Exception as error:
+                raise self._describe(error) from error
+            for index, result in zip(outputs, results):  # noqa: B905 - counted in the plan
+                values[index] = result
+
+        return run
+
+    def _describe(self, error: Exception) -> ProviderError:
+        """What the provider raised, as an error of this step."""
+        return ProviderError(f"it failed: {first_line(error)}", where=f"step '{self.name}'")
+
+
+def results_of_subgraphs(steps: Sequence[StepRecord], outputs: Sequence[int]) -> frozenset[int]:
+    """The outputs of an engine that a partition makes and nobody else reads, where all its results are such.
+
+    Nothing is allocated for them before a run: the provider's own memory goes to the caller as it is.
+    """
+    leaving = set(outputs)
+    read = {index for step in steps for index in (*step.inputs, *step.shape_inputs)}
+    read |= {outside for step in steps for body in step.bodies for outside, _ in body.captures}
+    free = [
+        step.outputs
+        for step in steps
+        if step.kind == "subgraph" and leaving.issuperset(step.outputs) and read.isdisjoint(step.outputs)
+    ]
+    return frozenset(index for results in free for index in results)
