@@ -135,6 +135,63 @@ def test_two_that_disagree_end_a_strict_build() -> None:
         _build(TwoDisagree(), configure=strict)
 
 
+class WithoutNumbers(Linear):
+    """All tactics give NaN but those that are named."""
+
+    tactics = (1, 2, 3)
+    right: tuple[int, ...] = ()
+
+    def enqueue(self, *args: Any) -> None:
+        super().enqueue(*args)
+        if self.tactic not in self.right:
+            as_array(args[3][0], args[1][0])[...] = np.nan
+
+
+class OneHasNumbers(WithoutNumbers):
+    right = (3,)
+
+
+class TwoHaveNumbers(WithoutNumbers):
+    right = (2, 3)
+
+
+class SomeHaveNone(Linear):
+    def enqueue(self, *args: Any) -> None:
+        super().enqueue(*args)
+        as_array(args[3][0], args[1][0])[..., 0] = np.nan
+
+
+def test_nan_does_not_outvote_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    _build(OneHasNumbers())
+    assert "tactics disagree and there is no reference" in capsys.readouterr().err
+    rows = _rows(_build(TwoHaveNumbers()))
+    assert (rows[1].status, rows[1].chosen) == ("wrong", False)
+
+
+def test_tactics_that_are_all_nan_are_told_and_end_a_strict_build(capsys: pytest.CaptureFixture[str]) -> None:
+    def strict(config: Any) -> None:
+        config.strict = True
+
+    _build(WithoutNumbers())
+    told = capsys.readouterr().err
+    assert "tactics could not be checked against each other" in told
+    assert "NaN" in told
+    with pytest.raises(dt.BuildError, match="could not be checked"):
+        _build(WithoutNumbers(), configure=strict)
+    _build(SomeHaveNone(), configure=strict)
+
+
+def test_timings_that_are_kept_tell_again_that_nothing_was_checked(capsys: pytest.CaptureFixture[str]) -> None:
+    class CachedWithoutNumbers(WithoutNumbers):
+        timing_cache_id = "nan"
+
+    cache = dt.TimingCache()
+    for _ in range(2):
+        rows = _rows(_build(CachedWithoutNumbers(), configure=lambda config: config.set_timing_cache(cache, False)))
+        assert "could not be checked" in capsys.readouterr().err
+        assert all("nothing was compared" in row.reason for row in rows.values())
+
+
 def test_no_accepted_combination_shows_every_answer() -> None:
     class Picky(Linear):
         def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:

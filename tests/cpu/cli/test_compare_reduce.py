@@ -54,6 +54,7 @@ def test_a_right_model(call: Call) -> None:
 def test_a_wrong_model_is_code_4(call: Call) -> None:
     with broken_provider({"Softmax": wrong_softmax}) as providers:
         words = ["compare", MODELS / "vit_eager.onnx", "--providers", ",".join(providers), "--layers"]
+        words += ["--shapes", "pixel_values:1x3x32x32"]
         code, shown, err = call(*words)
         coded, document, _ = call(*words, "--json")
     assert (code, coded, err) == (4, 4, "")
@@ -85,6 +86,114 @@ def test_inputs_from_a_file(call: Call, tmp_path: Path) -> None:
     assert json.loads(shown)["inputs"] == {"x": [6, 4]}
 
 
+# results that have nothing to compare
+
+
+def write_root(path: Path, x: Any, dims: str = "n") -> list[str]:
+    """Write ``y = sqrt(x)``, ``z = -x``, and an input; the words of a command that compares them come back."""
+    text = f"""
+        <ir_version: 10, opset_import: ["" : 21]>
+        root (float[{dims}] x) => (float[{dims}] y, float[{dims}] z) {{ [root] y = Sqrt(x)  [minus] z = Neg(x) }}
+    """
+    onnx.save(onnx.parser.parse_model(text), path / "root.onnx")
+    np.savez(path / "root.npz", x=np.array(x, np.float32))
+    return ["compare", "root.onnx", "--inputs", "root.npz"]
+
+
+def output_row(shown: str, name: str) -> str:
+    return next(line for line in shown.splitlines() if line.split()[1:2] == [name])
+
+
+def test_all_nan_verifies_nothing(call: Call, tmp_path: Path) -> None:
+    words = write_root(tmp_path, [-1, -2, -3])
+    code, shown, _ = call(*words)
+    assert code == 4
+    row = output_row(shown, "y")
+    assert row.startswith("FAIL")
+    assert "1.000000" not in row
+    assert "nothing was compared" in shown
+    assert "3 NaN" in shown
+    assert shown.splitlines()[-1].startswith("NOT VERIFIED: 1 of 2 outputs")
+    assert "--allow-nan" in shown.splitlines()[-1]
+    code, shown, _ = call(*words, "--json")
+    document = json.loads(shown)
+    assert (code, document["is_close"]) == (4, False)
+    y, z = document["outputs"]
+    assert (y["is_close"], y["is_verified"], y["cosine"], y["max_abs"]) == (False, False, None, None)
+    assert (y["num_nan"], y["num_compared"], y["size"]) == ([3, 3], 0, 3)
+    assert (z["is_close"], z["is_verified"], z["num_compared"]) == (True, True, 3)
+
+
+def test_all_nan_passes_when_it_is_allowed_and_is_still_told(call: Call, tmp_path: Path) -> None:
+    code, shown, _ = call(*write_root(tmp_path, [-1, -2, -3]), "--allow-nan")
+    assert code == 0
+    row = output_row(shown, "y")
+    assert row.startswith("pass")
+    assert "1.000000" not in row
+    assert "nothing was compared" in shown
+    assert "1 of them with nothing to compare" in shown.splitlines()[-1]
+
+
+def test_nan_on_both_sides_is_counted_and_told(call: Call, tmp_path: Path) -> None:
+    words = write_root(tmp_path, [4, -1, np.inf, 9])
+    code, shown, _ = call(*words)
+    assert code == 0
+    assert "1 NaN, 1 inf" in output_row(shown, "y")
+    assert "'y': 1 NaN and 1 infinite of 4 elements; 2 compared" in shown
+    code, shown, _ = call(*words, "--json")
+    y, z = json.loads(shown)["outputs"]
+    assert (code, y["num_nan"], y["num_inf"], y["num_compared"]) == (0, [1, 1], [1, 1], 2)
+    assert y["cosine"] == pytest.approx(1)
+    assert "1 NaN" in y["note"]
+    assert (z["num_nan"], z["num_inf"]) == ([0, 0], [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "counted"),
+    [
+        (np.float32(np.nan), "NaN 4 here and 0 there"),
+        (np.float32(-np.inf), "infinity 4 here and 4 there"),
+    ],
+)
+def test_nan_on_one_side_and_the_other_infinity_differ(
+    call: Call, tmp_path: Path, wrong: np.float32, counted: str
+) -> None:
+    words = write_root(tmp_path, np.full(4, np.inf))
+    with broken_provider({"Sqrt": lambda x: np.full_like(x, wrong)}) as providers:
+        for more in ([], ["--allow-nan"]):
+            code, shown, _ = call(*words, "--providers", ",".join(providers), *more)
+            assert code == 4
+            assert "4 of 4 elements differ" in shown
+            assert counted in shown
+
+
+def test_empty_outputs_are_told(call: Call, tmp_path: Path) -> None:
+    words = write_root(tmp_path, np.zeros((0, 3)), "n, 3")
+    code, shown, _ = call(*words)
+    assert code == 0
+    assert "'y': empty, nothing compared" in shown
+    assert "2 of them with nothing to compare" in shown.splitlines()[-1]
+    y = json.loads(call(*words, "--json")[1])["outputs"][0]
+    assert (y["cosine"], y["note"], y["num_compared"]) == (None, "empty, nothing compared", 0)
+
+
+def test_layers_without_a_number_are_named_and_diverge_no_more_than_others(call: Call, tmp_path: Path) -> None:
+    code, shown, _ = call(*write_root(tmp_path, [-1, -2, -3]), "--layers")
+    assert code == 4
+    assert "of which 0 differ" in shown
+    assert "First to diverge" not in shown
+    assert "note: 1 of 2 layers has no finite element to compare, first 'root' (Sqrt)" in shown
+
+
+def test_what_is_nan_on_both_sides_is_nothing_to_reduce(call: Call, tmp_path: Path) -> None:
+    _, *words = write_root(tmp_path, [-1, -2, -3])
+    code, _, err = call("reduce", *words)
+    assert code == 1
+    assert "the model does not fail" in err
+    assert "output 'y'" in err
+    assert "nothing was compared" in err
+
+
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
@@ -100,6 +209,10 @@ def test_inputs_from_a_file(call: Call, tmp_path: Path) -> None:
         (["reduce", "small.onnx", "--check", " "], 1, "the command is empty"),
         (["reduce", "small.onnx", "--check", "no-such-program"], 1, "the command cannot be run"),
         (["reduce", "small.onnx", "--mode", "crash", "--check", "x"], 1, "not allowed with"),
+        (["reduce", "small.onnx", "--shell"], 1, "--shell means nothing without --check"),
+        (["reduce", "small.onnx", "--check-timeout", "3"], 1, "--check-timeout means nothing without --check"),
+        (["reduce", "small.onnx", "--check", "x", "--atol", "1"], 1, "--atol means nothing without a comparison"),
+        (["reduce", "small.onnx", "--mode", "crash", "--rtol", "1"], 1, "--rtol means nothing without a comparison"),
         (["reduce", "small.onnx", "--plugins", "layers.py", "--against", "cpu"], 1, "the model does not fail"),
         (["reduce", "small.onnx", "--plugins", "layers.py", "--mode", "compare"], 3, "does not know acme::ScaledRelu"),
     ],

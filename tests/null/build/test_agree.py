@@ -62,14 +62,16 @@ def test_what_a_narrow_type_cannot_hold_is_cut_before_comparing() -> None:
     values = np.array([0.5, 300.0, -1e6, np.inf])
     clipped = _rounded(values, DataType.INT8, scale=0.1)
     fp8 = Result((Output(DataType.FP8, np.array([0.5, 288.0, -448.0, 448.0])),), (DataType.FP8,))
-    assert _judge(Result((Output(DataType.FLOAT, values),)), clipped, fp8) == Verdict()
+    verdict = _judge(Result((Output(DataType.FLOAT, values),)), clipped, fp8)
+    assert verdict == Verdict(note="output 0: 1 infinite of 4 elements; 3 compared")
 
 
 def test_nan_cannot_be_held_by_int8_but_must_agree_elsewhere() -> None:
     values = np.array([np.nan, 1.0])
     wide = Result((Output(DataType.FLOAT, values),))
-    assert _judge(wide, Result((Output(DataType.INT8, np.array([0.0, 1.0]), 0.1),))) == Verdict()
-    assert _judge(wide, Result((Output(DataType.HALF, values),))) == Verdict()
+    fine = Verdict(note="output 0: 1 NaN of 2 elements; 1 compared")
+    assert _judge(wide, Result((Output(DataType.INT8, np.array([0.0, 1.0]), 0.1),))) == fine
+    assert _judge(wide, Result((Output(DataType.HALF, values),))) == fine
     assert _judge(wide, Result((Output(DataType.HALF, np.array([0.0, 1.0])),))).wrong
     assert _judge(wide, Result((Output(DataType.FLOAT, np.array([1.0, 1.0])),))).wrong
 
@@ -134,3 +136,63 @@ def test_accumulating_in_a_narrow_type_is_not_wrong(dtype: DataType) -> None:
     exact = a.astype(np.float64) @ b.astype(np.float64)
     wide = Result((Output(DataType.FLOAT, exact),))
     assert _judge(wide, Result((Output(dtype, narrow.astype(np.float64)),), (dtype, dtype))) == Verdict()
+
+
+# NaN and infinities
+
+HOLLOW = np.full(500, np.nan)
+
+
+def _plain(*values: np.ndarray) -> Result:
+    return Result(tuple(Output(DataType.FLOAT, np.asarray(value, np.float64)) for value in values), (DataType.FLOAT,))
+
+
+@pytest.mark.parametrize("element", [np.nan, np.inf])
+def test_a_majority_without_a_number_outvotes_nobody(element: float) -> None:
+    hollow = np.full(500, element)
+    verdict = _judge(_plain(hollow), _plain(hollow), _plain(REAL))
+    assert verdict.disagreement is not None
+    assert sorted(_judge(_plain(REAL), _plain(hollow), _plain(hollow)).wrong) == [1, 2]
+    assert _judge(_plain(REAL), _plain(hollow), _plain(hollow)).disagreement is not None
+
+
+def test_numbers_that_agree_overrule_any_number_of_others_without() -> None:
+    verdict = _judge(_plain(HOLLOW), _plain(HOLLOW), _plain(HOLLOW), _plain(REAL), _plain(REAL))
+    assert sorted(verdict.wrong) == [0, 1, 2]
+
+
+def test_candidates_that_are_all_nan_verify_nothing() -> None:
+    for results in ([HOLLOW] * 2, [HOLLOW] * 4):
+        verdict = _judge(*map(_plain, results))
+        assert verdict.wrong == {}
+        assert verdict.unverified is not None
+        assert "output 0" in verdict.unverified
+        assert "500 NaN" in verdict.unverified
+
+
+def test_int8_that_is_held_against_nan_is_told() -> None:
+    """INT8 cannot hold NaN, so nothing can be asked of it there."""
+    verdict = _judge(_plain(HOLLOW), _rounded(REAL, DataType.INT8))
+    assert verdict.unverified is not None
+
+
+def test_nan_in_some_elements_is_noted() -> None:
+    some = np.where(np.arange(500) < 7, np.nan, REAL)
+    verdict = _judge(_plain(some), _plain(some))
+    assert (verdict.wrong, verdict.disagreement, verdict.unverified) == ({}, None, None)
+    assert "7 NaN of 500 elements" in verdict.note
+    assert _judge(_plain(REAL), _plain(REAL)) == Verdict()
+
+
+def test_an_output_that_is_nan_for_all_keeps_no_vote_from_the_others() -> None:
+    right, wrong = _plain(REAL, HOLLOW), _plain(-REAL, HOLLOW)
+    verdict = _judge(right, wrong, right)
+    assert list(verdict.wrong) == [1]
+    assert verdict.unverified is not None
+    assert "output 1" in verdict.unverified
+
+
+def test_empty_outputs_are_told() -> None:
+    verdict = _judge(_plain(np.zeros(0)), _plain(np.zeros(0)))
+    assert verdict.unverified is not None
+    assert "empty, nothing compared" in verdict.unverified

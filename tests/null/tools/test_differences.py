@@ -23,11 +23,16 @@ FLOATS = hnp.arrays(np.float32, hnp.array_shapes(max_side=4), elements=st.floats
     )
 )
 def test_a_result_is_like_itself(array: Any) -> None:
-    difference = compare_values("y", array, array.copy())
+    difference = compare_values("y", array, array.copy(), Tolerance(allow_nan=True))
     assert difference.is_close
     assert difference.num_wrong == 0
-    assert difference.max_abs == difference.max_rel == 0
     assert difference.worst_index is None
+    compared = int(np.isfinite(array).sum())
+    assert difference.num_compared == compared
+    assert difference.max_abs == difference.max_rel == (0 if compared else None)
+    assert (difference.cosine is None) is (compared == 0)
+    assert bool(difference.note) is (compared < array.size or not array.size)
+    assert compare_values("y", array, array.copy()).is_close is (compared > 0 or not array.size)
 
 
 @settings(max_examples=60, deadline=None)
@@ -98,6 +103,43 @@ def test_nan_and_infinity() -> None:
         assert "NaN or infinity" in difference.reason
     assert compare_values("y", np.float32([nan, 0]), np.float32([0, 0])).worst_index == (0,)
     assert compare_values("y", same, np.float32([0, 0, 0, 0])).num_nan == (1, 0)
+
+
+@pytest.mark.parametrize("element", [np.nan, np.inf, -np.inf])
+def test_what_has_nothing_finite_verifies_nothing(element: float) -> None:
+    hollow = np.full((2, 3), element, np.float32)
+    found = compare_values("y", hollow, hollow.copy())
+    assert (found.is_close, found.is_verified, found.differs, found.num_wrong) == (False, False, False, 0)
+    assert (found.cosine, found.max_abs, found.mean_abs, found.max_rel, found.mean_rel) == (None,) * 5
+    assert "nothing was compared" in found.reason
+    allowed = compare_values("y", hollow, hollow, Tolerance(allow_nan=True))
+    assert (allowed.is_close, allowed.is_verified, allowed.cosine) == (True, False, None)
+    assert "nothing was compared" in allowed.note
+    other = compare_values("y", -hollow if np.isinf(element) else np.zeros_like(hollow), hollow)
+    assert (other.is_close, other.differs, other.num_wrong) == (False, True, 6)
+
+
+def test_a_sequence_tells_what_each_of_its_tensors_lacks() -> None:
+    good, hollow, empty = np.float32([1, 2]), np.float32([np.nan]), np.zeros((0,), np.float32)
+    far = np.float32([1, 3])
+    found = compare_values("s", [good, hollow], [good, hollow])
+    assert (found.is_close, found.is_verified) == (False, False)
+    assert compare_values("s", [far, hollow], [good, hollow]).differs
+    told = compare_values("s", [good, empty, np.float32([np.nan, 1])], [good, empty, np.float32([np.nan, 1])])
+    assert told.is_close
+    assert "s[1]: empty, nothing compared" in told.note
+    assert "s[2]: 1 NaN of 2 elements" in told.note
+    assert told.num_nan == (1, 1)
+    assert compare_values("s", [], []).note == "empty, nothing compared"
+    assert compare_values("t", np.array([], object), np.array([], object)).note == "empty, nothing compared"
+
+
+def test_what_cannot_be_measured_has_no_errors_to_show() -> None:
+    x = np.zeros((2, 3), np.float32)
+    for candidate in (x.T, x.astype(np.int32), None):
+        found = compare_values("y", candidate, x)
+        assert found.differs
+        assert (found.cosine, found.max_abs) == (None, None)
 
 
 def test_integers_beyond_what_a_float_holds_are_exact() -> None:

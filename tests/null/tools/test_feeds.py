@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from dovetail.errors import InputError, UsageError
 from dovetail.tools.array_files import pack_arrays, read_array, read_arrays
-from dovetail.tools.feeds import InputSpec, make_feeds
+from dovetail.tools.feeds import InputSpec, find_unset, make_feeds
 
 X = InputSpec(name="x", dtype="float32", dims=["n", 4])
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\[]\0", exclude_categories=["Cs"]), min_size=1)
@@ -29,6 +29,27 @@ def test_sizes_of_a_name_agree() -> None:
     assert set(feeds["y"].tolist()) <= {0, 1}
     given = make_feeds(specs, given={"y": np.zeros(7, np.int64)})
     assert given["x"].shape == (7, 4)
+
+
+def test_sizes_that_nobody_set_are_found() -> None:
+    specs = [
+        X,
+        InputSpec(name="y", dtype="int64", dims=["n", "m", "n", None]),
+        InputSpec(name="z", dtype="bool", dims=["n", "k"], tuned=[3, 4]),
+        InputSpec(name="r", dtype="float32", dims=None),
+        InputSpec(name="m", dtype="float32", dims=None, type="map(string,tensor(float))"),
+        InputSpec(name="s", dtype="int64", dims=[2], is_shape=True),
+        InputSpec(name="a,b", dtype="float32", dims=["q"]),
+    ]
+    found = [(dim.input, dim.axis, dim.name) for dim in find_unset(specs)]
+    assert found[:4] == [("x", 0, "n"), ("y", 0, "n"), ("y", 1, "m"), ("y", 3, None)]
+    assert found[4:] == [("r", None, None), ("s", None, None), ("a,b", 0, "q")]
+    told = [dim.describe() for dim in find_unset(specs)]
+    assert "a scalar is taken" in told[4]
+    assert "--inputs s:FILE.npy" in told[5]
+    assert told[6].endswith("(--shapes \"'a,b':1\")")
+    assert [dim.name for dim in find_unset(specs[:2], shapes={"x": (5, 4)})] == ["m", None]
+    assert find_unset(specs[:1], given={"x": np.zeros((1, 4))}) == []
 
 
 def test_the_seed_decides() -> None:

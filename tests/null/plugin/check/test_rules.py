@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dovetail.plugin.arrays import as_array
 from dovetail.plugin.check import Report, Rule, Status, check_creator, check_plugin, registered_rules
 from tests.null.plugin.check import broken_build, broken_life, broken_run
 from tests.null.plugin.check.faults import FAULTS, Fault
@@ -45,6 +47,47 @@ def test_a_correct_plugin_in_half_precision() -> None:
     report = check_creator(creator_of(Scale), fields={"alpha": 0.5}, shapes=["2x3x4x4", "3x3x4x4"], types=["HALF"])
     assert report.ok, report.render()
     assert report.outcome("R40").message.startswith("20 combinations")
+
+
+COMPARING = {"R38", "R45", "R46", "R47", "R48", "R50", "R51", "R54", "R55"}
+"""The rules that hold results against each other and nothing else."""
+
+
+class NoNumbers(Scale):
+    """Gives NaN whatever it is given, so that no two results of it ever differ."""
+
+    def enqueue(self, *args: Any) -> None:
+        super().enqueue(*args)
+        as_array(args[3][0], args[1][0])[...] = np.nan
+
+
+class SomeNumbers(Scale):
+    """Gives infinity for what is above 0."""
+
+    def enqueue(self, *args: Any) -> None:
+        super().enqueue(*args)
+        as_array(args[3][0], args[1][0])[as_array(args[2][0], args[0][0]) > 0] = np.inf
+
+
+def test_results_without_a_number_keep_no_rule_that_compares_them() -> None:
+    report = check_creator(creator_of(NoNumbers), fields={"alpha": 0.5})
+    assert report.failed_ids == set()
+    for rule_id in COMPARING:
+        outcome = report.outcome(rule_id)
+        assert outcome.status is Status.NOT_APPLICABLE, rule_id
+        assert "output 0" in outcome.message, rule_id
+        assert "nothing was compared" in outcome.message, rule_id
+    assert any("NaN" in note for note in report.notes)
+    numbers = check_creator(creator_of(Scale), fields={"alpha": 0.5})
+    assert all(numbers.outcome(rule_id).status is Status.PASSED for rule_id in COMPARING)
+    assert not any("compared" in note for note in numbers.notes)
+
+
+def test_results_that_are_infinite_in_part_are_noted() -> None:
+    report = check_creator(creator_of(SomeNumbers), fields={"alpha": 0.5})
+    assert report.ok, report.render()
+    assert report.outcome("R50").status is Status.PASSED
+    assert any("output 0" in note and " infinite of " in note for note in report.notes)
 
 
 def test_capabilities_in_separate_objects() -> None:

@@ -12,6 +12,8 @@ Candidates may differ in type, and then they differ in rounding, which must not 
   nothing is asked of it there.
 * The widest types settle among themselves what is right, and the others are held against that: FP32 is what the
   network says, and a majority of narrow variants with one mistake must not overrule it.
+* A candidate that gives no number where another does has no vote: any number of NaN must not overrule a result. An
+  output in which nobody gives one verifies nothing, and that is said.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._coverage import EMPTY, cover, same_specials
 from dovetail.types import DataType
 
 __all__ = ["Output", "Result", "Verdict", "judge", "tolerance"]
@@ -77,6 +80,10 @@ class Verdict:
 
     wrong: dict[int, str] = field(default_factory=dict)
     disagreement: str | None = None
+    unverified: str | None = None
+    """What agrees only because there is nothing finite in it to compare."""
+    note: str = ""
+    """How many elements were not compared, as they are not finite in what is right."""
 
 
 def tolerance(output: Output, inputs: Sequence[DataType], largest: float) -> float:
@@ -112,11 +119,23 @@ def judge(results: Mapping[int, Result]) -> Verdict:
         verdict.wrong[number] = f"differs from {_WIDTHS[widest].name}: {_difference(reference, results[number])}"
     if len(peers) == 1 and len(differing) >= 2 and verdict.disagreement is None:
         verdict.disagreement = f"{len(differing)} of {len(others)} narrower ones differ from {_WIDTHS[widest].name}"
+    if len(results) > 1:
+        verdict.unverified, verdict.note = _tell_gaps(reference)
     return verdict
 
 
+def _tell_gaps(reference: Result) -> tuple[str | None, str]:
+    """Which outputs verify nothing, and what others have in them that was not compared."""
+    found = [(f"output {i}: ", cover(out.values, out.values)) for i, out in enumerate(reference.outputs)]
+    if found and not any(coverage.size for _, coverage in found):
+        return EMPTY, ""
+    hollow = [where + coverage.describe() for where, coverage in found if coverage.is_hollow]
+    noted = [where + text for where, coverage in found if not coverage.is_hollow and (text := coverage.describe())]
+    return "; ".join(hollow) or None, "; ".join(noted)
+
+
 def _settle(results: Mapping[int, Result]) -> Verdict:
-    """Group candidates of one precision whose outputs agree; with three or more, the majority is right."""
+    """Group candidates of one precision whose outputs agree; the majority of those that give numbers is right."""
     groups: list[list[int]] = []
     for candidate, result in results.items():
         home = next((g for g in groups if _agree(results[g[0]], result)), None)
@@ -128,15 +147,24 @@ def _settle(results: Mapping[int, Result]) -> Verdict:
 
 
 def _verdict(groups: list[list[int]], results: Mapping[int, Result]) -> Verdict:
-    largest = max(groups, key=len)
+    hollow = _find_hollow(results)
+    votes = [0 if group[0] in hollow else len(group) for group in groups]
+    largest = groups[int(np.argmax(votes))]
     difference = _difference(results[groups[0][0]], results[groups[1][0]])
-    if len(results) >= 3 and 2 * len(largest) > len(results):
+    if max(votes) >= 2 and 2 * max(votes) > sum(votes):
         others = [c for group in groups if group is not largest for c in group]
         return Verdict(wrong=dict.fromkeys(others, f"differs from the majority: {difference}"))
     dropped = [c for group in groups[1:] for c in group]
     reason = f"disagrees with the default and there is no reference: {difference}"
     kept = f"{difference}; kept {len(groups[0])} like the default"
     return Verdict(wrong=dict.fromkeys(dropped, reason), disagreement=kept)
+
+
+def _find_hollow(results: Mapping[int, Result]) -> frozenset[int]:
+    """The candidates that have nothing finite in an output in which another one has."""
+    has_numbers = {number: [np.isfinite(out.values).any() for out in r.outputs] for number, r in results.items()}
+    wanted = [any(column) for column in zip(*has_numbers.values(), strict=True)]
+    return frozenset(number for number, found in has_numbers.items() if found != wanted)
 
 
 def _agree(one: Result, other: Result) -> bool:
@@ -169,8 +197,9 @@ def _largest(values: npt.NDArray[Any]) -> float:
 
 
 def _gap(left: npt.NDArray[Any], right: npt.NDArray[Any], *, ignores_nan: bool) -> float:
-    nan = np.isnan(left), np.isnan(right)
-    same = (left == right) | (nan[0] | nan[1] if ignores_nan else nan[0] & nan[1])
+    same = (left == right) | same_specials(left, right)
+    if ignores_nan:
+        same |= np.isnan(left) | np.isnan(right)
     with np.errstate(invalid="ignore"):
         distance = np.abs(left - right)
     return float(np.where(same, 0.0, np.nan_to_num(distance, nan=np.inf, posinf=np.inf)).max(initial=0.0))

@@ -15,14 +15,16 @@ from dovetail._extras import install_line
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
+from dovetail.build.idle_settings import find_idle_settings, tell_idle
 from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.refittable import split_weights
-from dovetail.errors import DovetailError, ResourceError
+from dovetail.errors import DovetailError, ResourceError, UsageError
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.network.definition import Network
+from dovetail.network.enums import NetworkDefinitionCreationFlag
 from dovetail.passes import standard_passes
 from dovetail.passes.base import run_passes
 from dovetail.passes.clone import clone_model
@@ -62,7 +64,12 @@ class Builder(NoOpContext):
         return self._registry
 
     def create_network(self, flags: int = 0, *, strongly_typed: bool = True) -> Network:
-        """An empty network. ``strongly_typed=False`` is the older rule, where flags of the configuration add types."""
+        """An empty network. ``strongly_typed=False`` is the older rule, where flags of the configuration add types.
+
+        Raises:
+            UsageError: The flags say that it is strongly typed, and the argument that it is not.
+        """
+        _check_creation(flags, strongly_typed=strongly_typed, logger=self.logger)
         network = Network(strongly_typed=strongly_typed, registry=self._registry)
         network.builder, network.error_recorder = self, self.error_recorder
         return network
@@ -100,6 +107,8 @@ class Builder(NoOpContext):
         phases = Phases(config.progress_monitor)
         try:
             request = self._make_request(network, config, phases, is_open=is_open, name=name)
+            tell_idle(self._find_idle(), self.logger, strict=config.strict)
+            tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
             request.ranges = collect_ranges(request, phases)
             return build_plan(request, phases)
         except DovetailError as error:
@@ -107,6 +116,12 @@ class Builder(NoOpContext):
             raise
         finally:
             self.phase_times = list(phases.times)
+
+    def _find_idle(self) -> list[str]:
+        """The attributes of this builder that somebody set, none of which changes anything."""
+        default = {"max_threads": 1, "num_DLA_cores": 0, "max_DLA_batch_size": 0}
+        reason = "builds time one thing after the other, and there is no DLA"
+        return [f"builder.{name} has no effect: {reason}" for name in default if getattr(self, name) != default[name]]
 
     def _make_request(
         self, source: Network | ir.Model, config: BuilderConfig, phases: Phases, *, is_open: bool, name: str
@@ -147,6 +162,17 @@ class Builder(NoOpContext):
                 f'{install_line("onnxruntime")}, or choose providers=["cpu"] if that is what you want',
             )
         return providers
+
+
+def _check_creation(flags: int, *, strongly_typed: bool, logger: ILogger) -> None:
+    """Refuse flags that contradict an argument, and tell of those that nothing reads."""
+    asked = [flag for flag in NetworkDefinitionCreationFlag if flags >> flag & 1]
+    if NetworkDefinitionCreationFlag.STRONGLY_TYPED in asked and not strongly_typed:
+        raise UsageError("STRONGLY_TYPED is set and strongly_typed is False", where="create_network", fix="say one")
+    for flag in asked:
+        if flag is not NetworkDefinitionCreationFlag.STRONGLY_TYPED:
+            text = f"NetworkDefinitionCreationFlag.{flag.name} has no effect: plugins run as the Python they are"
+            logger.log(Severity.WARNING, text)
 
 
 def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry, options: ProviderOptions | None = None) -> Engine:

@@ -21,7 +21,10 @@ __all__ = ["BuilderConfig", "BuilderFlag", "IBuilderConfig", "MemoryPoolType", "
 
 
 class BuilderFlag(IntEnum):
-    """Switches of a build. The last four are of the weakly typed rule and are ignored by strongly typed networks."""
+    """Switches of a build. The last four are of the weakly typed rule.
+
+    A build tells of each that was set and changes nothing for the network, as those four do for strongly typed ones.
+    """
 
     DEBUG = 0
     GPU_FALLBACK = 1
@@ -75,6 +78,7 @@ class ProfilingVerbosity(IntEnum):
     DETAILED = 2
 
 
+_DEFAULT_FLAGS: Final = 1 << BuilderFlag.TF32
 DEFAULT_WORKSPACE_BYTES: Final = 4 * 2**30
 
 
@@ -90,7 +94,8 @@ class BuilderConfig(NoOpContext):
 
     def reset(self) -> None:
         """Back to the defaults."""
-        self.flags = 1 << BuilderFlag.TF32
+        self.flags = _DEFAULT_FLAGS
+        self._asked: frozenset[BuilderFlag] = frozenset()
         self.profiles: list[OptimizationProfile] = []
         self.progress_monitor: IProgressMonitor | None = None
         self.profiling_verbosity = ProfilingVerbosity.LAYER_NAMES_ONLY
@@ -128,14 +133,22 @@ class BuilderConfig(NoOpContext):
     def set_flag(self, flag: BuilderFlag) -> None:
         """Switch a flag on."""
         self.flags |= 1 << BuilderFlag(flag)
+        self._asked |= {BuilderFlag(flag)}
 
     def clear_flag(self, flag: BuilderFlag) -> None:
         """Switch a flag off."""
         self.flags &= ~(1 << BuilderFlag(flag))
+        self._asked -= {BuilderFlag(flag)}
 
     def get_flag(self, flag: BuilderFlag) -> bool:
         """Whether a flag is on."""
         return bool(self.flags & (1 << BuilderFlag(flag)))
+
+    @property
+    def chosen_flags(self) -> list[BuilderFlag]:
+        """The flags that are on because somebody switched them on; those that are on by default only if asked for."""
+        on = [flag for flag in BuilderFlag if self.get_flag(flag)]
+        return [flag for flag in on if flag in self._asked or not _DEFAULT_FLAGS >> flag & 1]
 
     def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
         """Switch a preview feature on or off."""

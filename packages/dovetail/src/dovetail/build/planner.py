@@ -5,7 +5,7 @@ Effects on plugins happen in the contract's order; everything decided is written
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,11 +14,13 @@ import msgspec
 import numpy as np
 import onnx_ir as ir
 
+from dovetail._unset_dims import tell_unset
 from dovetail._version import __version__
 from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
 from dovetail.build.cache_session import CacheSession
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
+from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
 from dovetail.build.lower import Lowering
 from dovetail.build.network_formats import choose_formats
 from dovetail.build.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
@@ -27,7 +29,7 @@ from dovetail.build.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.progress import Phases
 from dovetail.build.provider_passes import rewrite_for_providers
 from dovetail.build.scales import find_scales
-from dovetail.build.shapes import known_dims, ranges_from_profile, static_symbols
+from dovetail.build.shapes import find_unset_symbols, known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tensor_records import input_records, output_records
 from dovetail.build.trial import PluginLayer
 from dovetail.build.tuner import Choice, PluginTuner, TunedLayer, TunerOptions
@@ -146,6 +148,8 @@ class _Planner:
         )
         self._tables: list[LayerRecord] = []
         self._aliases: dict[str, str] = {}
+        self._narrow_types: frozenset[DataType] = frozenset()
+        """Types other than the network's own that a plugin layer accepted."""
         self._known: dict[str, Expr] | None = None
         """Open dims whose size every profile makes known."""
         self._plugin_symbols: frozenset[str] = frozenset()
@@ -183,6 +187,7 @@ class _Planner:
             for index, profile in enumerate(profiles):
                 programs.append(self._build_program(index, profile))
                 phase.step()
+        self._tell_idle_types()
         with self._phases.phase("Write plan", steps=1) as phase:
             plan = self._assemble(programs)
             phase.step()
@@ -258,7 +263,12 @@ class _Planner:
             for node, entry, in_body in nodes:
                 layers[node] = self._prepare_layer(node, entry, context, in_body=in_body)
                 tuned[node] = self._tuner.tune(layers[node])
+                self._narrow_types |= _narrow_types(layers[node], tuned[node])
                 phase.step()
+        if profile is None:
+            compared = [node for node in tuned if len(tuned[node].table) > 1]
+            unset = find_unset_symbols(self._graph.inputs, self._symbols_of(compared, context))
+            tell_unset(unset, self._request.logger, strict=self._config.strict)
         choices = choose_formats(self._graph, context, tuned, layers, self._session, self._tuner)
         for node, _, _ in nodes:
             context.chosen[node] = self._finish(node, layers[node], tuned[node], choices[node], index)
@@ -266,6 +276,20 @@ class _Planner:
         program = lowering.lower()
         self._aliases.update({o.name or "": i.name or "" for o, i in lowering.aliases.items()})
         return program
+
+    def _tell_idle_types(self) -> None:
+        """Tell which of the allowed types no plugin layer can use; INT8 without a scale is told by the calibration."""
+        if self._request.strongly_typed or self._request.is_reference:
+            return
+        has_scales = bool(find_scales(self._graph, self._request.ranges))
+        used = self._narrow_types if has_scales else self._narrow_types | {DataType.INT8}
+        tell_idle(find_idle_types(self._config, used), self._request.logger, strict=self._config.strict)
+
+    def _symbols_of(self, nodes: Iterable[ir.Node], context: ProgramContext) -> frozenset[str]:
+        """What the shapes of these layers depend on."""
+        values = [value for node in nodes for value in (*node.inputs, *node.outputs) if value is not None]
+        dims = [dim for value in values for dim in context.dims(value) or () if dim is not None]
+        return frozenset().union(*(symbols_of(dim) for dim in dims))
 
     def _make_context(self, profile: OptimizationProfile | None) -> ProgramContext:
         ranges = ranges_from_profile(self._graph.inputs, profile)
@@ -406,18 +430,19 @@ def _tuner_options(config: BuilderConfig, *, strict: bool) -> TunerOptions:
 
 
 def _type_rule(request: BuildRequest) -> TypeRule:
-    flags = (
-        (BuilderFlag.FP16, DataType.HALF),
-        (BuilderFlag.BF16, DataType.BF16),
-        (BuilderFlag.INT8, DataType.INT8),
-        (BuilderFlag.FP8, DataType.FP8),
-    )
-    extra = tuple(dtype for flag, dtype in flags if request.config.get_flag(flag))
+    extra = tuple(dtype for flag, dtype in PRECISION_FLAGS.items() if request.config.get_flag(flag))
     return TypeRule(
         strongly_typed=request.strongly_typed,
         extra=() if request.strongly_typed else extra,
         linear_only=request.is_reference,
     )
+
+
+def _narrow_types(layer: PluginLayer, tuned: TunedLayer) -> frozenset[DataType]:
+    """The types that a layer accepted besides those of its tensors, which are the first that ports propose."""
+    combinations = [choice.combination for choice in tuned.choices]
+    pairs = [pair for combination in combinations for pair in zip(layer.ports, combination, strict=True)]
+    return frozenset(layout.dtype for port, layout in pairs if layout.dtype != port.layouts[0].dtype)
 
 
 def _profile_record(profile: OptimizationProfile) -> ProfileRecord:

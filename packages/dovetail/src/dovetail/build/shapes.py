@@ -5,12 +5,13 @@ A symbol is *static* when the inputs alone decide it; values whose dims use only
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import onnx_ir as ir
 
+from dovetail._unset_dims import UnsetDim, shapes_option
 from dovetail.build.profile import OptimizationProfile
 from dovetail.errors import UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, substitute, symbols_of
@@ -21,6 +22,7 @@ __all__ = [
     "Ranges",
     "StaticSymbol",
     "dims_of",
+    "find_unset_symbols",
     "known_dims",
     "ranges_from_profile",
     "static_symbols",
@@ -31,6 +33,8 @@ Dims = list[Expr | None]
 _UNBOUNDED: Final = -1
 _UNKNOWN: Final = (0, 1, _UNBOUNDED)
 """Min, opt and max of a dimension that only the run tells."""
+_OPEN: Final = (1, 1, _UNBOUNDED)
+"""Min, opt and max of a dimension of an input without a profile."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,22 @@ class Ranges:
         return tuple(result)
 
 
+def find_unset_symbols(inputs: Sequence[ir.Value], symbols: Collection[str]) -> list[UnsetDim]:
+    """The dims of inputs, among these symbols, that tuning without a profile takes to be as small as they can be."""
+    found = []
+    for value in inputs:
+        dims = dims_of(value) or []
+        shape = [dim.get_constant_value() if dim is not None and dim.is_constant() else _OPEN[1] for dim in dims]
+        names = {dim.name: axis for axis, dim in reversed(list(enumerate(dims))) if isinstance(dim, Symbol)}
+        option = shapes_option(value.name or "", shape)
+        found += [
+            UnsetDim(input=value.name or "", axis=axis, name=name, size=_OPEN[1], set_with=option)
+            for name, axis in sorted(names.items(), key=lambda item: item[1])
+            if name in symbols
+        ]
+    return found
+
+
 def ranges_from_profile(inputs: Sequence[ir.Value], profile: OptimizationProfile | None) -> Ranges:
     """The ranges of input symbols: from a profile, or open when there is none."""
     ranges = Ranges()
@@ -156,7 +176,7 @@ def _check_names(profile: OptimizationProfile, names: Sequence[str]) -> None:
 
 def _axis_bounds(bounds: tuple[tuple[int, ...], ...] | None, axis: int) -> tuple[int, int, int]:
     if bounds is None:
-        return (1, 1, _UNBOUNDED)
+        return _OPEN
     return (bounds[0][axis], bounds[1][axis], bounds[2][axis])
 
 

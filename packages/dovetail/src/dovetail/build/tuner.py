@@ -203,6 +203,7 @@ class PluginTuner:
         if missing:
             self._check_miss_allowed(layer, missing, keys)
             outcomes.update(self._run_trials(layer, missing, keys))
+        self._tell_unchecked(layer, outcomes)
         return self._conclude(layer, trials, outcomes, enumeration)
 
     def _accept_untimed(self, trial: Trial) -> tuple[str, float | None, str | None]:
@@ -289,6 +290,21 @@ class PluginTuner:
             if self._options.strict:
                 raise BuildError(message, fix="find the wrong tactic, or build without strict")
             self._logger.log(Severity.WARNING, message)
+        if verdict.note:
+            self._logger.log(Severity.INFO, f"layer '{layer.name}': tactics were compared in part: {verdict.note}")
+        if verdict.unverified is not None:
+            for number in results.keys() - verdict.wrong.keys():
+                outcomes[number] = (*outcomes[number][:2], verdict.unverified)
+
+    def _tell_unchecked(self, layer: PluginLayer, outcomes: dict[int, tuple[str, float | None, str | None]]) -> None:
+        """Say that nothing was compared, as the results of tactics are not finite or empty; timings kept say so too."""
+        reasons = [reason for status, _, reason in outcomes.values() if status == "timed" and reason]
+        if not reasons:
+            return
+        message = f"layer '{layer.name}': tactics could not be checked against each other: {reasons[0]}"
+        if self._options.strict:
+            raise BuildError(message, fix="mend the layer if it should give numbers, or build without strict")
+        self._logger.log(Severity.WARNING, message)
 
     def _conclude(
         self,

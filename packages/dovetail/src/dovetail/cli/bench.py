@@ -24,7 +24,7 @@ from dovetail.cli.options import (
 from dovetail.cli.screen import Screen, format_histogram
 from dovetail.cli.settings import add_build_settings
 from dovetail.cli.shapes import format_shape, parse_shapes
-from dovetail.cli.targets import open_engine, reopen_engine
+from dovetail.cli.targets import StderrLogger, open_engine, reopen_engine
 
 if TYPE_CHECKING:
     from dovetail.build.progress import IProgressMonitor
@@ -93,6 +93,7 @@ class _Bench:
 
         self._args = args
         self._shapes = parse_shapes(args.shapes)
+        self._logger = StderrLogger()
         duration_s = args.duration if args.duration is not None else None if args.iterations else _DURATION_S
         self._pace: Pace = Pace(warmup_s=args.warmup_ms / 1e3, duration_s=duration_s, iterations=args.iterations)
         self._trace: Trace = Trace(f"dovetail bench {Path(args.target).name}")
@@ -101,7 +102,7 @@ class _Bench:
         args = self._args
         wants_profile = args.profile or args.export_profile is not None or args.trace is not None
         with self._open() as engine:
-            named = make_inputs(engine, files=args.inputs, shapes=self._shapes, seed=args.seed)
+            named, unset = make_inputs(engine, args, self._shapes, self._logger)
             spans = self._measure("engine(x)", _call_engine(engine, named))
             context = make_context(engine, named)
             bound = _bind(context, named)
@@ -110,6 +111,7 @@ class _Bench:
             profile = self._profile(engine, named) if wants_profile else None
             document = {
                 **_describe(engine, named, args.target),
+                "unset": [dim.to_dict() for dim in unset],
                 **_summarize(spans),
                 "context": {"call": "run" if bound is None else "execute_async_v3", **_summarize(context_spans)},
             }
@@ -122,7 +124,7 @@ class _Bench:
         start = time.perf_counter_ns()
         monitor = partial(_make_monitor, self._trace)
         engine = open_engine(
-            self._args, self._shapes, detailed=self._args.export_layer_info is not None, monitor=monitor
+            self._args, self._shapes, self._logger, detailed=self._args.export_layer_info is not None, monitor=monitor
         )
         self._trace.add("phases", "load", start, time.perf_counter_ns())
         return engine

@@ -33,6 +33,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--layers", action="store_true", help="compare every layer, and name the first one that diverges"
     )
+    parser.add_argument(
+        "--allow-nan",
+        action="store_true",
+        help="let outputs pass that have the same NaN and infinities on both sides and nothing else to compare",
+    )
     add_model_options(parser)
     add_plugins(parser)
     add_build_settings(parser)
@@ -74,6 +79,7 @@ def run(args: argparse.Namespace) -> Answer:
         atol=args.atol,
         rtol=args.rtol,
         layers=args.layers,
+        allow_nan=args.allow_nan,
         config=settings.apply(BuilderConfig()),
         registry=make_registry(args.plugins),
         override=settings.override,
@@ -128,14 +134,17 @@ def _show_tensors(tensors: Sequence[Mapping[str, Any]], screen: Screen) -> None:
         "mean abs",
         "max rel",
         "cosine",
+        "not finite",
         "worst at",
         "dovetail",
         "reference",
     )
-    screen.table(headers, [_tensor_row(tensor) for tensor in tensors], right=range(4, 11))
+    screen.table(headers, [_tensor_row(tensor) for tensor in tensors], right=range(4, 12))
     for tensor in tensors:
         if tensor["reason"]:
             screen.line(f"'{tensor['name']}': {tensor['reason']}{_odd_text(tensor)}")
+        if tensor["note"]:
+            screen.line(f"'{tensor['name']}': {tensor['note']}")
 
 
 def _tensor_row(tensor: Mapping[str, Any]) -> tuple[object, ...]:
@@ -145,11 +154,23 @@ def _tensor_row(tensor: Mapping[str, Any]) -> tuple[object, ...]:
         tensor["name"],
         tensor["dtype"],
         format_shape(tensor["shape"]),
-        *(f"{tensor[key]:.3g}" for key in ("max_abs", "mean_abs", "max_rel")),
-        f"{tensor['cosine']:.6f}",
+        *(_number(tensor[key], ".3g") for key in ("max_abs", "mean_abs", "max_rel")),
+        _number(tensor["cosine"], ".6f"),
+        _counts_text(tensor),
         "-" if worst is None else f"[{', '.join(map(str, worst))}]",
         *(_element_text(tensor[f"worst_{side}"]) for side in ("candidate", "reference")),
     )
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _counts_text(tensor: Mapping[str, Any]) -> str:
+    """How many elements are NaN and infinite; one number where both sides have as many."""
+    counts = (("NaN", tensor["num_nan"]), ("inf", tensor["num_inf"]))
+    texts = [f"{'/'.join(map(str, dict.fromkeys(sides)))} {name}" for name, sides in counts if any(sides)]
+    return ", ".join(texts) or "-"
 
 
 def _element_text(value: Any) -> str:
@@ -166,7 +187,7 @@ def _odd_text(tensor: Mapping[str, Any]) -> str:
 
 
 def _show_layers(layers: Sequence[Mapping[str, Any]], screen: Screen) -> None:
-    wrong = [layer for layer in layers if not layer["is_close"]]
+    wrong = [layer for layer in layers if _differs(layer)]
     screen.title(f"Layers: {len(layers)}, of which {len(wrong)} differ")
     shown = wrong[:_SHOWN_LAYERS] or _worst_layers(layers)
     rows = [(layer["index"], layer["name"], layer["op"], *_layer_errors(layer)) for layer in shown]
@@ -175,19 +196,23 @@ def _show_layers(layers: Sequence[Mapping[str, Any]], screen: Screen) -> None:
         screen.line(f"... and {len(wrong) - len(shown)} more; --json has all")
 
 
+def _differs(found: Mapping[str, Any]) -> bool:
+    """Whether a tensor or layer is unlike the reference's, and not merely without anything to compare."""
+    return not found["is_close"] and found["is_verified"]
+
+
 def _worst_layers(layers: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Where nothing differs, the few with the largest errors."""
-    return sorted(layers, key=lambda layer: max((o["max_rel"] for o in layer["outputs"]), default=0.0), reverse=True)[
-        :3
-    ]
+    return sorted(layers, key=lambda layer: _largest(layer, "max_rel") or 0.0, reverse=True)[:3]
+
+
+def _largest(layer: Mapping[str, Any], key: str) -> float | None:
+    return max((output[key] for output in layer["outputs"] if output[key] is not None), default=None)
 
 
 def _layer_errors(layer: Mapping[str, Any]) -> tuple[str, ...]:
-    outputs = layer["outputs"]
-    if not outputs:
-        return ("-", "-", "-")
-    largest = [max(output[key] for output in outputs) for key in ("max_abs", "max_rel")]
-    return (*(f"{error:.3g}" for error in largest), f"{min(output['cosine'] for output in outputs):.6f}")
+    cosine = min((output["cosine"] for output in layer["outputs"] if output["cosine"] is not None), default=None)
+    return (*(_number(_largest(layer, key), ".3g") for key in ("max_abs", "max_rel")), _number(cosine, ".6f"))
 
 
 def _show_divergence(divergence: Mapping[str, Any], screen: Screen) -> None:
@@ -201,7 +226,7 @@ def _show_divergence(divergence: Mapping[str, Any], screen: Screen) -> None:
             found["dtype"],
             format_shape(found["shape"]),
             *(_element_text(found[key]) for key in ("min", "max", "mean")),
-            f"{errors[found['name']]['max_abs']:.3g}" if found["name"] in errors else "-",
+            _number(errors[found["name"]]["max_abs"], ".3g") if found["name"] in errors else "-",
         )
         for found in divergence["inputs"]
     ]
@@ -212,9 +237,14 @@ def _show_divergence(divergence: Mapping[str, Any], screen: Screen) -> None:
 
 def _verdict(document: Document) -> str:
     outputs = document["outputs"]
-    close = sum(output["is_close"] for output in outputs)
+    count, close = len(outputs), sum(output["is_close"] for output in outputs)
     if document["is_close"]:
-        return f"close: {close} of {len(outputs)} outputs"
-    layers = sum(not layer["is_close"] for layer in document["layers"] or ())
+        blank = sum(not output["num_compared"] for output in outputs)
+        return f"close: {close} of {count} outputs" + (f", {blank} of them with nothing to compare" if blank else "")
+    layers = sum(_differs(layer) for layer in document["layers"] or ())
     more = f", {layers} of {len(document['layers'])} layers" if layers else ""
-    return f"DIFFERENT: {len(outputs) - close} of {len(outputs)} outputs{more}"
+    differing = sum(_differs(output) for output in outputs)
+    if differing or more:
+        return f"DIFFERENT: {differing} of {count} outputs{more}"
+    have = "has" if count - close == 1 else "have"
+    return f"NOT VERIFIED: {count - close} of {count} outputs {have} nothing finite to compare; --allow-nan lets pass"

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.cli.shapes import ShapeBounds
 from dovetail.errors import UsageError
+from dovetail.loggers import ILogger
 
 if TYPE_CHECKING:
+    from dovetail._unset_dims import UnsetDim
     from dovetail.runtime.context import ExecutionContext
     from dovetail.runtime.engine import Engine
     from dovetail.tools.feeds import InputSpec
 
-__all__ = ["make_context", "make_inputs", "read_inputs"]
+__all__ = ["Inputs", "make_context", "make_inputs", "read_inputs"]
+
+
+class Inputs(NamedTuple):
+    """One value for each input of an engine, and the sizes that nobody set."""
+
+    values: dict[str, Any]
+    unset: list[UnsetDim]
 
 
 def make_context(engine: Engine, inputs: Mapping[str, Any]) -> ExecutionContext:
@@ -32,30 +42,32 @@ def _is_within(shape: Sequence[int], low: Sequence[int], high: Sequence[int]) ->
     return len(shape) == len(low) and all(a <= n <= b for a, n, b in zip(low, shape, high, strict=True))
 
 
-def make_inputs(
-    engine: Engine, *, files: Sequence[str], shapes: Mapping[str, ShapeBounds], seed: int
-) -> dict[str, Any]:
-    """One value for each input of an engine.
+def make_inputs(engine: Engine, args: argparse.Namespace, shapes: Mapping[str, ShapeBounds], logger: ILogger) -> Inputs:
+    """One value for each input of an engine; it is told which sizes nobody set.
 
     Args:
         engine: What will run.
-        files: ``name:file.npy``, just a file when there is one input, or a ``.npz`` file.
+        args: The command line, with ``--inputs``, ``--seed`` and ``--strict``.
         shapes: Shapes by name; the tuned one is taken.
-        seed: Decides the random numbers.
+        logger: Who is told.
 
     Raises:
         UsageError: A name is not an input.
-        InputError: A file cannot be read.
+        InputError: A file cannot be read, or nobody set a size and the command is strict.
     """
-    from dovetail.tools.feeds import make_feeds, specs_of_manifest
+    from dovetail._unset_dims import tell_unset
+    from dovetail.tools.feeds import find_unset, make_feeds, specs_of_manifest
 
     specs = specs_of_manifest(engine.manifest)
-    given = read_inputs(files, specs)
+    given = read_inputs(args.inputs, specs)
     names = [spec.name for spec in specs]
     for name in shapes:
         if name not in names:
             raise UsageError(f"there is no input '{name}'", where="--shapes", expected=", ".join(names) or "no inputs")
-    return make_feeds(specs, given=given, shapes={name: bounds.opt for name, bounds in shapes.items()}, seed=seed)
+    chosen = {name: bounds.opt for name, bounds in shapes.items()}
+    unset = find_unset(specs, given=given, shapes=chosen)
+    tell_unset(unset, logger, strict=args.strict)
+    return Inputs(make_feeds(specs, given=given, shapes=chosen, seed=args.seed), unset)
 
 
 def read_inputs(texts: Sequence[str], specs: Sequence[InputSpec]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["declare", "run"]
 
 _SHOWN_NODES: Final = 20
+_CHECK_TIMEOUT_S: Final = 300.0
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +50,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--shell", action="store_true", help="give the command of --check to a shell")
     parser.add_argument(
-        "--check-timeout", type=positive_float, default=300.0, metavar="S", help="seconds it may take (default 300)"
+        "--check-timeout",
+        type=positive_float,
+        metavar="S",
+        help=f"seconds it may take (default {_CHECK_TIMEOUT_S:g})",
     )
     parser.add_argument(
         "--max-tests", type=positive_int, default=1000, metavar="N", help="models to try at most (default 1000)"
@@ -75,6 +79,7 @@ def run(args: argparse.Namespace) -> Answer:
 
 
 def _read_check(args: argparse.Namespace) -> Check | None:
+    _require_sense(args)
     if args.check is None:
         return None
     try:
@@ -85,7 +90,21 @@ def _read_check(args: argparse.Namespace) -> Check | None:
         raise UsageError("the command is empty", where="--check")
     from dovetail.tools.reduce_failing import Check
 
-    return Check(command=words, uses_shell=args.shell, timeout_s=args.check_timeout)
+    return Check(command=words, uses_shell=args.shell, timeout_s=args.check_timeout or _CHECK_TIMEOUT_S)
+
+
+def _require_sense(args: argparse.Namespace) -> None:
+    """Refuse options that nothing would read."""
+    unread = {
+        "--shell": args.shell and args.check is None,
+        "--check-timeout": args.check_timeout is not None and args.check is None,
+        "--atol": args.atol is not None and (args.check is not None or args.mode == "crash"),
+        "--rtol": args.rtol is not None and (args.check is not None or args.mode == "crash"),
+    }
+    for option, is_unread in unread.items():
+        if is_unread:
+            without = "a comparison" if option.endswith("tol") else "--check"
+            raise UsageError(f"{option} means nothing without {without}", where="reduce", fix=f"leave {option} out")
 
 
 def _reduce(args: argparse.Namespace, path: Path, check: Check | None) -> ReducedModel:
@@ -117,6 +136,7 @@ def _reduce(args: argparse.Namespace, path: Path, check: Check | None) -> Reduce
         max_tests=args.max_tests,
         max_seconds=args.max_seconds or float("inf"),
         on_phase=_tell_phase,
+        logger=StderrLogger(),
     )
 
 
@@ -146,6 +166,7 @@ def _describe(reduced: ReducedModel, model: str, target: Path, inputs: Path | No
         "output": str(target),
         "inputs_file": None if inputs is None else str(inputs),
         "failure": reduced.failure,
+        "unset": [dim.to_dict() for dim in reduced.unset],
         "is_complete": result.is_complete,
         "num_tests": result.num_tests,
         "num_nodes_before": result.num_nodes_before,

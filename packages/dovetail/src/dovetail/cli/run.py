@@ -15,7 +15,7 @@ from dovetail.cli.options import add_model_options, add_target, finish_command
 from dovetail.cli.screen import Screen
 from dovetail.cli.settings import add_build_settings
 from dovetail.cli.shapes import format_shape, parse_shapes
-from dovetail.cli.targets import open_engine
+from dovetail.cli.targets import StderrLogger, open_engine
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -39,9 +39,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> Answer:
     """Run once."""
     shapes = parse_shapes(args.shapes)
-    engine = open_engine(args, shapes)
+    logger = StderrLogger()
+    engine = open_engine(args, shapes, logger)
     with engine:
-        inputs = make_inputs(engine, files=args.inputs, shapes=shapes, seed=args.seed)
+        inputs, unset = make_inputs(engine, args, shapes, logger)
         results = make_context(engine, inputs).run(list(inputs.values()))
     outputs = {tensor.name: array for tensor, array in zip(engine.manifest.outputs, results, strict=True)}
     files = _save(outputs, Path(args.save_outputs)) if args.save_outputs is not None else {}
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> Answer:
         "engine": engine.name,
         "inputs": [_describe(name, array) for name, array in inputs.items()],
         "outputs": [_with_file(_describe(name, value), files) for name, value in outputs.items()],
+        "unset": [dim.to_dict() for dim in unset],
     }
     return Answer(document=document, show=_show)
 

@@ -47,7 +47,7 @@ def add_build_settings(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--off", metavar="PASS[,PASS]", help="passes to leave out, such as attention,gelu")
     parser.add_argument("--override", metavar="OP[,OP]", help="operators to take from plugins although ONNX has them")
-    parser.add_argument("--strict", action="store_true", help="end the build where it would otherwise warn")
+    parser.add_argument("--strict", action="store_true", help="an error where there would otherwise be a warning")
 
 
 def add_provider_options(parser: argparse.ArgumentParser) -> None:

@@ -27,7 +27,7 @@ _HEADER_START: Final = 8
 
 
 class StderrLogger(ILogger):
-    """Writes messages as the command line does: the severity in words, then the text."""
+    """Writes messages as the command line does: the severity in words, then the text; no warning twice."""
 
     def __init__(self, min_severity: Severity = Severity.WARNING) -> None:
         super().__init__()
@@ -37,6 +37,8 @@ class StderrLogger(ILogger):
     def log(self, severity: Severity, msg: str) -> None:
         """Take one message; warnings are kept too."""
         if severity == Severity.WARNING:
+            if msg in self.warnings:
+                return
             self.warnings.append(msg)
         if severity <= self.min_severity:
             print(f"{Severity(severity).name.lower().replace('_', ' ')}: {clean(msg)}", file=sys.stderr)
@@ -45,6 +47,7 @@ class StderrLogger(ILogger):
 def open_engine(
     args: argparse.Namespace,
     shapes: Mapping[str, ShapeBounds],
+    logger: ILogger,
     *,
     detailed: bool = False,
     monitor: Callable[[], IProgressMonitor] | None = None,
@@ -54,38 +57,52 @@ def open_engine(
     Args:
         args: The command line.
         shapes: Shapes of inputs, for a model.
+        logger: Where messages go.
         detailed: Whether the inspector of a model that is built shows everything.
         monitor: Makes who is told of the phases of a build.
     """
     path, settings = require_file(args.target), read_settings(args)
     apply_provider_options(args.provider_option)
     if not is_plan(path):
-        return _compile_model(path, args, shapes, settings, detailed=detailed, monitor=monitor)
-    if settings != BuildSettings():
+        engine = _compile_model(path, args, shapes, settings, logger, detailed=detailed, monitor=monitor)
+        _tell_idle_options(args, engine, logger)
+        return engine
+    if settings._replace(strict=False) != BuildSettings():
         raise UsageError(
             "a plan is built already",
             where=f"'{args.target}'",
-            expected="a model, for --providers, --layer-provider, --off, --override and --strict",
+            expected="a model, for --providers, --layer-provider, --off and --override",
             fix="build the plan again with these options",
         )
-    return _load_plan(path, args)
+    engine = _make_runtime(args, logger).load_engine(path)
+    _tell_idle_options(args, engine, logger)
+    return engine
+
+
+def _tell_idle_options(args: argparse.Namespace, engine: Engine, logger: ILogger) -> None:
+    """Tell of options for providers that run nothing of an engine; a strict command refuses them."""
+    used = sorted({device.provider for device in engine.manifest.devices})
+    for text in args.provider_option:
+        provider = text.partition("=")[0].rpartition(".")[0]
+        if provider not in used:
+            what = f"the option {text} has no effect: '{provider}' runs nothing of this engine"
+            if args.strict:
+                engine.close()
+                raise UsageError(what, where="--provider-option", expected=f"one of {', '.join(used)}")
+            logger.log(Severity.WARNING, f"{what}, which is on {', '.join(used)}")
 
 
 def reopen_engine(args: argparse.Namespace, engine: Engine) -> Engine:
     """Another engine from the same plan, with the options that providers have now."""
     path = require_file(args.target)
-    runtime = _make_runtime(args)
+    runtime = _make_runtime(args, StderrLogger())
     return runtime.load_engine(path) if is_plan(path) else runtime.deserialize_cuda_engine(engine.serialize())
 
 
-def _load_plan(path: Path, args: argparse.Namespace) -> Engine:
-    return _make_runtime(args).load_engine(path)
-
-
-def _make_runtime(args: argparse.Namespace) -> Runtime:
+def _make_runtime(args: argparse.Namespace, logger: ILogger) -> Runtime:
     from dovetail.runtime.loading import Runtime
 
-    runtime = Runtime(StderrLogger())
+    runtime = Runtime(logger)
     runtime.engine_host_code_allowed = args.host_code
     load_libraries(args.plugins, runtime.get_plugin_registry())
     return runtime
@@ -96,6 +113,7 @@ def _compile_model(
     args: argparse.Namespace,
     shapes: Mapping[str, ShapeBounds],
     settings: BuildSettings,
+    logger: ILogger,
     *,
     detailed: bool,
     monitor: Callable[[], IProgressMonitor] | None,
@@ -113,7 +131,7 @@ def _compile_model(
         config=config,
         registry=make_registry(args.plugins),
         override=settings.override,
-        logger=StderrLogger(),
+        logger=logger,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from dovetail._no_op_context import NoOpContext
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import PlanTrustError, UsageError
-from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger
+from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify import verify_manifest
@@ -60,6 +60,7 @@ class Runtime(NoOpContext):
         return self._load(PlanFile.open(path))
 
     def _load(self, file: PlanFile) -> Engine:
+        self._tell_idle()
         try:
             manifest = decode_manifest(file.manifest)
             verify_manifest(manifest, file)
@@ -76,6 +77,12 @@ class Runtime(NoOpContext):
         except BaseException:
             file.close()
             raise
+
+    def _tell_idle(self) -> None:
+        """Tell of attributes that somebody set and nothing reads."""
+        if self.max_threads != 1:
+            reason = "providers have threads of their own; give them with provider_options"
+            self.logger.log(Severity.WARNING, f"runtime.max_threads has no effect: {reason}")
 
     def _check_trust(self, manifest: Manifest) -> None:
         if manifest.libraries and not self.engine_host_code_allowed:

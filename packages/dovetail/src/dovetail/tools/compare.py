@@ -7,17 +7,18 @@ the onnx package, or Dovetail's own NumPy kernels with every pass switched off; 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import onnx_ir as ir
 
+from dovetail._unset_dims import UnsetDim, tell_unset
 from dovetail.build.config import BuilderConfig
-from dovetail.loggers import ILogger
+from dovetail.loggers import ILogger, Logger
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.defaults import default_providers
 from dovetail.tools.differences import TensorDifference, Tolerance, compare_values
-from dovetail.tools.feeds import make_feeds, specs_of_manifest
+from dovetail.tools.feeds import find_unset, make_feeds, specs_of_manifest
 from dovetail.tools.layers import Divergence, LayerDifference, compare_layers
 from dovetail.tools.sides import DovetailSide, Side, Source, make_reference, read_source, run_engine
 
@@ -47,10 +48,12 @@ class CompareResult:
     divergence: Divergence | None = None
     """The first layer whose results are not close, looked at closely."""
     notes: tuple[str, ...] = ()
+    unset: tuple[UnsetDim, ...] = ()
+    """Sizes of inputs that nobody set."""
 
     @property
     def is_close(self) -> bool:
-        """Whether every output is, and every layer that was looked at."""
+        """Whether every output is, and no layer that was looked at differs."""
         return all(output.is_close for output in self.outputs) and self.divergence is None
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,6 +67,7 @@ class CompareResult:
             "layers": None if self.layers is None else [asdict(layer) for layer in self.layers],
             "divergence": None if self.divergence is None else asdict(self.divergence),
             "notes": list(self.notes),
+            "unset": [dim.to_dict() for dim in self.unset],
         }
 
 
@@ -87,6 +91,7 @@ def compare_models(
     atol: float | None = None,
     rtol: float | None = None,
     layers: bool = False,
+    allow_nan: bool = False,
     config: BuilderConfig | None = None,
     registry: PluginRegistry | None = None,
     override: Collection[str] = (),
@@ -104,6 +109,7 @@ def compare_models(
         atol: How far off an element may be; by type when neither this nor ``rtol`` is given.
         rtol: How far off in addition, relative to the reference.
         layers: Compare every intermediate tensor, and find the first layer that diverges.
+        allow_nan: Let outputs pass that are alike but have no finite element, so that nothing in them was compared.
         config: Everything else about the candidate's build.
         registry: Where plugins are looked up.
         override: Operators that are plugins although ONNX has them.
@@ -111,14 +117,18 @@ def compare_models(
 
     Raises:
         UnsupportedOpError: The reference does not take the model.
+        InputError: The configuration is strict, and nobody set the size of a dimension.
     """
     candidate = DovetailSide(
         providers=providers, shapes=shapes, config=config, registry=registry, override=override, logger=logger
     )
-    reference, tolerance = make_reference(against, candidate), Tolerance(atol=atol, rtol=rtol)
+    reference, tolerance = make_reference(against, candidate), Tolerance(atol=atol, rtol=rtol, allow_nan=allow_nan)
     with candidate.build(model) as engine:
         chosen = {name: _opt_shape(bounds) for name, bounds in (shapes or {}).items()}
-        feeds = make_feeds(specs_of_manifest(engine.manifest), given=inputs, shapes=chosen, seed=seed)
+        specs = specs_of_manifest(engine.manifest)
+        unset = find_unset(specs, given=inputs, shapes=chosen)
+        tell_unset(unset, logger or Logger(), strict=config is not None and config.strict)
+        feeds = make_feeds(specs, given=inputs, shapes=chosen, seed=seed)
         ours = run_engine(engine, feeds)
     theirs = reference.run(model, feeds)
     outputs = tuple(compare_values(name, ours[name], theirs[name], tolerance) for name in theirs)
@@ -129,6 +139,7 @@ def compare_models(
         inputs=feeds,
         outputs=outputs,
         notes=tuple(_note_randomness(source)),
+        unset=tuple(unset),
     )
     return _add_layers(result, source, candidate, reference, tolerance) if layers else result
 
@@ -142,17 +153,10 @@ def _add_layers(
         candidate=candidate,
         reference=reference,
         tolerance=tolerance,
-        outputs_differ=not all(output.is_close for output in result.outputs),
+        outputs_differ=any(output.differs for output in result.outputs),
     )
-    return CompareResult(
-        against=result.against,
-        providers=result.providers,
-        inputs=result.inputs,
-        outputs=result.outputs,
-        layers=found.layers,
-        divergence=found.divergence,
-        notes=(*result.notes, *found.notes),
-    )
+    notes = (*result.notes, *found.notes)
+    return replace(result, layers=found.layers, divergence=found.divergence, notes=notes)
 
 
 def _opt_shape(bounds: Any) -> tuple[int, ...]:

@@ -3,19 +3,20 @@
 By default an element may be off by a share of the largest magnitude in its tensor, by type: rounding errors grow with
 the terms of a sum, not with what is left after they cancel. 8-bit and 4-bit integers, which are mostly quantized
 numbers, may be off by one step; other integers, booleans and strings must be equal. A tolerance that is given replaces
-all of this: an element may then be off by ``atol + rtol * |reference|``. NaN agrees with NaN, and an infinity with
-itself.
+all of this: an element may then be off by ``atol + rtol * |reference|``. NaN agrees with NaN and an infinity with
+itself, and they are counted; a tensor that has nothing else verifies nothing, so that it is not close.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._coverage import EMPTY, Coverage, cover, same_specials
 from dovetail.tools.map_tables import MapTable, tabulate_maps
 
 __all__ = ["TensorDifference", "Tolerance", "ValueRange", "compare_values", "describe_range"]
@@ -45,6 +46,8 @@ class Tolerance:
 
     atol: float | None = None
     rtol: float | None = None
+    allow_nan: bool = False
+    """Whether tensors without a finite element may be close, although nothing in them can be compared."""
 
     @property
     def is_given(self) -> bool:
@@ -82,7 +85,8 @@ class ValueRange:
 class TensorDifference:
     """A tensor of the candidate beside that of the reference.
 
-    Errors are over elements that are finite on both sides; relative ones over those whose reference is not 0.
+    Errors and cosine are over elements that are finite on both sides, and None where there are none; relative errors
+    are over those whose reference is not 0.
     """
 
     name: str
@@ -91,14 +95,20 @@ class TensorDifference:
     is_close: bool
     reason: str = ""
     """Why it is not close."""
-    max_abs: float = 0.0
-    mean_abs: float = 0.0
-    max_rel: float = 0.0
-    mean_rel: float = 0.0
-    cosine: float = 1.0
+    is_verified: bool = True
+    """False where the sides are alike but there is no finite element to compare, so that this means nothing."""
+    note: str = ""
+    """What was not compared although it is close: elements that are not finite, or everything, as it is empty."""
+    max_abs: float | None = None
+    mean_abs: float | None = None
+    max_rel: float | None = None
+    mean_rel: float | None = None
+    cosine: float | None = None
     num_wrong: int = 0
     """Elements that are further off than allowed."""
     size: int = 0
+    num_compared: int = 0
+    """Elements that are finite on both sides; of what is no number, all."""
     worst_index: tuple[int, ...] | None = None
     """Where they differ most; None when they are equal or cannot be compared."""
     worst_candidate: Any = None
@@ -106,6 +116,11 @@ class TensorDifference:
     num_nan: tuple[int, int] = (0, 0)
     """In the candidate and in the reference."""
     num_inf: tuple[int, int] = (0, 0)
+
+    @property
+    def differs(self) -> bool:
+        """Whether something is unlike, which a tensor with nothing to compare is not."""
+        return not self.is_close and self.is_verified
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -168,7 +183,9 @@ def describe_range(name: str, value: Any) -> ValueRange:
 def _compare_nothing(name: str, candidate: Any, reference: Any) -> TensorDifference:
     is_same = candidate is None and reference is None
     reason = "" if is_same else f"the {'candidate' if candidate is None else 'reference'} gives nothing"
-    return TensorDifference(name=name, dtype="none", shape=(), is_close=is_same, reason=reason)
+    return TensorDifference(
+        name=name, dtype="none", shape=(), is_close=is_same, reason=reason, note=EMPTY if is_same else ""
+    )
 
 
 def _compare_sequences(name: str, candidate: Any, reference: Any, tolerance: Tolerance) -> TensorDifference:
@@ -181,11 +198,23 @@ def _compare_sequences(name: str, candidate: Any, reference: Any, tolerance: Tol
         compare_values(f"{name}[{i}]", a, b, tolerance)
         for i, (a, b) in enumerate(zip(candidate, reference, strict=True))
     ]
-    wrong = [difference for difference in found if not difference.is_close]
-    worst = max(wrong or found, key=lambda difference: difference.max_abs, default=None)
-    if worst is None:
-        return TensorDifference(name=name, dtype="sequence", shape=(0,), is_close=True)
-    return worst
+    if not found:
+        return TensorDifference(name=name, dtype="sequence", shape=(0,), is_close=True, note=EMPTY)
+    worst = max(found, key=lambda item: (item.differs, not item.is_close, item.max_abs or 0.0))
+    return replace(
+        worst,
+        is_verified=worst.differs or all(item.is_verified for item in found),
+        note="; ".join(f"{item.name}: {item.note}" for item in found if item.note),
+        size=sum(item.size for item in found),
+        num_compared=sum(item.num_compared for item in found),
+        num_nan=_sum_sides(item.num_nan for item in found),
+        num_inf=_sum_sides(item.num_inf for item in found),
+    )
+
+
+def _sum_sides(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    ours, theirs = zip(*counts, strict=True)
+    return sum(ours), sum(theirs)
 
 
 def _compare_tables(name: str, candidate: MapTable, reference: MapTable, tolerance: Tolerance) -> TensorDifference:
@@ -232,8 +261,10 @@ def _compare_exactly(name: str, candidate: Array, reference: Array) -> TensorDif
         shape=reference.shape,
         is_close=not count,
         reason=f"{count} of {wrong.size} differ" if count else "",
+        note="" if wrong.size else EMPTY,
         num_wrong=count,
         size=wrong.size,
+        num_compared=wrong.size,
         worst_index=worst,
         worst_candidate=None if worst is None else str(candidate[worst]),
         worst_reference=None if worst is None else str(reference[worst]),
@@ -257,44 +288,51 @@ def _compare_numbers(name: str, candidate: Array, reference: Array, tolerance: T
         if reference.dtype.kind in "iub":
             errors = np.where(errors == 0, np.asarray(candidate != reference, np.float64), errors)
         wrong = (errors > tolerance.allowed(b, dtype)) & finite
-        wrong |= _differ_outside(a, b, finite)
-        return _summarize(name, candidate, reference, errors, wrong, finite)
+        wrong |= ~finite & ~same_specials(a, b)
+        judged = _judge(int(wrong.sum()), wrong, finite, cover(a, b), tolerance)
+        worst = _find_worst(errors, wrong & ~finite)
+        return TensorDifference(
+            name=name,
+            dtype=dtype,
+            shape=reference.shape,
+            **judged,
+            **_measure(a[finite], b[finite], errors[finite]),
+            worst_index=worst,
+            worst_candidate=None if worst is None else _plain(candidate[worst]),
+            worst_reference=None if worst is None else _plain(reference[worst]),
+        )
 
 
-def _differ_outside(a: Array, b: Array, finite: Flags) -> Flags:
-    """Elements that are not finite on both sides and are not the same there."""
-    same = (np.isnan(a) & np.isnan(b)) | (a == b)
-    return np.asarray(~finite & ~same, dtype=np.bool_)
+def _judge(count: int, wrong: Flags, finite: Flags, coverage: Coverage, tolerance: Tolerance) -> dict[str, Any]:
+    """Whether it is close, why not, and how much was compared."""
+    is_alike_in_nothing = not count and coverage.is_hollow
+    is_close = not count and (tolerance.allow_nan or not is_alike_in_nothing)
+    return {
+        "is_close": is_close,
+        "is_verified": not is_alike_in_nothing,
+        "reason": "" if is_close else _explain(count, wrong, finite) if count else coverage.describe(),
+        "note": coverage.describe() if is_close else "",
+        "num_wrong": count,
+        "size": coverage.size,
+        "num_compared": coverage.num_compared,
+        "num_nan": coverage.num_nan,
+        "num_inf": coverage.num_inf,
+    }
 
 
-def _summarize(
-    name: str, candidate: Array, reference: Array, errors: Array, wrong: Flags, finite: Flags
-) -> TensorDifference:
-    a, b = _numbers(candidate), _numbers(reference)
-    count, total = int(wrong.sum()), int(finite.sum())
+def _measure(a: Array, b: Array, errors: Array) -> dict[str, Any]:
+    """Errors and cosine of numbers that are finite; nothing when there are none."""
+    if not errors.size:
+        return {}
     magnitudes = np.abs(b)
-    is_relative = finite & (magnitudes > 0)
-    relative = errors[is_relative] / magnitudes[is_relative]
-    worst = _find_worst(errors, wrong & ~finite)
-    return TensorDifference(
-        name=name,
-        dtype=reference.dtype.name,
-        shape=reference.shape,
-        is_close=not count,
-        reason=_explain(count, wrong, finite) if count else "",
-        max_abs=float(errors.max()) if errors.size else 0.0,
-        mean_abs=float(errors.sum() / total) if total else 0.0,
-        max_rel=float(relative.max()) if relative.size else 0.0,
-        mean_rel=float(relative.mean()) if relative.size else 0.0,
-        cosine=_cosine(a[finite], b[finite]),
-        num_wrong=count,
-        size=reference.size,
-        worst_index=worst,
-        worst_candidate=None if worst is None else _plain(candidate[worst]),
-        worst_reference=None if worst is None else _plain(reference[worst]),
-        num_nan=(int(np.isnan(a).sum()), int(np.isnan(b).sum())),
-        num_inf=(int(np.isinf(a).sum()), int(np.isinf(b).sum())),
-    )
+    relative = errors[magnitudes > 0] / magnitudes[magnitudes > 0]
+    return {
+        "max_abs": float(errors.max()),
+        "mean_abs": float(errors.mean()),
+        "max_rel": float(relative.max()) if relative.size else 0.0,
+        "mean_rel": float(relative.mean()) if relative.size else 0.0,
+        "cosine": _cosine(a, b),
+    }
 
 
 def _explain(count: int, wrong: Flags, finite: Flags) -> str:

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.tools.array_files import pack_arrays
-from dovetail.tools.differences import Tolerance, compare_values
+from dovetail.tools.differences import TensorDifference, Tolerance, compare_values
 from dovetail.tools.recording import Recorder
 from dovetail.tools.sides import DovetailSide, Side, save_model
 
@@ -65,11 +65,15 @@ class CompareFailure:
     def __call__(self, model: ir.Model) -> bool:
         """Whether any output differs; a model that one side does not run at all fails in another way."""
         try:
-            feeds = self.recorder.feeds_for(model)
-            ours, theirs = self.candidate.run(model, feeds), self.reference.run(model, feeds)
+            return any(difference.differs for difference in self.compare(model))
         except Exception:  # noqa: BLE001 - whatever is raised, it is not the difference that is looked for
             return False
-        return not all(compare_values(name, ours[name], theirs[name], self.tolerance).is_close for name in theirs)
+
+    def compare(self, model: ir.Model) -> list[TensorDifference]:
+        """Both sides, output by output."""
+        feeds = self.recorder.feeds_for(model)
+        ours, theirs = self.candidate.run(model, feeds), self.reference.run(model, feeds)
+        return [compare_values(name, ours[name], theirs[name], self.tolerance) for name in theirs]
 
 
 @dataclass(frozen=True, kw_only=True)

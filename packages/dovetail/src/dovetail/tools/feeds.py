@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._unset_dims import UnsetDim, shapes_option
 from dovetail.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
     from dovetail.plan.manifest import Manifest, TensorRecord
 
-__all__ = ["InputSpec", "make_feeds", "specs_of_manifest", "specs_of_model"]
+__all__ = ["InputSpec", "find_unset", "make_feeds", "specs_of_manifest", "specs_of_model"]
 
 Array = npt.NDArray[Any]
 
 _WORDS: Final = ("", "a", "b", "dovetail", "tenon", "mortise")
 _SEQUENCE_LENGTH: Final = 2
+_MADE_UP: Final = 1
+"""The size of a dimension, and the contents of a shape input, that nobody set."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +59,8 @@ def make_feeds(
 ) -> dict[str, Any]:
     """One value for each input, in order; the same seed gives the same values.
 
-    A dimension takes the size that a given array or shape has for the same name, else the tuned one, else 1.
+    A dimension takes the size that a given array or shape has for the same name, else the tuned one, else 1, of which
+    ``find_unset`` tells.
 
     Args:
         specs: The inputs.
@@ -69,19 +73,55 @@ def make_feeds(
     (3, 2)
     """
     specs, given, shapes = list(specs), given or {}, shapes or {}
-    sizes = _SymbolSizes()
-    for spec in specs:
-        if spec.name in given and isinstance(given[spec.name], np.ndarray):
-            sizes.learn(spec, given[spec.name].shape)
-    for spec in specs:
-        if spec.name in shapes:
-            sizes.learn(spec, shapes[spec.name])
+    sizes = _learn_sizes(specs, given, shapes)
     rng = np.random.default_rng(seed)
     feeds: dict[str, Any] = {}
     for spec in specs:
         shape = tuple(shapes[spec.name]) if spec.name in shapes else sizes.shape_of(spec)
         feeds[spec.name] = given[spec.name] if spec.name in given else _make_value(spec, shape, rng)
     return feeds
+
+
+def find_unset(
+    specs: Iterable[InputSpec],
+    *,
+    given: Mapping[str, Any] | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+) -> list[UnsetDim]:
+    """The sizes that ``make_feeds`` has to make up, as no array, shape or profile decides them; a name once an input.
+
+    >>> [dim.name for dim in find_unset([InputSpec(name="x", dtype="float32", dims=["n", 2, "n"])])]
+    ['n']
+    """
+    specs, given, shapes = list(specs), given or {}, shapes or {}
+    sizes = _learn_sizes(specs, given, shapes)
+    unset: list[UnsetDim] = []
+    for spec in specs:
+        if spec.name not in given:
+            unset += [] if spec.name in shapes else _unset_dims(spec, sizes)
+            unset += _unset_contents(spec)
+    return unset
+
+
+def _unset_dims(spec: InputSpec, sizes: _SymbolSizes) -> list[UnsetDim]:
+    option = shapes_option(spec.name, sizes.shape_of(spec))
+    if spec.dims is None:
+        is_shapeless = "map(" in spec.type
+        return [] if is_shapeless else [UnsetDim(input=spec.name, axis=None, name=None, size=1, set_with=option)]
+    found: dict[str | int, UnsetDim] = {}
+    for axis, dim in enumerate(spec.dims):
+        if sizes.is_unset(dim, spec.tuned):
+            name = dim if isinstance(dim, str) else None
+            unset = UnsetDim(input=spec.name, axis=axis, name=name, size=_MADE_UP, set_with=option)
+            found.setdefault(name or axis, unset)
+    return list(found.values())
+
+
+def _unset_contents(spec: InputSpec) -> list[UnsetDim]:
+    if not spec.is_shape or spec.contents is not None:
+        return []
+    option = f"--inputs {spec.name}:FILE.npy"
+    return [UnsetDim(input=spec.name, axis=None, name=None, size=_MADE_UP, set_with=option)]
 
 
 def specs_of_manifest(manifest: Manifest) -> list[InputSpec]:
@@ -127,6 +167,19 @@ def _spec_of_value(value: ir.Value) -> InputSpec:
 # sizes
 
 
+def _learn_sizes(
+    specs: Sequence[InputSpec], given: Mapping[str, Any], shapes: Mapping[str, Sequence[int]]
+) -> _SymbolSizes:
+    sizes = _SymbolSizes()
+    for spec in specs:
+        if spec.name in given and isinstance(given[spec.name], np.ndarray):
+            sizes.learn(spec, given[spec.name].shape)
+    for spec in specs:
+        if spec.name in shapes:
+            sizes.learn(spec, shapes[spec.name])
+    return sizes
+
+
 @dataclass
 class _SymbolSizes:
     """The sizes of dimensions that have a name."""
@@ -153,11 +206,14 @@ class _SymbolSizes:
             for axis, dim in enumerate(spec.dims or ())
         )
 
+    def is_unset(self, dim: int | str | None, tuned: Sequence[int] | None) -> bool:
+        return tuned is None and not isinstance(dim, int) and dim not in self.sizes
+
     def _size(self, dim: int | str | None, tuned: int | None) -> int:
         if isinstance(dim, int):
             return dim
         known = self.sizes.get(dim) if isinstance(dim, str) else None
-        return known if known is not None else 1 if tuned is None else tuned
+        return known if known is not None else _MADE_UP if tuned is None else tuned
 
 
 # values
@@ -185,7 +241,7 @@ def _make_array(spec: InputSpec, shape: tuple[int, ...], rng: np.random.Generato
         return rng.choice(np.array(_WORDS, object), shape)
     dtype = np.dtype(spec.dtype)
     if spec.is_shape:
-        return np.full(shape, 1 if spec.contents is None else np.reshape(spec.contents, shape), dtype)
+        return np.full(shape, _MADE_UP if spec.contents is None else np.reshape(spec.contents, shape), dtype)
     if dtype.kind in "iub":
         return rng.integers(0, 2, shape).astype(dtype)
     if dtype.kind == "c":

@@ -34,6 +34,13 @@ class LayerDifference:
     domain: str
     outputs: tuple[TensorDifference, ...]
     is_close: bool
+    is_verified: bool = True
+    """False where nothing differs, but an output has no finite element to compare."""
+
+    @property
+    def differs(self) -> bool:
+        """Whether an output does."""
+        return not self.is_close and self.is_verified
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,13 +88,24 @@ def compare_layers(
     layers = list_layers(model)
     differences = job.compare_all(layers, marked_at_once)
     found = [_join(layer, differences) for layer in layers]
-    first = next((layer for layer, difference in zip(layers, found, strict=True) if not difference.is_close), None)
+    first = next((layer for layer, difference in zip(layers, found, strict=True) if difference.differs), None)
     if first is None and outputs_differ:
         first = job.find_hidden(layers)
         job.notes.append(_explain_hidden(first))
         differences = {} if first is None else job.compare_all([first], marked_at_once)
     divergence = None if first is None else job.look_closely(first, differences)
+    job.notes += _note_hollow(found)
     return LayersResult(layers=tuple(found), divergence=divergence, notes=tuple(job.notes))
+
+
+def _note_hollow(layers: Sequence[LayerDifference]) -> list[str]:
+    """Name the first layer whose results are alike but have nothing finite in them: what follows has its NaN."""
+    hollow = [layer for layer in layers if not layer.is_verified]
+    if not hollow:
+        return []
+    have = "has" if len(hollow) == 1 else "have"
+    text = f"{len(hollow)} of {len(layers)} layers {have} no finite element to compare"
+    return [f"{text}, first '{hollow[0].name}' ({hollow[0].op})"]
 
 
 def _explain_hidden(first: Layer | None) -> str:
@@ -137,7 +155,7 @@ class _Job:
 
     def _differs_alone(self, layer: Layer) -> bool:
         found = self._compare_marked(layer.outputs)
-        return any(not difference.is_close for difference in found.values())
+        return any(difference.differs for difference in found.values())
 
     def look_closely(self, layer: Layer, results: Mapping[str, TensorDifference]) -> Divergence:
         """Run once more for what goes into a layer."""
@@ -173,6 +191,7 @@ def _join(layer: Layer, differences: Mapping[str, TensorDifference]) -> LayerDif
         domain=layer.domain,
         outputs=outputs,
         is_close=all(output.is_close for output in outputs),
+        is_verified=all(output.is_verified for output in outputs) or any(output.differs for output in outputs),
     )
 
 

@@ -9,7 +9,9 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from dovetail._unset_dims import UnsetDim, tell_unset
 from dovetail.errors import DovetailError, UsageError
+from dovetail.loggers import ILogger, Logger
 from dovetail.tools.differences import Tolerance
 from dovetail.tools.failing import (
     CommandFailure,
@@ -18,7 +20,7 @@ from dovetail.tools.failing import (
     find_error,
     run_command,
 )
-from dovetail.tools.feeds import make_feeds, specs_of_model
+from dovetail.tools.feeds import find_unset, make_feeds, specs_of_model
 from dovetail.tools.recording import Recorder
 from dovetail.tools.reduce import Phase, ReduceResult, reduce_model
 from dovetail.tools.sides import DovetailSide, EvaluatorSide, OnnxRuntimeSide, Side, Source, make_reference, read_source
@@ -44,6 +46,8 @@ class ReducedModel:
     result: ReduceResult
     inputs: Mapping[str, Any]
     failure: str
+    unset: Sequence[UnsetDim] = ()
+    """Sizes of inputs that nobody set."""
 
     def describe_nodes(self) -> list[dict[str, Any]]:
         """The nodes that are left, as plain data."""
@@ -73,6 +77,7 @@ def reduce_failing(
     max_tests: int = 1000,
     max_seconds: float = math.inf,
     on_phase: Callable[[Phase], object] | None = None,
+    logger: ILogger | None = None,
 ) -> ReducedModel:
     """Shrink a model that fails to the smallest that fails in the same way.
 
@@ -89,15 +94,20 @@ def reduce_failing(
         max_tests: How many models to try at most.
         max_seconds: After how long to begin no further trial.
         on_phase: Told when a phase has ended.
+        logger: Where it goes that nobody set a size; the builds of the candidate have its own.
 
     Raises:
         UsageError: The model does not fail in that way.
+        InputError: The candidate's configuration is strict, and nobody set the size of a dimension.
     """
     if mode not in MODES:
         raise UsageError(f"there is no mode '{mode}'", where="mode", expected=f"one of {', '.join(MODES)}")
     source = read_source(model)
     side = candidate or DovetailSide()
-    feeds = make_feeds(specs_of_model(source), given=inputs, shapes=shapes, seed=seed)
+    specs = specs_of_model(source)
+    unset = find_unset(specs, given=inputs, shapes=shapes)
+    tell_unset(unset, logger or Logger(), strict=side.config is not None and side.config.strict)
+    feeds = make_feeds(specs, given=inputs, shapes=shapes, seed=seed)
     reference = make_reference(against, side)
     recorder = Recorder(source, feeds, _recording_sides(reference, side), seed=seed)
     if check is not None:
@@ -107,7 +117,7 @@ def reduce_failing(
     result = reduce_model(
         source, failing, record=recorder, max_tests=max_tests, max_seconds=max_seconds, on_phase=on_phase
     )
-    return ReducedModel(result=result, inputs=recorder.feeds_for(result.model), failure=told)
+    return ReducedModel(result=result, inputs=recorder.feeds_for(result.model), failure=told, unset=unset)
 
 
 def _recording_sides(reference: Side, candidate: DovetailSide) -> list[Side]:
@@ -126,18 +136,17 @@ def _find_failure(
         raise UsageError("building and running the model raises nothing", where="reduce", fix="try the mode compare")
     failing = CompareFailure(candidate=candidate, reference=reference, recorder=recorder, tolerance=tolerance)
     if not failing(model):
-        _explain_agreement(model, candidate, reference, recorder)
+        _explain_agreement(model, failing)
     return failing, f"it differs from {reference.name}"
 
 
-def _explain_agreement(model: ir.Model, candidate: DovetailSide, reference: Side, recorder: Recorder) -> None:
+def _explain_agreement(model: ir.Model, failing: CompareFailure) -> None:
     """Say why a model does not count as differing: one side does not run it, or there is no difference."""
-    feeds = recorder.feeds_for(model)
-    candidate.run(model, feeds)
-    reference.run(model, feeds)
+    hollow = [f"output '{found.name}': {found.reason}" for found in failing.compare(model) if not found.is_verified]
     raise UsageError(
-        f"the model does not fail: it raises nothing and agrees with {reference.name}",
+        f"the model does not fail: it raises nothing and agrees with {failing.reference.name}",
         where="reduce",
+        got="; ".join(hollow) or None,
         fix="give the inputs, shapes or tolerance with which it fails",
     )
 

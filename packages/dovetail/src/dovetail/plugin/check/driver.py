@@ -16,7 +16,7 @@ from dovetail.plugin.check.field_values import copy_fields, declared_fields, gue
 from dovetail.plugin.check.host import FILL_A, FILL_B, Fill
 from dovetail.plugin.check.life import Life, Prepared
 from dovetail.plugin.check.problem import Case
-from dovetail.plugin.check.runs import Run, disagreement
+from dovetail.plugin.check.runs import Run, disagreement, find_gaps
 from dovetail.plugin.check.specimen import Specimen, examine
 from dovetail.plugin.check.traits import show_fields
 from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
@@ -251,6 +251,23 @@ class Subject:
         cell = self.main_cell
         again = self.run_new(cell.case, formats=cell.formats, tactic=cell.tactic)
         return disagreement(again, cell.first)
+
+    @Evidence
+    def hollow_output(self) -> str | None:
+        """The first output of the main run that has nothing finite to compare, in words."""
+        hollow = [(i, coverage) for i, coverage in find_gaps(self.main_cell.first) if coverage.is_hollow]
+        return f"output {hollow[0][0]}: {hollow[0][1].describe()}" if hollow else None
+
+    def note_gaps(self) -> None:
+        """Note for each case what comparisons of results could not see."""
+        try:
+            first_cells = {cell.case: cell for cell in reversed(self.matrix)}
+        except (NotApplicable, Broken, CallbackRaised):
+            return  # nothing ran, so nothing was compared
+        for case, cell in first_cells.items():
+            for index, coverage in find_gaps(cell.first):
+                inputs = ", ".join(map(str, case)) or "none"
+                self.notes.append(f"inputs {inputs}, output {index}: {coverage.describe()}")
 
     def require_repeatable(self) -> None:
         """Block a rule that compares results of new objects when those differ anyway."""

@@ -31,6 +31,7 @@ class Rule:
         why: What goes wrong otherwise.
         fix: What to change.
         strict: Whether only the strict set has it.
+        compares: Whether it holds results against each other and nothing else, so that it needs numbers to compare.
         judge: The function that decides.
     """
 
@@ -40,6 +41,7 @@ class Rule:
     why: str
     fix: str
     strict: bool = False
+    compares: bool = False
     judge: Judge = field(repr=False, compare=False)
 
     @property
@@ -51,13 +53,24 @@ class Rule:
 _RULES: Final[dict[str, Rule]] = {}
 
 
-def rule(id: str, slug: str, title: str, *, why: str, fix: str, strict: bool = False) -> Callable[[Judge], Judge]:  # noqa: A002
+def rule(
+    id: str,  # noqa: A002 - what reports call it
+    slug: str,
+    title: str,
+    *,
+    why: str,
+    fix: str,
+    strict: bool = False,
+    compares: bool = False,
+) -> Callable[[Judge], Judge]:
     """Register the decorated function as the judge of a rule."""
 
     def register(judge: Judge) -> Judge:
         if id in _RULES:
             raise InternalError(f"rule {id} is registered twice", where=judge.__module__)
-        _RULES[id] = Rule(id=id, slug=slug, title=title, why=why, fix=fix, strict=strict, judge=judge)
+        _RULES[id] = Rule(
+            id=id, slug=slug, title=title, why=why, fix=fix, strict=strict, compares=compares, judge=judge
+        )
         return judge
 
     return register

@@ -18,6 +18,7 @@ __all__: list[str] = []
     "Two new objects with the same inputs give the same results",
     why="Otherwise no tactic can be checked against another, and a plan cannot be tested.",
     fix="seed random numbers from a parameter, and sum in a fixed order or within the tolerance of the type",
+    compares=True,
 )
 def judge_determinism(subject: Subject) -> None:
     """Run two new objects with the same inputs and the same bytes in outputs and workspace."""
@@ -31,6 +32,7 @@ def judge_determinism(subject: Subject) -> None:
     "A run does not depend on the runs before it",
     why="The engine runs the layer for warm-up, for timing and for other requests in between.",
     fix="keep nothing between runs; state belongs in a tensor, aliased if it is to be updated in place",
+    compares=True,
 )
 def judge_memory(subject: Subject) -> None:
     """Run inputs A, then B, then A again on one object."""
@@ -45,6 +47,7 @@ def judge_memory(subject: Subject) -> None:
     "After on_shape_change a run is the same as on a new object",
     why="One context runs many shapes; what was kept for the last one must not be used for the next.",
     fix="set everything that depends on shapes anew in on_shape_change, or take it from the descriptors in enqueue",
+    compares=True,
 )
 def judge_shape_change(subject: Subject) -> str:
     """Change the shapes of one object to and fro and compare each run with a new object's."""
@@ -86,6 +89,7 @@ def _require_same_after(subject: Subject, before: Case, after: Case, expected: R
     "All tactics give the same results within the tolerance of the type",
     why="The tuner picks the fastest; a fast tactic that is wrong makes the network wrong.",
     fix="mend the tactic that differs, or leave it out of get_valid_tactics",
+    compares=True,
 )
 def judge_tactics(subject: Subject) -> str:
     """Compare the runs of every tactic with those of the first."""
@@ -109,6 +113,7 @@ def judge_tactics(subject: Subject) -> str:
     "All accepted formats give the same results within the tolerance of the type",
     why="The builder picks the formats that suit the neighbours; the layer must compute the same in all of them.",
     fix="take the layout from the descriptors in enqueue, or do not accept the format",
+    compares=True,
 )
 def judge_formats(subject: Subject) -> str:
     """Bring the results of every combination to plain arrays and compare them with the first of the same tactic."""

@@ -103,6 +103,7 @@ def judge_unwritten(subject: Subject) -> None:
     "Results do not depend on what outputs and workspace held before",
     why="Their memory is not cleared: it holds whatever the last layer left there.",
     fix="assign instead of adding to an output, and clear the workspace before reading it",
+    compares=True,
 )
 def judge_garbage(subject: Subject) -> None:
     """Compare runs with different bytes in outputs and workspace."""

@@ -115,6 +115,7 @@ def judge_round_trip(subject: Subject) -> None:
     "An object made from stored fields computes the same, without being configured",
     why="A runtime-phase object never sees configure_plugin; what it needs must be in the fields.",
     fix="serialize every parameter that enqueue uses, and what configure_plugin worked out",
+    compares=True,
 )
 def judge_results(subject: Subject) -> str:
     """Run objects made from stored fields, with every tactic."""

@@ -33,6 +33,7 @@ _Result = list[Run] | CallbackRaised | None
     "Two contexts whose calls are interleaved give the results that each gives alone",
     why="Contexts of one engine take turns; what one sets must not be seen by the other.",
     fix="keep shapes, tactic and buffers in the attached object, never in the class or the module",
+    compares=True,
 )
 def judge_interleaving(subject: Subject) -> None:
     """Tell two attached objects different shapes, then run both."""
@@ -80,6 +81,7 @@ def _run_alone(life: Life, case: Case, variant: int) -> Run:
     "Two contexts in two threads give the results that each gives alone",
     why="Contexts of one engine run in parallel; a buffer or an object they share is written by both.",
     fix="keep buffers in the attached object or take them from the workspace; guard what must be shared with a lock",
+    compares=True,
 )
 def judge_threads(subject: Subject) -> str:
     """Run two attached objects a few times in two threads and compare with the same runs one after the other."""

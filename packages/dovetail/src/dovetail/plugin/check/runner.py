@@ -44,6 +44,7 @@ def judge_all(subject: Subject, *, name: str) -> Report:
     try:
         subject.live()
         outcomes = tuple(judge(rule, subject) for rule in registered_rules())
+        subject.note_gaps()
     finally:
         subject.destroy_all()
     return Report(subject=name, outcomes=outcomes, notes=tuple(subject.notes))
@@ -55,6 +56,8 @@ def judge(rule: Rule, subject: Subject) -> Outcome:
         return Outcome(rule=rule, status=Status.NOT_APPLICABLE, message="only in the strict set")
     try:
         message = rule.judge(subject)
+        if rule.compares and subject.hollow_output is not None:
+            raise NotApplicable(subject.hollow_output)
     except Broken as broken:
         return Outcome(rule=rule, status=Status.FAILED, message=str(broken), fix=broken.fix or rule.fix)
     except NotApplicable as reason:

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._coverage import Coverage, cover
 from dovetail.formats import size_bytes
 from dovetail.plugin.check.host import Fill, GuardedBuffer
 from dovetail.plugin.check.tensors import decode, difference, encode, first_equal_bits
 from dovetail.types import PluginTensorDesc
 
-__all__ = ["Bench", "Run", "disagreement", "unwritten"]
+__all__ = ["Bench", "Run", "disagreement", "find_gaps", "unwritten"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -145,6 +146,13 @@ def disagreement(got: Run, expected: Run, *, skip: Callable[[int], bool] = lambd
         if found:
             return f"output {index}, {found}"
     return None
+
+
+def find_gaps(run: Run) -> list[tuple[int, Coverage]]:
+    """The outputs of a run in which a comparison has not every element to look at, with how much there is."""
+    arrays = [run.array(index).astype(np.float64) for index in range(len(run.outputs))]
+    found = [(index, cover(array, array)) for index, array in enumerate(arrays)]
+    return [(index, coverage) for index, coverage in found if coverage.describe()]
 
 
 def unwritten(first: Run, second: Run) -> str | None:

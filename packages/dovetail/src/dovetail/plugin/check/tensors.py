@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._coverage import same_specials
 from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpack, unpack_nibbles
 from dovetail.types import DataType, TensorFormat, volume
 
@@ -53,7 +54,7 @@ def difference(got: Array, expected: Array, dtype: DataType) -> str | None:
     with np.errstate(invalid="ignore", over="ignore"):
         allowed = tolerance * np.maximum(1.0, np.abs(b)) if dtype.is_float else np.full(b.shape, tolerance)
         excess = np.abs(a - b) - allowed
-    excess = np.where((a == b) | (np.isnan(a) & np.isnan(b)), -1.0, excess)
+    excess = np.where((a == b) | same_specials(a, b), -1.0, excess)
     excess = np.where(np.isnan(excess), np.inf, excess)
     if not excess.size or excess.max() <= 0:
         return None

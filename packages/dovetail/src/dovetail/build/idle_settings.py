@@ -1,0 +1,182 @@
+"""Settings that change nothing for a network: each is told, with the reason and what to do instead.
+
+Whoever sets a flag expects something of it. A flag is taken to do nothing unless it is known here to do something, so
+that a new one is told until somebody makes it work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Final
+
+import onnx_ir as ir
+
+from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
+from dovetail.build.layers import layer_name
+from dovetail.build.scales import graph_values
+from dovetail.errors import UsageError
+from dovetail.loggers import ILogger, Severity
+from dovetail.network.definition import Network
+from dovetail.types import DataType
+
+if TYPE_CHECKING:
+    from dovetail.build.planner import BuildRequest
+
+__all__ = ["PRECISION_FLAGS", "find_idle_settings", "find_idle_types", "tell_idle"]
+
+PRECISION_FLAGS: Final[Mapping[BuilderFlag, DataType]] = {
+    BuilderFlag.FP16: DataType.HALF,
+    BuilderFlag.BF16: DataType.BF16,
+    BuilderFlag.INT8: DataType.INT8,
+    BuilderFlag.FP8: DataType.FP8,
+}
+"""The types that flags allow in weakly typed networks."""
+
+_WORKING: Final = frozenset((BuilderFlag.DISABLE_TIMING_CACHE, BuilderFlag.ERROR_ON_TIMING_CACHE_MISS))
+_REFIT: Final = frozenset(
+    (BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL, BuilderFlag.STRIP_PLAN)
+)
+_REASONS: Final[Mapping[BuilderFlag, str]] = {
+    BuilderFlag.DEBUG: "layers run one after the other already, and an error names its layer",
+    BuilderFlag.GPU_FALLBACK: "providers say themselves what they run; choose and order them with config.providers",
+    BuilderFlag.EDITABLE_TIMING_CACHE: "every timing cache can be edited",
+    BuilderFlag.TF32: "how FP32 is computed is up to the providers, which are not told",
+    BuilderFlag.SPARSE_WEIGHTS: "no tactic uses that weights are sparse",
+    BuilderFlag.SAFETY_SCOPE: "there is no restricted scope; dovetail check --strict judges plugins more strictly",
+    BuilderFlag.DIRECT_IO: "inputs and outputs have the formats of the network; set ITensor.allowed_formats",
+    BuilderFlag.VERSION_COMPATIBLE: "which versions read a plan is the same for all plans, see docs/plan-versions.md",
+    BuilderFlag.EXCLUDE_LEAN_RUNTIME: "a plan carries no runtime",
+    BuilderFlag.DISABLE_COMPILATION_CACHE: "there is no compilation cache",
+    BuilderFlag.WEIGHT_STREAMING: "weights are mapped from the plan file as it is",
+    BuilderFlag.STRICT_NANS: "it switches no pass off; leave passes out with config.passes_off (--off)",
+    BuilderFlag.MONITOR_MEMORY: "memory is not monitored",
+    BuilderFlag.DISTRIBUTIVE_INDEPENDENCE: "no tactic is chosen by it",
+}
+_UNREAD: Final[Mapping[str, str]] = {
+    "avg_timing_iterations": "the tuner repeats a measurement until it can tell candidates apart",
+    "builder_optimization_level": "every candidate is timed; limit them with config.max_num_tactics",
+    "engine_capability": "there is one kind of engine",
+}
+_BY_ANOTHER_WAY: Final[Mapping[BuilderFlag, str]] = {
+    BuilderFlag.INT8: "put QuantizeLinear and DequantizeLinear into the model, or add Q/DQ layers",
+}
+
+
+def tell_idle(texts: Iterable[str], logger: ILogger, *, strict: bool) -> None:
+    """Log a warning for each; with ``strict`` the first is an error.
+
+    Raises:
+        UsageError: With ``strict``, that a setting does nothing.
+    """
+    for text in texts:
+        if strict:
+            raise UsageError(text, where="config", fix="leave the setting out, or build without strict")
+        logger.log(Severity.WARNING, text)
+
+
+def find_idle_settings(request: BuildRequest, source: Network | ir.Model) -> Iterator[str]:
+    """What was set and does nothing for this network, as far as it is known before the build."""
+    network = source if isinstance(source, Network) else None
+    for flag in request.config.chosen_flags:
+        reason = _explain_flag(flag, request, network)
+        if reason is not None:
+            yield f"BuilderFlag.{flag.name} has no effect: {reason}"
+    yield from _find_idle_limits(request.config)
+    yield from _find_idle_attributes(request.config)
+    yield from _find_unmatched(request, source)
+    if network is not None:
+        yield from _find_idle_wishes(network)
+    yield from _find_idle_ranges(request)
+
+
+def find_idle_types(config: BuilderConfig, used: frozenset[DataType]) -> Iterator[str]:
+    """The types that flags allow in a weakly typed network and that no layer of it can use."""
+    for flag, dtype in PRECISION_FLAGS.items():
+        if config.get_flag(flag) and dtype not in used:
+            yield (
+                f"BuilderFlag.{flag.name} has no effect: {dtype.name} is proposed to plugin layers for FLOAT tensors, "
+                f"and none of this network can use it; add casts to {dtype.name} where other layers should"
+            )
+
+
+def _explain_flag(flag: BuilderFlag, request: BuildRequest, network: Network | None) -> str | None:
+    """Why a flag does nothing; None when it does something, or is looked at after the build."""
+    if flag in PRECISION_FLAGS:
+        return _explain_precision(flag, is_model=network is None) if request.strongly_typed else None
+    if flag is BuilderFlag.REFIT_INDIVIDUAL and network is None:
+        return "a model has no marked weights, so that all of them can be replaced; BuilderFlag.REFIT says the same"
+    if flag in _REFIT:
+        return None if request.refittable else f"no weight can be replaced{_first_reason(request.excluded_weights)}"
+    return None if flag in _WORKING else _REASONS.get(flag, "nothing reads it")
+
+
+def _explain_precision(flag: BuilderFlag, *, is_model: bool) -> str:
+    dtype = PRECISION_FLAGS[flag].name
+    whose = "the types of an ONNX model are its own" if is_model else "the network is strongly typed"
+    convert = f"convert the model to {dtype}" if is_model else f"add casts to {dtype}"
+    instead = _BY_ANOTHER_WAY.get(flag, convert)
+    return f"{whose}; {instead}, or build a network with create_network(strongly_typed=False), where it is proposed"
+
+
+def _first_reason(excluded: Mapping[str, str]) -> str:
+    return next((f": '{name}' is {reason}" for name, reason in excluded.items()), ", as there is none")
+
+
+def _find_idle_limits(config: BuilderConfig) -> Iterator[str]:
+    for pool in MemoryPoolType:
+        if pool is not MemoryPoolType.WORKSPACE and config.get_memory_pool_limit(pool):
+            yield f"the limit of MemoryPoolType.{pool.name} has no effect: only WORKSPACE is limited"
+    if config.get_preview_feature(PreviewFeature.RUNTIME_ACTIVATION_RESIZE_10_10):
+        yield (
+            "PreviewFeature.RUNTIME_ACTIVATION_RESIZE_10_10 has no effect: engines built without a profile size their "
+            "memory when shapes change, others for their profiles"
+        )
+    if any(profile.extra_memory_target != 1.0 for profile in config.profiles):
+        yield "extra_memory_target of a profile has no effect: memory is what the largest shapes need"
+    has_cache = config.timing_cache_path is not None or config.get_timing_cache() is not None
+    if has_cache and config.get_flag(BuilderFlag.DISABLE_TIMING_CACHE):
+        yield "the timing cache has no effect: BuilderFlag.DISABLE_TIMING_CACHE is set"
+
+
+def _find_idle_attributes(config: BuilderConfig) -> Iterator[str]:
+    default = BuilderConfig()
+    for name, reason in _UNREAD.items():
+        if getattr(config, name) != getattr(default, name):
+            yield f"config.{name} has no effect: {reason}"
+    for name in sorted(vars(config).keys() - vars(default).keys()):
+        yield f"config.{name} has no effect: there is no such setting"
+    if config.get_calibration_profile() is not None and config.int8_calibrator is None:
+        yield "the calibration profile has no effect: there is no calibrator"
+
+
+def _find_unmatched(request: BuildRequest, source: Network | ir.Model) -> Iterator[str]:
+    if not request.config.layer_providers:
+        return
+    models = (source.to_model() if isinstance(source, Network) else source, request.model)
+    names = {layer_name(node) for model in models for node in model.graph.all_nodes()}
+    for pattern, provider in request.config.layer_providers.items():
+        if not any(fnmatchcase(name, pattern) for name in names):
+            yield f"the provider '{provider}' of layers '{pattern}' has no effect: no layer has such a name"
+
+
+def _find_idle_wishes(network: Network) -> Iterator[str]:
+    layers = [network.get_layer(index) for index in range(network.num_layers)]
+    asked = {
+        "precision": [layer for layer in layers if layer.precision_is_set],
+        "set_output_type": [layer for layer in layers if any(map(layer.output_type_is_set, range(layer.num_outputs)))],
+    }
+    for what, found in asked.items():
+        if found:
+            names = ", ".join(f"'{layer.name}'" for layer in found[:3]) + (", ..." if len(found) > 3 else "")
+            yield f"{what} of layer {names} has no effect: layers compute in the types of their inputs; add casts"
+
+
+def _find_idle_ranges(request: BuildRequest) -> Iterator[str]:
+    if not request.ranges or (request.config.get_flag(BuilderFlag.INT8) and not request.strongly_typed):
+        return
+    values = graph_values(request.model.graph)
+    idle = [value.name for value in values if value.name in request.ranges and value.dtype != ir.DataType.INT8]
+    if idle:
+        why = "the network is strongly typed" if request.strongly_typed else "BuilderFlag.INT8 is not set"
+        yield f"the dynamic range of '{idle[0]}' has no effect: {why}"
