@@ -16,7 +16,8 @@ import onnx_ir as ir
 from dovetail import UnsupportedOpError, get_plugin_registry
 from dovetail.network.plugin_outputs import infer_plugin_outputs
 from onnxruntime_ep_dovetail.abi import CString, LogLevel, NativeObject, Runtime
-from onnxruntime_ep_dovetail.graph.read import read_attribute, read_tensor_type
+from onnxruntime_ep_dovetail.graph.attributes import read_attribute
+from onnxruntime_ep_dovetail.graph.read import read_tensor_type
 from onnxruntime_ep_dovetail.session.options import EP_NAME
 
 __all__ = ["CustomOps", "add_domains", "served_domains"]

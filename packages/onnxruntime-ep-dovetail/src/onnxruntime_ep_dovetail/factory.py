@@ -27,6 +27,7 @@ from onnxruntime_ep_dovetail.kernels.route import KernelTable
 from onnxruntime_ep_dovetail.library import load_compute
 from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
 from onnxruntime_ep_dovetail.session.ep import Ep
+from onnxruntime_ep_dovetail.session.given import GivenWeights
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions, read_options
 
 __all__ = ["VENDOR_ID", "Factory"]
@@ -102,12 +103,13 @@ class Factory(DeviceFactory, Outliving):
         A failure is heard when ONNX Runtime asks for nodes: of one that it heard here it would make an exception that
         has its Python part make the session again without us.
         """
+        given = GivenWeights(self.runtime, session_options)
         try:
             options = read_options(self._read_entries(session_options))
             backend = choose_backend(self._read_backends(metadata, count), options.backend)
-            ep = Ep(self, backend, options, logger)
+            ep = Ep(self, backend, options, given, logger)
         except BaseException as error:  # noqa: BLE001 - it is kept, and ends the session
-            ep = Ep(self, CPU_BACKEND, EpOptions(), logger)
+            ep = Ep(self, CPU_BACKEND, EpOptions(), given, logger)
             ep.fail_later(error)
         write_pointer(target, self.hold(ep))
 

@@ -13,6 +13,7 @@ from onnxruntime_ep_dovetail.claim.costs import extra_us
 from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups, inner_nodes, join_groups, reads_of
 from onnxruntime_ep_dovetail.claim.lacking import find_lacking
 from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.graph.read import ReadGraph
 from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["choose_groups", "takes_all"]
@@ -26,10 +27,11 @@ def takes_all(backend: Backend, options: EpOptions) -> bool:
     return options.claim == "all" or (options.claim == "auto" and backend.is_device)
 
 
-def choose_groups(model: ir.Model, backend: Backend, options: EpOptions, runtime: Runtime) -> Claims:
+def choose_groups(read: ReadGraph, backend: Backend, options: EpOptions, runtime: Runtime) -> Claims:
     """The groups of nodes that are taken of a graph."""
+    model = read.model
     allowed = [
-        _leave(support, reason) if (reason := _find_obstacle(support.node, options, runtime)) else support
+        _leave(support, reason) if (reason := _find_obstacle(support.node, read, options, runtime)) else support
         for support in _find_support(model, backend, options)
     ]
     taken = [support for support in allowed if support.provider is not None]
@@ -47,9 +49,13 @@ def _leave(support: dovetail.Support, reason: str) -> dovetail.Support:
     return dovetail.Support(node=support.node, provider=None, reason=reason)
 
 
-def _find_obstacle(node: ir.Node, options: EpOptions, runtime: Runtime) -> str:
+def _find_obstacle(node: ir.Node, read: ReadGraph, options: EpOptions, runtime: Runtime) -> str:
     """Why a node that runs here is not taken nevertheless; empty when nothing is in the way."""
-    excluded = set(options.exclude) & {one.op_type for one in (node, *inner_nodes(node))}
+    nodes = (node, *inner_nodes(node))
+    gap = next((read.gaps[one] for one in nodes if one in read.gaps), "")
+    if gap:
+        return gap
+    excluded = set(options.exclude) & {one.op_type for one in nodes}
     if excluded:
         return f"the session's options exclude {', '.join(sorted(excluded))}"
     if runtime.version < _HANDS_OVER_READS_OF_BODIES and _reads_of_bodies(node):

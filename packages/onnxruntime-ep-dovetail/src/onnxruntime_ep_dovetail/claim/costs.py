@@ -17,6 +17,8 @@ from typing import Final
 
 import onnx_ir as ir
 
+from onnxruntime_ep_dovetail.graph.values import is_number
+
 __all__ = ["BORDER_US", "extra_us"]
 
 BORDER_US: Final = 5.0
@@ -66,6 +68,6 @@ def _bytes_us(node: ir.Node, here: float, there: float) -> float:
 
 
 def _num_bytes(value: ir.Value) -> float | None:
-    if value.dtype is None or value.shape is None or not value.shape.is_static():
+    if value.dtype is None or not is_number(value.dtype) or value.shape is None or not value.shape.is_static():
         return None
     return math.prod(value.shape.numpy()) * value.dtype.bitwidth / 8

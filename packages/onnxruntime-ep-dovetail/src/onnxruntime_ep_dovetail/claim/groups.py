@@ -12,8 +12,9 @@ import dovetail
 from dovetail.build.layers import body_graphs
 from dovetail.provider.partition import find_partitions
 from onnxruntime_ep_dovetail.claim.costs import BORDER_US
+from onnxruntime_ep_dovetail.graph.values import is_dense
 
-__all__ = ["Claims", "find_groups", "inner_nodes", "is_dense", "join_groups", "reads_of"]
+__all__ = ["Claims", "find_groups", "inner_nodes", "join_groups", "reads_of"]
 
 CostOf = Callable[[ir.Node], float]
 Step = Callable[[ir.Node], Iterable[ir.Node]]
@@ -89,14 +90,6 @@ def _bad_borders(group: Sequence[ir.Node]) -> Iterator[tuple[ir.Node, str]]:
             leaves = value.is_graph_output() or any(use.node not in inside for use in value.uses())
             if value.name and leaves and not is_dense(value):
                 yield node, f"it makes '{value.name}', which cannot cross to another engine"
-
-
-def is_dense(value: ir.Value) -> bool:
-    """Whether a value is a tensor of numbers with whole bytes, so that it is memory and nothing else."""
-    if not isinstance(value.type, ir.TensorType):
-        return False
-    kind = value.type.dtype
-    return kind not in (ir.DataType.STRING, ir.DataType.UNDEFINED) and kind.bitwidth >= 8
 
 
 def join_groups(supports: Sequence[dovetail.Support], wanted: Set[ir.Node], extra_us: CostOf) -> Claims:

@@ -14,6 +14,7 @@ from onnxruntime_ep_dovetail.compiled.store import ContextPlans, is_our_context
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.graph.read import ReadGraph
+    from onnxruntime_ep_dovetail.session.given import GivenWeights
     from onnxruntime_ep_dovetail.session.options import EpOptions
     from onnxruntime_ep_dovetail.session.partition import Partition
 
@@ -25,15 +26,16 @@ class CompiledModels:
 
     runtime: Runtime
     options: EpOptions
+    given: GivenWeights
     _compatibility: CString
 
     @cached_property
     def _plans(self) -> ContextPlans:
-        return ContextPlans(self.runtime, self.options)
+        return ContextPlans(self.runtime, self.options, self.given.has)
 
-    def find_compiled(self, read: ReadGraph) -> list[list[ir.Node]]:
-        """Partitions that were compiled before, each a node by itself."""
-        return [[node] for node in read.addresses if is_our_context(node)]
+    def find_compiled(self, read: ReadGraph) -> list[ir.Node]:
+        """The nodes that are partitions, which were compiled before."""
+        return [node for node in read.addresses if is_our_context(node)]
 
     def load_compiled(self, read: ReadGraph, graph: int) -> Partition | None:
         """The partition that was compiled before, if the graph is one."""
@@ -42,10 +44,18 @@ class CompiledModels:
     def store_compiled(self, partition: Partition, read: ReadGraph, graph: int, fused: int, place: int) -> None:
         """Write the node that stands for a partition to a place, when the session makes a compiled model."""
         if self.options.context.is_enabled:
-            name = ctypes.c_void_p()
-            self.runtime.api.Node_GetName(fused, ctypes.addressof(name))
             path = self._model_path(graph)
-            write_pointer(place, self._plans.save(partition, read_text(name.value), read.model.graph, path))
+            write_pointer(place, self._plans.save(partition, self._name_of(fused), read, path))
+
+    def store_idle(self, read: ReadGraph, fused: int, place: int) -> None:
+        """The same for a partition whose results nobody reads."""
+        if self.options.context.is_enabled:
+            write_pointer(place, self._plans.save_idle(self._name_of(fused), read.model.graph))
+
+    def _name_of(self, node: int) -> str:
+        name = ctypes.c_void_p()
+        self.runtime.api.Node_GetName(node, ctypes.addressof(name))
+        return read_text(name.value)
 
     def _model_path(self, graph: int) -> str:
         path = ctypes.c_void_p()

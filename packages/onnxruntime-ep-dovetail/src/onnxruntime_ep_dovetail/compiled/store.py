@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 from weakref import WeakValueDictionary
@@ -26,7 +26,7 @@ from dovetail.plan.manifest import Manifest
 from onnxruntime_ep_dovetail._version import __version__
 from onnxruntime_ep_dovetail.abi import Runtime
 from onnxruntime_ep_dovetail.compiled.nodes import Bytes, make_node, read_bytes
-from onnxruntime_ep_dovetail.graph.read import ReadGraph
+from onnxruntime_ep_dovetail.graph.read import IsGiven, ReadGraph
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions
 from onnxruntime_ep_dovetail.session.partition import Partition, wrap_engine
 
@@ -35,6 +35,7 @@ __all__ = ["ContextPlans", "is_our_context"]
 _OP: Final = ("EPContext", "com.microsoft")
 _CACHE: Final = "ep_cache_context"
 _DIGEST: Final = "manifest_sha256"
+_WEIGHTS: Final = "weights"
 _MAX_EMBEDDED_BYTES: Final = 2**31 - 2**20
 """A model is one message of at most 2 GiB."""
 _ODD_CHARS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -52,9 +53,11 @@ def is_our_context(node: ir.Node) -> bool:
 class ContextPlans:
     """The plans of one session's partitions: how they get into a compiled model and out of it."""
 
-    def __init__(self, runtime: Runtime, options: EpOptions) -> None:
+    def __init__(self, runtime: Runtime, options: EpOptions, is_given: IsGiven) -> None:
         self._runtime = runtime
         self._options = options
+        self._is_given = is_given
+        """Whether the session brings the value of a weight."""
         self.manifests: list[Manifest] = []
         """Of the partitions that this session stored."""
 
@@ -67,6 +70,7 @@ class ContextPlans:
             return None
         where = f"EPContext node '{node.name or ''}'"
         plan, digest = self._find_plan(node, read.addresses[node], model_path, where), _expected_digest(node, where)
+        _check_given([name for name in _stored_weights(node) if self._is_given(name)], where)
         try:
             engine = self._load_engine(plan, digest)
         except DovetailError as error:
@@ -101,32 +105,46 @@ class ContextPlans:
 
     # saving
 
-    def save(self, partition: Partition, name: str, graph: ir.Graph, model_path: str) -> int:
+    def save(self, partition: Partition, name: str, read: ReadGraph, model_path: str) -> int:
         """Store a partition and return the node that stands for it.
 
         Args:
             partition: What is stored.
             name: Of the fused node.
-            graph: Its inputs and outputs are those of the fused node, in order.
+            read: Its inputs and outputs are those of the fused node, in order.
             model_path: The model that is compiled; empty when it came from memory.
         """
-        context, engine = self._options.context, partition.engine
+        context, engine, graph = self._options.context, partition.engine, read.model.graph
+        _check_given([value.name or "" for value in read.given], f"partition '{name}'")
         _check_order(partition)
         self.manifests.append(engine.manifest)
         place = _embed if context.is_embedded else self._write_beside
         cache, digest = place(engine, name, model_path)
         attributes: dict[str, int | bytes] = {
-            "main_context": 1,
             "embed_mode": int(context.is_embedded),
             _CACHE: cache,
-            "ep_sdk_version": __version__.encode(),
-            "partition_name": f"{context.node_name_prefix}{name}".encode(),
-            "source": EP_NAME.encode(),
-            "notes": json.dumps({_DIGEST: digest}).encode(),
+            "notes": json.dumps({_DIGEST: digest, _WEIGHTS: _weights_in(graph)}).encode(),
         }
-        inputs, outputs = ([value.name or "" for value in values] for values in (graph.inputs, graph.outputs))
+        return self._make_node(name, graph.inputs, graph.outputs, attributes)
+
+    def save_idle(self, name: str, graph: ir.Graph) -> int:
+        """The node that stands for a partition whose results nobody reads."""
+        left_out = ir.Value(name="")  # the operator must have one output at least
+        return self._make_node(name, graph.inputs, [left_out], {})
+
+    def _make_node(
+        self, name: str, inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], plan: Mapping[str, int | bytes]
+    ) -> int:
+        attributes: dict[str, int | bytes] = {
+            "main_context": 1,
+            **plan,
+            "ep_sdk_version": __version__.encode(),
+            "partition_name": f"{self._options.context.node_name_prefix}{name}".encode(),
+            "source": EP_NAME.encode(),
+        }
+        read, made = ([value.name or "" for value in values] for values in (inputs, outputs))
         # ONNX Runtime finds the node by the name of the fused one, so a prefix cannot be a part of it.
-        return make_node(self._runtime, _OP, name, inputs, outputs, attributes)
+        return make_node(self._runtime, _OP, name, read, made, attributes)
 
     def _write_beside(self, engine: dovetail.Engine, name: str, model_path: str) -> tuple[bytes, str]:
         """Write a plan beside the compiled model: its name as the model says it, and its digest."""
@@ -193,6 +211,27 @@ def _expected_digest(node: ir.Node, where: str) -> str:
     if not isinstance(digest, str):
         raise ModelError("attribute notes does not say which plan it is", where=where, fix="compile the model again")
     return digest
+
+
+def _weights_in(graph: ir.Graph) -> list[str]:
+    """The names of the weights of a graph and of its bodies."""
+    return sorted({name for one in (graph, *graph.subgraphs()) for name in one.initializers})
+
+
+def _stored_weights(node: ir.Node) -> list[str]:
+    """The names of the weights that a node's plan holds, as far as it says so."""
+    told = json.loads(node.attributes["notes"].as_string()).get(_WEIGHTS)
+    return [name for name in told if isinstance(name, str)] if isinstance(told, list) else []
+
+
+def _check_given(names: Sequence[str], where: str) -> None:
+    """A plan holds the values of weights, and cannot hold or take those that a session brings."""
+    if names:
+        raise UsageError(
+            "a compiled model has the weights that the model has, and the session's options bring another value",
+            where=f"{where}, weight '{min(names)}'",
+            fix="put the value into the model before it is compiled, and do not give it with add_initializer",
+        )
 
 
 def _read_number(node: ir.Node, name: str, default: int) -> int:

@@ -6,21 +6,21 @@ What is read lives as long as ONNX Runtime's graph, so as long as the call that 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, Final
 
-import numpy as np
 import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import OrtError, Runtime, read_pointers, read_text
-from onnxruntime_ep_dovetail.graph.values import kind_of, read_tensor, tensor_array
+from onnxruntime_ep_dovetail.graph.attributes import read_attribute
+from onnxruntime_ep_dovetail.graph.values import is_number, kind_of, tensor_array
 
 __all__ = [
     "NHWC_DOMAIN",
+    "IsGiven",
     "ReadGraph",
-    "read_attribute",
     "read_border",
     "read_graph",
     "read_node",
@@ -29,10 +29,11 @@ __all__ = [
 ]
 
 
+IsGiven = Callable[[str], bool]
+"""Whether the session brings the value of a weight, by its name."""
+
 NHWC_DOMAIN: Final = "com.ms.internal.nhwc"
 """ONNX's operators with their channels last; ONNX Runtime rewrites nodes to it."""
-_PLAN = "ep_cache_context"
-"""The attribute of a compiled model that holds a whole plan, or the name of its file."""
 
 
 class _Kind(IntEnum):
@@ -43,17 +44,6 @@ class _Kind(IntEnum):
     OPTIONAL = 6
 
 
-class _Attribute(IntEnum):
-    INT = 1
-    INTS = 2
-    FLOAT = 3
-    FLOATS = 4
-    STRING = 5
-    STRINGS = 6
-    GRAPH = 7
-    TENSOR = 8
-
-
 @dataclass(kw_only=True)
 class ReadGraph:
     """A graph that was read, and where its nodes are in ONNX Runtime."""
@@ -61,26 +51,31 @@ class ReadGraph:
     model: ir.Model
     addresses: dict[ir.Node, int]
     """The ``OrtNode`` of each node of the outermost graph."""
+    given: Set[ir.Value] = field(default=frozenset())
+    """Weights whose values the session brings: inputs of the outermost graph."""
+    gaps: Mapping[ir.Node, str] = field(default_factory=dict)
+    """Nodes, those in bodies too, of which not everything could be read, and what that is."""
 
 
-def read_graph(runtime: Runtime, graph: int) -> ReadGraph:
-    """Read a graph with everything in it."""
-    return _Reader(runtime).read(graph)
+def read_graph(runtime: Runtime, graph: int, is_given: IsGiven = lambda _name: False) -> ReadGraph:
+    """Read a graph with everything in it.
+
+    Args:
+        runtime: The ONNX Runtime that has the graph.
+        graph: The ``OrtGraph``.
+        is_given: Whether the session brings the value of a weight, so that the graph's is not the true one.
+    """
+    return _Reader(runtime, is_given).read(graph)
 
 
-def read_node(runtime: Runtime, node: int) -> ReadGraph:
-    """Read one node, with its bodies, as a graph of its own."""
-    return _Reader(runtime).read_alone(node)
+def read_node(runtime: Runtime, node: int, is_given: IsGiven = lambda _name: False) -> ReadGraph:
+    """Read one node, with its bodies, as a graph of its own; see ``read_graph``."""
+    return _Reader(runtime, is_given).read_alone(node)
 
 
 def read_border(runtime: Runtime, node: int) -> tuple[list[str], list[str]]:
     """The names of what a node reads and of what it makes, empty for what it leaves out."""
     return _Reader(runtime).border(node)
-
-
-def read_attribute(runtime: Runtime, attribute: int) -> ir.Attr | None:
-    """Read an ``OrtOpAttr``; None for a graph, which is read with its node."""
-    return _Reader(runtime).attribute(attribute)
 
 
 def read_tensor_type(runtime: Runtime, info: int) -> tuple[ir.TensorType, ir.Shape | None]:
@@ -94,12 +89,15 @@ def read_type(runtime: Runtime, info: int) -> tuple[ir.TypeProtocol | None, ir.S
 
 
 class _Reader:
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, is_given: IsGiven = lambda _name: False) -> None:
         self._runtime = runtime
         self._api = runtime.api
+        self._is_given = is_given
         self._outer: dict[str, ir.Value] = {}
         self._weights: dict[str, ir.Value] = {}
         """Weights of graphs around the one that is read."""
+        self._given: set[ir.Value] = set()
+        self._gaps: dict[ir.Node, str] = {}
 
     def read(self, graph: int) -> ReadGraph:
         addresses: dict[ir.Node, int] = {}
@@ -109,7 +107,7 @@ class _Reader:
             read.register_initializer(value)
         read.opset_imports.update(self._opsets(graph, read.all_nodes()))
         model = ir.Model(read, ir_version=self._number(self._api.Graph_GetOnnxIRVersion, graph))
-        return ReadGraph(model=model, addresses=addresses)
+        return self._result(model, addresses)
 
     def read_alone(self, node: int) -> ReadGraph:
         addresses: dict[ir.Node, int] = {}
@@ -117,7 +115,10 @@ class _Reader:
         outputs = [value for value in read.outputs if value.name]
         graph = ir.Graph(list(self._outer.values()), outputs, nodes=[read], initializers=list(self._weights.values()))
         graph.opset_imports.update(self._opsets_around(node, graph.all_nodes()))
-        return ReadGraph(model=ir.Model(graph, ir_version=10), addresses=addresses)
+        return self._result(ir.Model(graph, ir_version=10), addresses)
+
+    def _result(self, model: ir.Model, addresses: dict[ir.Node, int]) -> ReadGraph:
+        return ReadGraph(model=model, addresses=addresses, given=self._given, gaps=self._gaps)
 
     def border(self, node: int) -> tuple[list[str], list[str]]:
         return self._names("Inputs", node), self._names("Outputs", node)
@@ -133,19 +134,41 @@ class _Reader:
         return {"": 1} | {one.domain: self._int(self._api.Node_GetSinceVersion, node) for one in nodes}
 
     def _read_graph(self, graph: int, around: dict[str, ir.Value], addresses: dict[ir.Node, int] | None) -> ir.Graph:
-        api, scope = self._api, dict(around)
-        initializers = [self._initializer(info) for info in self._pointers("Graph", "Initializers", graph)]
-        weights = {value.name: value for value in initializers if value.name}
-        inputs = []
-        for info in self._pointers("Graph", "Inputs", graph):
-            name = self._name(info)
-            if name not in weights or self._flag(api.ValueInfo_IsOptionalGraphInput, info):
-                weights.pop(name, None)
-                inputs.append(self._value(info))
+        scope = dict(around)
+        weights = self._initializers(graph)
+        inputs = self._inputs(graph, weights)
+        if addresses is not None:
+            inputs += self._take_given(weights)
         scope |= {value.name: value for value in inputs if value.name} | weights
         nodes = [self._node(address, scope, addresses) for address in self._pointers("Graph", "Nodes", graph)]
         outputs = [scope[self._name(info)] for info in self._pointers("Graph", "Outputs", graph)]
         return ir.Graph(inputs, outputs, nodes=nodes, initializers=list(weights.values()), name="graph")
+
+    def _initializers(self, graph: int) -> dict[str, ir.Value]:
+        read = [self._initializer(info) for info in self._pointers("Graph", "Initializers", graph)]
+        return {value.name: value for value in read if value.name}
+
+    def _inputs(self, graph: int, weights: dict[str, ir.Value]) -> list[ir.Value]:
+        """The inputs of a graph, without weights; one that a run may bring in place of the model's is no weight."""
+        inputs = []
+        for info in self._pointers("Graph", "Inputs", graph):
+            name = self._name(info)
+            if name not in weights or self._flag(self._api.ValueInfo_IsOptionalGraphInput, info):
+                weights.pop(name, None)
+                inputs.append(self._value(info))
+                self._note_given(info, inputs[-1])
+        return inputs
+
+    def _note_given(self, info: int, value: ir.Value) -> None:
+        """Remember a weight that the session brings; an input that has a value in the model is none."""
+        if self._flag(self._api.ValueInfo_IsConstantInitializer, info) and self._is_given(value.name or ""):
+            self._given.add(value)
+
+    def _take_given(self, weights: dict[str, ir.Value]) -> list[ir.Value]:
+        """Take from the weights those whose values the session brings."""
+        taken = [weights.pop(name) for name in list(weights) if self._is_given(name)]
+        self._given.update(taken)
+        return taken
 
     def _node(self, address: int, scope: dict[str, ir.Value], addresses: dict[ir.Node, int] | None) -> ir.Node:
         api = self._api
@@ -153,18 +176,31 @@ class _Reader:
         for info in self._pointers("Node", "ImplicitInputs", address):
             self._read_value(info, scope)
         outputs = [self._made(info, scope) for info in self._pointers("Node", "Outputs", address)]
-        attributes = [self._attribute_of(one, outputs) for one in self._pointers("Node", "Attributes", address)]
+        attributes, gap = self._attributes(address, outputs)
+        bodies = self._subgraphs(address)
         node = ir.Node(
             self._text(api.Node_GetDomain, address),
             self._text(api.Node_GetOperatorType, address),
             inputs,
-            [one for one in attributes if one is not None] + self._bodies(address, scope),
+            attributes + self._bodies(bodies, scope),
             outputs=outputs,
             name=self._text(api.Node_GetName, address) or None,
         )
+        gap = gap or self._find_given_inside(bodies)
+        if gap:
+            self._gaps[node] = gap
         if addresses is not None:
             addresses[node] = address
         return node
+
+    def _find_given_inside(self, bodies: Sequence[tuple[str, int]]) -> str:
+        """Which weight of a node's own bodies the session brings: ONNX Runtime hands it over to nobody else."""
+        for _, graph in bodies:
+            for info in self._pointers("Graph", "Initializers", graph):
+                name = self._name(info)
+                if self._is_given(name):
+                    return f"the session brings the value of weight '{name}' in its body"
+        return ""
 
     def _read_value(self, info: int | None, scope: dict[str, ir.Value]) -> ir.Value | None:
         name = self._name(info)
@@ -176,9 +212,11 @@ class _Reader:
 
     def _outside(self, info: int, name: str) -> ir.Value:
         """A value of a graph around this one: a weight of it, or else an input."""
-        known = self._weights if self._flag(self._api.ValueInfo_IsConstantInitializer, info) else self._outer
+        is_weight = self._flag(self._api.ValueInfo_IsConstantInitializer, info) and not self._is_given(name)
+        known = self._weights if is_weight else self._outer
         if name not in known:
-            known[name] = self._initializer(info) if known is self._weights else self._value(info)
+            known[name] = self._initializer(info) if is_weight else self._value(info)
+            self._note_given(info, known[name])
         return known[name]
 
     def _made(self, info: int | None, scope: dict[str, ir.Value]) -> ir.Value:
@@ -188,8 +226,8 @@ class _Reader:
         value = scope[name] = self._value(info)
         return value
 
-    def _bodies(self, node: int, scope: dict[str, ir.Value]) -> list[ir.Attr]:
-        return [ir.AttrGraph(name, self._read_graph(graph, scope, None)) for name, graph in self._subgraphs(node)]
+    def _bodies(self, bodies: Sequence[tuple[str, int]], scope: dict[str, ir.Value]) -> list[ir.Attr]:
+        return [ir.AttrGraph(name, self._read_graph(graph, scope, None)) for name, graph in bodies]
 
     def _subgraphs(self, node: int) -> list[tuple[str, int]]:
         count = self._size(self._api.Node_GetNumSubgraphs, node)
@@ -205,9 +243,11 @@ class _Reader:
 
     def _initializer(self, info: int) -> ir.Value:
         value, data = self._value(info), ctypes.c_void_p()
+        if self._is_given(value.name or ""):
+            return value
         self._api.ValueInfo_GetInitializerValue(info, ctypes.addressof(data))
         # Strings are objects of C++: a weight of them has no value here, and whoever reads it is left to ONNX Runtime.
-        if data.value and value.dtype != ir.DataType.STRING:
+        if data.value and is_number(value.dtype):
             value.const_value = self._tensor(data.value, value.name)
         return value
 
@@ -216,9 +256,12 @@ class _Reader:
         return ir.Tensor(array, dtype=ir.DataType.from_numpy(array.dtype), shape=ir.Shape(array.shape), name=name)
 
     def _value(self, info: int) -> ir.Value:
-        kind = ctypes.c_void_p()
-        self._api.GetValueInfoTypeInfo(info, ctypes.addressof(kind))
-        value = ir.Value(name=self._name(info))
+        """A value; without a type where there is none yet, as in a function that was put into a body just now."""
+        value, kind = ir.Value(name=self._name(info)), ctypes.c_void_p()
+        try:
+            self._api.GetValueInfoTypeInfo(info, ctypes.addressof(kind))
+        except OrtError:
+            return value
         if kind.value:
             value.type, value.shape = self.any_type(kind.value)
         return value
@@ -254,10 +297,20 @@ class _Reader:
 
     # attributes
 
+    def _attributes(self, node: int, outputs: Sequence[ir.Value]) -> tuple[list[ir.Attr], str]:
+        """The attributes of a node, without bodies, and what of them cannot be read."""
+        found, gap = [], ""
+        for attribute in self._pointers("Node", "Attributes", node):
+            try:
+                found.append(self._attribute_of(attribute, outputs))
+            except OrtError as error:
+                gap = f"attribute '{self._text(self._api.OpAttr_GetName, attribute)}' cannot be read: {error}"
+        return [one for one in found if one is not None], gap
+
     def _attribute_of(self, attribute: int, outputs: Sequence[ir.Value]) -> ir.Attr | None:
         """An attribute of a node; one that is a type, which ONNX Runtime does not give, is that of the result."""
         try:
-            return self.attribute(attribute)
+            return read_attribute(self._runtime, attribute)
         except OrtError:
             kind = outputs[0].type if outputs else None
             if not isinstance(kind, ir.OptionalType):
@@ -265,29 +318,6 @@ class _Reader:
             return ir.AttrTypeProto(
                 self._text(self._api.OpAttr_GetName, attribute), ir.TypeAndShape(kind.elem_type, None)
             )
-
-    def attribute(self, attribute: int) -> ir.Attr | None:
-        api, kind = self._api, self._int(self._api.OpAttr_GetType, attribute)
-        name = self._text(api.OpAttr_GetName, attribute)
-        if kind == _Attribute.GRAPH or name == _PLAN:
-            return None  # bodies and plans are read through the node
-        if kind == _Attribute.TENSOR:
-            value = self._pointer(api.OpAttr_GetTensorAttributeAsOrtValue, attribute)
-            try:
-                return ir.AttrTensor(name, read_tensor(self._api, value))
-            finally:
-                api.ReleaseValue(value)
-        return _MAKERS[_Attribute(kind)](name, self._attribute_bytes(attribute, kind))
-
-    def _attribute_bytes(self, attribute: int, kind: int) -> bytes:
-        size = ctypes.c_size_t()
-        place = ctypes.addressof(size)
-        status = self._api.raw("ReadOpAttr")(attribute, kind, None, 0, place)
-        if status:
-            self._api.ReleaseStatus(status)  # it says that nothing is too little, and now the size is known
-        buffer = ctypes.create_string_buffer(max(size.value, 8))
-        self._api.ReadOpAttr(attribute, kind, ctypes.addressof(buffer), size.value, place)
-        return buffer.raw[: size.value]
 
     # the usual forms of calls
 
@@ -332,13 +362,3 @@ class _Reader:
         place = ctypes.c_bool()
         function(owner, ctypes.addressof(place))
         return place.value
-
-
-_MAKERS: dict[_Attribute, Callable[[str, bytes], ir.Attr]] = {
-    _Attribute.INT: lambda name, data: ir.AttrInt64(name, int(np.frombuffer(data, np.int64)[0])),
-    _Attribute.INTS: lambda name, data: ir.AttrInt64s(name, np.frombuffer(data, np.int64).tolist()),
-    _Attribute.FLOAT: lambda name, data: ir.AttrFloat32(name, float(np.frombuffer(data, np.float32)[0])),
-    _Attribute.FLOATS: lambda name, data: ir.AttrFloat32s(name, np.frombuffer(data, np.float32).tolist()),
-    _Attribute.STRING: lambda name, data: ir.AttrString(name, data.decode(errors="surrogateescape")),
-    _Attribute.STRINGS: lambda name, data: ir.AttrStrings(name, [s.decode() for s in data.split(b"\0") if s]),
-}

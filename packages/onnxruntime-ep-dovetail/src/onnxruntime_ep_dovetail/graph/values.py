@@ -11,20 +11,48 @@ import onnx_ir as ir
 
 from onnxruntime_ep_dovetail.abi import Functions
 
-__all__ = ["array_at", "kind_of", "number_of", "number_of_dtype", "read_tensor", "tensor_array"]
+__all__ = [
+    "array_at",
+    "is_dense",
+    "is_number",
+    "kind_of",
+    "number_of",
+    "number_of_dtype",
+    "read_tensor",
+    "tensor_array",
+]
 
 _OTHERWISE: Final = {24: ir.DataType.UINT2, 25: ir.DataType.INT2, 26: ir.DataType.FLOAT8E8M0}
 """ONNX Runtime numbers element types as ONNX does, up to these."""
+_KNOWN: Final = frozenset(map(int, ir.DataType))
 _NUMBERS: Final = {kind: number for number, kind in _OTHERWISE.items()}
 
 
 def kind_of(element_type: int) -> ir.DataType:
-    """The element type that ONNX Runtime means by a number.
+    """The element type that ONNX Runtime means by a number; one that is newer than this is undefined.
 
-    >>> kind_of(1).name, kind_of(24).name
-    ('FLOAT', 'UINT2')
+    >>> kind_of(1).name, kind_of(24).name, kind_of(99).name
+    ('FLOAT', 'UINT2', 'UNDEFINED')
     """
-    return _OTHERWISE.get(element_type) or ir.DataType(element_type)
+    if element_type in _OTHERWISE:
+        return _OTHERWISE[element_type]
+    return ir.DataType(element_type) if element_type in _KNOWN else ir.DataType.UNDEFINED
+
+
+def is_dense(value: ir.Value) -> bool:
+    """Whether a value is a tensor of numbers with whole bytes, so that it is memory and nothing else.
+
+    >>> [is_dense(ir.Value(type=ir.TensorType(kind))) for kind in (ir.DataType.BOOL, ir.DataType.STRING)]
+    [True, False]
+    """
+    if not isinstance(value.type, ir.TensorType):
+        return False
+    return is_number(value.type.dtype) and value.type.dtype.bitwidth >= 8
+
+
+def is_number(kind: ir.DataType | None) -> bool:
+    """Whether elements of a type are numbers, which have a size."""
+    return kind not in (None, ir.DataType.STRING, ir.DataType.UNDEFINED)
 
 
 def number_of(kind: ir.DataType) -> int:

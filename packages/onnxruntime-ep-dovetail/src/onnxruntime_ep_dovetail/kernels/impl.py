@@ -7,69 +7,24 @@ session and not a run, and weights are read while they are sure to be there. Equ
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
-
-import numpy as np
 
 from onnxruntime_ep_dovetail.abi import NativeObject, Runtime, write_bool, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
 from onnxruntime_ep_dovetail.device.memory import CPU, HOST_ACCESSIBLE
 from onnxruntime_ep_dovetail.device.shared import get_device
-from onnxruntime_ep_dovetail.graph.values import number_of_dtype, tensor_array
+from onnxruntime_ep_dovetail.graph.values import tensor_array
 from onnxruntime_ep_dovetail.kernels.control import create_control_kernel, read_to_host
 from onnxruntime_ep_dovetail.kernels.node import KernelNode, read_kernel, read_operator
 from onnxruntime_ep_dovetail.kernels.table import CONTROL_FLOW
 from onnxruntime_ep_dovetail.library import load_compute
-from onnxruntime_ep_dovetail.library.contract import Frame, Shape
 from onnxruntime_ep_dovetail.session.partition import Partition
+from onnxruntime_ep_dovetail.session.places import make_work
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 
-__all__ = ["KernelFrame", "KernelImpl", "make_creator"]
-
-_NOTHING: Final[Shape] = (0,)
-"""The shape given for an output that nobody reads; ONNX Runtime makes nothing for it."""
-
-
-class KernelFrame:
-    """A frame of the engine that sees the inputs and outputs of the node and passes on those of the model."""
-
-    def __init__(self, frame: Frame, node: KernelNode, *, has_stream: bool) -> None:
-        self._frame = frame
-        self._node = node
-        end = node.num_read + node.num_made
-        self._places = (*node.inputs, *(node.num_read + i for i in node.outputs), *((end,) if has_stream else ()))
-        self._addresses: tuple[int, ...] = ()
-        self._picked: tuple[int, ...] = ()
-        self._is_whole = self._places == tuple(range(len(self._places)))
-
-    def resize(self, shapes: tuple[Shape | None, ...], /, *stream: int) -> tuple[Shape | None, ...]:
-        """Take new input shapes."""
-        made = self._frame.resize(tuple(shapes[index] for index in self._node.inputs), *stream)
-        outputs: list[Shape | None] = [_NOTHING] * self._node.num_made
-        for index, shape in zip(self._node.outputs, made, strict=True):
-            outputs[index] = shape
-        self._addresses = ()
-        if self._is_whole:
-            self.run = self._frame.run  # type: ignore[method-assign] # nothing to leave out
-        return tuple(outputs)
-
-    def run(self, addresses: tuple[int, ...], /) -> object:
-        """Run once; the engine, too, gets the very same addresses when nothing moved."""
-        if addresses is not self._addresses:
-            self._picked = tuple([addresses[place] for place in self._places])
-            self._addresses = addresses
-        return self._frame.run(self._picked)
-
-    def result(self, index: int, /) -> tuple[int | None, Sequence[int]]:
-        """Where a result lies whose shape only the run told."""
-        return self._frame.result(self._node.outputs.index(index))
-
-    def fill(self, index: int, address: int, /) -> None:
-        """Write a result of a device."""
-        self._frame.fill(self._node.outputs.index(index), address)  # type: ignore[attr-defined] # it left an address out
+__all__ = ["KernelImpl", "make_creator"]
 
 
 class KernelImpl(NativeObject):
@@ -81,14 +36,15 @@ class KernelImpl(NativeObject):
         super().__init__(runtime)
         self._node = node
         self._compute = load_compute()
+        work = make_work(partition, node.places, partition.new_frame)
         self._state = self._compute.create_state(
-            lambda: KernelFrame(partition.new_frame(), node, has_stream=partition.has_stream),
+            work.new_frame,
             node.num_read,
             node.num_made,
-            _spread(partition.input_dtypes, node.inputs, node.num_read),
-            _spread(partition.output_dtypes, node.outputs, node.num_made),
+            work.input_types,
+            work.output_types,
             runtime.api.address,
-            has_stream=partition.has_stream,
+            has_stream=work.has_stream,
         )
         ctypes.c_void_p.from_address(self.address + self._compute.KERNEL_STATE_OFFSET).value = self._state
         self.set_slot("Compute", self._compute.kernel_compute_address())
@@ -101,14 +57,6 @@ class KernelImpl(NativeObject):
         """Let the kernel and its frames go."""
         super().release()
         self._compute.release_state(self._state)
-
-
-def _spread(dtypes: Sequence[np.dtype[Any]], places: Sequence[int], count: int) -> tuple[int, ...]:
-    """Element types by position in the node; 0 where the engine has nothing."""
-    types = [0] * count
-    for place, dtype in zip(places, dtypes, strict=True):
-        types[place] = number_of_dtype(dtype)
-    return tuple(types)
 
 
 # making kernels

@@ -20,6 +20,7 @@ from onnxruntime_ep_dovetail.abi import Functions, Runtime, read_text
 from onnxruntime_ep_dovetail.graph.read import read_type
 from onnxruntime_ep_dovetail.graph.values import read_tensor
 from onnxruntime_ep_dovetail.kernels.table import schema_domain
+from onnxruntime_ep_dovetail.session.places import Places
 
 __all__ = ["KernelNode", "Operator", "read_kernel", "read_operator"]
 
@@ -58,6 +59,11 @@ class KernelNode:
     def num_made(self) -> int:
         """How many outputs a run looks at: those up to the last that somebody reads."""
         return self.outputs[-1] + 1 if self.outputs else 0
+
+    @property
+    def places(self) -> Places:
+        """Where what the engine has is among what a run looks at."""
+        return Places(inputs=self.inputs, outputs=self.outputs, num_read=self.num_read, num_made=self.num_made)
 
 
 def read_operator(runtime: Runtime, info: int) -> Operator:

@@ -15,10 +15,11 @@ import onnx_ir as ir
 import dovetail
 from onnxruntime_ep_dovetail.abi import Runtime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import takes_all
-from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups, is_dense
+from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.copies import CopyKernels
 from onnxruntime_ep_dovetail.device.frame import place_partition
+from onnxruntime_ep_dovetail.graph.values import is_dense
 from onnxruntime_ep_dovetail.kernels.impl import make_creator
 from onnxruntime_ep_dovetail.kernels.node import KernelNode
 from onnxruntime_ep_dovetail.kernels.table import is_control_flow, list_kernels, make_registry, schemas_of_runtime

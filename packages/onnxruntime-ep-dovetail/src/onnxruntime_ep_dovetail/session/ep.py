@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+import dovetail
 from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import choose_groups
-from onnxruntime_ep_dovetail.claim.groups import Claims
+from onnxruntime_ep_dovetail.claim.groups import Claims, reads_of
 from onnxruntime_ep_dovetail.compiled.route import CompiledModels
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.capture import CAPTURE_SLOTS
 from onnxruntime_ep_dovetail.device.frame import place_partition
 from onnxruntime_ep_dovetail.device.side import DeviceSession
 from onnxruntime_ep_dovetail.graph.read import ReadGraph, read_border, read_graph, read_node
-from onnxruntime_ep_dovetail.graph.values import number_of_dtype
 from onnxruntime_ep_dovetail.kernels.layout import LayoutPreference
 from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 from onnxruntime_ep_dovetail.kernels.table import is_control_flow
 from onnxruntime_ep_dovetail.library import load_compute
-from onnxruntime_ep_dovetail.library.contract import Frame
 from onnxruntime_ep_dovetail.session.dynamic_options import DynamicOptions
 from onnxruntime_ep_dovetail.session.failures import ClaimFailures
+from onnxruntime_ep_dovetail.session.given import GivenWeights
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions
-from onnxruntime_ep_dovetail.session.partition import Partition, build_partition, check_types
+from onnxruntime_ep_dovetail.session.partition import build_partition, check_types
+from onnxruntime_ep_dovetail.session.places import Places, Work, make_idle_work, make_work
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.factory import Factory
@@ -43,26 +44,23 @@ class ComputeInfo(NativeObject):
 
     struct = "OrtNodeComputeInfo"
 
-    def __init__(self, runtime: Runtime, partition: Partition, new_frame: Callable[[], Frame]) -> None:
+    def __init__(self, runtime: Runtime, work: Work) -> None:
         super().__init__(runtime)
-        self._partition = partition
-        self._new_frame = new_frame
+        self._work = work
         self._compute = load_compute()
         self.set_slot("Compute", self._compute.compute_address())
 
     def create_state(self, _context: int, state: int) -> None:
         """Make what ``Compute`` gets: the frames of the partition."""
-        partition = self._partition
-        types = tuple(map(number_of_dtype, partition.input_dtypes))
-        outputs = tuple(map(number_of_dtype, partition.output_dtypes))
+        work = self._work
         made = self._compute.create_state(
-            self._new_frame,
-            len(types),
-            len(outputs),
-            types,
-            outputs,
+            work.new_frame,
+            len(work.input_types),
+            len(work.output_types),
+            work.input_types,
+            work.output_types,
             self.runtime.api.address,
-            has_stream=partition.has_stream,
+            has_stream=work.has_stream,
         )
         write_pointer(state, made)
 
@@ -84,11 +82,14 @@ class Ep(
 
     struct = "OrtEp"
 
-    def __init__(self, factory: Factory, backend: Backend, options: EpOptions, logger: int = 0) -> None:
+    def __init__(
+        self, factory: Factory, backend: Backend, options: EpOptions, given: GivenWeights, logger: int = 0
+    ) -> None:
         # A session may outlive the registration of the library: the factory must then still be there to release this.
         self.factory = factory
         self.backend = backend
         self.options = options
+        self.given = given
         self.logger = logger
         self._name = CString(EP_NAME)
         self.start_graph_capture()
@@ -98,6 +99,16 @@ class Ep(
         if not options.graph_capture:
             for slot in CAPTURE_SLOTS:
                 self.set_slot(slot, 0)
+
+    def release(self) -> None:
+        """Let go of the session."""
+        self.given.close()
+        super().release()
+
+    def on_session_initialization_end(self) -> None:
+        """Let go of what is needed only to make a session; from 1.27 on ONNX Runtime says that it is made."""
+        self.given.close()
+        super().on_session_initialization_end()
 
     def get_name(self) -> int:
         """The name of the execution provider."""
@@ -109,7 +120,7 @@ class Ep(
         """Tell which nodes are taken; a failure is kept, because ONNX Runtime only logs it and goes on without us."""
         try:
             self.raise_failure()
-            read, parent = read_graph(self.runtime, graph), self._read_parent(graph)
+            read, parent = self._read_graph(graph), self._read_parent(graph)
             self.note_opsets(read)
             self.note_nodes(read.model.graph)
             if parent is not None and not all(map(is_control_flow, parent.model.graph)):
@@ -123,15 +134,22 @@ class Ep(
 
     def choose(self, read: ReadGraph) -> Claims:
         """The groups of nodes that are taken of a graph."""
-        return choose_groups(read.model, self.backend, self.options, self.runtime)
+        return choose_groups(read, self.backend, self.options, self.runtime)
 
     def _claim(self, read: ReadGraph, claims: Claims, info: int) -> None:
-        options = _FusionOptions(self.runtime.struct_version, True)
-        for group in (*claims.groups, *self.find_compiled(read)):
-            nodes = (ctypes.c_void_p * len(group))(*(read.addresses[node] for node in group))
-            self.runtime.ep_api.EpGraphSupportInfo_AddNodesToFuse(
-                info, ctypes.addressof(nodes), len(group), ctypes.addressof(options)
-            )
+        for group in claims.groups:
+            reads_given = any(value in read.given for node in group for value in reads_of(node))
+            self._fuse([read.addresses[node] for node in group], info, drops_weights=not reads_given)
+        for node in self.find_compiled(read):
+            self._fuse([read.addresses[node]], info, drops_weights=False)
+
+    def _fuse(self, addresses: Sequence[int], info: int, *, drops_weights: bool) -> None:
+        """Take nodes as one; a weight that is not dropped is handed over as an input."""
+        options = _FusionOptions(self.runtime.struct_version, drops_weights)
+        nodes = (ctypes.c_void_p * len(addresses))(*addresses)
+        self.runtime.ep_api.EpGraphSupportInfo_AddNodesToFuse(
+            info, ctypes.addressof(nodes), len(nodes), ctypes.addressof(options)
+        )
 
     def _read_parent(self, graph: int) -> ReadGraph | None:
         """The node whose body a graph is; if it is taken whole, nothing in the body is taken by itself.
@@ -140,7 +158,10 @@ class Ep(
         """
         parent = ctypes.c_void_p()
         self.runtime.api.Graph_GetParentNode(graph, ctypes.addressof(parent))
-        return read_node(self.runtime, parent.value) if parent.value else None
+        return read_node(self.runtime, parent.value, self.given.has) if parent.value else None
+
+    def _read_graph(self, graph: int) -> ReadGraph:
+        return read_graph(self.runtime, graph, self.given.has)
 
     # compiling
 
@@ -149,24 +170,37 @@ class Ep(
         self.raise_failure()
         graph_list, fused_list = ((ctypes.c_void_p * count).from_address(place) for place in (graphs, fused))
         targets = (ctypes.c_void_p * count).from_address(infos)
-        for index in range(count):
-            read = read_graph(self.runtime, graph_list[index] or 0)
-            self._order_border(read.model.graph, fused_list[index] or 0)
-            compiled = self.load_compiled(read, graph_list[index] or 0)
-            partition = compiled or build_partition(read.model, self.backend, self.options)
-            check_types(partition, read.model.graph)
-            partition = place_partition(partition, self.backend)
-            targets[index] = ComputeInfo(self.runtime, partition, self.profiling.watch(partition)).address
-            node = context_nodes + 8 * index
-            self.store_compiled(partition, read, graph_list[index] or 0, fused_list[index] or 0, node)
+        for index, (graph, node) in enumerate(zip(graph_list, fused_list, strict=True)):
+            work = self._compile(graph or 0, node or 0, context_nodes + 8 * index)
+            targets[index] = ComputeInfo(self.runtime, work).address
 
-    def _order_border(self, graph: ir.Graph, fused: int) -> None:
-        """Put inputs and outputs in the order of the fused node."""
+    def _compile(self, graph: int, fused: int, context_node: int) -> Work:
+        read = self._read_graph(graph)
+        if self.find_compiled(read):  # what it reads is not in the plan, weights neither
+            read = read_graph(self.runtime, graph, lambda _name: True)
+        places = self._order_border(read.model.graph, fused)
+        if not places.outputs:
+            self.store_idle(read, fused, context_node)
+            return make_idle_work(places.num_read)
+        partition = self.load_compiled(read, graph) or build_partition(read.model, self.backend, self.options)
+        check_types(partition, read.model.graph)
+        partition = place_partition(partition, self.backend)
+        self.store_compiled(partition, read, graph, fused, context_node)
+        return make_work(partition, places, self.profiling.watch(partition))
+
+    def _order_border(self, graph: ir.Graph, fused: int) -> Places:
+        """Put inputs and outputs in the order of the fused node; it may also have weights, which are no inputs here."""
         inputs = {value.name: value for value in graph.inputs}
         outputs = {value.name: value for value in graph.outputs}
         wanted, made = read_border(self.runtime, fused)
-        graph.inputs[:] = [inputs[name] for name in wanted]
+        missing = inputs.keys() - set(wanted)
+        if missing:
+            what = "ONNX Runtime does not hand over what a partition reads"
+            raise dovetail.InternalError(what, where=f"input '{missing.pop()}'")
+        found = tuple(index for index, name in enumerate(wanted) if name in inputs)
+        graph.inputs[:] = [inputs[wanted[index]] for index in found]
         graph.outputs[:] = [outputs[name] for name in made]
+        return Places(inputs=found, outputs=tuple(range(len(made))), num_read=len(wanted), num_made=len(made))
 
     def release_node_compute_infos(self, infos: int, count: int) -> None:
         """Let compiled partitions go."""
