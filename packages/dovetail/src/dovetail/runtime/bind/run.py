@@ -45,7 +45,8 @@ class BoundRun:
         """The outputs of runs with arrays."""
         self.output_shapes: list[Shape | None] = [frame.shapes[index] for index in program.outputs]
         """The logical shape of each output; None where only the run tells."""
-        self._instance = instance
+        self.instance = instance
+        """The program in its context."""
         self._values = frame.values
         self._entries = entries
         self._steps = BoundSteps(instance.schedule_steps(entries, frame), instance.silence)
@@ -119,7 +120,7 @@ class BoundRun:
             values[index] = before[index]
 
     def _run_steps(self, visit: Visit | None) -> None:
-        instance = self._instance
+        instance = self.instance
         try:
             if instance.announced is not self:
                 self._announce()
@@ -134,17 +135,17 @@ class BoundRun:
 
     def _announce(self) -> None:
         """Tell every plugin its shapes, as the contract asks before the first run and after changes."""
-        self._instance.announced = None
+        self.instance.announced = None
         for tell in self.frame.announcers:
             tell()
-        self._instance.announced = self
+        self.instance.announced = self
 
     # by address
 
     def _place_addresses(self, addresses: tuple[int, ...]) -> None:
         if addresses != self._told:
             self._check_aliases(addresses)
-            self._instance.announced = None  # the contract: plugins hear of shapes again when an address changed
+            self.instance.announced = None  # the contract: plugins hear of shapes again when an address changed
             self._told = addresses
         views = self._views if self._views is not None else self._make_views()
         arrays = [view.find(address) for view, address in zip(views, addresses)]  # noqa: B905 - one a tensor
@@ -159,7 +160,7 @@ class BoundRun:
                 view.pack(address, self._values[index])
 
     def _make_views(self) -> list[TensorViews]:
-        manifest, instance = self._instance.manifest, self._instance
+        manifest, instance = self.instance.manifest, self.instance
         ports = (*zip(self._inputs, manifest.inputs, strict=True), *zip(self._outputs, manifest.outputs, strict=True))
         self._views = [TensorViews(tensor, instance.physical_shape(self.frame, index)) for index, tensor in ports]
         callers = {*self._inputs, *self._outputs}
@@ -169,7 +170,7 @@ class BoundRun:
 
     def _check_aliases(self, addresses: Sequence[int]) -> None:
         """An output that shares memory with an input has its address and its size: the caller sized it for that."""
-        manifest, count = self._instance.manifest, self._num_inputs
+        manifest, count = self.instance.manifest, self._num_inputs
         names = [tensor.name for tensor in manifest.inputs]
         for position, tensor in enumerate(manifest.outputs):
             if tensor.alias is None or self.output_shapes[position] is None:
@@ -182,21 +183,16 @@ class BoundRun:
                     expected="the same address for both",
                     fix=f"call set_tensor_address('{tensor.name}', ...) with the address of '{tensor.alias}'",
                 )
-            self._instance.check_alias_size(self.frame, self._inputs[source], self._outputs[position])
+            self.instance.check_alias_size(self.frame, self._inputs[source], self._outputs[position])
 
     # single steps
 
     def single_steps(self) -> list[tuple[StepRecord, BoundSteps]]:
         """Each step for itself, done when it returns."""
-        instance = self._instance
+        instance = self.instance
         singles = instance.schedule_singly(self._entries, self.frame)
         bound = [BoundSteps(entries, instance.silence) for entries in singles]
         return list(zip(instance.program.steps, bound, strict=True))
-
-    @property
-    def instance(self) -> ProgramInstance:
-        """The program in its context."""
-        return self._instance
 
     def close(self) -> None:
         """Give back what the steps took for this run."""

@@ -40,7 +40,17 @@ class KernelStep(Step):
         compute = partial(self._compute_and_store, frame.values)
         if self._write is None or not self._is_sized or frame.is_loose:
             return compute
-        return _WrittenKernel(compute, self._bind_write(self._write, frame)).run
+        write, is_known = self._bind_write(self._write, frame), False
+
+        def run() -> None:
+            nonlocal is_known
+            if is_known:
+                write()
+                return
+            compute()
+            is_known = True
+
+        return run
 
     def _bind_write(self, write: Callable[..., Any], frame: Frame) -> BoundStep:
         values, slots = frame.values, self._slots
@@ -55,21 +65,3 @@ class KernelStep(Step):
         for (index, placed), part in zip(self._outputs, parts, strict=False):
             if index >= 0:
                 store(values, index, placed, part, args, self.name)
-
-
-class _WrittenKernel:
-    """A kernel that computes in its first run over a frame, and writes in place from then on."""
-
-    __slots__ = ("_compute", "_is_known", "_write")
-
-    def __init__(self, compute: BoundStep, write: BoundStep) -> None:
-        self._compute = compute
-        self._write = write
-        self._is_known = False
-
-    def run(self) -> None:
-        if self._is_known:
-            self._write()
-            return
-        self._compute()
-        self._is_known = True

@@ -211,10 +211,6 @@ class PluginStep(Step):
         except Exception as error:
             raise self.handle.describe_failure("get_workspace_size", error) from error
 
-    def address(self, array: Any) -> int:
-        """Where an array of the step's memory lies."""
-        return self._address_of(array)
-
 
 class NibblePacking:
     """The four-bit tensors of one plugin step as plugins see them: two elements to a byte."""
@@ -236,7 +232,7 @@ class NibblePacking:
 
     def _address(self, port: PluginPort, array: Array) -> int:
         if not port.is_four_bit:
-            return self._step.address(array)
+            return address_of(array)
         shared = self._packed.get(port.alias) if port.alias is not None else None
         packed = self._packed[port.index] = pack_nibbles(array) if shared is None else shared
         return address_of(packed)
