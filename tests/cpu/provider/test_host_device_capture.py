@@ -48,7 +48,33 @@ def test_other_addresses_are_captured_again() -> None:
         one, two = device.to_device(X), device.to_device(X * 2)
         for given, x in ((one, X), (one, X), (one, X), (two, X * 2), (two, X * 2), (one, X)):
             np.testing.assert_allclose(engine(given), expected(chain(), x), rtol=1e-6)
-        assert (device.statistics.captures, device.statistics.replays) == (2, 3)
+        assert (device.statistics.captures, device.statistics.replays) == (2, 4)
+
+
+def test_two_buffers_in_turn_are_both_replayed() -> None:
+    with host_device() as device:
+        context = build(chain()).create_execution_context()
+        pairs = [(device.to_device(X * scale), device.empty(X.shape, np.float32), X * scale) for scale in (1, 2)]
+        for number in range(8):
+            source, target, x = pairs[number % 2]
+            context.run([source], {"y": target})
+            np.testing.assert_allclose(device.to_host(target), expected(chain(), x), rtol=1e-6)
+        assert (device.statistics.captures, device.statistics.replays) == (2, 6)
+
+
+def test_ever_new_buffers_keep_few_graphs() -> None:
+    with host_device() as device:
+        context = build(chain()).create_execution_context()
+        target, kept = device.empty(X.shape, np.float32), []
+        for number in range(40):
+            kept.append(device.to_device(X * number))
+            for _ in range(2):
+                context.run([kept[-1]], {"y": target})
+            np.testing.assert_allclose(device.to_host(target), expected(chain(), X * number), rtol=1e-5)
+        assert len(device.graphs) == 40
+        assert sum(not graph.is_closed for graph in device.graphs) <= 8
+        context.close()
+        assert all(graph.is_closed for graph in device.graphs)
 
 
 def test_steps_of_the_host_part_captures() -> None:

@@ -425,11 +425,8 @@ class ExecutionContext:
         return self._instance.find(tuple([array.shape for array in inputs]), inputs)
 
     def _pack_inputs(self, inputs: Sequence[Any]) -> list[Any]:
-        tensors = self._engine.manifest.inputs
-        return [
-            array if tensor.format == "LINEAR" else pack(array, TensorFormat[tensor.format])
-            for array, tensor in zip(inputs, tensors, strict=True)
-        ]
+        formats = [TensorFormat[tensor.format] for tensor in self._engine.manifest.inputs]
+        return [a if f is TensorFormat.LINEAR else pack(a, f) for a, f in zip(inputs, formats, strict=True)]
 
     def _run_into(self, inputs: Sequence[Any], outputs: Mapping[str, Any]) -> list[Any]:
         run, program = self._find_run(inputs), self._instance.program

@@ -1,14 +1,15 @@
 """Steps that are captured once and replayed: neighbours of one device over memory that stays where it is.
 
-The first run with new places is an ordinary one: kernels may still be compiled or warmed up in it. The second is
-captured, and every further one replays what was captured, until a place changes.
+The first run over new places is an ordinary one: kernels may still be compiled or warmed up in it. The second is
+captured, and every further one replays what was captured. Graphs of several places are kept, so that a caller with two
+buffers in turn replays both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from dovetail.errors import DovetailError
 from dovetail.provider.calls import call, provider_failure
@@ -17,6 +18,9 @@ from dovetail.provider.interfaces import Provider
 from dovetail.runtime.steps.loop import BoundSteps
 
 __all__ = ["CapturedSteps"]
+
+_MAX_GRAPHS: Final = 8
+"""Graphs that are kept; a caller with ever new buffers must not make a context grow."""
 
 
 class CapturedSteps:
@@ -29,33 +33,32 @@ class CapturedSteps:
         self._provider = provider
         self._stream = stream
         self._find_places = find_places
-        self._places: Any = None
-        self._graph: CapturedGraph | None = None
-
-    @property
-    def is_captured(self) -> bool:
-        """Whether the next run with the same places is a replay."""
-        return self._graph is not None
+        self._graphs: dict[Any, CapturedGraph | None] = {}
+        """By places, the oldest first; None for places that were run over once."""
 
     def close(self) -> None:
         """Give back what was captured."""
-        self._places = None
-        if self._graph is not None:
-            graph, self._graph = self._graph, None
+        while self._graphs:
+            self._drop(next(iter(self._graphs)))
+
+    def _drop(self, places: Any) -> None:
+        graph = self._graphs.pop(places)
+        if graph is not None:
             call(self._provider.name, "synchronize_stream", self._stream.synchronize)
             call(self._provider.name, "close_graph", graph.close)
 
     def run(self) -> None:
         """Run, capture or replay."""
         places = self._find_places()
-        if places != self._places:
-            self.close()
+        if places not in self._graphs:
             self._steps.run()
-            self._places = places
+            if len(self._graphs) >= _MAX_GRAPHS:
+                self._drop(next(iter(self._graphs)))
+            self._graphs[places] = None
             return
-        if self._graph is None:
-            self._graph = self._capture()
-        call(self._provider.name, "replay", self._graph.replay, self._stream)
+        graph = self._graphs[places] or self._capture()
+        self._graphs[places] = graph
+        call(self._provider.name, "replay", graph.replay, self._stream)
 
     def _capture(self) -> CapturedGraph:
         provider, stream = self._provider, self._stream
