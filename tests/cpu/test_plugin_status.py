@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import enum
 from typing import Any
 
@@ -21,8 +22,19 @@ class Code(enum.IntEnum):
     ILLEGAL_ADDRESS = 700
 
 
-FAILURES = [1, -1, np.int32(3), np.int64(-7), Code.ILLEGAL_ADDRESS, (Code.ILLEGAL_ADDRESS,), True, False, np.array(2)]
-SUCCESSES = [None, 0, np.int32(0), Code.SUCCESS, (Code.SUCCESS,), "done", np.ones(3), 2.5, ()]
+class Plain(enum.Enum):
+    DONE = 0
+    FAILED = 2
+
+
+FAILURES = [
+    *(1, -1, np.int32(3), np.int64(-7), True, False, np.array(2), np.array([4]), 1.0, float("nan"), np.float32(0.5)),
+    *(Code.ILLEGAL_ADDRESS, (Code.ILLEGAL_ADDRESS,), Plain.FAILED, ctypes.c_int(3)),
+]
+SUCCESSES = [
+    *(None, 0, np.int32(0), 0.0, "done", np.ones(3), ()),
+    *(Code.SUCCESS, (Code.SUCCESS,), Plain.DONE, ctypes.c_int(0)),
+]
 X = np.arange(96, dtype=np.float32).reshape(2, 3, 4, 4)
 
 

@@ -42,12 +42,12 @@ def test_sizes_that_nobody_set_are_found() -> None:
         InputSpec(name="a,b", dtype="float32", dims=["q"]),
     ]
     found = [(dim.input, dim.axis, dim.name) for dim in find_unset(specs)]
-    assert found[:4] == [("x", 0, "n"), ("y", 0, "n"), ("y", 1, "m"), ("y", 3, None)]
-    assert found[4:] == [("r", None, None), ("s", None, None), ("a,b", 0, "q")]
+    assert found[:3] == [("x", 0, "n"), ("y", 1, "m"), ("y", 3, None)]
+    assert found[3:] == [("r", None, None), ("s", None, None), ("a,b", 0, "q")]
     told = [dim.describe() for dim in find_unset(specs)]
-    assert "a scalar is taken" in told[4]
-    assert "--inputs s:FILE.npy" in told[5]
-    assert told[6].endswith("(--shapes \"'a,b':1\")")
+    assert "a scalar is taken" in told[3]
+    assert "--inputs s:FILE.npy" in told[4]
+    assert told[5].endswith("(--shapes \"'a,b':1\")")
     assert [dim.name for dim in find_unset(specs[:2], shapes={"x": (5, 4)})] == ["m", None]
     assert find_unset(specs[:1], given={"x": np.zeros((1, 4))}) == []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 
@@ -120,3 +121,14 @@ def test_a_peer_copies_from_one_device_to_another() -> None:
         ort.copy_tensors([source], [target])
         np.testing.assert_array_equal(target.numpy(), X)
         assert one.provider.statistics.copies_inside == 1
+
+
+@pytest.mark.parametrize("route", ["compile", "kernels"])
+def test_results_whose_rank_only_the_run_tells(device: DeviceInOrt, route: str) -> None:
+    ports = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in "xy"]
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Exp", ["x"], ["y"])], "g", ports[:1], ports[1:])
+    opsets = [onnx.helper.make_opsetid("", 18)]
+    session = device.session(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=10), route=route)
+    for shape in ((2, 2), (3,), (1, 2, 3), (2, 2)):
+        x = np.ones(shape, np.float32)
+        np.testing.assert_allclose(session.run(None, {"x": x})[0], np.exp(x), rtol=1e-6)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from dovetail.build.builder import Builder, engine_from_plan
 from dovetail.build.config import BuilderConfig
 from dovetail.build.profile import OptimizationProfile
+from dovetail.build.shapes import complete_profile
 from dovetail.errors import UsageError
 from dovetail.loggers import ILogger
 from dovetail.network.definition import Network
@@ -51,8 +52,9 @@ def compile(  # noqa: A001 - what users look for
         model: A path, the bytes of a model, a ModelProto, an onnx-ir model, or a network.
         providers: Back ends in order of preference; by default ``onnxruntime`` where it is installed, then ``cpu``,
             which also runs what no other one takes.
-        shapes: For each dynamic input one shape, or (min, opt, max). Without shapes the engine is open: it takes any
-            shape and sizes its memory when shapes change.
+        shapes: For each dynamic input one shape, or (min, opt, max); an input of a model whose dynamic dimensions all
+            have names that occur in these needs none. Without shapes the engine is open: it takes any shape and sizes
+            its memory when shapes change.
         profiles: Several such mappings, for several profiles.
         strict: End the build where it would otherwise report and go on.
         config: Everything else; its profiles are used too, and the engine runs with its provider options.
@@ -67,10 +69,16 @@ def compile(  # noqa: A001 - what users look for
         settings.providers = [providers] if isinstance(providers, str) else list(providers)
     for name in settings.providers or ():
         get_factory(name)
-    for bounds in ([shapes] if shapes else []) + list(profiles or []):
-        settings.add_optimization_profile(profile_from_shapes(bounds))
+    added = [profile_from_shapes(bounds) for bounds in ([shapes] if shapes else []) + list(profiles or [])]
+    for profile in added:
+        settings.add_optimization_profile(profile)
     lookup = registry or builder.get_plugin_registry()
-    source = model if isinstance(model, Network) else _import(model, settings, lookup, builder.logger, override)
+    source: ir.Model | Network = (
+        model if isinstance(model, Network) else _import(model, settings, lookup, builder.logger, override)
+    )
+    if not isinstance(source, Network):
+        for profile in added:
+            complete_profile(profile, source.graph.inputs)
     plan = builder.build_plan(source, settings, is_open=not settings.profiles)
     del source  # and with it the map of the weights as the model has them
     return engine_from_plan(plan, lookup, settings.provider_options)

@@ -103,6 +103,8 @@ class BuilderConfig(NoOpContext):
         self.tactic_timeout_s = 60.0
         """How long one run of one tactic may take while it is timed."""
         self.max_num_tactics = -1
+        self.tells_unset_dims = True
+        """Whether a build without a profile tells which sizes it tunes for; hosts that cannot set any turn it off."""
         self.avg_timing_iterations = 1
         self.builder_optimization_level = 3
         self.engine_capability = EngineCapability.STANDARD

@@ -265,7 +265,7 @@ class _Planner:
                 tuned[node] = self._tuner.tune(layers[node])
                 self._narrow_types |= _narrow_types(layers[node], tuned[node])
                 phase.step()
-        if profile is None:
+        if profile is None and self._config.tells_unset_dims:
             compared = [node for node in tuned if len(tuned[node].table) > 1]
             unset = find_unset_symbols(self._graph.inputs, self._symbols_of(compared, context))
             tell_unset(unset, self._request.logger, strict=self._config.strict)

@@ -21,6 +21,7 @@ from dovetail.network.shapes import MAX_VALUE_SYMBOLS, size_symbols, static_coun
 __all__ = [
     "Ranges",
     "StaticSymbol",
+    "complete_profile",
     "dims_of",
     "find_unset_symbols",
     "known_dims",
@@ -128,6 +129,24 @@ def find_unset_symbols(inputs: Sequence[ir.Value], symbols: Collection[str]) -> 
     return found
 
 
+def complete_profile(profile: OptimizationProfile, inputs: Sequence[ir.Value]) -> None:
+    """Give inputs without a shape in a profile the sizes that their named dimensions have in other inputs of it."""
+    known: dict[str, list[int]] = {}
+    for value in inputs:
+        bounds = profile.shapes.get(value.name or "", ((), (), ()))
+        for dim, sizes in zip(dims_of(value) or (), zip(*bounds, strict=True), strict=False):
+            if isinstance(dim, Symbol):
+                known.setdefault(dim.name, list(sizes))
+    for value in inputs:
+        dims, name = dims_of(value) or [], value.name or ""
+        names = [dim.name for dim in dims if isinstance(dim, Symbol)]
+        is_plain = len(names) == sum(dim is None or not dim.is_constant() for dim in dims)
+        if name not in profile.shapes and names and is_plain and known.keys() >= set(names):
+            found = [known[d.name] if isinstance(d, Symbol) else [d.get_constant_value()] * 3 for d in dims if d]
+            low, opt, high = ([sizes[part] for sizes in found] for part in range(3))
+            profile.set_shape(name, low, opt, high)
+
+
 def ranges_from_profile(inputs: Sequence[ir.Value], profile: OptimizationProfile | None) -> Ranges:
     """The ranges of input symbols: from a profile, or open when there is none."""
     ranges = Ranges()
@@ -142,7 +161,7 @@ def ranges_from_profile(inputs: Sequence[ir.Value], profile: OptimizationProfile
                 "a dynamic input has no shape in the profile",
                 where=f"input '{name}'",
                 expected=f"min, opt and max for {_text(dims)}",
-                fix=f"call profile.set_shape('{name}', min, opt, max)",
+                fix=f"call profile.set_shape('{name}', min, opt, max), or give it with shapes (--shapes {name}:...)",
             )
         _check_rank(name, dims, bounds)
         for axis, dim in enumerate(dims):

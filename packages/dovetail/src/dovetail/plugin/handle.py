@@ -6,9 +6,11 @@ A handle that owns its object destroys it exactly once.
 
 from __future__ import annotations
 
+import ctypes
 import operator
 import traceback
 from collections.abc import Callable, Sequence
+from enum import Enum
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -55,16 +57,22 @@ def locate_error(error: BaseException) -> str:
 def is_success(returned: object) -> bool:
     """Whether what a callback returned stands for success.
 
-    0 and None do. Other integers, of any kind, are failures; so are truth values, of which authors mean opposite
-    things. A tuple is judged by its first element, as CUDA's Python functions return one. What is no number is no
-    status, and says nothing.
+    0 and None do. Other numbers, of any kind, are failures; so are truth values, of which authors mean opposite things.
+    A tuple is judged by its first element, as CUDA's Python functions return one, an enumeration and a number of ctypes
+    by its value, and an array by its only element. What is no number is no status, and says nothing.
 
-    >>> [is_success(value) for value in (None, 0, "done", 1, -1, True, False, (0,), (2, 0))]
-    [True, True, True, False, False, False, False, True, False]
+    >>> [is_success(value) for value in (None, 0, "done", 1, -1, 0.5, True, False, (0,), (2, 0))]
+    [True, True, True, False, False, False, False, False, True, False]
     """
     if isinstance(returned, tuple) and returned:
         returned = returned[0]
-    return not isinstance(returned, bool | np.bool_) and not _integer(returned)
+    if isinstance(returned, Enum | ctypes._SimpleCData):
+        returned = returned.value
+    if isinstance(returned, np.ndarray) and returned.size == 1:
+        returned = returned.item()
+    if isinstance(returned, bool | np.bool_):
+        return False
+    return not isinstance(returned, int | float | np.number) or returned == 0
 
 
 class PluginHandle:

@@ -88,7 +88,7 @@ def find_unset(
     given: Mapping[str, Any] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
 ) -> list[UnsetDim]:
-    """The sizes that ``make_feeds`` has to make up, as no array, shape or profile decides them; a name once an input.
+    """The sizes that ``make_feeds`` has to make up, as no array, shape or profile decides them; each name once.
 
     >>> [dim.name for dim in find_unset([InputSpec(name="x", dtype="float32", dims=["n", 2, "n"])])]
     ['n']
@@ -98,7 +98,8 @@ def find_unset(
     unset: list[UnsetDim] = []
     for spec in specs:
         if spec.name not in given:
-            unset += [] if spec.name in shapes else _unset_dims(spec, sizes)
+            told = {dim.name for dim in unset if dim.name is not None}
+            unset += [] if spec.name in shapes else [d for d in _unset_dims(spec, sizes) if d.name not in told]
             unset += _unset_contents(spec)
     return unset
 
@@ -111,7 +112,7 @@ def _unset_dims(spec: InputSpec, sizes: _SymbolSizes) -> list[UnsetDim]:
     found: dict[str | int, UnsetDim] = {}
     for axis, dim in enumerate(spec.dims):
         if sizes.is_unset(dim, spec.tuned):
-            name = dim if isinstance(dim, str) else None
+            name = dim if isinstance(dim, str) and not dim.startswith("_") else None  # such names are ours
             unset = UnsetDim(input=spec.name, axis=axis, name=name, size=_MADE_UP, set_with=option)
             found.setdefault(name or axis, unset)
     return list(found.values())

@@ -133,15 +133,21 @@ class DeviceFrame:
         try:
             for name, shape in zip(partition.inputs, self._input_shapes, strict=True):
                 context.set_input_shape(name, shape)
-            found = [tuple(context.get_tensor_shape(name)) for name in partition.outputs]
+            found = [self._find_shape(context, name) for name in partition.outputs]
         finally:
             self._put_back(context, used)
-        is_empty = any(0 in shape for shape in (*self._input_shapes, *found))  # what a step gives then is seen in a run
+        # What a step gives where a dimension is 0 is seen in a run.
+        is_empty = any(0 in (shape or ()) for shape in (*self._input_shapes, *found))
         self._output_shapes = tuple(
-            None if is_empty or -1 in shape or index not in partition.device_outputs else shape
+            None if is_empty or shape is None or -1 in shape or index not in partition.device_outputs else shape
             for index, shape in enumerate(found)
         )
         return self._output_shapes
+
+    def _find_shape(self, context: dovetail.ExecutionContext, name: str) -> Shape | None:
+        """The shape of an output; None when even its number of dimensions is told by the run only."""
+        is_ranked = self._partition.engine.tensor(name).dims is not None
+        return tuple(context.get_tensor_shape(name)) if is_ranked else None
 
     # running
 

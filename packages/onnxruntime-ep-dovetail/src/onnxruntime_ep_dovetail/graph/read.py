@@ -212,12 +212,20 @@ class _Reader:
 
     def _outside(self, info: int, name: str) -> ir.Value:
         """A value of a graph around this one: a weight of it, or else an input."""
-        is_weight = self._flag(self._api.ValueInfo_IsConstantInitializer, info) and not self._is_given(name)
+        if name not in self._weights and name not in self._outer:
+            is_weight = self._flag(self._api.ValueInfo_IsConstantInitializer, info) and not self._is_given(name)
+            try:
+                self._note_outside(info, name, is_weight=is_weight)
+            except OrtError:
+                # In a body ONNX Runtime does not find the file of a weight around it: a run brings the value.
+                value = self._outer[name] = self._value(info)
+                self._given.add(value)
+        return self._weights[name] if name in self._weights else self._outer[name]
+
+    def _note_outside(self, info: int, name: str, *, is_weight: bool) -> None:
         known = self._weights if is_weight else self._outer
-        if name not in known:
-            known[name] = self._initializer(info) if is_weight else self._value(info)
-            self._note_given(info, known[name])
-        return known[name]
+        known[name] = self._initializer(info) if is_weight else self._value(info)
+        self._note_given(info, known[name])
 
     def _made(self, info: int | None, scope: dict[str, ir.Value]) -> ir.Value:
         name = self._name(info)

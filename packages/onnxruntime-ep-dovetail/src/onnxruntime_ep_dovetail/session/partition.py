@@ -54,6 +54,7 @@ class Partition:
 def build_partition(model: ir.Model, backend: Backend, options: EpOptions) -> Partition:
     """Build an engine from a partition; its weights are copied, so that ONNX Runtime can drop its own."""
     config = dovetail.BuilderConfig()
+    config.tells_unset_dims = False  # a session has no way to set them
     config.provider_options = {name: dict(chosen) for name, chosen in options.provider_options.items()}
     names = backend.provider_names(options)
     engine = dovetail.compile(model, providers=names, override=options.override, config=config)
