@@ -9,7 +9,7 @@ itself, and they are counted; a tensor that has nothing else verifies nothing, s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -205,16 +205,7 @@ def _compare_sequences(name: str, candidate: Any, reference: Any, tolerance: Tol
         worst,
         is_verified=worst.differs or all(item.is_verified for item in found),
         note="; ".join(f"{item.name}: {item.note}" for item in found if item.note),
-        size=sum(item.size for item in found),
-        num_compared=sum(item.num_compared for item in found),
-        num_nan=_sum_sides(item.num_nan for item in found),
-        num_inf=_sum_sides(item.num_inf for item in found),
     )
-
-
-def _sum_sides(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    ours, theirs = zip(*counts, strict=True)
-    return sum(ours), sum(theirs)
 
 
 def _compare_tables(name: str, candidate: MapTable, reference: MapTable, tolerance: Tolerance) -> TensorDifference:

@@ -279,13 +279,22 @@ class _Reader:
         if kind == _Kind.TENSOR:
             return self.tensor_type(self._pointer(api.CastTypeInfoToTensorInfo, info))
         if kind == _Kind.SEQUENCE:
-            inside = self._pointer(api.GetSequenceElementType, self._pointer(api.CastTypeInfoToSequenceTypeInfo, info))
-            element = self.any_type(inside)[0]  # maps have no type here: a sequence of them has none either
+            sequence = self._pointer(api.CastTypeInfoToSequenceTypeInfo, info)
+            element = self._inner_type(api.GetSequenceElementType, sequence)
+            # Maps have no type here: a sequence of them has none either.
             return None if element is None else ir.SequenceType(element), None
         if kind == _Kind.OPTIONAL:
             optional = self._pointer(api.CastTypeInfoToOptionalTypeInfo, info)
-            return ir.OptionalType(self.any_type(self._pointer(api.GetOptionalContainedTypeInfo, optional))[0]), None
+            return ir.OptionalType(self._inner_type(api.GetOptionalContainedTypeInfo, optional)), None
         return None, None
+
+    def _inner_type(self, function: Callable[..., Any], outer: int) -> Any:
+        """The type inside of another one, of which ONNX Runtime makes a copy for us; other types are its own."""
+        copy = self._pointer(function, outer)
+        try:
+            return self.any_type(copy)[0]
+        finally:
+            self._api.ReleaseTypeInfo(copy)
 
     def tensor_type(self, tensor: int) -> tuple[ir.TensorType, ir.Shape | None]:
         kind = kind_of(self._int(self._api.GetTensorElementType, tensor))

@@ -28,13 +28,17 @@ __all__ = ["KernelImpl", "make_creator"]
 
 
 class KernelImpl(NativeObject):
-    """The kernel of one node."""
+    """The kernel of one node.
+
+    It keeps no model of the node: the weights in there are views, and ONNX Runtime drops those that were packed.
+    """
 
     struct = "OrtKernelImpl"
 
     def __init__(self, runtime: Runtime, node: KernelNode, partition: Partition) -> None:
         super().__init__(runtime)
-        self._node = node
+        self._unread = frozenset(index for index in node.weights if index >= node.num_read)
+        """The positions of weights that the engine has and no run looks at."""
         self._compute = load_compute()
         work = make_work(partition, node.places, partition.new_frame)
         self._state = self._compute.create_state(
@@ -51,7 +55,7 @@ class KernelImpl(NativeObject):
 
     def pre_pack_weight(self, _tensor: int, index: int, _allocator: int, _cache: int, is_packed: int) -> None:
         """Let ONNX Runtime drop a weight that the engine has, unless a run still looks at the place where it was."""
-        write_bool(is_packed, index in self._node.weights and index >= self._node.num_read)
+        write_bool(is_packed, index in self._unread)
 
     def release(self) -> None:
         """Let the kernel and its frames go."""

@@ -39,7 +39,10 @@ class Operator:
 
 @dataclass(frozen=True, kw_only=True)
 class KernelNode:
-    """The model of a node, and which of the node's inputs and outputs are those of the model."""
+    """The model of a node, and which of the node's inputs and outputs are those of the model.
+
+    Its weights are views of memory that ONNX Runtime may free once the kernel is made, so it must not outlive that.
+    """
 
     operator: Operator
     model: ir.Model

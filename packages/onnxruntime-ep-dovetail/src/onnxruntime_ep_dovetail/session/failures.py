@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import traceback
 
 from onnxruntime_ep_dovetail.abi import Runtime, read_pointers
 
@@ -35,8 +36,17 @@ class ClaimFailures:
     def raise_failure(self) -> None:
         """Raise what was remembered, if anything."""
         if self._failure is not None:
+            _forget_graph(self._failure)
             raise self._failure
 
     def on_session_initialization_end(self) -> None:
         """Fail a session in which nothing was compiled; from 1.27 on ONNX Runtime asks for this too."""
         self.raise_failure()
+
+
+def _forget_graph(error: BaseException) -> None:
+    """Empty the frames of an exception: they hold views of a graph that ONNX Runtime has freed since it was raised."""
+    one: BaseException | None = error
+    while one is not None:
+        traceback.clear_frames(one.__traceback__)
+        one = one.__cause__ or one.__context__
