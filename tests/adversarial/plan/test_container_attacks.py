@@ -76,7 +76,7 @@ def _refused(raw: bytes, folder: Path) -> PlanError:
     before = _count_open_files()
     from_memory = _error_of(lambda: _load(PlanFile.from_bytes(raw)))
     from_disk = _error_of(lambda: _load(PlanFile.open(path)))
-    assert _count_open_files() == before
+    assert _count_open_files() <= before  # what earlier tests left may be collected meanwhile
     assert from_disk.what == from_memory.what
     assert type(from_disk) is type(from_memory)
     return from_disk

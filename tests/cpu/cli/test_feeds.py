@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 from dovetail.cli import main
+from dovetail.provider.loader import get_default_options, set_default_options
 from tests.support.cli_models import write_library, write_model
 
 Call = Callable[..., tuple[int, str, str]]
@@ -26,8 +27,9 @@ TWO = """
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
     monkeypatch.chdir(tmp_path)
+    options = get_default_options("onnxruntime")
     onnx.save(onnx.parser.parse_model(TWO), tmp_path / "two.onnx")
     np.save(tmp_path / "x.npy", np.zeros((2, 3, 5), np.float32))
 
@@ -36,7 +38,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
         shown = capsys.readouterr()
         return code, shown.out, shown.err
 
-    return run
+    yield run
+    set_default_options("onnxruntime", options)  # commands set them for the process
 
 
 def warnings_of(err: str) -> list[str]:
