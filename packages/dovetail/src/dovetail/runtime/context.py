@@ -127,9 +127,9 @@ class ExecutionContext:
             self._engine.require_weights()
             instance = self._engine.make_instance(index, self._resources, self._devices)
             instance.report = self._resources.report
-            instance.profile = None if self._profiler is None else profile_with(self._profiler)
             instance.set_stream(self._stream)
             self._instances[index] = instance
+            self.profiler = self._profiler
         return self._instances[index]
 
     def replace_constant(self, profile: int, blob: str, arrays: Mapping[str, Any]) -> None:
@@ -226,9 +226,8 @@ class ExecutionContext:
         """Bind all inputs and outputs in one call: an address for each tensor, in the engine's order."""
         names = self._engine.tensor_names
         if len(addresses) != len(names):
-            raise InputError(
-                "wrong number of bindings", expected=f"{len(names)} ({', '.join(names)})", got=len(addresses)
-            )
+            expected = f"{len(names)} ({', '.join(names)})"
+            raise InputError("wrong number of bindings", expected=expected, got=len(addresses))
         for name, address in zip(names, addresses):  # noqa: B905 - counted above
             self.set_tensor_address(name, address)
         return True

@@ -100,6 +100,8 @@ class HostFrame:
         order = (*partition.input_order, *(count + position for position in partition.output_order))
         self._reorder = None if order == tuple(range(len(order))) else itemgetter(*order)
         """From the order of the partition to that of the engine, where they differ."""
+        self._made = tuple(partition.output_order.index(i) for i in range(len(partition.outputs)))
+        """For each output of the partition its position in the engine."""
         self._results: dict[int, Any] = {}
 
     def resize(self, shapes: tuple[Shape | None, ...], /) -> tuple[Shape | None, ...]:
@@ -110,11 +112,13 @@ class HostFrame:
         if self._needs_values or any(0 in shape for shape in given):
             return (None,) * len(partition.outputs)
         bound = self._context.bind([given[position] for position in partition.input_order])
-        found = [bound.output_shapes[partition.output_order.index(i)] for i in range(len(partition.outputs))]
-        if any(shape is None or 0 in shape for shape in found):
-            return (None,) * len(partition.outputs)
+        shapes_made = bound.output_shapes
+        found = tuple([shapes_made[place] for place in self._made])
+        for shape in found:
+            if shape is None or 0 in shape:
+                return (None,) * len(found)
         self._bound = bound
-        return tuple(found)
+        return found
 
     def run(self, addresses: tuple[int, ...], /) -> None:
         """Run once."""

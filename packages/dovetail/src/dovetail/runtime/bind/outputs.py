@@ -94,10 +94,8 @@ class Outputs:
 
     def finish(self, results: Sequence[Any], given: Sequence[bool] | None = None) -> list[Any]:
         """What a run made, as the caller gets it; results that lie in arrays that the caller gave stay as they are."""
-        if given is not None:
-            triples = zip(self._slots, results, given, strict=True)
-            return [result if is_given else slot.finish(result) for slot, result, is_given in triples]
-        return [slot.finish(result) for slot, result in zip(self._slots, results)]  # noqa: B905 - one slot an output
+        kept = given or [False] * len(results)
+        return [result if keep else slot.finish(result) for slot, result, keep in zip(self._slots, results, kept)]  # noqa: B905
 
 
 def require_array(array: Any, tensor: TensorRecord) -> Array:

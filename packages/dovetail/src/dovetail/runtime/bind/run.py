@@ -8,7 +8,7 @@ by address, hosts such as ONNX Runtime, profilers and tools that look at every v
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.errors import InputError
 from dovetail.plan.manifest import StepRecord
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from dovetail.runtime.bind.instance import ProgramInstance
 
 __all__ = ["BoundRun", "Visit"]
+
+_MAX_KNOWN: Final = 16
+"""Sets of addresses that are remembered; a caller with ever new ones must not make a bound run grow."""
 
 Visit = Callable[["BoundRun"], None]
 """Runs the steps of a bound run one by one, for those who look at each."""
@@ -59,6 +62,8 @@ class BoundRun:
         """The addresses that the plugins were told of last, by ``on_shape_change``."""
         self._placed: tuple[int, ...] | None = None
         """The addresses whose views are in the frame now; views keep no memory alive, so they may stay there."""
+        self._known: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
+        """Views by the addresses of all tensors: a caller gives few sets of them again and again."""
         self._is_plain = False
         """Whether a run by address leaves nothing to be done: all outputs are written where they lie."""
 
@@ -147,10 +152,19 @@ class BoundRun:
             self._check_aliases(addresses)
             self.instance.announced = None  # the contract: plugins hear of shapes again when an address changed
             self._told = addresses
-        views = self._views if self._views is not None else self._make_views()
-        arrays = [view.find(address) for view, address in zip(views, addresses)]  # noqa: B905 - one a tensor
-        self._place(arrays[: self._num_inputs], arrays[self._num_inputs :])
+        self._place(*(self._known.get(addresses) or self._find_arrays(addresses)))
         self._placed = addresses if self._is_plain else None
+
+    def _find_arrays(self, addresses: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
+        """The inputs and outputs at these addresses; views of memory are remembered."""
+        views = self._views if self._views is not None else self._make_views()
+        found = [view.find(address) for view, address in zip(views, addresses)]  # noqa: B905 - one a tensor
+        arrays = found[: self._num_inputs], found[self._num_inputs :]
+        if self._is_plain:
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[addresses] = arrays
+        return arrays
 
     def _pack_outputs(self, addresses: Sequence[int]) -> None:
         """Bring outputs of which two elements share a byte into the caller's memory."""
@@ -189,10 +203,9 @@ class BoundRun:
 
     def single_steps(self) -> list[tuple[StepRecord, BoundSteps]]:
         """Each step for itself, done when it returns."""
-        instance = self.instance
-        singles = instance.schedule_singly(self._entries, self.frame)
-        bound = [BoundSteps(entries, instance.silence) for entries in singles]
-        return list(zip(instance.program.steps, bound, strict=True))
+        singles = self.instance.schedule_singly(self._entries, self.frame)
+        bound = [BoundSteps(entries, self.instance.silence) for entries in singles]
+        return list(zip(self.instance.program.steps, bound, strict=True))
 
     def close(self) -> None:
         """Give back what the steps took for this run."""

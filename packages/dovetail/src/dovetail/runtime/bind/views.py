@@ -19,7 +19,7 @@ from dovetail.types import DataType
 
 __all__ = ["TensorViews"]
 
-_MAX_VIEWS: Final = 8
+_MAX_VIEWS: Final = 64
 """Addresses that are remembered; a caller with ever new ones must not make a bound run grow."""
 _PACKED: Final = frozenset(kind.numpy for kind in DataType if kind.bits < 8)
 

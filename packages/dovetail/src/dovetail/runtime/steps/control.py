@@ -50,7 +50,8 @@ class Body:
             values[index] = array
         symbols = {symbol.name: symbol for symbol in self.program.symbols}
         fixed = frozenset(self._constants)
-        frame = outer.share(Frame(values, [None] * len(values), fixed=fixed, symbols=symbols))
+        frame = Frame(values, [None] * len(values), fixed=fixed, symbols=symbols)
+        frame.announcers, frame.closers = outer.announcers, outer.closers  # its steps are told and closed with the run
         return BoundBody(self, outer, frame, self._bind_steps)
 
 

@@ -45,11 +45,6 @@ class Frame:
         self.closers: list[Callable[[], None]] = []
         """Each gives back what a step took for this frame."""
 
-    def share(self, inner: Frame) -> Frame:
-        """Have what is bound to a frame inside this one announced and closed with it."""
-        inner.announcers, inner.closers = self.announcers, self.closers
-        return inner
-
     def read_symbol(self, name: str) -> int:
         """The value of a symbol now: from the logical shape where it is known, else from the value itself."""
         symbol = self.symbols[name]

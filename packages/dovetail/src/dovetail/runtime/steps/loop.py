@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,11 +28,9 @@ class Entry(NamedTuple):
 class StepFailure(Exception):
     """What a step raised, and the names of the steps it was raised in, from the inside out."""
 
-    def __init__(self, error: BaseException, step: BoundStep) -> None:
+    def __init__(self, error: BaseException) -> None:
         super().__init__(error)
         self.error = error
-        self.step = step
-        """The step of the loop that it is passing."""
         self.names: list[str] = []
 
     @property
@@ -56,32 +55,28 @@ class BoundSteps:
 
     def __init__(self, entries: Sequence[Entry], silence: Silence) -> None:
         self.entries = entries
-        self._names = {entry.run: entry.name for entry in entries}
-        self._groups: list[tuple[Silence | None, list[BoundStep]]] = []
+        names = {entry.run: entry.name for entry in entries}
+        groups: list[tuple[bool, list[BoundStep]]] = []
         for entry in entries:
-            if not self._groups or (self._groups[-1][0] is not None) != entry.is_quiet:
-                self._groups.append((silence if entry.is_quiet else None, []))
-            self._groups[-1][1].append(entry.run)
-
-    def run(self) -> None:
-        """Run all steps; what one raises comes as a ``StepFailure``."""
-        try:
-            for silence, steps in self._groups:
-                if silence is None:
-                    _run_all(steps)
-                else:
-                    silence(_run_all, steps)
-        except StepFailure as failure:
-            failure.names.append(self._names[failure.step])
-            raise
+            if not groups or groups[-1][0] != entry.is_quiet:
+                groups.append((entry.is_quiet, []))
+            groups[-1][1].append(entry.run)
+        plain = [(is_quiet, partial(_run_all, steps, names)) for is_quiet, steps in groups]
+        runs: list[BoundStep] = [partial(silence, run) if is_quiet else run for is_quiet, run in plain]
+        self.run: BoundStep = runs[0] if len(runs) == 1 else partial(_run_groups, runs)
+        """Runs all steps; what one raises comes as a ``StepFailure``."""
 
 
-def _run_all(steps: Sequence[BoundStep]) -> None:
+def _run_groups(runs: Sequence[BoundStep]) -> None:
+    for run in runs:
+        run()
+
+
+def _run_all(steps: Sequence[BoundStep], names: Mapping[BoundStep, str]) -> None:
     try:
         for step in steps:
             step()
-    except StepFailure as failure:
-        failure.step = step
-        raise
-    except BaseException as error:
-        raise StepFailure(error, step) from error
+    except BaseException as error:  # noqa: BLE001 - it is raised again, with the name of the step
+        failure = error if isinstance(error, StepFailure) else StepFailure(error)
+        failure.names.append(names[step])
+        raise failure from failure.error
