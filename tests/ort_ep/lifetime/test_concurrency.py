@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import threading
 import tracemalloc
 from collections.abc import Callable
@@ -92,6 +93,7 @@ def test_ten_thousand_runs_a_thread_and_session(dovetail_session: Session) -> No
 
 
 def test_memory_is_flat(dovetail_session: Session) -> None:
+    """A round may make the runs of a second thread for the first time, so the leanest of several rounds is judged: a leak is in each."""
     session = dovetail_session(plain_model(), claim="all")
     given = {rows: feeds(rows) for rows in range(1, 9)}
 
@@ -99,17 +101,17 @@ def test_memory_is_flat(dovetail_session: Session) -> None:
         for index in range(400):
             session.run(None, given[1 + index // 8 % 8])
 
+    def kept_bytes() -> int:
+        run_together([work] * 2)
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0]
+
     tracemalloc.start()
     try:
-        run_together([work] * 2)
-        gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        run_together([work] * 2)
-        gc.collect()
-        grown = tracemalloc.get_traced_memory()[0] - before
+        sizes = [kept_bytes() for _ in range(5)]
     finally:
         tracemalloc.stop()
-    assert grown < 20_000, grown
+    assert min(after - before for before, after in itertools.pairwise(sizes)) < 20_000, sizes
 
 
 def test_sessions_that_end_leave_nothing(dovetail_session: Session) -> None:
