@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dovetail.testing
 from dovetail.provider.devices import CapturedGraph, DeviceArray, Event, Stream
-from dovetail.provider.interfaces import LoadedSubgraph, Provider, ProviderFactory
+from dovetail.provider.interfaces import LoadedPartition, Provider, ProviderFactory
 from dovetail.testing import (
     HostDevice,
     HostDeviceArray,
@@ -17,7 +17,7 @@ from dovetail.testing import (
     HostStream,
     host_device,
 )
-from dovetail.testing.host_subgraphs import HostDeviceSubgraph
+from dovetail.testing.host_partitions import HostDevicePartition
 
 DERIVED = {"memory_name"}
 """What follows from the rest and is not to be overridden."""
@@ -34,7 +34,7 @@ def test_every_callback_is_overridden() -> None:
         (Stream, HostStream),
         (Event, HostEvent),
         (CapturedGraph, HostGraph),
-        (LoadedSubgraph, HostDeviceSubgraph),
+        (LoadedPartition, HostDevicePartition),
     ]
     for contract, ours in pairs:
         assert _methods(contract) - vars(ours).keys() <= DERIVED, ours
@@ -88,8 +88,8 @@ def test_defaults_of_the_contract_are_safe() -> None:
         lambda: least.compile("Relu", "", 20, {}, [], 1),
         lambda: least.begin_capture(None),  # type: ignore[arg-type]
         lambda: least.end_capture(None),  # type: ignore[arg-type]
-        lambda: least.build_subgraph(None),  # type: ignore[arg-type]
-        lambda: least.load_subgraph(None),  # type: ignore[arg-type]
+        lambda: least.build_partition(None),  # type: ignore[arg-type]
+        lambda: least.load_partition(None),  # type: ignore[arg-type]
     ):
         with pytest.raises(ProviderError, match="'least'"):
             refused()

@@ -9,12 +9,12 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail.build.borders import Border, extract_model, find_border
 from dovetail.build.faults import Fault, find_faults
 from dovetail.build.layers import NodeLayer
-from dovetail.build.subgraphs import Border, extract_model, find_border
 from dovetail.errors import DovetailError
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import BuiltSubgraph, Provider
+from dovetail.provider.interfaces import BuiltPartition, Provider
 
 __all__ = ["CompiledPartition", "LayerFault", "PartitionCompiler", "describe_fault"]
 
@@ -29,7 +29,7 @@ class CompiledPartition:
     """A partition as a provider compiled it; nothing is compiled where nobody reads what it makes."""
 
     border: Border
-    built: BuiltSubgraph | None
+    built: BuiltPartition | None
 
 
 @dataclass(kw_only=True)
@@ -83,8 +83,8 @@ class PartitionCompiler:
             return CompiledPartition(border=border, built=None)
         try:
             model = extract_model(self.model, nodes, border, name=_partition_name(layers))
-            build = partial(provider.build_subgraph, keep=self.keep)
-            return CompiledPartition(border=border, built=call(provider.name, "build_subgraph", build, model))
+            build = partial(provider.build_partition, keep=self.keep)
+            return CompiledPartition(border=border, built=call(provider.name, "build_partition", build, model))
         except DovetailError as error:
             return error
 

@@ -107,7 +107,7 @@ class CapturedGraph(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileEvent:
-    """Something a device did, or a part of a compiled subgraph."""
+    """Something a device did, or a part of a compiled partition."""
 
     name: str
     start_us: float

@@ -3,7 +3,7 @@
 The contract's version is 0: it may still change. A provider derives from ``Provider``; what is marked abstract it must
 have, everything else has a default that is safe, so that a provider written for fewer callbacks goes on working.
 Building and running use the same object. A provider takes single nodes, which ``compile`` turns into functions, or
-whole subgraphs, which ``build_subgraph`` turns into what a plan stores and ``load_subgraph`` into something to call.
+whole partitions, which ``build_partition`` turns into what a plan stores and ``load_partition`` into something to call.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 __all__ = [
     "API_VERSION",
     "BorderValue",
-    "BoundSubgraph",
-    "BuiltSubgraph",
+    "BoundPartition",
+    "BuiltPartition",
     "Claim",
     "CompiledKernel",
     "Device",
-    "LoadedSubgraph",
+    "LoadedPartition",
     "NodeView",
     "OptionSpec",
     "Provider",
     "ProviderFactory",
     "RefitMode",
     "StepKind",
-    "StoredSubgraph",
+    "StoredPartition",
     "claim_by_registry",
 ]
 
@@ -158,16 +158,16 @@ class StepKind:
 
     NODE: Final = "node"
     """One step a node, through ``compile``."""
-    SUBGRAPH: Final = "subgraph"
-    """One step a partition, through ``build_subgraph`` and ``load_subgraph``."""
+    PARTITION: Final = "partition"
+    """One step a partition, through ``build_partition`` and ``load_partition``."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class BuiltSubgraph:
+class BuiltPartition:
     """What a plan stores of a compiled partition; the plan adds its weights, once for all partitions."""
 
     payload: bytes
-    """What ``load_subgraph`` gets back; never code of the host."""
+    """What ``load_partition`` gets back; never code of the host."""
     weights: Mapping[str, Any] = field(default_factory=dict)
     """Arrays that the payload names and does not hold."""
     version: str = ""
@@ -185,7 +185,7 @@ class BorderValue:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StoredSubgraph:
+class StoredPartition:
     """A compiled partition as a plan gives it back."""
 
     name: str
@@ -205,7 +205,7 @@ class StoredSubgraph:
     output_values: Sequence[BorderValue] = ()
 
 
-class BoundSubgraph(ABC):
+class BoundPartition(ABC):
     """A compiled partition over the shapes of one bound run of one context."""
 
     @abstractmethod
@@ -217,14 +217,14 @@ class BoundSubgraph(ABC):
         """
 
 
-class LoadedSubgraph(ABC):
+class LoadedPartition(ABC):
     """A compiled partition of one engine; every bound run of a context binds it for itself."""
 
     note: str | None = None
     """What whoever loads the plan should know."""
 
     @abstractmethod
-    def bind(self, stream: Stream | None) -> BoundSubgraph:
+    def bind(self, stream: Stream | None) -> BoundPartition:
         """The partition for one bound run, whose work goes on this stream."""
 
     def close(self) -> None:
@@ -297,16 +297,16 @@ class Provider(ABC):
         """
         raise ProviderError("it takes no single nodes", where=f"provider '{self.name}'")
 
-    def build_subgraph(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltSubgraph:
+    def build_partition(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltPartition:
         """Compile a partition: a model whose inputs and outputs are its border, weights as initializers.
 
         Weights whose names are in ``keep`` may be replaced in a loaded engine, so they stay as they are.
         """
-        raise ProviderError("it takes no subgraphs", where=f"provider '{self.name}'")
+        raise ProviderError("it takes no partitions", where=f"provider '{self.name}'")
 
-    def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
+    def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """Make a compiled partition ready."""
-        raise ProviderError("it takes no subgraphs", where=f"provider '{self.name}'")
+        raise ProviderError("it takes no partitions", where=f"provider '{self.name}'")
 
     # memory
 

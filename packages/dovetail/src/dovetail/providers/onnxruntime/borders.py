@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.errors import PlanCorruptError
-from dovetail.provider.interfaces import BorderValue, StoredSubgraph
+from dovetail.provider.interfaces import BorderValue, StoredPartition
 
 __all__ = ["check_border"]
 
 
-def check_border(session: Any, stored: StoredSubgraph, where: str) -> None:
+def check_border(session: Any, stored: StoredPartition, where: str) -> None:
     """Compare the inputs and outputs of a session with those of the plan.
 
     Raises:
