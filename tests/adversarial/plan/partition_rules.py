@@ -106,7 +106,7 @@ PARTITION_RULES: dict[str, list[Case]] = {
         *each("partitions", put(f"blobs/{FIRST}/digest", "0" * 64), put("blobs/w/digest", "0" * 32)),
         *each("whole", put("blobs/w/digest", "0" * 32)),
     ],
-    "unknown kind": each("partitions", put(f"blobs/{FIRST}/kind", "session"), step(0, kind="partition")),
+    "unknown kind": each("partitions", put(f"blobs/{FIRST}/kind", "session"), step(0, kind="subgraph")),
     "a library is carried and not named": each("partitions", put(f"blobs/{FIRST}/kind", "library")),
     "names a blob that is no library": each(
         "partitions", lambda m: m.update(libraries=[{"name": "code", "blob": FIRST}])

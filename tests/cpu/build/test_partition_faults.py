@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 import dovetail as dt
-from dovetail.provider.interfaces import BuiltPartition
+from dovetail.provider.interfaces import BuildContext, BuiltPartition
 from dovetail.testing import HostDevice, host_device
 from tests.support.device_models import WEIGHT, X, build, expected, make_model
 
@@ -47,11 +47,11 @@ def _device(refuses: Callable[[Collection[str]], bool]) -> Iterator[tuple[HostDe
     with host_device(compiles=True) as device:
         compile_partition = device.build_partition
 
-        def build_partition(model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltPartition:
+        def build_partition(model: ir.Model, context: BuildContext) -> BuiltPartition:
             asked.append([node.name or "" for node in model.graph if node.op_type != "Constant"])
             if refuses(asked[-1]):
                 raise ValueError("these it does not like")
-            return compile_partition(model, keep=keep)
+            return compile_partition(model, context)
 
         device.build_partition = build_partition  # type: ignore[method-assign]
         yield device, asked

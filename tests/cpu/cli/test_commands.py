@@ -56,7 +56,7 @@ def ask(run: Run) -> Ask:
 def test_build_says_what_it_did(run: Run, folder: Path, tmp_path: Path) -> None:
     shown = run("build", "small.onnx", "--plugins", "layers.py", "-o", str(tmp_path / "a.plan"), "--shapes", PROFILE)
     assert f"{tmp_path / 'a.plan'}: " in shown
-    assert "profile 0: 3 steps (1 plugin, 2 subgraph)" in shown
+    assert "profile 0: 3 steps (2 partition, 1 plugin)" in shown
     row = next(line for line in shown.splitlines() if line.startswith("custom"))
     assert "FLOAT:LINEAR, FLOAT:LINEAR" in row
     assert "timed" in row

@@ -11,8 +11,14 @@ import pytest
 
 from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
-from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BorderValue, BoundPartition, LoadedPartition, Provider, StoredPartition
+from dovetail.provider.interfaces import (
+    BindContext,
+    BoundPartition,
+    LoadedPartition,
+    Provider,
+    StoredPartition,
+    TensorSpec,
+)
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.runtime.bind.partitions import Partitions
 
@@ -30,7 +36,7 @@ STEP = StepRecord(
 
 
 class _Loaded(LoadedPartition):
-    def bind(self, stream: Stream | None) -> BoundPartition:
+    def bind(self, context: BindContext) -> BoundPartition:
         raise AssertionError("nothing is run here")
 
 
@@ -110,14 +116,14 @@ def test_the_provider_is_told_types_and_the_sizes_that_are_fixed() -> None:
     provider = _Recorder()
     _load(Partitions(), provider, msgspec.structs.replace(STEP, inputs=[0, 3], outputs=[1, 2, 4]))
     (stored,) = provider.stored
-    assert list(stored.input_values) == [
-        BorderValue(type="tensor(float)", dims=(None, 3)),
-        BorderValue(type="seq(tensor(float))"),
+    assert list(stored.input_specs) == [
+        TensorSpec(dtype="float32", dims=(None, 3)),
+        TensorSpec(dtype="float32", type="seq(tensor(float))"),
     ]
-    assert list(stored.output_values) == [
-        BorderValue(type="tensor(float)", dims=(None, None, 4)),
-        BorderValue(type="tensor(int64)"),
-        BorderValue(type="tensor(bfloat16)"),
+    assert list(stored.output_specs) == [
+        TensorSpec(dtype="float32", dims=(None, None, 4)),
+        TensorSpec(dtype="int64"),
+        TensorSpec(dtype="bfloat16"),
     ]
 
 

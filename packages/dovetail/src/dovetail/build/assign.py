@@ -15,6 +15,7 @@ import onnx_ir as ir
 from dovetail.build.borders import Border
 from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
 from dovetail.build.partitions import CompiledPartition, LayerFault, PartitionCompiler, describe_fault
+from dovetail.build.services import BuildServices
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.plugins import entry_of
@@ -51,6 +52,8 @@ class Assigner:
     providers: Sequence[Provider]
     """In order of preference; the last one is the host's, which runs plugins and control flow."""
     logger: ILogger
+    services: BuildServices
+    """What providers build with."""
     strict: bool = False
     is_host_asked: bool = True
     """Whether whoever builds named the host's provider, or none."""
@@ -63,7 +66,7 @@ class Assigner:
     _compiler: PartitionCompiler = field(init=False)
 
     def __post_init__(self) -> None:
-        self._compiler = PartitionCompiler(model=self.model, keep=self.keep)
+        self._compiler = PartitionCompiler(model=self.model, services=self.services)
 
     @property
     def host(self) -> Provider:

@@ -16,7 +16,16 @@ from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError, ResourceError
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
-from dovetail.provider.interfaces import BuiltPartition, Claim, NodeView, Provider, StepKind, StoredPartition
+from dovetail.provider.interfaces import (
+    BuildContext,
+    BuiltPartition,
+    Claim,
+    NodeView,
+    Provider,
+    StepKind,
+    StoredKernel,
+    StoredPartition,
+)
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
 from dovetail.provider.shape_slots import shape_slots
@@ -87,23 +96,16 @@ class HostDevice(Provider):
         self.check("host_inputs")
         return super().host_inputs(op, domain, opset)
 
-    def compile(
-        self,
-        op: str,
-        domain: str,
-        opset: int,
-        attributes: Mapping[str, Any],
-        input_types: Sequence[str | None],
-        num_outputs: int,
-    ) -> HostDeviceFunction:
+    def load_kernel(self, stored: StoredKernel) -> HostDeviceFunction:
         """The kernel of ``cpu`` over this device's memory."""
-        self.check("compile")
+        self.check("load_kernel")
+        op, domain, opset = stored.op, stored.domain, stored.opset
         if self._kernels.find(op, domain, opset) is None:
             raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.name}'")
-        function = get_provider("cpu").compile(op, domain, opset, attributes, input_types, num_outputs)
-        return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), num_outputs)
+        function = get_provider("cpu").load_kernel(stored)
+        return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), stored.num_outputs)
 
-    def build_partition(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltPartition:
+    def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """A plan for ``cpu``."""
         self.check("build_partition")
         return compile_partition(model)

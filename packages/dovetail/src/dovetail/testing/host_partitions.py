@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail.errors import ProviderError
 from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BoundPartition, BuiltPartition, LoadedPartition, StoredPartition
+from dovetail.provider.interfaces import BindContext, BoundPartition, BuiltPartition, LoadedPartition, StoredPartition
 from dovetail.testing.host_arrays import HostDeviceArray
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ class HostDevicePartition(LoadedPartition):
         self._name = stored.name
         self._outputs = list(stored.outputs)
 
-    def bind(self, stream: Stream | None) -> BoundPartition:
+    def bind(self, context: BindContext) -> BoundPartition:
         """The partition on a stream."""
         self._device.check("bind_partition")
-        return _BoundHostPartition(self, stream)
+        return _BoundHostPartition(self, context.stream)
 
     def run(self, inputs: Sequence[Any], outputs: list[Any], stream: Stream | None) -> None:
         """Put a run on a stream; results without memory are made at once, which needs a wait."""

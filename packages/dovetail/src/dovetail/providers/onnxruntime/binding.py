@@ -15,8 +15,7 @@ import numpy.typing as npt
 
 from dovetail.errors import InternalError
 from dovetail.host_arrays import address_of, array_at
-from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BoundPartition, LoadedPartition
+from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition
 
 __all__ = ["SessionPartition"]
 
@@ -37,7 +36,7 @@ class SessionPartition(LoadedPartition):
         self._keep = keep
         """Memory that the session uses and does not own."""
 
-    def bind(self, stream: Stream | None) -> BoundPartition:
+    def bind(self, context: BindContext) -> BoundPartition:
         """The session with bindings of its own."""
         return _BoundSession(self._session, self._inputs, self._outputs)
 

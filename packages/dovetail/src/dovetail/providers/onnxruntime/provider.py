@@ -12,6 +12,7 @@ from dovetail.provider.devices import Device, ProfileEvent
 from dovetail.provider.host import host_device
 from dovetail.provider.interfaces import (
     API_VERSION,
+    BuildContext,
     BuiltPartition,
     Claim,
     LoadedPartition,
@@ -93,11 +94,11 @@ class OnnxRuntimeProvider(Provider):
 
         return [claim_node(node) for node in nodes]
 
-    def build_partition(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltPartition:
+    def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """Optimise a partition as far as no CPU matters; with weights to keep it is stored as it is."""
         from dovetail.providers.onnxruntime.compiled import build_partition
 
-        return build_partition(model, settings=self._settings, version=self.version, keep=keep)
+        return build_partition(model, settings=self._settings, version=self.version, keep=context.keep)
 
     def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """A session over the stored graph; weights are mapped from the plan file, or shared with it in memory."""

@@ -8,14 +8,13 @@ from typing import Protocol
 from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import BorderValue, LoadedPartition, Provider, StoredPartition
-from dovetail.provider.type_names import onnx_type_from_dtype
+from dovetail.provider.interfaces import LoadedPartition, Provider, StoredPartition, TensorSpec
 from dovetail.runtime.steps.base import Array
 
 __all__ = ["BlobPlaces", "Partitions"]
 
 LoadBlob = Callable[[str], Array]
-Border = tuple[tuple[BorderValue, ...], tuple[BorderValue, ...]]
+Border = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
 
 
 class BlobPlaces(Protocol):
@@ -94,8 +93,8 @@ class Partitions:
             places={} if self._file is None else self._file.find_places(record.weights),
             path=None if self._file is None else self._file.path,
             is_whole=is_whole,
-            input_values=border[0],
-            output_values=border[1],
+            input_specs=border[0],
+            output_specs=border[1],
         )
 
     def _check_file(self, stored: StoredPartition) -> None:
@@ -104,12 +103,12 @@ class Partitions:
             raise PlanCorruptError("the file was replaced while it was loaded", where=stored.path, fix="load it again")
 
 
-def _describe(values: Sequence[ValueRecord], ports: Sequence[int]) -> tuple[BorderValue, ...]:
+def _describe(values: Sequence[ValueRecord], ports: Sequence[int]) -> tuple[TensorSpec, ...]:
     return tuple(_describe_value(values[index]) for index in ports)
 
 
-def _describe_value(value: ValueRecord) -> BorderValue:
+def _describe_value(value: ValueRecord) -> TensorSpec:
     # Results that leave the engine need no memory, and of those some models declare sizes that they do not have.
     is_sized = value.kind in ("input", "planned") and value.dims is not None
     dims = tuple([dim if isinstance(dim, int) else None for dim in value.dims or ()]) if is_sized else None
-    return BorderValue(type=value.type or onnx_type_from_dtype(value.dtype), dims=dims)
+    return TensorSpec(dtype=value.dtype, dims=dims, type=value.type)

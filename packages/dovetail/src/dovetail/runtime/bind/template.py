@@ -14,7 +14,7 @@ from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import CompiledKernel, LoadedPartition
+from dovetail.provider.interfaces import CompiledKernel, LoadedPartition, StoredKernel, TensorSpec
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.partitions import Partitions
@@ -106,19 +106,29 @@ class ProgramTemplate:
         return _StepTemplate(record, kernel=self._compile(record, load_blob))
 
     def _compile(self, record: StepRecord, load_blob: Callable[[str], Array]) -> CompiledKernel:
-        attributes = decode_attributes(record.attributes, load_blob)
         provider = self._providers[record.provider]
-        types = [self.program.values[index].dtype if index >= 0 else None for index in record.inputs]
-        arguments = (record.op, record.domain, record.opset, attributes, types, len(record.outputs))
-        kernel = call(provider.name, f"compile of step '{record.name}'", provider.compile, *arguments)
+        stored = self._stored_kernel(record, load_blob)
+        kernel = call(provider.name, f"load_kernel of step '{record.name}'", provider.load_kernel, stored)
         if not isinstance(kernel, CompiledKernel):
             raise ProviderError(
-                "compile gave no kernel",
+                "load_kernel gave no kernel",
                 where=f"provider '{provider.name}', step '{record.name}'",
                 expected="a CompiledKernel",
                 got=type(kernel).__name__,
             )
         return kernel
+
+    def _stored_kernel(self, record: StepRecord, load_blob: Callable[[str], Array]) -> StoredKernel:
+        values = [None if index < 0 else self.program.values[index] for index in record.inputs]
+        return StoredKernel(
+            name=record.name,
+            op=record.op,
+            domain=record.domain,
+            opset=record.opset,
+            attributes=decode_attributes(record.attributes, load_blob),
+            inputs=[None if value is None else TensorSpec(dtype=value.dtype, type=value.type) for value in values],
+            num_outputs=len(record.outputs),
+        )
 
     def _load_partition(self, record: StepRecord, load_blob: Callable[[str], Array]) -> LoadedPartition | None:
         return self._partitions.load(

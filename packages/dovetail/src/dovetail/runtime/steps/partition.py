@@ -12,7 +12,7 @@ from dovetail.errors import DovetailError, ProviderError
 from dovetail.plan.manifest import StepRecord
 from dovetail.provider.calls import call, first_line
 from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import LoadedPartition
+from dovetail.provider.interfaces import BindContext, LoadedPartition
 from dovetail.runtime.steps.base import BoundStep, Step, argument_getter
 from dovetail.runtime.steps.frame import Frame
 
@@ -27,11 +27,17 @@ class PartitionStep(Step):
         self._partition = partition
         self._stream = stream
         self._fetch = argument_getter(record.inputs)
-        self._outputs = record.outputs
+        self._inputs, self._outputs = record.inputs, record.outputs
 
     def bind(self, frame: Frame) -> BoundStep:
         """The partition over a frame, with bindings of its own."""
-        bound = call(self.provider, "bind", self._partition.bind, self._stream)
+        context = BindContext(
+            stream=self._stream,
+            input_shapes=[frame.shapes[index] for index in self._inputs],
+            output_shapes=[frame.shapes[index] for index in self._outputs],
+        )
+        bound = call(self.provider, "bind", self._partition.bind, context)
+        frame.closers.append(bound.close)
         values, fetch, outputs, run_bound = frame.values, self._fetch, self._outputs, bound.run
 
         def run() -> None:
