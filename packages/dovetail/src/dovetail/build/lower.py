@@ -12,7 +12,7 @@ import onnx_ir as ir
 from dovetail.build.assign import Assigner, Group
 from dovetail.build.attributes import attribute_records
 from dovetail.build.blobs import array_from_tensor
-from dovetail.build.drafts import Draft, encode_dims, max_workspace, plan_memory
+from dovetail.build.drafts import Draft, encode_dims, plan_memory
 from dovetail.build.layers import NodeLayer
 from dovetail.build.program_context import ChosenPlugin, Place, ProgramContext, place_of
 from dovetail.errors import BuildError, InternalError
@@ -66,7 +66,6 @@ class Lowering:
             steps=self._steps,
             symbols=self._kept_symbols(),
             captures=self._captures,
-            workspace_bytes=max_workspace(self._steps),
         )
         return program if self._parent is not None or self._context.is_open else plan_memory(program)
 
@@ -311,6 +310,7 @@ class Lowering:
                 inputs=[self._need_in(value, memory) for value in border.inputs],
                 outputs=[self._add_result(value, memory=memory) for value in border.outputs],
                 partition=record,
+                workspace_bytes=built.workspace_bytes,
             )
         )
 

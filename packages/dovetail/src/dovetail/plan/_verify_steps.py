@@ -50,8 +50,10 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     require(is_partition == (step.partition is not None), where, "compiled steps, and only they, have a partition")
     is_plugin = step.kind == "plugin"
     require(is_plugin == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
-    others = (step.shape_inputs, step.sizes, step.workspace_bytes, step.asks_workspace)
+    others = (step.shape_inputs, step.sizes, step.tactic, step.asks_workspace)
     require(is_plugin or not any(others), where, "has what only plugin steps have")
+    has_workspace = is_plugin or is_partition or step.kind == "kernel"
+    require(has_workspace or not step.workspace_bytes, where, "has a workspace that it cannot use")
     require((step.kind == "control") == bool(step.bodies), where, "control flow, and only it, has bodies")
     has_attributes = step.kind in ("kernel", "control")
     require(has_attributes or not step.attributes, where, "has attributes, which only kernels and control flow have")

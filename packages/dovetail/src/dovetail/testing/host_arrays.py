@@ -13,9 +13,9 @@ import numpy.typing as npt
 from dovetail.allocators import HostAllocator
 from dovetail.provider.arena_allocator import ArenaAllocator
 
-__all__ = ["HostDeviceAllocator", "HostDeviceArray"]
+__all__ = ["POISON", "HostDeviceAllocator", "HostDeviceArray"]
 
-_POISON = 0xFF
+POISON = 0xFF
 """What fresh memory holds: NaN as floats and -1 as integers, so that reading too early shows."""
 
 
@@ -100,5 +100,5 @@ class HostDeviceAllocator(ArenaAllocator):
             return 0
         address = super().allocate(size, alignment, flags)
         if address:
-            ctypes.memset(address, _POISON, size)
+            ctypes.memset(address, POISON, size)
         return address

@@ -113,7 +113,7 @@ class HostDevice(Provider):
     def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """A plan for ``cpu``."""
         self.check("build_partition")
-        return compile_partition(model)
+        return compile_partition(model, self.options.workspace_bytes)
 
     def load_partition(self, stored: StoredPartition) -> HostDevicePartition:
         """That plan, over this device's memory."""
@@ -237,7 +237,7 @@ class HostDevice(Provider):
         work = self.find_stream(stream.handle).end_recording()
         self.check("end_capture")
         self.statistics.captures += 1
-        graph = HostGraph(self._streams, work)
+        graph = HostGraph(self._streams, work, can_update=self.options.can_update)
         self.graphs.append(graph)
         return graph
 

@@ -22,9 +22,15 @@ class HostDeviceOptions:
     """Whether it takes whole partitions instead of single nodes."""
     compiled_ops: Collection[str] = ()
     """Operators that become partitions, on a device that takes single nodes otherwise."""
+    workspace_bytes: int = 0
+    """Scratch memory that each partition asks for, and fills with a pattern in each run."""
+    num_lanes: int = 0
+    """Further streams on which partitions put their work in turn; such partitions are not captured."""
     layout: str = "NCHW"
     has_streams: bool = True
     can_capture: bool = True
+    can_update: bool = True
+    """Whether a captured graph can take over another recording."""
     peers: Collection[str] = ()
     """Other host devices whose memory it can copy from and to."""
     budget_bytes: int | None = None

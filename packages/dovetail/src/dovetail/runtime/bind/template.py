@@ -165,11 +165,11 @@ class ProgramTemplate:
     def _kernel_step(self, record: StepRecord, kernel: CompiledKernel, devices: ContextDevices) -> Step:
         provider = self._providers[record.provider]
         if provider.memory.is_host:
-            return KernelStep(record, self.program.values, kernel)
-        return DeviceKernelStep(record, self.program.values, provider, kernel, devices.stream(provider))
+            return KernelStep(record, self.program.values, provider, kernel, devices)
+        return DeviceKernelStep(record, self.program.values, provider, kernel, devices)
 
     def _partition_step(self, record: StepRecord, partition: LoadedPartition, devices: ContextDevices) -> Step:
-        return PartitionStep(record, partition, devices.stream(self._providers[record.provider]))
+        return PartitionStep(record, self._providers[record.provider], partition, devices)
 
     def make_instance(
         self,

@@ -1,4 +1,4 @@
-"""Memory of devices: blocks that go back when nobody has them, and the weights of an engine, uploaded once."""
+"""Blocks of memory that go back when nobody has them, and the weights of an engine on devices, uploaded once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import ProviderError
+from dovetail.allocators import IGpuAllocator
+from dovetail.errors import ProviderError, ResourceError
+from dovetail.host_arrays import address_of
+from dovetail.provider.arena import ALIGNMENT_BYTES, aligned_empty
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.options import Providers
-from dovetail.runtime.steps.base import check_same_size
+from dovetail.runtime.bind.arrays import array_at
+from dovetail.runtime.steps.base import check_same_size, share_memory
+from dovetail.runtime.steps.frame import Shape
 
-__all__ = ["DeviceBlock", "DeviceWeights"]
+__all__ = ["DeviceBlock", "DeviceWeights", "HostBlock"]
 
 
 class DeviceBlock:
@@ -73,6 +78,54 @@ def _give_back(provider: Provider, address: int) -> None:
 def _give_back_quietly(provider: Provider, address: int) -> None:
     with suppress(ProviderError):  # the garbage collector has nobody to tell
         _give_back(provider, address)
+
+
+class HostBlock:
+    """Memory of the process, from the caller's allocator where there is one: what ``DeviceBlock`` is for devices."""
+
+    def __init__(self, allocator: IGpuAllocator | None) -> None:
+        self._allocator = allocator
+        self.size_bytes = 0
+        self._memory = np.empty(0, np.uint8)
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Have at least so many bytes, at an aligned start; True when the block moved."""
+        if size_bytes <= self.size_bytes:
+            return False
+        self._memory = aligned_empty(size_bytes) if self._allocator is None else self._allocate(size_bytes)
+        self.size_bytes = size_bytes
+        return True
+
+    def _allocate(self, size_bytes: int) -> Any:
+        if self._finalizer is not None:
+            self._finalizer()
+        allocator = self._allocator
+        assert allocator is not None  # noqa: S101 - the caller looked
+        address = int(allocator.allocate(size_bytes, ALIGNMENT_BYTES, 0) or 0)
+        if not address:
+            raise ResourceError(f"the allocator of the runtime gave no memory for {size_bytes} bytes")
+        self._finalizer = weakref.finalize(self, allocator.deallocate, address)
+        return array_at(address, (size_bytes,), np.dtype(np.uint8))
+
+    def close(self) -> None:
+        """Give memory of the caller's allocator back; views are then not valid any more."""
+        if self._finalizer is not None:
+            self._memory, self.size_bytes = np.empty(0, np.uint8), 0
+            self._finalizer()
+
+    @property
+    def address(self) -> int:
+        """Where it begins."""
+        return address_of(self._memory)
+
+    def view(self, offset: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """An array in it."""
+        return np.ndarray(shape, dtype, self._memory, offset)
+
+    def share(self, array: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """All of an array that lies in it, with another shape."""
+        return share_memory(array, shape, dtype)
 
 
 class DeviceWeights:
