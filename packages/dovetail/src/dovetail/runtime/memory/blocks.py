@@ -39,13 +39,13 @@ class DeviceBlock:
         if size_bytes <= self.size_bytes:
             return False
         self.close()
-        allocator = call(self.provider.name, "allocator", lambda: self.provider.allocator)
+        allocator = call(self.provider.id, "allocator", lambda: self.provider.allocator)
         alignment = self.provider.memory.alignment_bytes
-        address = call(self.provider.name, "allocate", allocator.allocate, size_bytes, alignment, 0)
+        address = call(self.provider.id, "allocate", allocator.allocate, size_bytes, alignment, 0)
         if not address:
             raise ProviderError(
                 f"it has no memory for {size_bytes} bytes",
-                where=f"provider '{self.provider.name}'",
+                where=f"provider '{self.provider.id}'",
                 fix="use smaller shapes, fewer contexts, or another provider",
             )
         self.address, self.size_bytes = address, size_bytes
@@ -54,7 +54,7 @@ class DeviceBlock:
 
     def view(self, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """A part of the block as an array of the device."""
-        return call(self.provider.name, "array_at", self.provider.array_at, self.address + offset, shape, dtype)
+        return call(self.provider.id, "array_at", self.provider.array_at, self.address + offset, shape, dtype)
 
     def share(self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """All of an array that lies in it, with another shape."""
@@ -70,9 +70,9 @@ class DeviceBlock:
 
 def _give_back(provider: Provider, address: int) -> None:
     try:
-        call(provider.name, "synchronize", provider.synchronize)  # work that is still queued may use the memory
+        call(provider.id, "synchronize", provider.synchronize)  # work that is still queued may use the memory
     finally:
-        call(provider.name, "deallocate", provider.allocator.deallocate, address)
+        call(provider.id, "deallocate", provider.allocator.deallocate, address)
 
 
 def _give_back_quietly(provider: Provider, address: int) -> None:
@@ -167,6 +167,6 @@ class DeviceWeights:
 def _upload(provider: Provider, array: Any) -> tuple[DeviceBlock, Any]:
     block = DeviceBlock(provider, max(array.nbytes, 1))
     target = block.view(0, array.shape, array.dtype)
-    call(provider.name, "copy", provider.copy, np.ascontiguousarray(array), target, None)
-    call(provider.name, "synchronize", provider.synchronize)
+    call(provider.id, "copy", provider.copy, np.ascontiguousarray(array), target, None)
+    call(provider.id, "synchronize", provider.synchronize)
     return block, target

@@ -99,7 +99,7 @@ class PluginStep(Step):
         if not (self.is_static and is_plain):
             raise ProviderError(
                 "a plugin on a device needs shapes that are known before the run, and types of at least eight bits",
-                where=f"provider '{provider.name}', step '{self.name}'",
+                where=f"provider '{provider.id}', step '{self.name}'",
                 fix="leave the layer on the host",
             )
 
