@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -95,12 +94,13 @@ class HostDevicePartition(LoadedPartition):
                 self._device.copy(result, outputs[index], stream)
 
     def _compute(self, arrays: Sequence[HostDeviceArray]) -> list[Any]:
-        results = self._engine(*(array.view() for array in arrays))
+        results = self._engine(*(array.read() for array in arrays))
         return [results[name] for name in self._outputs] if isinstance(results, dict) else [results]
 
     def _write(self, arrays: Sequence[HostDeviceArray], targets: Sequence[HostDeviceArray], workspace: int) -> None:
         if workspace:  # whatever else lies there is lost before it is read
-            ctypes.memset(workspace, POISON, self._device.options.workspace_bytes)
+            size = self._device.options.workspace_bytes
+            self._device.view_at(workspace, (size,), np.uint8, user=self._name).view()[...] = POISON
         for target, result in zip(targets, self._compute(arrays), strict=True):
             np.copyto(target.view(), result, casting="no")
 

@@ -56,4 +56,4 @@ class HostDeviceReformat(CompiledKernel):
 
     def _apply(self, array: HostDeviceArray) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
         dims = array.shape if self._dims is None else self._dims
-        return apply_reformat(array.view(), self._source, self._target, dims)
+        return apply_reformat(array.read(), self._source, self._target, dims)

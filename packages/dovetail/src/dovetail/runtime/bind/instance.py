@@ -113,7 +113,11 @@ class ProgramInstance:
         # Before the views of this run are made: memory that moves takes those of all others with it.
         scratch = self._find_scratch(found)
         place = (symbols, scratch)
-        moved = [arena.reserve(found, self._dtypes, scratch, place) for arena in self._arenas]
+        try:
+            moved = [arena.reserve(found, self._dtypes, scratch, place) for arena in self._arenas]
+        except Exception:
+            self.forget()  # a block that could not grow is gone all the same
+            raise
         if any(moved):
             self.forget()
         while len(self._runs) >= _MAX_RUNS:
