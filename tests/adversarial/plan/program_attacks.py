@@ -258,7 +258,7 @@ PROGRAM_RULES: dict[str, list[Case]] = {
         "chain",
         step(0, shape_inputs=[1]),
         step(0, sizes={"_d0": 1}),
-        step(0, workspace_bytes=1),
+        step(0, tactic=1),
         step(2, asks_workspace=True),
     ),
     "control flow, and only it, has bodies": [
