@@ -153,6 +153,11 @@ class Assigner:
         """One of the providers of this build, with its options."""
         return next(provider for provider in self.providers if provider.name == name)
 
+    def plugin_provider(self, node: ir.Node) -> Provider:
+        """The provider in whose memory and on whose stream a plugin layer runs."""
+        name = self._plugin_provider(NodeLayer(node, self.host.name, self.model.opset_imports))
+        return self.provider(self._step_provider(name))
+
     def _ban(self, provider: str, nodes: Sequence[ir.Node], reason: str) -> None:
         for node in nodes:
             self._banned[provider, node] = reason

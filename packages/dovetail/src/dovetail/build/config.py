@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import IProgressMonitor
-from dovetail.build.timing_cache import TimingCache
+from dovetail.build.tune.cache import TimingCache
 from dovetail.errors import UsageError
 from dovetail.types import EngineCapability
 
@@ -213,9 +213,9 @@ class BuilderConfig(NoOpContext):
     @staticmethod
     def accepts_cache(cache: TimingCache) -> bool:
         """Whether a cache was made where this process runs."""
-        from dovetail.build.tuner import cache_identity
+        from dovetail.build.tune.session import accepts_cache
 
-        return cache.matches(*cache_identity()) is None
+        return accepts_cache(cache)
 
     def get_timing_cache(self) -> TimingCache | None:
         """The cache in use."""

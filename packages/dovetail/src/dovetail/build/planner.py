@@ -18,7 +18,6 @@ from dovetail._unset_dims import tell_unset
 from dovetail._version import __version__
 from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
-from dovetail.build.cache_session import CacheSession
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
 from dovetail.build.lower import Lowering
@@ -32,8 +31,10 @@ from dovetail.build.scales import find_scales
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import find_unset_symbols, known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tensor_records import input_records, output_records
-from dovetail.build.trial import PluginLayer
-from dovetail.build.tuner import Choice, PluginTuner, TunedLayer, TunerOptions
+from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
+from dovetail.build.tune.session import CacheSession
+from dovetail.build.tune.trial import PluginLayer
+from dovetail.build.tune.tuner import CandidateTuner, TunerOptions
 from dovetail.errors import ModelError, UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
 from dovetail.loggers import ILogger
@@ -127,7 +128,12 @@ class _Planner:
         self._graph = request.model.graph
         self._all_providers = Providers(request.config.provider_options)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
-        self._services = BuildServices(request.config, request.logger, keep=request.refittable, is_open=request.is_open)
+        self._session = CacheSession(self._config, request.logger)
+        self._tuner = CandidateTuner(_tuner_options(self._config), self._session, request.logger)
+        self._plugin_tuner = PluginTuner(self._tuner)
+        self._services = BuildServices(
+            request.config, request.logger, self._tuner, keep=request.refittable, is_open=request.is_open
+        )
         self._assigner = Assigner(
             model=self._model,
             services=self._services,
@@ -142,13 +148,6 @@ class _Planner:
         self._owned: list[PluginHandle] = []
         self._finals: dict[int, PluginHandle] = {}
         """The object that each plugin record of a program was made from, by identity of the record."""
-        self._session = CacheSession(self._config, request.logger)
-        self._tuner = PluginTuner(
-            _tuner_options(self._config, strict=self._config.strict),
-            self._session.cache,
-            request.logger,
-            self._session.record,
-        )
         self._tables: list[LayerRecord] = []
         self._aliases: dict[str, str] = {}
         self._narrow_types: frozenset[DataType] = frozenset()
@@ -159,8 +158,8 @@ class _Planner:
         """What the exact shapes of plugin outputs depend on, which onnx-ir's dims cannot always carry."""
 
     def close(self) -> None:
-        self._tuner.close()
         self._services.close()
+        self._tuner.close()
         self._session.close()
         for handle in reversed(self._owned):
             handle.destroy(self._request.logger)
@@ -205,7 +204,7 @@ class _Planner:
         """The first program over the plugin objects of this build; they live until the planner is closed."""
         template = ProgramTemplate(manifest.programs[0], self._blobs.array, self._all_providers)
         template.create_plugins(lambda _, record: self._finals[id(record)])
-        instance = template.make_instance(manifest, 0, self._tuner.context)
+        instance = template.make_instance(manifest, 0, self._plugin_tuner.find_context(self._assigner.host))
         for step in instance.all_plugin_steps():
             self._own(step.handle)
         return instance
@@ -266,14 +265,14 @@ class _Planner:
         with self._phases.phase(f"Tune profile {index}", steps=max(len(nodes), 1)) as phase:
             for node, entry, in_body in nodes:
                 layers[node] = self._prepare_layer(node, entry, context, in_body=in_body)
-                tuned[node] = self._tuner.tune(layers[node])
+                tuned[node] = self._plugin_tuner.tune(layers[node])
                 self._narrow_types |= _narrow_types(layers[node], tuned[node])
                 phase.step()
         if profile is None and self._config.tells_unset_dims:
             compared = [node for node in tuned if len(tuned[node].table) > 1]
             unset = find_unset_symbols(self._graph.inputs, self._symbols_of(compared, context))
             tell_unset(unset, self._request.logger, strict=self._config.strict)
-        choices = choose_formats(self._graph, context, tuned, layers, self._session, self._tuner)
+        choices = choose_formats(self._graph, context, tuned, layers, self._tuner)
         for node, _, _ in nodes:
             context.chosen[node] = self._finish(node, layers[node], tuned[node], choices[node], index)
         lowering = Lowering(context, self._graph)
@@ -332,12 +331,12 @@ class _Planner:
         self, node: ir.Node, layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int
     ) -> ChosenPlugin:
         """The final object: attached, configured with what was chosen, asked for what the plan stores."""
-        final = self._own(layer.handle.attach_to_context(self._tuner.context))
+        final = self._own(layer.handle.attach_to_context(self._plugin_tuner.find_context(layer.provider)))
         descs = [port.describe(layout) for port, layout in zip(layer.ports, choice.combination, strict=True)]
         inputs, outputs = descs[: layer.num_inputs], descs[layer.num_inputs :]
         final.configure(inputs, outputs)
         final.set_tactic(choice.tactic)
-        workspace_bytes = self._tuner.ask_workspace(layer, final, choice.combination)
+        workspace_bytes = self._plugin_tuner.ask_workspace(layer, final, choice.combination)
         metadata = final.metadata_string
         self._tables.append(_layer_record(layer, tuned, choice, profile, metadata))
         record = _plugin_record(final, metadata)
@@ -384,7 +383,7 @@ class _Planner:
             libraries=libraries,
             devices=self._device_records(),
             refit=refit,
-            tuning=self._tables,
+            tuning=[*self._tables, *self._services.tables.records],
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
         )
         return BuiltPlan(manifest, blobs)
@@ -423,13 +422,13 @@ def _bytes_array(payload: bytes) -> Any:
     return np.frombuffer(payload, np.uint8)
 
 
-def _tuner_options(config: BuilderConfig, *, strict: bool) -> TunerOptions:
+def _tuner_options(config: BuilderConfig) -> TunerOptions:
     return TunerOptions(
         timeout_s=config.tactic_timeout_s,
         workspace_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
         max_tactics=config.max_num_tactics,
         error_on_cache_miss=config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS),
-        strict=strict,
+        strict=config.strict,
     )
 
 

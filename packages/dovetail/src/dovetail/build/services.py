@@ -9,7 +9,8 @@ from typing import Any
 import onnx_ir as ir
 
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType
-from dovetail.build.provider_tuner import ProviderTuner
+from dovetail.build.tune.providers import ProviderTuner, TuningTables
+from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.loggers import ILogger
 from dovetail.provider.interfaces import BuildContext, Provider, ShapeRange
 
@@ -22,6 +23,7 @@ class BuildServices:
     Args:
         config: Flags and limits.
         logger: Told of what goes wrong.
+        tuner: Who times the candidates of providers.
         keep: Names of weights that may be replaced in a loaded engine.
         is_open: Whether shapes have no bounds.
         num_threads: How many threads providers may compile in.
@@ -31,6 +33,7 @@ class BuildServices:
         self,
         config: BuilderConfig,
         logger: ILogger,
+        tuner: CandidateTuner,
         *,
         keep: frozenset[str] = frozenset(),
         is_open: bool = False,
@@ -41,7 +44,9 @@ class BuildServices:
         self._keep = keep
         self._is_open = is_open
         self._workers = ThreadPoolExecutor(max_workers=num_threads, thread_name_prefix="dovetail-compile")
-        self._tuners: dict[str, ProviderTuner] = {}
+        self._tuner = tuner
+        self.tables = TuningTables()
+        """What providers asked the tuner, for the plan."""
 
     def make_context(
         self, provider: Provider, *, profile: int = 0, shapes: Mapping[str, ShapeRange] | None = None
@@ -50,7 +55,7 @@ class BuildServices:
         config = self._config
         return BuildContext(
             device=provider.device,
-            tuner=self._find_tuner(provider),
+            tuner=ProviderTuner(provider, self._tuner, self.tables, profile=profile),
             reference=run_reference,
             logger=self._logger,
             workers=self._workers,
@@ -64,16 +69,9 @@ class BuildServices:
             memory_limit_bytes=provider.budget_bytes,
         )
 
-    def _find_tuner(self, provider: Provider) -> ProviderTuner:
-        if provider.id not in self._tuners:
-            self._tuners[provider.id] = ProviderTuner(provider, timeout_s=self._config.tactic_timeout_s)
-        return self._tuners[provider.id]
-
     def close(self) -> None:
-        """End the threads and the streams."""
+        """End the threads."""
         self._workers.shutdown(cancel_futures=True)
-        for tuner in self._tuners.values():
-            tuner.close()
 
 
 def run_reference(model: ir.Model, inputs: Mapping[str, Any]) -> Mapping[str, Any]:

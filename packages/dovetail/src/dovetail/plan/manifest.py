@@ -221,6 +221,8 @@ class DeviceRecord(_Record, frozen=True, kw_only=True):
 class CandidateRecord(_Record, frozen=True, kw_only=True):
     """One way to run a layer, as the tuner saw it."""
 
+    name: str = ""
+    """What the provider that proposed it calls it; empty for plugin layers, which have formats and tactics."""
     formats: list[str]
     tactic: int
     time_us: float | None = None
