@@ -31,6 +31,7 @@ from dovetail.provider.loader import get_provider, register_provider, unregister
 from dovetail.provider.shape_slots import shape_slots
 from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
 from dovetail.testing.host_functions import HostDeviceFunction
+from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
 from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
@@ -59,8 +60,13 @@ class HostDevice(Provider):
         self.graphs: list[HostGraph] = []
         """Everything that was captured."""
         self._streams = StreamSet(f"provider '{self.name}'", self.statistics, self.check)
+        self._live = HostMemory(f"provider '{self.name}'")
         self._allocator = HostDeviceAllocator(
-            limit_bytes=options.memory_bytes, fail_at=options.fail_allocation, before=self.check
+            limit_bytes=options.memory_bytes,
+            fail_at=options.fail_allocation,
+            before=self.check,
+            memory=self._live,
+            find_stream=self.find_stream,
         )
         self._pinned_allocator = ArenaAllocator(HostAllocator(), chunk_bytes=2**16)
         self._kernels = _copy_kernels(options)
@@ -89,7 +95,12 @@ class HostDevice(Provider):
         types = [name for name in (*node.input_types, *node.output_types) if name is not None]
         if any("(" in name or name in ("object", "string") for name in types):
             return Claim(taken=False, reason="it holds tensors of numbers only")
-        return Claim(taken=True, group=self.options.groups.get(node.op), cost_bytes=self.options.cost_bytes)
+        return Claim(
+            taken=True,
+            group=self.options.groups.get(node.op),
+            step_kind=StepKind.PARTITION if node.op in self.options.compiled_ops else None,
+            cost_bytes=self.options.cost_bytes,
+        )
 
     def host_inputs(self, op: str, domain: str, opset: int) -> frozenset[int]:
         """Shapes, axes and counts."""
@@ -131,7 +142,17 @@ class HostDevice(Provider):
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> HostDeviceArray:
         """A view of its memory that NumPy refuses."""
         self.check("array_at")
-        return HostDeviceArray(address, shape, dtype, device=self.name)
+        return self.view_at(address, shape, dtype)
+
+    def view_at(self, address: int, shape: Sequence[int], dtype: npt.DTypeLike, *, user: str = "it") -> HostDeviceArray:
+        """What lies at an address, for plugins: ``read`` and ``view`` of it open it in work on a stream.
+
+        Raises:
+            ProviderError: The address is none of this device's live memory: one of the host, or one that was freed.
+        """
+        array = HostDeviceArray(address, shape, dtype, device=self.name, memory=self._live)
+        array.require_live(user)
+        return array
 
     def import_array(self, value: Any) -> HostDeviceArray | None:
         """Its own arrays."""
@@ -148,7 +169,10 @@ class HostDevice(Provider):
         """Copy in the order of the stream: what the source holds then, not now."""
         self.check("copy")
         self._count_copy(source, target)
-        self.submit(stream, "copy", lambda: np.copyto(_view(target), _view(source), casting="no"))
+        for array in (source, target):
+            if isinstance(array, HostDeviceArray):
+                array.require_live("copy")
+        self.submit(stream, "copy", lambda: np.copyto(_view(target), _read(source), casting="no"))
 
     def _count_copy(self, source: Any, target: Any) -> None:
         is_from, is_to = isinstance(source, HostDeviceArray), isinstance(target, HostDeviceArray)
@@ -167,11 +191,12 @@ class HostDevice(Provider):
                 where=f"provider '{self.name}'",
                 got=type(array).__name__,
             )
+        array.require_live(name)
         return array
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""
-        array = HostDeviceArray(0, shape, dtype, device=self.name)
+        array = HostDeviceArray(0, shape, dtype, device=self.name, memory=self._live)
         address = self._allocator.allocate(array.nbytes, self.memory.alignment_bytes, 0)
         if not address:
             raise ResourceError("out of memory", where=f"provider '{self.name}'", got=f"{array.nbytes} bytes")
@@ -188,7 +213,7 @@ class HostDevice(Provider):
     def to_host(self, array: HostDeviceArray) -> npt.NDArray[Any]:
         """A copy of an array of this device, when all its work is done."""
         self.synchronize()
-        return array.view().copy()
+        return array.read().copy()
 
     # order
 
@@ -250,6 +275,11 @@ class HostDevice(Provider):
 
 def _view(array: Any) -> npt.NDArray[Any]:
     view: npt.NDArray[Any] = array.view() if isinstance(array, HostDeviceArray) else array
+    return view
+
+
+def _read(array: Any) -> npt.NDArray[Any]:
+    view: npt.NDArray[Any] = array.read() if isinstance(array, HostDeviceArray) else array
     return view
 
 

@@ -80,7 +80,7 @@ class HostDevicePartition(LoadedPartition):
                 self._device.copy(result, outputs[index], stream)
 
     def _compute(self, arrays: Sequence[HostDeviceArray]) -> list[Any]:
-        results = self._engine(*(array.view() for array in arrays))
+        results = self._engine(*(array.read() for array in arrays))
         return [results[name] for name in self._outputs] if isinstance(results, dict) else [results]
 
     def _write(self, arrays: Sequence[HostDeviceArray], targets: Sequence[HostDeviceArray]) -> None:

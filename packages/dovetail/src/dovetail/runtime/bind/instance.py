@@ -118,7 +118,11 @@ class ProgramInstance:
             raise UsageError("the context is closed", fix="create another: engine.create_execution_context()")
         symbols, found = self.infer(shapes, inputs)
         # Before the views of this run are made: memory that moves takes those of all others with it.
-        moved = [arena.reserve(found, self._dtypes, symbols) for arena in self._arenas]
+        try:
+            moved = [arena.reserve(found, self._dtypes, symbols) for arena in self._arenas]
+        except Exception:
+            self.forget()  # a block that could not grow is gone all the same
+            raise
         if any(moved):
             self.forget()
         while len(self._runs) >= _MAX_RUNS:
