@@ -175,7 +175,8 @@ class Assigner:
 
     def plugin_provider(self, node: ir.Node) -> Provider:
         """The provider in whose memory and on whose stream a plugin layer runs."""
-        name = self._plugin_provider(NodeLayer(node, self.host.name, self.model.opset_imports))
+        layer = NodeLayer(node, self.host.name, self.model.opset_imports)
+        name = _PLUGIN if layer.entry is None else self._plugin_provider(layer, layer.entry)
         return self.provider(self._step_provider(name))
 
     def _ban(self, provider: str, nodes: Sequence[ir.Node], reason: str) -> None:

@@ -44,11 +44,12 @@ class CandidateTuner:
         self.worker = TimingWorker()
         self._session = session
         self._lanes: dict[str, Lane] = {}
-        self._lock = threading.RLock()  # providers may ask from the threads they compile in
+        self._lanes_lock = threading.Lock()  # candidates may ask for their stream while they are timed
+        self._turn = threading.Lock()  # providers may ask from the threads they compile in
 
     def find_lane(self, provider: Provider) -> Lane:
         """Where candidates of a provider run, opened when it is first asked for."""
-        with self._lock:
+        with self._lanes_lock:
             if provider.id not in self._lanes:
                 self._lanes[provider.id] = open_lane(provider, lambda text: self.logger.log(Severity.WARNING, text))
             return self._lanes[provider.id]
@@ -96,7 +97,8 @@ class CandidateTuner:
         max_rounds: int = 15,
     ) -> dict[int, Outcome]:
         """Do as ``tune`` does, and time a single candidate too."""
-        with self._lock:
+        self.worker.check(self.options.timeout_s)  # a candidate that asks a question itself would wait for its own end
+        with self._turn:
             trial = _Trial(self, where, candidates, reference)
             try:
                 trial.outcomes.update(self._look_up(candidates))
