@@ -67,6 +67,8 @@ class Assigner:
     logger: ILogger
     services: BuildServices
     """What providers build with."""
+    order: Sequence[str] = ()
+    """The names of the providers in the order they get nodes, where that is not the order of ``providers``."""
     strict: bool = False
     is_host_asked: bool = True
     """Whether whoever builds named the host's provider, or none."""
@@ -205,7 +207,7 @@ class Assigner:
         found = place(
             nodes,
             claims,
-            [provider.name for provider in self.providers],
+            self.order or [provider.name for provider in self.providers],
             annotations=self.annotations,
             budgets={provider.name: provider.budget_bytes for provider in self.providers},
             devices=[provider.name for provider in self.providers if not provider.memory.is_host],

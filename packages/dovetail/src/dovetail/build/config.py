@@ -124,6 +124,9 @@ class BuilderConfig(NoOpContext):
         """Passes of your own (``dovetail.passes.base.Pass``), run after the cleaning ones."""
         self.layer_providers: dict[str, str] = {}
         """Patterns of layer names (``*`` and ``?``) -> the provider they are for."""
+        self.rivals = False
+        """Whether whole assignments are timed where several of the providers can take nodes, and the fastest is kept;
+        else the order of the providers alone decides."""
         self.timing_cache_path: str | os.PathLike[str] | None = None
         """A timing cache shared with other processes; written after every measurement."""
         self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}

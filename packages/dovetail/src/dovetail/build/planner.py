@@ -65,7 +65,7 @@ from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.template import ProgramTemplate
 from dovetail.types import DataType
 
-__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_program"]
+__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_program", "tuner_options"]
 
 
 @dataclass(kw_only=True)
@@ -78,6 +78,8 @@ class BuildRequest:
     name: str = ""
     providers: Sequence[str] = ("cpu",)
     """Back ends in order of preference; ``cpu`` runs what no other takes."""
+    order: Sequence[str] = ()
+    """In which order providers get nodes, where ``cpu`` need not be the last; empty for the order of ``providers``."""
     is_open: bool = False
     strongly_typed: bool = True
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -129,7 +131,7 @@ class _Planner:
         self._all_providers = Providers(request.config.provider_options)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
         self._session = CacheSession(self._config, request.logger)
-        self._tuner = CandidateTuner(_tuner_options(self._config), self._session, request.logger)
+        self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger)
         self._plugin_tuner = PluginTuner(self._tuner)
         self._services = BuildServices(
             request.config, request.logger, self._tuner, keep=request.refittable, is_open=request.is_open
@@ -138,6 +140,7 @@ class _Planner:
             model=self._model,
             services=self._services,
             providers=self._providers,
+            order=_with_last(request.order),
             logger=request.logger,
             strict=request.config.strict,
             is_host_asked="cpu" in request.providers,
@@ -414,6 +417,11 @@ def _device_record(provider: Provider) -> DeviceRecord:
     )
 
 
+def _with_last(order: Sequence[str]) -> list[str]:
+    """An order in which ``cpu`` gets what is left, unless it stands elsewhere; no order stays none."""
+    return [*order, "cpu"] if order and "cpu" not in order else list(order)
+
+
 def _with_host(names: Sequence[str]) -> list[str]:
     return [*(name for name in dict.fromkeys(names) if name != "cpu"), "cpu"]
 
@@ -422,7 +430,8 @@ def _bytes_array(payload: bytes) -> Any:
     return np.frombuffer(payload, np.uint8)
 
 
-def _tuner_options(config: BuilderConfig) -> TunerOptions:
+def tuner_options(config: BuilderConfig) -> TunerOptions:
+    """What a configuration allows the tuner."""
     return TunerOptions(
         timeout_s=config.tactic_timeout_s,
         workspace_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),

@@ -247,6 +247,7 @@ def _describe(
         "arena_bytes": [program.arena_bytes for program in manifest.programs],
         "workspace_bytes": [program.workspace_bytes for program in manifest.programs],
         "layers": tuning_rows(manifest.tuning),
+        "rivals": manifest.build.get("rivals"),
         "libraries": [library.name for library in manifest.libraries],
         "refittable": [] if manifest.refit is None else sorted(manifest.refit.weights),
         "not_refittable": {} if manifest.refit is None else dict(manifest.refit.excluded),
@@ -267,6 +268,8 @@ def _show(document: Document, screen: Screen) -> None:
         memory = f"arena {format_bytes(document['arena_bytes'][index])}"
         name = "any shape" if document["open"] else f"profile {index}"
         screen.line(f"{name}: {sum(kinds.values())} steps ({steps}), {memory}")
+    if document["rivals"]:
+        screen.line(f"rivals: {document['rivals']}")
     if document["refittable"]:
         screen.line(
             f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from dovetail.build.tune.agree import Result, Verdict, judge, judge_against
 from dovetail.build.tune.cache import TimingValue
@@ -95,6 +96,7 @@ class CandidateTuner:
         *,
         reference: Result | None = None,
         max_rounds: int = 15,
+        target_burst_us: float = 2500.0,
     ) -> dict[int, Outcome]:
         """Do as ``tune`` does, and time a single candidate too."""
         self.worker.check(self.options.timeout_s)  # a candidate that asks a question itself would wait for its own end
@@ -105,7 +107,7 @@ class CandidateTuner:
                 missing = [candidate for candidate in candidates if candidate.id not in trial.outcomes]
                 if missing:
                     self._check_miss_allowed(where, missing)
-                    trial.run(missing, lane, max_rounds)
+                    trial.run(missing, lane, max_rounds=max_rounds, target_burst_us=target_burst_us)
                     for candidate in missing:
                         self._keep(candidate, trial.outcomes[candidate.id])
                 self._tell_unchecked(where, trial.outcomes)
@@ -175,10 +177,10 @@ class _Trial:
         self.abandoned: set[int] = set()
         """Candidates with a call that could not be stopped: what they use must be left as it is."""
 
-    def run(self, missing: Sequence[Candidate], lane: Lane, max_rounds: int) -> None:
+    def run(self, missing: Sequence[Candidate], lane: Lane, **effort: Any) -> None:
         """Measure and compare what is missing."""
         runnable = [candidate for candidate in missing if self._is_allowed(candidate)]
-        self._measure(runnable, lane, max_rounds)
+        self._measure(runnable, lane, **effort)
         self._compare([candidate for candidate in runnable if self.outcomes[candidate.id].status == "timed"])
         self._report(missing)
 
@@ -188,14 +190,14 @@ class _Trial:
             self.outcomes[candidate.id] = Outcome("refused", None, reason)
         return reason is None
 
-    def _measure(self, candidates: Sequence[Candidate], lane: Lane, max_rounds: int) -> None:
+    def _measure(self, candidates: Sequence[Candidate], lane: Lane, **effort: Any) -> None:
         tuner = self._tuner
         results = measure(
             candidates,
             timeout_s=tuner.options.timeout_s,
-            max_rounds=max_rounds,
             worker=tuner.worker,
             clock=lane.clock,
+            **effort,
         )
         for result in results:
             self.outcomes[result.id] = Outcome(result.status, _round_us(result.median_us), result.reason)
@@ -206,7 +208,7 @@ class _Trial:
         for candidate in candidates:
             outcome = self.outcomes[candidate.id]
             if outcome.status in ("failed", "timeout", "wrong"):
-                text = f"skipping tactic ({self._where}, {candidate.label}): {outcome.reason}"
+                text = f"{self._where}: skipping {candidate.label}: {outcome.reason}"
                 self._tuner.logger.log(Severity.WARNING, text)
 
     # results
