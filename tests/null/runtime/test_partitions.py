@@ -11,6 +11,7 @@ import pytest
 
 from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
+from dovetail.provider.devices import Device
 from dovetail.provider.interfaces import (
     BindContext,
     BoundPartition,
