@@ -184,7 +184,7 @@ class HostDevice(Provider):
         for array in (source, target):
             if isinstance(array, HostDeviceArray):
                 array.require_live("copy")
-        self.submit(stream, "copy", lambda: np.copyto(_view(target), _read(source), casting="no"))
+        self.submit(stream, "copy", lambda: _write(target, _read(source)))
 
     def _count_copy(self, source: Any, target: Any) -> None:
         is_from, is_to = isinstance(source, HostDeviceArray), isinstance(target, HostDeviceArray)
@@ -219,7 +219,7 @@ class HostDevice(Provider):
     def to_device(self, array: npt.NDArray[Any]) -> HostDeviceArray:
         """A copy of an array in this device's memory, made at once."""
         made = self.empty(array.shape, array.dtype)
-        made.view()[...] = array
+        made.write(array)
         return made
 
     def to_host(self, array: HostDeviceArray) -> npt.NDArray[Any]:
@@ -287,9 +287,11 @@ def _id_of(memory: MemoryInfo) -> str:
     return f"{memory.name}:{memory.ordinal}" if memory.ordinal else memory.name
 
 
-def _view(array: Any) -> npt.NDArray[Any]:
-    view: npt.NDArray[Any] = array.view() if isinstance(array, HostDeviceArray) else array
-    return view
+def _write(target: Any, array: npt.NDArray[Any]) -> None:
+    if isinstance(target, HostDeviceArray):
+        target.write(array)
+    else:
+        np.copyto(target, array, casting="no")
 
 
 def _read(array: Any) -> npt.NDArray[Any]:

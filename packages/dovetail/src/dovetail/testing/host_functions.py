@@ -92,4 +92,4 @@ class HostDeviceFunction(CompiledKernel):
                     expected=f"{output.dtype.name} {output.shape}",
                     got=f"{array.dtype.name} {array.shape}",
                 )
-            output.view()[...] = array
+            output.write(array)

@@ -102,7 +102,7 @@ class HostDevicePartition(LoadedPartition):
             size = self._device.options.workspace_bytes
             self._device.view_at(workspace, (size,), np.uint8, user=self._name).view()[...] = POISON
         for target, result in zip(targets, self._compute(arrays), strict=True):
-            np.copyto(target.view(), result, casting="no")
+            target.write(result)
 
     def close(self) -> None:
         """Let go of the engine."""
