@@ -17,6 +17,7 @@ from dovetail.errors import ProviderError, ResourceError
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
+    BindContext,
     BuildContext,
     BuiltKernel,
     BuiltPartition,
@@ -235,6 +236,20 @@ class HostDevice(Provider):
             )
         array.require_live(name)
         return array
+
+    def open_workspace(self, context: BindContext, name: str) -> HostDeviceArray | None:
+        """The scratch memory that a step was bound with; None when its options ask for none."""
+        needed = self.options.workspace_bytes
+        if not needed:
+            return None
+        if context.workspace_bytes < needed:
+            raise ProviderError(
+                "the workspace is smaller than was asked for",
+                where=f"provider '{self.id}', step '{name}'",
+                expected=needed,
+                got=context.workspace_bytes,
+            )
+        return self.view_at(context.workspace, (needed,), np.uint8, user=name)
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""
