@@ -248,3 +248,31 @@ def test_a_plugin_of_a_device_in_a_body(device: HostDevice, is_open: bool) -> No
     for size in (4, 2, 4, 7) if is_open else (4, 4, 4):
         x = np.arange(size, dtype=np.float32)
         np.testing.assert_array_equal(engine(x), x * 8)
+
+
+def _if_engine() -> dt.Engine:
+    """Doubled where the sum of x is positive, else as it is; both branches are on the device."""
+    builder = dt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", dt.float32, (4,))
+    total = network.add_reduce(x, dt.ReduceOperation.SUM, 1, False).get_output(0)
+    zero = network.add_constant((), np.zeros((), np.float32)).get_output(0)
+    condition = network.add_elementwise(total, zero, dt.ElementWiseOperation.GREATER).get_output(0)
+    conditional = network.add_if_conditional()
+    conditional.set_condition(condition)
+    inside = conditional.add_input(x).get_output(0)
+    doubled = network.add_plugin_v3([inside], [], TwicePlugin()).get_output(0)
+    split = network.add_plugin_v3([doubled], [], SplitPlugin())
+    other = network.add_unary(inside, dt.UnaryOperation.NEG).get_output(0)
+    result = conditional.add_output(split.get_output(0), other).get_output(0)
+    result.name = "y"
+    network.mark_output(result)
+    return _compile(network, TwicePlugin, SplitPlugin, builder=builder)
+
+
+def test_a_branch_whose_plugin_tells_a_size(device: HostDevice) -> None:
+    engine = _if_engine()
+    for x in ([1, -2, 3, 4], [-1, -1, 0, 0], [5, 5, 5, -5], [1, 1, 1, 1]):
+        given = np.array(x, np.float32)
+        doubled = given * 2
+        np.testing.assert_array_equal(engine(given), doubled[doubled > 0] if given.sum() > 0 else -given)
