@@ -170,7 +170,9 @@ def test_sizes_are_written_on_the_device_and_read_back_once(device: HostDevice, 
         assert device.statistics.waits <= 4
 
 
-def test_a_size_that_is_too_large_is_named(device: HostDevice, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_wait_for_all_sizes_and_one_that_is_too_large_is_named(
+    device: HostDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
     builder = dt.Builder()
     network = builder.create_network()
     layer = network.add_plugin_v3([network.add_input("x", dt.float32, (-1,))], [], SplitPlugin())
@@ -178,6 +180,9 @@ def test_a_size_that_is_too_large_is_named(device: HostDevice, monkeypatch: pyte
         layer.get_output(index).name = f"y{index}"
         network.mark_output(layer.get_output(index))
     engine = _compile(network, SplitPlugin, builder=builder)
+    device.statistics.reset()
+    assert engine(np.array([1, -1, 2], np.float32))["y0"].tolist() == [1, 2]
+    assert device.statistics.waits == 2  # for both sizes, and at the end
     original = SplitPlugin.enqueue
 
     def enqueue(

@@ -95,6 +95,14 @@ def test_a_partition_that_does_not_say_how_much_it_needs_is_named() -> None:
             engine(X)
 
 
+def test_a_kernel_that_binds_to_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device():
+        engine = build(chain())
+        monkeypatch.setattr(HostDeviceFunction, "bind", lambda self, context: None)
+        with pytest.raises(dt.ProviderError, match=r"'host_device', step 'matmul'.*bind gave no kernel"):
+            engine(X)
+
+
 def _break(device: HostDevice, callback: str) -> None:
     from dataclasses import replace
 
