@@ -64,6 +64,8 @@ class Assigner:
     logger: ILogger
     services: BuildServices
     """What providers build with."""
+    order: Sequence[str] = ()
+    """The names of the providers in the order they get nodes, where that is not the order of ``providers``."""
     strict: bool = False
     is_host_asked: bool = True
     """Whether whoever builds named the host's provider, or none."""
@@ -177,6 +179,12 @@ class Assigner:
         """One of the providers of this build, with its options."""
         return next(provider for provider in self.providers if provider.id == name)
 
+    def plugin_provider(self, node: ir.Node) -> Provider:
+        """The provider in whose memory and on whose stream a plugin layer runs."""
+        layer = NodeLayer(node, self.host.name, self.model.opset_imports)
+        name = _PLUGIN if layer.entry is None else self._plugin_provider(layer, layer.entry)
+        return self.provider(self._step_provider(name))
+
     def _ban(self, provider: str, nodes: Sequence[ir.Node], reason: str) -> None:
         for node in nodes:
             self._banned[provider, node] = reason
@@ -204,7 +212,7 @@ class Assigner:
         found = place(
             nodes,
             claims,
-            [provider.id for provider in self.providers],
+            self.order or [provider.id for provider in self.providers],
             annotations=self.annotations,
             budgets={provider.id: provider.budget_bytes for provider in self.providers},
             devices=[provider.id for provider in self.providers if not provider.memory.is_host],

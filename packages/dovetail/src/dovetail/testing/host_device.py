@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -287,10 +289,11 @@ class HostDevice(Provider):
 
     def submit(self, stream: Stream | None, name: str, run: Callable[[], None]) -> None:
         """Put work on a stream, or do it when there is none."""
+        work = run if not self.options.work_s else partial(_run_slowly, run, self.options.work_s)
         if stream is None:
-            run()
+            work()
         elif isinstance(stream, HostStream):
-            stream.submit(name, run)
+            stream.submit(name, work)
         else:
             raise ProviderError("a stream of another device", where=f"provider '{self.id}'", got=type(stream).__name__)
 
@@ -337,6 +340,11 @@ def _write(target: Any, array: npt.NDArray[Any]) -> None:
         target.write(array)
     else:
         np.copyto(target, array, casting="no")
+
+
+def _run_slowly(run: Callable[[], None], seconds: float) -> None:
+    time.sleep(seconds)
+    run()
 
 
 def _read(array: Any) -> npt.NDArray[Any]:

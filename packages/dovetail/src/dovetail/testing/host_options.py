@@ -55,6 +55,8 @@ class HostDeviceOptions:
     refit_mode: str = RefitMode.IN_PLACE
     memory_bytes: int | None = None
     """How much memory there is; None for as much as the process has."""
+    work_s: float = 0.0
+    """How many seconds more each piece of work takes."""
 
     # ways to misbehave
     raises_in: Collection[str] = ()
