@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from math import erf
 from typing import Any
 
 import numpy as np
 
-from dovetail.provider.interfaces import API_VERSION, CompiledKernel, Device, Provider
+from dovetail.provider.interfaces import API_VERSION, CompiledKernel, Device, Provider, StoredKernel
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import register_provider, unregister_provider
 
@@ -28,18 +28,10 @@ class _BrokenProvider(Provider):
     def kernels(self) -> KernelRegistry:
         return self._registry
 
-    def compile(
-        self,
-        op: str,
-        domain: str,
-        opset: int,
-        attributes: Mapping[str, Any],
-        input_types: Sequence[str | None],
-        num_outputs: int,
-    ) -> Any:
-        kernel = self._registry.find(op, domain, opset)
+    def load_kernel(self, stored: StoredKernel) -> CompiledKernel:
+        kernel = self._registry.find(stored.op, stored.domain, stored.opset)
         assert kernel is not None
-        return CompiledKernel(kernel.bind(attributes, num_outputs))
+        return CompiledKernel(kernel.bind(stored.attributes, stored.num_outputs))
 
 
 class _BrokenFactory:

@@ -49,7 +49,7 @@ def _whole(payload: onnx.ModelProto | bytes, edit: Edit | None = None) -> Maker:
 
     def make() -> tuple[Target, bytes]:
         raw = payload if isinstance(payload, bytes) else payload.SerializeToString()
-        return target("whole"), target("whole").with_payload("subgraph:MatMul", raw, edit)
+        return target("whole"), target("whole").with_payload("partition:MatMul", raw, edit)
 
     return make
 
@@ -63,7 +63,7 @@ def _planned(payload: onnx.ModelProto) -> Maker:
             port.name = name
         for node in payload.graph.node:
             node.output[:] = ["a" if name == "y" else name for name in node.output]
-        return plan, plan.with_payload("subgraph:first", payload.SerializeToString())
+        return plan, plan.with_payload("partition:first", payload.SerializeToString())
 
     return make
 
@@ -80,7 +80,7 @@ def _weight(name: str, *shape: int, dtype: Any = np.float32) -> onnx.TensorProto
 
 
 def _real() -> bytes:
-    return target("whole").payload("subgraph:MatMul")
+    return target("whole").payload("partition:MatMul")
 
 
 def _flipped(seed: int) -> Maker:
@@ -115,7 +115,7 @@ def _swallowed() -> tuple[Target, bytes]:
     payload = partition(*nodes).SerializeToString() + hungry
 
     def edit(manifest: Json) -> None:
-        manifest["programs"][0]["steps"][0]["subgraph"]["weights"] = {name: "w"}
+        manifest["programs"][0]["steps"][0]["partition"]["weights"] = {name: "w"}
 
     return _whole(payload, edit)()
 
@@ -278,7 +278,7 @@ def _with_weight(dtype: str, shape: list[int], stored: str) -> Maker:
 
 
 def _naming(weights: dict[str, str]) -> Edit:
-    return lambda manifest: manifest["programs"][0]["steps"][0]["subgraph"].update(weights=weights)
+    return lambda manifest: manifest["programs"][0]["steps"][0]["partition"].update(weights=weights)
 
 
 def _unchanged(edit: Edit) -> Maker:

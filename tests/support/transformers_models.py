@@ -13,6 +13,7 @@ import onnx_ir as ir
 from dovetail.network.onnx_import import import_model
 from dovetail.passes.clone import clone_model
 from dovetail.provider.loader import get_provider
+from tests.support.single_kernels import load_kernel
 
 FOLDER = Path(__file__).parents[1] / "data" / "models"
 FAMILIES = ("bert", "gpt2", "vit", "llama")
@@ -90,9 +91,8 @@ def run_kernels(model: ir.Model, inputs: Arrays) -> list[Any]:
         given = [None if value is None else arrays[value] for value in node.inputs]
         attributes = {name: attribute.value for name, attribute in node.attributes.items()}
         types = [None if array is None else array.dtype.name for array in given]
-        step = provider.compile(
-            node.op_type, node.domain, model.opset_imports[""], attributes, types, len(node.outputs)
-        )
+        opset, count = model.opset_imports[""], len(node.outputs)
+        step = load_kernel(provider, node.op_type, opset, attributes, types, domain=node.domain, num_outputs=count)
         results = step(*given)
         results = results if isinstance(results, tuple) else (results,)
         arrays.update(zip(node.outputs, results, strict=False))

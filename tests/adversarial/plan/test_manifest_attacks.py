@@ -31,8 +31,8 @@ from tests.adversarial.plan.device_attacks import DEVICE_RULES
 from tests.adversarial.plan.edits import Edit, both, put, value
 from tests.adversarial.plan.engine_attacks import ENGINE_RULES
 from tests.adversarial.plan.object_attacks import OBJECT_RULES
+from tests.adversarial.plan.partition_rules import PARTITION_RULES
 from tests.adversarial.plan.program_attacks import PROGRAM_RULES
-from tests.adversarial.plan.subgraph_attacks import SUBGRAPH_RULES
 from tests.support.attack_plans import IMPORTED, TARGETS, Json, Target, attack_device, target
 
 FD_FOLDER = Path("/dev/fd")
@@ -124,7 +124,7 @@ def test_the_plans_themselves_load_and_run(name: str, folder: Path) -> None:
             *PROGRAM_RULES.items(),
             *DEVICE_RULES.items(),
             *OBJECT_RULES.items(),
-            *SUBGRAPH_RULES.items(),
+            *PARTITION_RULES.items(),
         )
         for number, (name, edit) in enumerate(cases)
     ],
@@ -156,7 +156,7 @@ def test_every_rule_has_an_attack() -> None:
         *PROGRAM_RULES,
         *DEVICE_RULES,
         *OBJECT_RULES,
-        *SUBGRAPH_RULES,
+        *PARTITION_RULES,
         "a weight is stripped and cannot be given back",
     }
     missing = {rule for rule in _rules_in_source() if not any(rule in text or text in rule for text in attacked)}

@@ -179,7 +179,7 @@ def test_a_partition_of_this_version_has_no_note() -> None:
 @pytest.mark.parametrize("version", ["1.24.4", "99.0", "nightly", "\x1b[2J", "9" * 60_000])
 def test_a_partition_of_another_version_runs_and_is_noted(version: str) -> None:
     plan = target("whole")
-    raw = plan.changed(put("programs/0/steps/0/subgraph/version", version))
+    raw = plan.changed(put("programs/0/steps/0/partition/version", version))
     engine, notes = _load_noting(raw)
     assert len(notes) == 1
     assert notes[0].isprintable()
@@ -224,7 +224,7 @@ def test_a_partition_of_a_provider_that_is_not_here() -> None:
 
 
 def test_a_partition_of_a_provider_that_takes_none() -> None:
-    with pytest.raises(dt.ProviderError, match="it takes no subgraphs"):
+    with pytest.raises(dt.ProviderError, match="it takes no partitions"):
         dt.Runtime().deserialize_cuda_engine(_moved_to("cpu"))
 
 

@@ -63,7 +63,7 @@ def test_results_are_as_from_onnxruntime(name: str, providers: list[str] | None)
 def test_a_classifier_is_one_partition() -> None:
     """Maps that come out of ONNX Runtime need no step here; maps that go in do."""
     whole = dt.compile(FOLDER / "columns.onnx").manifest.programs[0]
-    assert [(step.provider, step.kind) for step in whole.steps] == [("onnxruntime", "subgraph")]
+    assert [(step.provider, step.kind) for step in whole.steps] == [("onnxruntime", "partition")]
     parts = dt.compile(FOLDER / "entries.onnx").manifest.programs[0]
     assert [step.provider for step in parts.steps] == ["cpu", "onnxruntime"]
     assert parts.steps[0].op == "DictVectorizer"

@@ -14,7 +14,7 @@ import pytest
 from onnx import helper
 
 import dovetail as dt
-from dovetail.provider.interfaces import BuiltSubgraph
+from dovetail.provider.interfaces import BuildContext, BuiltPartition
 from dovetail.testing import HostDevice, host_device
 from tests.support.device_models import WEIGHT, X, build, expected, make_model
 
@@ -45,15 +45,15 @@ def _device(refuses: Callable[[Collection[str]], bool]) -> Iterator[tuple[HostDe
     """A device that refuses to compile some sets of nodes, and the sets it was asked to."""
     asked: list[list[str]] = []
     with host_device(compiles=True) as device:
-        compile_subgraph = device.build_subgraph
+        compile_partition = device.build_partition
 
-        def build_subgraph(model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltSubgraph:
+        def build_partition(model: ir.Model, context: BuildContext) -> BuiltPartition:
             asked.append([node.name or "" for node in model.graph if node.op_type != "Constant"])
             if refuses(asked[-1]):
                 raise ValueError("these it does not like")
-            return compile_subgraph(model, keep=keep)
+            return compile_partition(model, context)
 
-        device.build_subgraph = build_subgraph  # type: ignore[method-assign]
+        device.build_partition = build_partition  # type: ignore[method-assign]
         yield device, asked
 
 
@@ -72,7 +72,7 @@ def test_only_nodes_that_fail_go_to_another_provider(bad: list[str]) -> None:
     assert f"'host_device' cannot compile {len(bad)} node(s)" in line
     for name in bad:
         op = "Tanh" if int(name[1:]) % 2 else "MatMul"
-        assert f"'{name}' ({op}): build_subgraph raised ValueError: these it does not like" in line
+        assert f"'{name}' ({op}): build_partition raised ValueError: these it does not like" in line
     assert len(asked) == len({tuple(names) for names in asked})
 
 
@@ -133,7 +133,7 @@ def test_onnxruntime_loses_the_node_that_it_refuses() -> None:
     listener = _Listener()
     engine = dt.compile(_batchwise(), providers=["onnxruntime", "cpu"], logger=listener)
     steps = [(step.kind, step.provider) for step in engine.manifest.programs[0].steps]
-    assert steps == [("subgraph", "onnxruntime"), ("kernel", "cpu"), ("subgraph", "onnxruntime")]
+    assert steps == [("partition", "onnxruntime"), ("kernel", "cpu"), ("partition", "onnxruntime")]
     assert any("'lstm' (LSTM)" in line and "layout == 1" in line for line in listener.lines)
     x = np.random.default_rng(0).standard_normal((3, 4, 8)).astype(np.float32) / 100
     np.testing.assert_allclose(engine(x), expected(_batchwise(), x), rtol=1e-5, atol=1e-6)

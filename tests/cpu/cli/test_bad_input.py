@@ -149,9 +149,9 @@ def test_damage_is_shown_by_inspect(
 ) -> None:
     monkeypatch.chdir(folder)
     assert main(["inspect", "flipped.plan"]) == 5
-    assert "DAMAGED: subgraph:sum" in capsys.readouterr().out
+    assert "DAMAGED: partition:sum" in capsys.readouterr().out
     assert main(["plan", "check", "flipped.plan"]) == 5
-    assert capsys.readouterr().out.startswith("rebuild\n  because: the file is damaged: subgraph:sum\n")
+    assert capsys.readouterr().out.startswith("rebuild\n  because: the file is damaged: partition:sum\n")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")

@@ -56,7 +56,7 @@ def ask(run: Run) -> Ask:
 def test_build_says_what_it_did(run: Run, folder: Path, tmp_path: Path) -> None:
     shown = run("build", "small.onnx", "--plugins", "layers.py", "-o", str(tmp_path / "a.plan"), "--shapes", PROFILE)
     assert f"{tmp_path / 'a.plan'}: " in shown
-    assert "profile 0: 3 steps (1 plugin, 2 subgraph)" in shown
+    assert "profile 0: 3 steps (2 partition, 1 plugin)" in shown
     row = next(line for line in shown.splitlines() if line.startswith("custom"))
     assert "FLOAT:LINEAR, FLOAT:LINEAR" in row
     assert "timed" in row
@@ -66,7 +66,7 @@ def test_build_json(ask: Ask, tmp_path: Path) -> None:
     plan = tmp_path / "a.plan"
     document = ask("build", "small.onnx", "--plugins", "layers.py", "-o", str(plan), "--shapes", PROFILE)
     assert document["size_bytes"] == plan.stat().st_size
-    assert document["steps"] == [{"subgraph": 2, "plugin": 1}]
+    assert document["steps"] == [{"partition": 2, "plugin": 1}]
     assert document["open"] is False
     (layer,) = document["layers"]
     assert layer["layer"] == "custom"
@@ -217,13 +217,13 @@ def test_inspect_runs_no_code_of_the_plan(tmp_path: Path, capsys: pytest.Capture
 def test_inspect_json_names_steps_and_blobs(ask: Ask) -> None:
     document = ask("inspect", "small.plan")
     layers = document["programs"][0]["layers"]
-    assert [layer["LayerType"] for layer in layers] == ["Subgraph", "PluginV3", "Subgraph"]
+    assert [layer["LayerType"] for layer in layers] == ["Partition", "PluginV3", "Partition"]
     assert [layer["Provider"] for layer in layers] == ["onnxruntime", "cpu", "onnxruntime"]
-    assert [layer["Subgraph"]["layers"] for layer in layers if "Subgraph" in layer] == [["project"], ["sum"]]
-    assert layers[0]["Subgraph"]["weights"] == {"w": "w"}
+    assert [layer["Partition"]["layers"] for layer in layers if "Partition" in layer] == [["project"], ["sum"]]
+    assert layers[0]["Partition"]["weights"] == {"w": "w"}
     kinds = {blob["name"]: (blob["kind"], blob["algorithm"]) for blob in document["blobs"]}
     assert kinds["w"] == ("weights", "xxh3")
-    assert kinds["subgraph:sum"] == ("subgraph", "sha256")
+    assert kinds["partition:sum"] == ("partition", "sha256")
     assert document["refit"]["weights"] == {"w": "w"}
 
 
@@ -242,7 +242,7 @@ def test_the_engine_inspector_agrees(folder: Path) -> None:
     assert [layer["Name"] for layer in layers] == ["project", "custom", "sum"]
     assert layers[1]["Outputs"][0]["Dimensions"] == [5, 3]
     assert len(layers[1]["Tuning"]) == 2
-    assert lines[1].startswith("Layer(Subgraph): project, ")
+    assert lines[1].startswith("Layer(Partition): project, ")
     assert lines[1].endswith(", Provider: onnxruntime, Layers: [project]")
     assert ", Provider: onnxruntime 1." in lines[3]
 

@@ -12,9 +12,11 @@ import pytest
 
 import dovetail as dt
 from dovetail.errors import ProviderError
+from dovetail.provider.interfaces import API_VERSION, BindContext
 from dovetail.provider.loader import get_provider, provider_names, register_provider, unregister_provider
 from dovetail.testing import HostDevice, HostDeviceFactory, HostDeviceOptions, host_device
 from tests.support.device_models import X, build, chain, expected, steps_of
+from tests.support.single_kernels import load_kernel
 
 
 class Messages(dt.ILogger):
@@ -39,7 +41,7 @@ def test_another_version_of_the_contract_is_refused() -> None:
     factory = HostDeviceFactory(HostDeviceOptions(name="old", api_version=99))
     with pytest.raises(ProviderError, match=r"'old'.*another version") as caught:
         register_provider(factory)
-    assert (caught.value.expected, caught.value.got) == (0, 99)
+    assert (caught.value.expected, caught.value.got) == (API_VERSION, 99)
     assert "old" not in provider_names()
     assert "cpu" in provider_names()
 
@@ -103,7 +105,7 @@ def test_a_device_that_takes_what_it_cannot_compile() -> None:
 # making an engine
 
 
-@pytest.mark.parametrize("callback", ["host_inputs", "compile", "array_at", "copy", "synchronize", "allocate"])
+@pytest.mark.parametrize("callback", ["host_inputs", "load_kernel", "array_at", "copy", "synchronize", "allocate"])
 def test_a_device_that_raises_while_an_engine_is_made(callback: str) -> None:
     with host_device(raises_in=[callback]), pytest.raises(ProviderError, match=f"'host_device'.*{callback}"):
         build(chain())
@@ -244,7 +246,7 @@ def test_the_host_may_not_wait_in_a_capture() -> None:
 
 def test_an_array_of_the_host_is_no_array_of_the_device() -> None:
     with host_device() as device:
-        function = device.compile("Relu", "", 14, {}, ["float32"], 1).bind(None)
+        function = load_kernel(device, "Relu", 14, {}, ["float32"]).bind(BindContext())
         with pytest.raises(ProviderError, match="does not lie in the device's memory"):
             function(X)
 

@@ -92,7 +92,7 @@ def test_a_device_beside_partitions_of_onnxruntime() -> None:
         engine = dt.compile(chain(), providers=["host_device", "onnxruntime", "cpu"])
         kinds = [(step.kind, step.provider) for step in engine.manifest.programs[0].steps]
         assert ("kernel", "host_device") in kinds
-        assert kinds.count(("subgraph", "onnxruntime")) == 2
+        assert kinds.count(("partition", "onnxruntime")) == 2
         for _ in range(3):
             np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-5)
 

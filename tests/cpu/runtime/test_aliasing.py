@@ -124,7 +124,7 @@ def test_an_intermediate_value_is_updated_in_place() -> None:
         network.mark_output(result)
 
     engine = _build(chain)
-    assert [step.kind for step in engine.manifest.programs[0].steps] == ["subgraph", "plugin", "subgraph"]
+    assert [step.kind for step in engine.manifest.programs[0].steps] == ["partition", "plugin", "partition"]
     np.testing.assert_allclose(engine(np.ones((2, 3), np.float32)), -7.0)
     np.testing.assert_allclose(engine(np.ones((2, 3), np.float32)), -7.0)
 

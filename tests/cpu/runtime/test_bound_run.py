@@ -129,7 +129,7 @@ def test_large_arrays_of_the_caller_are_not_kept_by_partitions() -> None:
     opsets = [helper.make_opsetid("", 18), helper.make_opsetid("trt.plugins", 1)]
     graph = helper.make_graph(nodes, "g", ports[:1], ports[1:])
     engine = dt.compile(helper.make_model(graph, opset_imports=opsets, ir_version=10), providers=["onnxruntime", "cpu"])
-    assert [step.kind for step in engine.manifest.programs[0].steps] == ["subgraph", "plugin", "subgraph"]
+    assert [step.kind for step in engine.manifest.programs[0].steps] == ["partition", "plugin", "partition"]
     x = np.ones(shape, np.float32)
     gone = weakref.ref(x)
     np.testing.assert_array_equal(engine(x), 4 * x)

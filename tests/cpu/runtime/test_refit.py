@@ -156,21 +156,21 @@ def test_individual_refit_lists_the_others_with_the_reason() -> None:
 
 def test_a_provider_that_re_creates_its_steps_is_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a provider reads weights when it compiles; here each compiled step is counted."""
-    from dovetail.provider.interfaces import RefitMode
+    from dovetail.provider.interfaces import RefitMode, StoredKernel
     from dovetail.provider.loader import get_provider
 
     engine = _build(_weights(0), dt.BuilderFlag.REFIT, providers=["cpu"])
     engine(X)
     provider = get_provider("cpu")
     compiled: list[str] = []
-    original = provider.compile
+    original = provider.load_kernel
 
-    def compile_and_count(op: str, *args: Any) -> Any:
-        compiled.append(op)
-        return original(op, *args)
+    def load_and_count(stored: StoredKernel) -> Any:
+        compiled.append(stored.op)
+        return original(stored)
 
     monkeypatch.setattr(provider, "refit_mode", RefitMode.RECREATE)
-    monkeypatch.setattr(provider, "compile", compile_and_count)
+    monkeypatch.setattr(provider, "load_kernel", load_and_count)
     refitter = dt.Refitter(engine)
     for name, array in _weights(1).items():
         refitter.set_named_weights(name, array)

@@ -123,7 +123,7 @@ def test_unknown_option_of_a_built_in_provider() -> None:
         (lambda text: "import no_such_package", "ModuleNotFoundError when it was imported"),
         (lambda text: text.replace("def create_factory", "def other"), "AttributeError when it was imported"),
         (lambda text: text.replace('    name = "', '    name = "not_'), "another name; expected small_provider"),
-        (lambda text: text.replace("= API_VERSION", "= 99"), "another version of the contract; expected 0, got 99"),
+        (lambda text: text.replace("= API_VERSION", "= 99"), "another version of the contract; expected 1, got 99"),
         (
             lambda text: text.replace("return Factory()", "return 5"),
             "is no factory; expected a ProviderFactory, got int",

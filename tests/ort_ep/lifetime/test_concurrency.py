@@ -93,7 +93,7 @@ def test_ten_thousand_runs_a_thread_and_session(dovetail_session: Session) -> No
 
 
 def test_memory_is_flat(dovetail_session: Session) -> None:
-    """A round may make the runs of a second thread for the first time, so the leanest of several rounds is judged: a leak is in each."""
+    """The leanest of several rounds is judged: one may make the runs of a second thread, and a leak is in each."""
     session = dovetail_session(plain_model(), claim="all")
     given = {rows: feeds(rows) for rows in range(1, 9)}
 

@@ -14,6 +14,7 @@ from dovetail.provider.kernels import Kernel
 from dovetail.provider.loader import get_provider
 from dovetail.providers.cpu._numeric import NATIVE
 from dovetail.providers.cpu.registry import registry
+from tests.support.single_kernels import load_kernel
 
 Array = npt.NDArray[Any]
 Case = tuple[list[Array | None], dict[str, Any]]
@@ -121,7 +122,7 @@ KERNELS = [kernel for kernel in registry if kernel.into is not None]
 
 
 def bind(kernel: Kernel, attributes: dict[str, Any], types: list[str | None]) -> Any:
-    return get_provider("cpu").compile(kernel.op, kernel.domain, kernel.since, attributes, types, 1)
+    return load_kernel(get_provider("cpu"), kernel.op, kernel.since, attributes, types, domain=kernel.domain)
 
 
 def name(kernel: Kernel) -> str:

@@ -32,7 +32,7 @@ def _engine(rows: Any) -> Any:
     graph = helper.make_graph(nodes, "binding", ports[:1], ports[1:])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("test", 1)]
     engine = dt.compile(helper.make_model(graph, opset_imports=opsets, ir_version=8))
-    assert [step.kind for step in engine.manifest.programs[0].steps] == ["subgraph", "plugin", "subgraph"]
+    assert [step.kind for step in engine.manifest.programs[0].steps] == ["partition", "plugin", "partition"]
     return engine
 
 

@@ -37,7 +37,7 @@ def test_a_name_that_the_optimiser_makes_in_a_body_and_beside_it() -> None:
     model = _parse(f"""g (float16[3,4] x) => (float16[3,4] y) <int64 count = {{2}}>
         {{ start = Abs(x) {loop} c = Cos(x) y = Add(last, c) }}""")
     engine = dt.compile(model)
-    assert _kinds(engine) == [("subgraph", "onnxruntime")]
+    assert _kinds(engine) == [("partition", "onnxruntime")]
     x = X.astype(np.float16)
     np.testing.assert_allclose(engine(x), np.abs(x) + 2 * x + np.cos(x), rtol=1e-2, atol=1e-2)
     again = dt.Runtime().deserialize_cuda_engine(bytes(engine.serialize()))
@@ -57,7 +57,7 @@ def test_a_constant_of_a_body_in_a_body() -> None:
     config = dt.BuilderConfig()
     config.passes_off = PASS_NAMES
     engine = dt.compile(model, config=config)
-    assert _kinds(engine) == [("subgraph", "onnxruntime")]
+    assert _kinds(engine) == [("partition", "onnxruntime")]
     np.testing.assert_array_equal(engine(X, np.array(True)), -X)
     np.testing.assert_array_equal(engine(X, np.array(False)), -np.abs(X))
 
@@ -71,7 +71,7 @@ def test_signed_bytes_of_new_opsets_stay_in_a_partition() -> None:
         f"g (float[3,4] x) => (float[4,3] y) <float scale = {{0.5}}, int8 z = {{1}}> {{ {QUANTIZED} y = Neg(turned) }}"
     )
     engine = dt.compile(model)
-    assert _kinds(engine) == [("subgraph", "onnxruntime")]
+    assert _kinds(engine) == [("partition", "onnxruntime")]
     np.testing.assert_array_equal(engine(X), -X.T)
 
 
@@ -104,7 +104,7 @@ IDENTITY = "m = Mul(x, x) y = Identity(m) i = Cast<to = 6>(m) s = Shape(i) size 
 def test_an_identity_beside_a_cast_of_which_only_the_shape_is_read() -> None:
     """ONNX Runtime takes the identity away, and then does not find what it was one of."""
     engine = dt.compile(_parse(f"g (float[n,4] x) => (float[n,4] y, int64 size) <int64 zero = {{0}}> {{ {IDENTITY} }}"))
-    assert _kinds(engine) == [("subgraph", "onnxruntime")]
+    assert _kinds(engine) == [("partition", "onnxruntime")]
     results = engine(X)
     np.testing.assert_array_equal(results["y"], X * X)
     assert results["size"] == 3
@@ -126,7 +126,7 @@ def test_an_identity_at_the_end_of_a_body() -> None:
         <then_branch = a () => (float[n,4] y, int64 size) {{ {IDENTITY} }},
          else_branch = b () => (float[n,4] v, int64 w) {{ v = Neg(x) w = Identity(zero) }}> }}""")
     engine = dt.compile(model)
-    assert _kinds(engine) == [("subgraph", "onnxruntime")]
+    assert _kinds(engine) == [("partition", "onnxruntime")]
     results = engine(X, np.array(True))
     np.testing.assert_array_equal(results["z"], X * X)
     assert results["t"] == 3
@@ -162,4 +162,4 @@ def test_a_partition_that_nobody_reads_is_left_out() -> None:
     config.layer_providers = {"cut": "cpu"}
     engine = dt.compile(model, config=config)
     np.testing.assert_array_equal(engine(X), -X)
-    assert ("subgraph", "onnxruntime") in _kinds(engine)
+    assert ("partition", "onnxruntime") in _kinds(engine)

@@ -65,14 +65,14 @@ def _expected(model: onnx.ModelProto, x: Any, **compile_args: Any) -> Any:
 @pytest.mark.parametrize("opset", [9, 13, 17, 21, 26, 27, 28])
 def test_a_model_is_one_session_whatever_its_opset(opset: int) -> None:
     engine = dt.compile(_plain(opset))
-    assert _kinds(engine) == [("subgraph", "onnxruntime")]
+    assert _kinds(engine) == [("partition", "onnxruntime")]
     np.testing.assert_allclose(engine(X), _expected(_plain(opset), X), rtol=1e-5, atol=1e-6)
 
 
 def test_plugins_cut_a_model_and_shapes_may_change() -> None:
     model, registry = _cut()
     engine = dt.compile(model, registry=registry)
-    assert [kind for kind, _ in _kinds(engine)] == ["subgraph", "plugin", "subgraph", "plugin", "subgraph"]
+    assert [kind for kind, _ in _kinds(engine)] == ["partition", "plugin", "partition", "plugin", "partition"]
     for rows in (2, 5, 1, 5, 700, 0):
         x = RNG.standard_normal((rows, 8), np.float32)
         expected = _expected(model, x, registry=registry)
@@ -139,7 +139,7 @@ def test_a_partition_is_stored_once_for_all_profiles() -> None:
     shapes = [{"x": ((1, 8), (2, 8), (4, 8))}, {"x": ((5, 8), (6, 8), (9, 8))}]
     engine = dt.compile(_plain(), profiles=shapes)
     kinds = [record.kind for record in engine.manifest.blobs.values()]
-    assert kinds.count("subgraph") == 1
+    assert kinds.count("partition") == 1
     for rows in (3, 9):
         x = RNG.standard_normal((rows, 8), np.float32)
         np.testing.assert_allclose(engine(x), _expected(_plain(), x), rtol=1e-5, atol=1e-6)
@@ -157,7 +157,7 @@ def test_control_flow_that_it_can_run_is_taken_whole() -> None:
     ]
     model = _chain(*nodes, weights=[numpy_helper.from_array(np.zeros((), np.float32), "zero")])
     engine = dt.compile(model)
-    assert _kinds(engine) == [("subgraph", "onnxruntime")]
+    assert _kinds(engine) == [("partition", "onnxruntime")]
     for x in (np.ones((2, 8), np.float32), -np.ones((2, 8), np.float32)):
         np.testing.assert_array_equal(engine(x), _expected(model, x))
 
@@ -196,7 +196,7 @@ def test_a_half_precision_model_is_one_partition() -> None:
     for port in (model.graph.input[0], model.graph.output[0]):
         port.type.tensor_type.elem_type = TensorProto.FLOAT16
     engine = dt.compile(model)
-    assert _kinds(engine) == [("subgraph", "onnxruntime")]
+    assert _kinds(engine) == [("partition", "onnxruntime")]
     x = X.astype(np.float16)
     np.testing.assert_allclose(engine(x), _expected(model, x), rtol=2e-2, atol=2e-3)
 

@@ -48,7 +48,7 @@ def test_weights_in_branches_are_part_of_the_plan(tmp_path: Path) -> None:
     model = _model([node], [_port("c", [], TensorProto.BOOL), _port("x", ["n", 64])], [_port("y", ["n", 64])], [])
     x = RNG.standard_normal((3, 64)).astype(np.float32)
     with dt.compile(model) as engine:
-        assert _kinds(engine) == ["subgraph"]
+        assert _kinds(engine) == ["partition"]
         engine.save(tmp_path / "m.plan")
         with dt.load(tmp_path / "m.plan") as loaded:
             for c in (np.array(True), np.array(False)):
@@ -70,7 +70,7 @@ def test_an_operator_that_others_define_stays_in_the_partition(op: str, opset: i
     model = _model(nodes, [_port("x", ["n", 4, 5])], [_port("y", ["n", 4, 5])], weights, opset)
     x = RNG.standard_normal((2, 4, 5)).astype(np.float32)
     with dt.compile(model) as engine:
-        assert _kinds(engine) == ["subgraph"]
+        assert _kinds(engine) == ["partition"]
         np.testing.assert_allclose(engine(x), _reference(model, x=x)[0], rtol=1e-5, atol=1e-6)
 
 

@@ -12,7 +12,7 @@ from onnx import parser
 import dovetail as dt
 from dovetail.errors import DovetailError, PlanCorruptError, ProviderError
 from dovetail.provider.host import host_device
-from dovetail.provider.interfaces import StoredSubgraph
+from dovetail.provider.interfaces import StoredPartition
 from dovetail.provider.loader import get_provider
 from dovetail.providers.onnxruntime.provider import OnnxRuntimeProvider
 from tests.support.typed import Log
@@ -44,7 +44,7 @@ def test_a_plan_of_another_version_runs_with_a_note(
 
 
 def _load(version: str, opset: int, payload: bytes | None = None) -> Any:
-    stored = StoredSubgraph(
+    stored = StoredPartition(
         name="relu",
         payload=memoryview(_model(opset).SerializeToString() if payload is None else payload),
         version=version,
@@ -53,7 +53,7 @@ def _load(version: str, opset: int, payload: bytes | None = None) -> Any:
         weights={},
         places={},
     )
-    return OnnxRuntimeProvider(host_device()).load_subgraph(stored)
+    return OnnxRuntimeProvider(host_device()).load_partition(stored)
 
 
 @pytest.mark.parametrize(

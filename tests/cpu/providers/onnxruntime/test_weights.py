@@ -36,7 +36,7 @@ def _compile(dtype: Any, rows: int, *, refit: bool = False) -> Any:
     if refit:
         config.set_flag(dt.BuilderFlag.REFIT)
     engine = dt.compile(_model(dtype, rows), config=config)
-    assert {step.kind for step in engine.manifest.programs[0].steps} == {"subgraph"}
+    assert {step.kind for step in engine.manifest.programs[0].steps} == {"partition"}
     return engine
 
 

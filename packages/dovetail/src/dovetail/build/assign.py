@@ -12,13 +12,14 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail.build.borders import Border
 from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
 from dovetail.build.partitions import CompiledPartition, LayerFault, PartitionCompiler, describe_fault
-from dovetail.build.subgraphs import Border
+from dovetail.build.services import BuildServices
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.plugins import entry_of
-from dovetail.provider.interfaces import BuiltSubgraph, Claim, Provider, StepKind
+from dovetail.provider.interfaces import BuiltPartition, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
 from dovetail.provider.placement import CONSTANT, OUTSIDE, PlacedNode, find_annotation, place
 
@@ -40,7 +41,7 @@ class Group:
     provider: str
     layers: Sequence[NodeLayer]
     border: Border | None = None
-    built: BuiltSubgraph | None = None
+    built: BuiltPartition | None = None
 
 
 @dataclass(kw_only=True)
@@ -51,6 +52,8 @@ class Assigner:
     providers: Sequence[Provider]
     """In order of preference; the last one is the host's, which runs plugins and control flow."""
     logger: ILogger
+    services: BuildServices
+    """What providers build with."""
     strict: bool = False
     is_host_asked: bool = True
     """Whether whoever builds named the host's provider, or none."""
@@ -63,7 +66,7 @@ class Assigner:
     _compiler: PartitionCompiler = field(init=False)
 
     def __post_init__(self) -> None:
-        self._compiler = PartitionCompiler(model=self.model, keep=self.keep)
+        self._compiler = PartitionCompiler(model=self.model, services=self.services)
 
     @property
     def host(self) -> Provider:
@@ -104,7 +107,7 @@ class Assigner:
     def _try_groups(self, graph: ir.Graph) -> list[Group] | None:
         layers = self._layers(graph)
         chosen = self._place(layers)
-        whole = frozenset(p.name for p in self.providers if p.step_kind == StepKind.SUBGRAPH)
+        whole = frozenset(p.name for p in self.providers if p.step_kind == StepKind.PARTITION)
         producers = [[s for s in sources if s >= 0] for sources in _sources(layers)]
         partitions = find_partitions(chosen, producers, whole)
         cheap = [(name, nodes) for name, nodes in partitions if name in whole and _is_free(layers, nodes)]

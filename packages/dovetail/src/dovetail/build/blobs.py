@@ -74,7 +74,7 @@ class BlobTable:
         """Store what a provider compiled, once for all programs."""
         key = ("payload", (), xxhash.xxh3_128_hexdigest(payload))
         if key not in self._by_contents:
-            self._by_contents[key] = self.add_array(name, np.frombuffer(payload, np.uint8), kind="subgraph")
+            self._by_contents[key] = self.add_array(name, np.frombuffer(payload, np.uint8), kind="partition")
         return self._by_contents[key]
 
     def finish(self, *, strip: frozenset[str] = frozenset()) -> tuple[list[Blob], dict[str, BlobRecord]]:

@@ -19,7 +19,7 @@ from dovetail.errors import BuildError, InternalError
 from dovetail.expr import Constant, Expr, SizeTensor, Symbol, encode_expr, symbols_of
 from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
-from dovetail.plan.manifest import ProgramRecord, StepRecord, SubgraphRecord, SymbolRecord
+from dovetail.plan.manifest import PartitionRecord, ProgramRecord, StepRecord, SymbolRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.shape_slots import reads_only_shape
@@ -252,7 +252,7 @@ class Lowering:
     def _emit(self, group: Group) -> None:
         layer = group.layers[0]
         if group.built is not None:
-            self._emit_subgraph(group)
+            self._emit_partition(group)
         elif layer.entry is not None:
             self._emit_plugin(layer, layer.entry, self._context.chosen[layer.node])
         elif layer.is_control:
@@ -286,7 +286,7 @@ class Lowering:
         on_host = call(provider.name, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
         return self._need_in(value, "" if slot in on_host else provider.memory_name)
 
-    def _emit_subgraph(self, group: Group) -> None:
+    def _emit_partition(self, group: Group) -> None:
         """A compiled partition; its weights are stored once for all programs."""
         border, built = group.border, group.built
         if border is None or built is None:
@@ -294,8 +294,8 @@ class Lowering:
         blobs = self._context.blobs
         memory = self._context.assigner.provider(group.provider).memory_name
         names = [layer.name for layer in group.layers]
-        record = SubgraphRecord(
-            payload=blobs.add_payload(f"subgraph:{names[0]}", built.payload),
+        record = PartitionRecord(
+            payload=blobs.add_payload(f"partition:{names[0]}", built.payload),
             version=built.version,
             inputs=[value.name or "" for value in border.inputs],
             outputs=[value.name or "" for value in border.outputs],
@@ -305,12 +305,12 @@ class Lowering:
         self._steps.append(
             StepRecord(
                 name=names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]} ({len(names)} layers)",
-                kind="subgraph",
+                kind="partition",
                 provider=group.provider,
-                op="Subgraph",
+                op="Partition",
                 inputs=[self._need_in(value, memory) for value in border.inputs],
                 outputs=[self._add_result(value, memory=memory) for value in border.outputs],
-                subgraph=record,
+                partition=record,
             )
         )
 

@@ -9,12 +9,13 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail.build.borders import Border, extract_model, find_border
 from dovetail.build.faults import Fault, find_faults
 from dovetail.build.layers import NodeLayer
-from dovetail.build.subgraphs import Border, extract_model, find_border
+from dovetail.build.services import BuildServices
 from dovetail.errors import DovetailError
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import BuiltSubgraph, Provider
+from dovetail.provider.interfaces import BuiltPartition, Provider
 
 __all__ = ["CompiledPartition", "LayerFault", "PartitionCompiler", "describe_fault"]
 
@@ -29,7 +30,7 @@ class CompiledPartition:
     """A partition as a provider compiled it; nothing is compiled where nobody reads what it makes."""
 
     border: Border
-    built: BuiltSubgraph | None
+    built: BuiltPartition | None
 
 
 @dataclass(kw_only=True)
@@ -37,8 +38,7 @@ class PartitionCompiler:
     """Compiles partitions of a model; what was compiled is kept until ``forget``, for the next way to cut a graph."""
 
     model: ir.Model
-    keep: frozenset[str] = frozenset()
-    """Names of weights that may be replaced in a loaded engine."""
+    services: BuildServices
     _tries_left: dict[str, int] = field(default_factory=dict, init=False)
     _results: dict[tuple[str, tuple[ir.Node, ...]], CompiledPartition | DovetailError] = field(
         default_factory=dict, init=False
@@ -83,8 +83,9 @@ class PartitionCompiler:
             return CompiledPartition(border=border, built=None)
         try:
             model = extract_model(self.model, nodes, border, name=_partition_name(layers))
-            build = partial(provider.build_subgraph, keep=self.keep)
-            return CompiledPartition(border=border, built=call(provider.name, "build_subgraph", build, model))
+            context = self.services.make_context(provider)
+            built = call(provider.name, "build_partition", provider.build_partition, model, context)
+            return CompiledPartition(border=border, built=built)
         except DovetailError as error:
             return error
 

@@ -29,6 +29,7 @@ from dovetail.build.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.progress import Phases
 from dovetail.build.provider_passes import rewrite_for_providers
 from dovetail.build.scales import find_scales
+from dovetail.build.services import BuildServices
 from dovetail.build.shapes import find_unset_symbols, known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tensor_records import input_records, output_records
 from dovetail.build.trial import PluginLayer
@@ -126,8 +127,10 @@ class _Planner:
         self._graph = request.model.graph
         self._all_providers = Providers(request.config.provider_options)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
+        self._services = BuildServices(request.config, request.logger, keep=request.refittable, is_open=request.is_open)
         self._assigner = Assigner(
             model=self._model,
+            services=self._services,
             providers=self._providers,
             logger=request.logger,
             strict=request.config.strict,
@@ -157,6 +160,7 @@ class _Planner:
 
     def close(self) -> None:
         self._tuner.close()
+        self._services.close()
         self._session.close()
         for handle in reversed(self._owned):
             handle.destroy(self._request.logger)

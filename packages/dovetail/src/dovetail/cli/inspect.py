@@ -80,8 +80,8 @@ def _program_text(program: Mapping[str, Any], document: Document) -> str:
 def _kind(layer: Mapping[str, Any]) -> str:
     if "Plugin" in layer:
         return "plugin"
-    if "Subgraph" in layer:
-        return "subgraph"
+    if "Partition" in layer:
+        return "partition"
     if "Bodies" in layer:
         return "control"
     return "reformat" if layer["LayerType"] == "Reformat" else "kernel"
@@ -147,7 +147,7 @@ def _layer_rows(layers: Iterable[Mapping[str, Any]], depth: int) -> Iterable[tup
         sides = (", ".join(_binding_text(binding) for binding in layer[side]) for side in ("Inputs", "Outputs"))
         kind = _type_text(layer)
         yield ("" if depth else index, f"{'  ' * depth}{layer['Name']}", kind, int(layer["TacticValue"], 16), *sides)
-        layers_inside = layer.get("Subgraph", {}).get("layers", ())
+        layers_inside = layer.get("Partition", {}).get("layers", ())
         for inner in layers_inside if len(layers_inside) > 1 else ():
             yield ("", f"{'  ' * (depth + 1)}{inner}", "", "", "", "")
         for body in layer.get("Bodies", ()):
@@ -157,8 +157,8 @@ def _layer_rows(layers: Iterable[Mapping[str, Any]], depth: int) -> Iterable[tup
 def _type_text(layer: Mapping[str, Any]) -> str:
     if "Plugin" in layer:
         return f"{layer['Plugin']['name']} (plugin)"
-    if "Subgraph" in layer:
-        return f"{layer['LayerType']} ({' '.join(filter(None, (layer['Provider'], layer['Subgraph']['version'])))})"
+    if "Partition" in layer:
+        return f"{layer['LayerType']} ({' '.join(filter(None, (layer['Provider'], layer['Partition']['version'])))})"
     return str(layer["LayerType"])
 
 

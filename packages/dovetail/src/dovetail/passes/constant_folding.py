@@ -24,7 +24,7 @@ from dovetail.passes._graph import (
     subgraphs_of,
 )
 from dovetail.passes.base import Pass, PassResult
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import Provider, StoredKernel, TensorSpec
 from dovetail.provider.loader import get_provider
 
 __all__ = ["RANDOM", "ConstantFolding"]
@@ -136,8 +136,15 @@ class _Folding:
     def _call(
         self, node: ir.Node, opset: int, attributes: dict[str, Any], arrays: Sequence[Array | None]
     ) -> list[Array] | None:
-        types = [None if array is None else array.dtype.name for array in arrays]
-        step = self._provider.compile(node.op_type, node.domain, opset, attributes, types, len(node.outputs))
+        stored = StoredKernel(
+            op=node.op_type,
+            domain=node.domain,
+            opset=opset,
+            attributes=attributes,
+            inputs=[None if array is None else TensorSpec(dtype=array.dtype.name) for array in arrays],
+            num_outputs=len(node.outputs),
+        )
+        step = self._provider.load_kernel(stored)
         try:
             with np.errstate(all="ignore"):
                 outputs = step(*arrays)

@@ -46,8 +46,8 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     check_range(step.tactic, _MAX_NUMBER, where, "tactic out of range")
     check_range(step.workspace_bytes, MAX_BYTES, where, "workspace out of range")
     require(step.provider in scope.providers, where, "names another provider", step.provider)
-    is_subgraph = step.kind == "subgraph"
-    require(is_subgraph == (step.subgraph is not None), where, "compiled steps, and only they, have a partition")
+    is_partition = step.kind == "partition"
+    require(is_partition == (step.partition is not None), where, "compiled steps, and only they, have a partition")
     is_plugin = step.kind == "plugin"
     require(is_plugin == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
     others = (step.shape_inputs, step.sizes, step.workspace_bytes, step.asks_workspace)
@@ -125,12 +125,12 @@ def _verify_reformat(step: StepRecord, scope: Scope, where: str) -> None:
     require(same, where, "a reformat changes the number of dimensions")
 
 
-def _verify_subgraph(step: StepRecord, scope: Scope, where: str) -> None:
-    record = step.subgraph
+def _verify_partition(step: StepRecord, scope: Scope, where: str) -> None:
+    record = step.partition
     if record is None:
         return
     blob = scope.manifest.blobs.get(record.payload)
-    require(blob is not None and blob.kind == "subgraph", where, "names a blob that is no partition", record.payload)
+    require(blob is not None and blob.kind == "partition", where, "names a blob that is no partition", record.payload)
     for names, ports in ((record.inputs, step.inputs), (record.outputs, step.outputs)):
         same = len(names) == len(ports) and len(set(names)) == len(names)
         require(same, where, "a partition has another number of names than values", len(names))
@@ -286,6 +286,6 @@ _KINDS: Final[Mapping[str, Callable[[StepRecord, Scope, str], None]]] = {
     "plugin": _verify_plugin,
     "reformat": _verify_reformat,
     "copy": _verify_copy,
-    "subgraph": _verify_subgraph,
+    "partition": _verify_partition,
     "control": _verify_control,
 }

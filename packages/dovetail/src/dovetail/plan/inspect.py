@@ -20,10 +20,10 @@ from dovetail.plan.manifest import (
     CandidateRecord,
     LayerRecord,
     Manifest,
+    PartitionRecord,
     PluginRecord,
     ProgramRecord,
     StepRecord,
-    SubgraphRecord,
     SymbolRecord,
     TensorRecord,
     ValueRecord,
@@ -123,9 +123,9 @@ def _one_line(layer: Any) -> str:
         return layer
     inputs, outputs = (", ".join(map(_binding_text, layer[side])) for side in ("Inputs", "Outputs"))
     text = f"Layer({layer['LayerType']}): {layer['Name']}, Tactic: {layer['TacticValue']}, {inputs} -> {outputs}"
-    if "Subgraph" in layer:
-        maker = " ".join(filter(None, (layer["Provider"], layer["Subgraph"]["version"])))
-        text = f"{text}, Provider: {maker}, Layers: [{', '.join(layer['Subgraph']['layers'])}]"
+    if "Partition" in layer:
+        maker = " ".join(filter(None, (layer["Provider"], layer["Partition"]["version"])))
+        text = f"{text}, Provider: {maker}, Layers: [{', '.join(layer['Partition']['layers'])}]"
     return f"{text}, Metadata: {layer['Metadata']}" if layer["Metadata"] else text
 
 
@@ -168,23 +168,23 @@ def _describe_layer(
     if step.plugin is not None:
         layer["Plugin"] = _describe_plugin(step.plugin)
         layer["Metadata"] = step.plugin.metadata or layer["Metadata"]
-    if step.subgraph is not None:
-        layer["Subgraph"] = _describe_subgraph(step.subgraph)
+    if step.partition is not None:
+        layer["Partition"] = _describe_partition(step.partition)
     if step.bodies:
         layer["Bodies"] = [_describe_layers(body, tables, {}) for body in step.bodies]
     return layer
 
 
 def _layer_type(step: StepRecord) -> str:
-    return {"plugin": "PluginV3", "reformat": "Reformat", "subgraph": "Subgraph"}.get(step.kind, step.op)
+    return {"plugin": "PluginV3", "reformat": "Reformat", "partition": "Partition"}.get(step.kind, step.op)
 
 
-def _describe_subgraph(subgraph: SubgraphRecord) -> dict[str, Any]:
+def _describe_partition(partition: PartitionRecord) -> dict[str, Any]:
     return {
-        "version": subgraph.version,
-        "layers": list(subgraph.layers),
-        "weights": dict(subgraph.weights),
-        "payload": subgraph.payload,
+        "version": partition.version,
+        "layers": list(partition.layers),
+        "weights": dict(partition.weights),
+        "payload": partition.payload,
     }
 
 

@@ -24,12 +24,12 @@ __all__ = [
     "LayerRecord",
     "LibraryRecord",
     "Manifest",
+    "PartitionRecord",
     "PluginRecord",
     "ProfileRecord",
     "ProgramRecord",
     "RefitRecord",
     "StepRecord",
-    "SubgraphRecord",
     "SymbolRecord",
     "TensorRecord",
     "ValueRecord",
@@ -124,7 +124,7 @@ class PluginRecord(_Record, frozen=True, kw_only=True):
     metadata: str | None = None
 
 
-class SubgraphRecord(_Record, frozen=True, kw_only=True):
+class PartitionRecord(_Record, frozen=True, kw_only=True):
     """A partition that its provider compiled."""
 
     payload: str
@@ -145,7 +145,7 @@ class StepRecord(_Record, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    """"kernel", "plugin", "subgraph", "reformat", "copy" or "control"."""
+    """"kernel", "plugin", "partition", "reformat", "copy" or "control"."""
     provider: str
     op: str
     domain: str = ""
@@ -161,7 +161,7 @@ class StepRecord(_Record, frozen=True, kw_only=True):
     asks_workspace: bool = False
     """Plugin steps without bounds: the plugin is asked for its workspace whenever shapes change."""
     plugin: PluginRecord | None = None
-    subgraph: SubgraphRecord | None = None
+    partition: PartitionRecord | None = None
     sizes: dict[str, Any] = {}
     """Plugin steps: symbol of a size tensor -> its upper bound as an expression."""
     bodies: list[ProgramRecord] = []
@@ -194,7 +194,7 @@ class BlobRecord(_Record, frozen=True, kw_only=True):
     """One blob of the container: its true type, and its digest."""
 
     kind: str
-    """"weights", "strings" (see ``dovetail.plan.strings``), "library", "kernel" or "subgraph"."""
+    """"weights", "strings" (see ``dovetail.plan.strings``), "library", "kernel" or "partition"."""
     dtype: str
     shape: list[int]
     algorithm: str

@@ -32,7 +32,7 @@ from dovetail.provider.loader import has_provider, provider_names
 
 __all__ = ["dtype_from_name", "verify_manifest"]
 
-_BLOB_KINDS: Final = frozenset(("weights", "strings", "library", "kernel", "subgraph"))
+_BLOB_KINDS: Final = frozenset(("weights", "strings", "library", "kernel", "partition"))
 _DIGESTS: Final = {"xxh3": re.compile("[0-9a-f]{32}"), "sha256": re.compile("[0-9a-f]{64}")}
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, runtime_checkable
 
 __all__ = ["HOST_MEMORY", "CapturedGraph", "Device", "DeviceArray", "Event", "MemoryInfo", "ProfileEvent", "Stream"]
@@ -19,6 +20,10 @@ class Device:
     fingerprint: str
     """Equal on two machines exactly when a tuned plan of one is optimal on the other."""
     ordinal: int = 0
+    memory_bytes: int | None = None
+    """How much memory it has; None where that is not known."""
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """What else builds and people may want to know, such as ``compute_capability`` and ``multiprocessors``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +72,10 @@ class Event(ABC):
     def is_done(self) -> bool:
         """Whether it has."""
 
+    def elapsed_us(self, earlier: Event) -> float:
+        """Microseconds of the device since an earlier event; both were recorded to be timed and are done."""
+        raise NotImplementedError(f"{type(self).__name__} takes no times")
+
 
 class Stream(ABC):
     """A queue of work that runs in order."""
@@ -77,8 +86,8 @@ class Stream(ABC):
         """What plugins get as their stream."""
 
     @abstractmethod
-    def record(self) -> Event:
-        """An event for what was put on the queue so far."""
+    def record(self, *, is_timed: bool = False) -> Event:
+        """An event for what was put on the queue so far; one that is timed may cost more."""
 
     @abstractmethod
     def wait(self, event: Event) -> None:
@@ -100,6 +109,10 @@ class CapturedGraph(ABC):
     def replay(self, stream: Stream) -> None:
         """Put all of it on a stream again."""
 
+    def update(self, recorded: CapturedGraph) -> bool:
+        """Do from now on what another recording does, which is then closed; False where a device cannot."""
+        return False
+
     def close(self) -> None:
         """Give it back."""
         return
@@ -107,7 +120,7 @@ class CapturedGraph(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileEvent:
-    """Something a device did, or a part of a compiled subgraph."""
+    """Something a device did, or a part of a compiled partition."""
 
     name: str
     start_us: float

@@ -1,149 +1,87 @@
 """What a back end signs: a factory that lists devices and makes providers, and a provider that takes and runs steps.
 
-The contract's version is 0: it may still change. A provider derives from ``Provider``; what is marked abstract it must
-have, everything else has a default that is safe, so that a provider written for fewer callbacks goes on working.
-Building and running use the same object. A provider takes single nodes, which ``compile`` turns into functions, or
-whole subgraphs, which ``build_subgraph`` turns into what a plan stores and ``load_subgraph`` into something to call.
+A provider derives from ``Provider``; what is marked abstract it must have, everything else has a default that is safe,
+so that a provider written for fewer callbacks goes on working. Building and running use the same object. For each node
+or group of nodes it takes, it says what they become: single kernels (``build_kernel``, ``load_kernel``) or a compiled
+partition (``build_partition``, ``load_partition``). The plan stores what building gives, and loading gets it back.
+
+The classes it meets are in rooms of their own, and all of them can be imported from here: ``claims`` (what it is asked
+and answers), ``building`` (what it builds with), ``built`` (what it gives to the plan), ``stored`` (what it gets back),
+``loaded`` (what runs), ``devices`` (memory, streams, events, captured graphs) and ``tensors``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
 from dovetail.host_arrays import array_at
-from dovetail.provider.devices import HOST_MEMORY, CapturedGraph, Device, MemoryInfo, ProfileEvent, Stream
+from dovetail.provider.building import BuildContext, Candidate, Chosen, KernelRequest, Tuner
+from dovetail.provider.built import BuildReport, BuiltKernel, BuiltPartition, NodeReport, PackedWeight
+from dovetail.provider.claims import Claim, NodeView, StepKind, claim_by_registry
+from dovetail.provider.devices import (
+    HOST_MEMORY,
+    CapturedGraph,
+    Device,
+    DeviceArray,
+    Event,
+    MemoryInfo,
+    ProfileEvent,
+    Stream,
+)
 from dovetail.provider.kernels import KernelRegistry
+from dovetail.provider.loaded import BindContext, BoundPartition, CompiledKernel, LoadedPartition
+from dovetail.provider.stored import StoredKernel, StoredPartition
+from dovetail.provider.tensors import ShapeRange, TensorSpec
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = [
     "API_VERSION",
-    "BorderValue",
-    "BoundSubgraph",
-    "BuiltSubgraph",
+    "HOST_MEMORY",
+    "BindContext",
+    "BoundPartition",
+    "BuildContext",
+    "BuildReport",
+    "BuiltKernel",
+    "BuiltPartition",
+    "Candidate",
+    "CapturedGraph",
+    "Chosen",
     "Claim",
     "CompiledKernel",
     "Device",
-    "LoadedSubgraph",
+    "DeviceArray",
+    "Event",
+    "KernelRegistry",
+    "KernelRequest",
+    "LoadedPartition",
+    "MemoryInfo",
+    "NodeReport",
     "NodeView",
     "OptionSpec",
+    "PackedWeight",
+    "ProfileEvent",
     "Provider",
     "ProviderFactory",
     "RefitMode",
+    "ShapeRange",
     "StepKind",
-    "StoredSubgraph",
+    "StoredKernel",
+    "StoredPartition",
+    "Stream",
+    "TensorSpec",
+    "Tuner",
     "claim_by_registry",
 ]
 
-API_VERSION: Final = 0
-"""The version of this contract; 0 means no promise yet."""
-
-
-class CompiledKernel:
-    """One node made ready to run: what ``Provider.compile`` gives.
-
-    Args:
-        compute: Arrays in, one array or a tuple of arrays out.
-        write: The same with the output arrays as further arguments, which it writes; what it returns is not looked at.
-            It is called for inputs of shapes and types that ``compute`` gave a result of the outputs' shapes and types
-            for, so it checks nothing. On a device it is called from the first run on.
-    """
-
-    __slots__ = ("compute", "write")
-
-    def __init__(self, compute: Callable[..., Any], write: Callable[..., Any] | None = None) -> None:
-        self.compute = compute
-        self.write = write
-
-    def __call__(self, *arrays: Any) -> Any:
-        """Run once, for callers that have no memory for results."""
-        return self.compute(*arrays)
-
-    def bind(self, stream: Stream | None) -> CompiledKernel:
-        """The kernel for one context, whose work goes on this stream; by default the kernel itself."""
-        return self
-
-
-class NodeView(Protocol):
-    """What a provider may see of a node when it says what it takes."""
-
-    @property
-    def name(self) -> str:
-        """The layer it belongs to."""
-        ...
-
-    @property
-    def op(self) -> str:
-        """The operator."""
-        ...
-
-    @property
-    def domain(self) -> str:
-        """Its domain; empty for ONNX."""
-        ...
-
-    @property
-    def opset(self) -> int:
-        """The opset version it is of."""
-        ...
-
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        """Attributes by name; graphs are not among them."""
-        ...
-
-    @property
-    def input_types(self) -> Sequence[str | None]:
-        """NumPy names of input types, or ONNX type strings such as ``seq(tensor(float))``; None for an absent one."""
-        ...
-
-    @property
-    def output_types(self) -> Sequence[str | None]:
-        """The same for outputs."""
-        ...
-
-    @property
-    def input_shapes(self) -> Sequence[Sequence[int | str] | None]:
-        """For each input its dims, numbers or texts that are equal where the dims are; None where unknown."""
-        ...
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """The types of inputs and outputs by the constraint of the schema they are under."""
-        ...
-
-    @property
-    def constants(self) -> frozenset[int]:
-        """The positions of inputs that are weights."""
-        ...
-
-    @property
-    def bodies(self) -> Sequence[Sequence[NodeView]]:
-        """The nodes of each body of control flow."""
-        ...
-
-    @property
-    def is_assigned(self) -> bool:
-        """Whether an earlier round gave the node to the provider that is asked; it should take it again."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Claim:
-    """The provider's answer for one node: taken, or not and why."""
-
-    taken: bool
-    reason: str | None = None
-    group: str | None = None
-    """Taken nodes of one group stay together: the provider gets all of them in one partition, or none."""
-    cost_bytes: int = 0
-    """Device memory that the node needs, weights included, against the provider's budget."""
+API_VERSION: Final = 1
+"""The version of this contract. It is frozen when the first back end for a GPU is done."""
 
 
 class RefitMode:
@@ -151,85 +89,6 @@ class RefitMode:
 
     IN_PLACE: Final = "in_place"
     RECREATE: Final = "recreate"
-
-
-class StepKind:
-    """What a provider makes of the nodes it takes."""
-
-    NODE: Final = "node"
-    """One step a node, through ``compile``."""
-    SUBGRAPH: Final = "subgraph"
-    """One step a partition, through ``build_subgraph`` and ``load_subgraph``."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BuiltSubgraph:
-    """What a plan stores of a compiled partition; the plan adds its weights, once for all partitions."""
-
-    payload: bytes
-    """What ``load_subgraph`` gets back; never code of the host."""
-    weights: Mapping[str, Any] = field(default_factory=dict)
-    """Arrays that the payload names and does not hold."""
-    version: str = ""
-    """What made the payload; a provider that is asked to load another version's says what to do."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class BorderValue:
-    """What a plan says of a value that goes into a compiled partition or comes out of it."""
-
-    type: str
-    """The ONNX spelling, such as ``tensor(float)``."""
-    dims: tuple[int | None, ...] | None = None
-    """Sizes, None for those that are not fixed; None when nothing is said of the shape."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoredSubgraph:
-    """A compiled partition as a plan gives it back."""
-
-    name: str
-    payload: memoryview
-    version: str
-    inputs: Sequence[str]
-    outputs: Sequence[str]
-    weights: Mapping[str, Any]
-    """Arrays, mapped and read-only where the plan is a file."""
-    places: Mapping[str, int]
-    """Where each weight lies in ``path``; empty when there is no file."""
-    path: str | None = None
-    is_whole: bool = False
-    """Whether it is the only step of its program, so that nothing else waits for the cores while it does not run."""
-    input_values: Sequence[BorderValue] = ()
-    """What the step will bring, in the order of ``inputs``: a payload from outside may want something else."""
-    output_values: Sequence[BorderValue] = ()
-
-
-class BoundSubgraph(ABC):
-    """A compiled partition over the shapes of one bound run of one context."""
-
-    @abstractmethod
-    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
-        """Run once.
-
-        An output that is an array is written; one that is None is replaced by a new array, which belongs to the
-        caller. Arrays of callers must not be kept alive after the run.
-        """
-
-
-class LoadedSubgraph(ABC):
-    """A compiled partition of one engine; every bound run of a context binds it for itself."""
-
-    note: str | None = None
-    """What whoever loads the plan should know."""
-
-    @abstractmethod
-    def bind(self, stream: Stream | None) -> BoundSubgraph:
-        """The partition for one bound run, whose work goes on this stream."""
-
-    def close(self) -> None:
-        """Let go of everything."""
-        return
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,6 +109,9 @@ class Provider(ABC):
     """What it runs on. Required."""
     refit_mode: str = RefitMode.IN_PLACE
     step_kind: str = StepKind.NODE
+    """What nodes become whose claim says nothing else."""
+    builds_per_profile: bool = False
+    """Whether partitions are compiled for each profile, because payloads depend on its shapes."""
     memory: MemoryInfo = HOST_MEMORY
     """Where its steps read and write; values that others make elsewhere are copied."""
     preferred_layout: str = "NCHW"
@@ -282,38 +144,60 @@ class Provider(ABC):
 
     # steps
 
-    def compile(
-        self,
-        op: str,
-        domain: str,
-        opset: int,
-        attributes: Mapping[str, Any],
-        input_types: Sequence[str | None],
-        num_outputs: int,
-    ) -> CompiledKernel:
-        """A kernel for one step; attributes are bound now, not in the run.
+    def build_kernel(self, request: KernelRequest, context: BuildContext) -> BuiltKernel:
+        """Compile a node that is a step of its own; by default nothing is stored but the node itself."""
+        return BuiltKernel()
+
+    def load_kernel(self, stored: StoredKernel) -> CompiledKernel:
+        """Make such a node ready; attributes are bound now, not in the run.
 
         The caller silences floating-point warnings around runs of such steps.
         """
         raise ProviderError("it takes no single nodes", where=f"provider '{self.name}'")
 
-    def build_subgraph(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltSubgraph:
-        """Compile a partition: a model whose inputs and outputs are its border, weights as initializers.
+    def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
+        """Compile a partition: a model whose inputs and outputs are its border, weights as initializers."""
+        raise ProviderError("it takes no partitions", where=f"provider '{self.name}'")
 
-        Weights whose names are in ``keep`` may be replaced in a loaded engine, so they stay as they are.
-        """
-        raise ProviderError("it takes no subgraphs", where=f"provider '{self.name}'")
-
-    def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
+    def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """Make a compiled partition ready."""
-        raise ProviderError("it takes no subgraphs", where=f"provider '{self.name}'")
+        raise ProviderError("it takes no partitions", where=f"provider '{self.name}'")
+
+    def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
+        """Pack a weight again after one that it is made of was replaced; see ``PackedWeight``."""
+        raise ProviderError(f"it has no recipe {recipe!a}", where=f"provider '{self.name}'")
+
+    def rewrite(self, model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+        """Change the nodes that it was given, in place, and tell each change in a line; by default nothing.
+
+        It is called after the fusions of Dovetail, and the provider is asked again for what comes out.
+        """
+        return ()
+
+    def can_reformat(self, source: TensorSpec, target: TensorSpec) -> bool:
+        """Whether ``load_reformat`` has a kernel for two layouts of its memory; else the host does it."""
+        return False
+
+    def load_reformat(self, source: TensorSpec, target: TensorSpec) -> CompiledKernel:
+        """A kernel that changes type and format of one tensor, in this memory."""
+        raise ProviderError("it changes no formats", where=f"provider '{self.name}'")
 
     # memory
 
     @property
+    def id(self) -> str:
+        """How plans call it: its name, and the ordinal of its device where that is not the first."""
+        return f"{self.name}:{self.device.ordinal}" if self.device.ordinal else self.name
+
+    @property
     def memory_name(self) -> str:
-        """How plans call its memory: empty for the host's, else the name of the provider."""
-        return "" if self.memory.is_host else self.name
+        """How plans call its memory: empty for the host's, else its own ``id``."""
+        return "" if self.memory.is_host else self.id
+
+    @property
+    def dlpack_device(self) -> tuple[int, int] | None:
+        """The type and number under which arrays of its memory are exchanged by DLPack; None where they are not."""
+        return None
 
     @property
     def allocator(self) -> IGpuAllocator:
@@ -350,6 +234,10 @@ class Provider(ABC):
         """A queue of its own for a context; None when steps end before they return."""
         return None
 
+    def wrap_stream(self, handle: int) -> Stream:
+        """A queue that the caller made, by its handle; closing it leaves the caller's queue as it is."""
+        raise ProviderError("it takes no streams of callers", where=f"provider '{self.name}'", got=handle)
+
     def synchronize(self) -> None:
         """Wait until everything the device was given is done."""
         return
@@ -373,21 +261,6 @@ class Provider(ABC):
     def stop_profiling(self) -> Sequence[ProfileEvent]:
         """What the device did since."""
         return ()
-
-
-def claim_by_registry(kernels: KernelRegistry, node: NodeView) -> Claim:
-    """Take a node when the registry has a kernel that knows all of its attributes and types."""
-    kernel = kernels.find(node.op, node.domain, node.opset)
-    if kernel is None:
-        return Claim(taken=False, reason=f"no kernel for {node.domain or 'ai.onnx'}::{node.op} at opset {node.opset}")
-    unknown = node.attributes.keys() - kernel.attributes
-    if unknown:
-        return Claim(taken=False, reason=f"the kernel does not take attribute(s) {', '.join(sorted(unknown))}")
-    for constraint, name in node.types.items():
-        taken = kernel.types.get(constraint)
-        if taken is not None and name not in taken:
-            return Claim(taken=False, reason=f"the kernel takes {constraint} of {', '.join(sorted(taken))}, not {name}")
-    return Claim(taken=True)
 
 
 @runtime_checkable

@@ -28,8 +28,8 @@ from dovetail.provider.options import Providers
 from dovetail.runtime.bind.arrays import as_input
 from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.objects import as_object, refuse_address
+from dovetail.runtime.bind.partitions import Partitions
 from dovetail.runtime.bind.profiles import known_dims
-from dovetail.runtime.bind.subgraphs import Subgraphs
 from dovetail.runtime.bind.template import ProgramTemplate, create_runtime_plugin
 from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.devices.placement import device_inputs, device_outputs, import_input
@@ -68,12 +68,12 @@ class Engine:
         """Whether contexts made from now on capture what devices can replay."""
         self._host_allocator = allocator
         self._weights = DeviceWeights(self.providers)
-        self._subgraphs = Subgraphs(self.blobs)
+        self._partitions = Partitions(self.blobs)
         self.templates = [
-            ProgramTemplate(program, self.blobs.array, self.providers, self._subgraphs, self._weights)
+            ProgramTemplate(program, self.blobs.array, self.providers, self._partitions, self._weights)
             for program in manifest.programs
         ]
-        for note in self._subgraphs.notes:
+        for note in self._partitions.notes:
             (logger or registry.logger).log(Severity.WARNING, note)
         self._create_plugins()
         self.contexts: weakref.WeakSet[ExecutionContext] = weakref.WeakSet()
@@ -218,7 +218,7 @@ class Engine:
 
     def recompile(self) -> None:
         """Have the providers make their steps again with the weights of now, in every live context too."""
-        self._subgraphs.forget()
+        self._partitions.forget()
         for profile, template in enumerate(self.templates):
             template.recompile(self.blobs.array)
             for context in self._live_contexts():

@@ -19,7 +19,7 @@ def weights_of_partitions(manifest: Manifest) -> frozenset[str]:
     steps = [step for program in manifest.programs for step in walk_steps(program)]
     if manifest.libraries or any(step.plugin is not None for step in steps):
         return frozenset()
-    weights = {blob for step in steps if step.subgraph is not None for blob in step.subgraph.weights.values()}
+    weights = {blob for step in steps if step.partition is not None for blob in step.partition.weights.values()}
     constants = {value.blob for program in manifest.programs for value in program.values}
     constants |= {value.blob for step in steps for body in step.bodies for value in body.values}
     return frozenset(weights - constants)

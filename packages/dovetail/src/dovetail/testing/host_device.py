@@ -16,15 +16,24 @@ from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError, ResourceError
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
-from dovetail.provider.interfaces import BuiltSubgraph, Claim, NodeView, Provider, StepKind, StoredSubgraph
+from dovetail.provider.interfaces import (
+    BuildContext,
+    BuiltPartition,
+    Claim,
+    NodeView,
+    Provider,
+    StepKind,
+    StoredKernel,
+    StoredPartition,
+)
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
 from dovetail.provider.shape_slots import shape_slots
 from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
 from dovetail.testing.host_functions import HostDeviceFunction
 from dovetail.testing.host_options import HostDeviceOptions
+from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
 from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
-from dovetail.testing.host_subgraphs import HostDeviceSubgraph, compile_subgraph, load_subgraph
 from dovetail.testing.statistics import DeviceStatistics
 
 if TYPE_CHECKING:
@@ -44,7 +53,7 @@ class HostDevice(Provider):
         self.preferred_layout = options.layout
         self.can_capture = options.can_capture and options.has_streams
         self.budget_bytes = options.budget_bytes
-        self.step_kind = StepKind.SUBGRAPH if options.compiles else StepKind.NODE
+        self.step_kind = StepKind.PARTITION if options.compiles else StepKind.NODE
         self.statistics = DeviceStatistics()
         """What the device was told to do."""
         self.graphs: list[HostGraph] = []
@@ -87,31 +96,24 @@ class HostDevice(Provider):
         self.check("host_inputs")
         return super().host_inputs(op, domain, opset)
 
-    def compile(
-        self,
-        op: str,
-        domain: str,
-        opset: int,
-        attributes: Mapping[str, Any],
-        input_types: Sequence[str | None],
-        num_outputs: int,
-    ) -> HostDeviceFunction:
+    def load_kernel(self, stored: StoredKernel) -> HostDeviceFunction:
         """The kernel of ``cpu`` over this device's memory."""
-        self.check("compile")
+        self.check("load_kernel")
+        op, domain, opset = stored.op, stored.domain, stored.opset
         if self._kernels.find(op, domain, opset) is None:
             raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.name}'")
-        function = get_provider("cpu").compile(op, domain, opset, attributes, input_types, num_outputs)
-        return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), num_outputs)
+        function = get_provider("cpu").load_kernel(stored)
+        return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), stored.num_outputs)
 
-    def build_subgraph(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltSubgraph:
+    def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """A plan for ``cpu``."""
-        self.check("build_subgraph")
-        return compile_subgraph(model)
+        self.check("build_partition")
+        return compile_partition(model)
 
-    def load_subgraph(self, stored: StoredSubgraph) -> HostDeviceSubgraph:
+    def load_partition(self, stored: StoredPartition) -> HostDevicePartition:
         """That plan, over this device's memory."""
-        self.check("load_subgraph")
-        return load_subgraph(self, stored)
+        self.check("load_partition")
+        return load_partition(self, stored)
 
     # memory
 

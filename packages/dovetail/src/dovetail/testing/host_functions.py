@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.errors import ProviderError
-from dovetail.provider.interfaces import CompiledKernel
+from dovetail.provider.interfaces import BindContext, CompiledKernel, Stream
 from dovetail.testing.host_arrays import HostDeviceArray
-from dovetail.testing.host_streams import HostStream
 
 if TYPE_CHECKING:
     from dovetail.testing.host_device import HostDevice
@@ -30,7 +29,7 @@ class HostDeviceFunction(CompiledKernel):
         function: Callable[..., Any],
         host_inputs: frozenset[int],
         num_outputs: int,
-        stream: HostStream | None = None,
+        stream: Stream | None = None,
     ) -> None:
         super().__init__(lambda *arrays: self._run(*arrays), lambda *arrays: self._queue(*arrays))
         self._device = device
@@ -40,10 +39,12 @@ class HostDeviceFunction(CompiledKernel):
         self._num_outputs = num_outputs
         self._stream = stream
 
-    def bind(self, stream: Any) -> HostDeviceFunction:
-        """The function for one context."""
+    def bind(self, context: BindContext) -> HostDeviceFunction:
+        """The function for one bound run."""
         self._device.check("bind")
-        return HostDeviceFunction(self._device, self._op, self._function, self._host_inputs, self._num_outputs, stream)
+        return HostDeviceFunction(
+            self._device, self._op, self._function, self._host_inputs, self._num_outputs, context.stream
+        )
 
     def _run(self, *arrays: Any) -> Any:
         """Run now, because the shape of the result is known only then; the results are new arrays."""

@@ -83,11 +83,15 @@ class HostStream(Stream):
                 raise ProviderError("work was put on a closed stream", where=self._set.where)
             (self._queue if self._recording is None else self._recording).append(Work(name, run))
 
-    def record(self) -> HostEvent:
+    def record(self, *, is_timed: bool = False) -> HostEvent:
         """An event for what was put on the queue so far."""
         self._set.check("record")
         self._refuse_in_capture("an event was recorded")
-        return HostEvent(self, self._done + len(self._queue))
+        event = HostEvent(self, self._done + len(self._queue))
+        if is_timed:
+            self._queue.append(Work("event", event.take_time))
+            event.position += 1
+        return event
 
     def wait(self, event: Event) -> None:
         """Have later work wait for an event of another stream of a host device."""
@@ -181,19 +185,30 @@ class HostEvent(Event):
 
     def __init__(self, stream: HostStream, position: int) -> None:
         self._stream = stream
-        self._position = position
+        self.position = position
+        self._time_us: float | None = None
+
+    def take_time(self) -> None:
+        """Note the time; the stream does so when it comes here."""
+        self._time_us = time.perf_counter() * 1e6
+
+    def elapsed_us(self, earlier: Event) -> float:
+        """Microseconds since an earlier event."""
+        if not isinstance(earlier, HostEvent) or self._time_us is None or earlier._time_us is None:
+            raise ProviderError("the time between events that are not timed or not done was asked")
+        return self._time_us - earlier._time_us
 
     def synchronize(self) -> None:
         """Run what comes before."""
-        self._stream.wait_for(self._position)
+        self._stream.wait_for(self.position)
 
     def finish(self) -> None:
         """The same on behalf of another stream: the host does not wait."""
-        self._stream.advance(self._position)
+        self._stream.advance(self.position)
 
     def is_done(self) -> bool:
         """Whether all before ran."""
-        return self._stream.is_done(self._position)
+        return self._stream.is_done(self.position)
 
 
 class HostGraph(CapturedGraph):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from dovetail.build.subgraphs import Border, extract_model, find_border
+from dovetail.build.borders import Border, extract_model, find_border
 
 __all__ = ["Cut", "Record", "cut_model", "keep_outputs", "resize"]
 

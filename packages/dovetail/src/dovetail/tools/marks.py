@@ -46,7 +46,7 @@ def _is_used(value: ir.Value) -> bool:
 
 def _reads(node: ir.Node) -> Iterator[ir.Value]:
     """What a node reads; of its bodies, what they read of the graph around them."""
-    from dovetail.build.subgraphs import find_border
+    from dovetail.build.borders import find_border
 
     yield from (value for value in node.inputs if value is not None)
     if any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):

@@ -69,7 +69,7 @@ class LayerProfile:
 
 def has_inner_times(manifest: Manifest) -> bool:
     """Whether a plan has steps with an inside that can be timed."""
-    return any(step.kind == "subgraph" and step.provider == _PROVIDER for step in _all_steps(manifest))
+    return any(step.kind == "partition" and step.provider == _PROVIDER for step in _all_steps(manifest))
 
 
 def _all_steps(manifest: Manifest) -> Iterator[StepRecord]:
@@ -132,7 +132,7 @@ def profile_layers(
 
 def _most_runs(manifest: Manifest) -> int:
     """How many runs can tell of every node and not too much in all."""
-    nodes = sum(len(step.subgraph.layers) if step.subgraph else 1 for step in _all_steps(manifest))
+    nodes = sum(len(step.partition.layers) if step.partition else 1 for step in _all_steps(manifest))
     return max(_MIN_RUNS, min(_MAX_RUNS, _MAX_EVENTS // max(nodes, 1)))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from dovetail._version import __version__
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
 from dovetail.provider.devices import Device
 from dovetail.provider.host import host_device
-from dovetail.provider.interfaces import API_VERSION, CompiledKernel, Provider
+from dovetail.provider.interfaces import API_VERSION, CompiledKernel, Provider, StoredKernel
 from dovetail.provider.kernels import Kernel, KernelRegistry
 from dovetail.providers.cpu._numeric import NARROW_FLOATS, NATIVE, plain_kernel
 from dovetail.providers.cpu.registry import registry
@@ -38,21 +37,13 @@ class CpuProvider(Provider):
         """Memory of the process."""
         return self._allocator
 
-    def compile(
-        self,
-        op: str,
-        domain: str,
-        opset: int,
-        attributes: Mapping[str, Any],
-        input_types: Sequence[str | None],
-        num_outputs: int,
-    ) -> CompiledKernel:
+    def load_kernel(self, stored: StoredKernel) -> CompiledKernel:
         """The kernel with its attributes bound; without narrow floats its widening is left out."""
-        kernel = self._find(op, domain, opset)
-        plain = None if any(name in NARROW_FLOATS for name in input_types) else plain_kernel(kernel.function)
-        is_native = all(name is None or name in NATIVE for name in input_types)
-        write = kernel.bind_into(attributes, num_outputs) if is_native else None
-        return CompiledKernel(kernel.bind(attributes, num_outputs, function=plain), write)
+        kernel, types = self._find(stored.op, stored.domain, stored.opset), stored.input_types
+        plain = None if any(name in NARROW_FLOATS for name in types) else plain_kernel(kernel.function)
+        is_native = all(name is None or name in NATIVE for name in types)
+        write = kernel.bind_into(stored.attributes, stored.num_outputs) if is_native else None
+        return CompiledKernel(kernel.bind(stored.attributes, stored.num_outputs, function=plain), write)
 
     def _find(self, op: str, domain: str, opset: int) -> Kernel:
         kernel = self.kernels.find(op, domain, opset)

@@ -1,1 +1,1 @@
-"""ONNX Runtime's CPU kernels as a back end: whole subgraphs, each run as one session."""
+"""ONNX Runtime's CPU kernels as a back end: whole partitions, each run as one session."""

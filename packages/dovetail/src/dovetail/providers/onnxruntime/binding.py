@@ -15,10 +15,9 @@ import numpy.typing as npt
 
 from dovetail.errors import InternalError
 from dovetail.host_arrays import address_of, array_at
-from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BoundSubgraph, LoadedSubgraph
+from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition
 
-__all__ = ["SessionSubgraph"]
+__all__ = ["SessionPartition"]
 
 Array = npt.NDArray[Any]
 _PLAIN_KINDS: Final = frozenset("fiub")
@@ -27,7 +26,7 @@ _STAGED_BYTES: Final = 16 * 1024
 """Up to this, copying an array is cheaper than binding another."""
 
 
-class SessionSubgraph(LoadedSubgraph):
+class SessionPartition(LoadedPartition):
     """One session, which all contexts of an engine share."""
 
     def __init__(self, session: Any, inputs: Sequence[str], outputs: Sequence[str], keep: Any = None) -> None:
@@ -37,7 +36,7 @@ class SessionSubgraph(LoadedSubgraph):
         self._keep = keep
         """Memory that the session uses and does not own."""
 
-    def bind(self, stream: Stream | None) -> BoundSubgraph:
+    def bind(self, context: BindContext) -> BoundPartition:
         """The session with bindings of its own."""
         return _BoundSession(self._session, self._inputs, self._outputs)
 
@@ -79,7 +78,7 @@ class _Port:
         self._bind(self._name, _ort_value(array_at(self._address, array.shape, array.dtype), self._device))
 
 
-class _BoundSession(BoundSubgraph):
+class _BoundSession(BoundPartition):
     """The partition in one bound run."""
 
     __slots__ = ("_binding", "_input_names", "_inputs", "_output_names", "_outputs", "_run", "_run_bound")

@@ -10,34 +10,34 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.errors import PlanCorruptError
-from dovetail.provider.interfaces import BorderValue, StoredSubgraph
+from dovetail.provider.interfaces import StoredPartition, TensorSpec
 
 __all__ = ["check_border"]
 
 
-def check_border(session: Any, stored: StoredSubgraph, where: str) -> None:
+def check_border(session: Any, stored: StoredPartition, where: str) -> None:
     """Compare the inputs and outputs of a session with those of the plan.
 
     Raises:
         PlanCorruptError: Names, types or sizes are others.
     """
     try:
-        _check("inputs", session.get_inputs(), stored.inputs, stored.input_values, where)
-        _check("outputs", session.get_outputs(), stored.outputs, stored.output_values, where)
+        _check("inputs", session.get_inputs(), stored.inputs, stored.input_specs, where)
+        _check("outputs", session.get_outputs(), stored.outputs, stored.output_specs, where)
     except UnicodeDecodeError:
         raise PlanCorruptError("a compiled partition has names that are no text", where=where) from None
 
 
-def _check(side: str, found: Sequence[Any], names: Sequence[str], values: Sequence[BorderValue], where: str) -> None:
+def _check(side: str, found: Sequence[Any], names: Sequence[str], specs: Sequence[TensorSpec], where: str) -> None:
     ports = {port.name: port for port in found}
     if ports.keys() != set(names):
         raise _mismatch(f"a compiled partition has other {side} than the plan says", where, names, list(ports))
-    for name, value in zip(names, values, strict=True):
+    for name, spec in zip(names, specs, strict=True):
         port = ports[name]
-        if port.type != value.type:
-            raise _mismatch(f"one of its {side} has another type than the plan says", where, value.type, port.type)
-        if not _fits(port.shape, value.dims):
-            raise _mismatch(f"one of its {side} has another shape than the plan says", where, value.dims, port.shape)
+        if port.type != spec.onnx_type:
+            raise _mismatch(f"one of its {side} has another type than the plan says", where, spec.onnx_type, port.type)
+        if not _fits(port.shape, spec.dims):
+            raise _mismatch(f"one of its {side} has another shape than the plan says", where, spec.dims, port.shape)
 
 
 def _fits(shape: Sequence[Any], dims: Sequence[int | None] | None) -> bool:

@@ -18,18 +18,20 @@ from onnx.external_data_helper import load_external_data_for_tensor
 
 from dovetail.errors import ProviderError
 from dovetail.formats import FOUR_BIT_TYPES, stored_size_bytes, unpack_nibbles
-from dovetail.provider.interfaces import BuiltSubgraph
+from dovetail.provider.interfaces import BuiltPartition
 from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
 from dovetail.providers.onnxruntime.sessions import NO_QUANTIZATION, Level, SessionSettings, Use, create_session
 from dovetail.providers.onnxruntime.wire import INLINE_BYTES, NO_QUANTIZATION_MARK
 
-__all__ = ["build_subgraph"]
+__all__ = ["build_partition"]
 
 _IR_VERSION: Final = 10
 _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
 
 
-def build_subgraph(model: ir.Model, *, settings: SessionSettings, version: str, keep: frozenset[str]) -> BuiltSubgraph:
+def build_partition(
+    model: ir.Model, *, settings: SessionSettings, version: str, keep: frozenset[str]
+) -> BuiltPartition:
     """Compile a partition; with weights to keep, it is stored as it is and optimised whenever it is loaded."""
     stamp_opsets(model)
     for graph in (model.graph, *model.graph.subgraphs()):
@@ -151,7 +153,7 @@ def _can_be_read(path: Path, settings: SessionSettings, *, where: str) -> bool:
     return True
 
 
-def _split(path: Path, *, version: str, mark: bool) -> BuiltSubgraph:
+def _split(path: Path, *, version: str, mark: bool) -> BuiltPartition:
     """The graph without the weights that lie in a file, and those weights, mapped; those of bodies stay in it."""
     model = onnx.load(path, load_external_data=False)
     if mark:
@@ -169,7 +171,7 @@ def _split(path: Path, *, version: str, mark: bool) -> BuiltSubgraph:
     weights = {tensor.name: _map_tensor(tensor, path.parent) for tensor in outside}
     del model.graph.initializer[:]
     model.graph.initializer.extend(inside)
-    return BuiltSubgraph(payload=model.SerializeToString(deterministic=True), weights=weights, version=version)
+    return BuiltPartition(payload=model.SerializeToString(deterministic=True), weights=weights, version=version)
 
 
 def _bodies(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:

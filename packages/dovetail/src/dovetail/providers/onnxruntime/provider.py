@@ -1,4 +1,4 @@
-"""ONNX Runtime as a back end: it takes whole subgraphs and runs each as one session on the CPU."""
+"""ONNX Runtime as a back end: it takes whole partitions and runs each as one session on the CPU."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from dovetail.provider.devices import Device, ProfileEvent
 from dovetail.provider.host import host_device
 from dovetail.provider.interfaces import (
     API_VERSION,
-    BuiltSubgraph,
+    BuildContext,
+    BuiltPartition,
     Claim,
-    LoadedSubgraph,
+    LoadedPartition,
     NodeView,
     OptionSpec,
     Provider,
     RefitMode,
     StepKind,
-    StoredSubgraph,
+    StoredPartition,
 )
 from dovetail.provider.kernels import KernelRegistry
-from dovetail.providers.onnxruntime.binding import SessionSubgraph
+from dovetail.providers.onnxruntime.binding import SessionPartition
 from dovetail.providers.onnxruntime.borders import check_border
 from dovetail.providers.onnxruntime.memory import prepare_allocator, save_memory
 from dovetail.providers.onnxruntime.profiling import SessionProfiles
@@ -63,7 +64,7 @@ class OnnxRuntimeProvider(Provider):
 
     name = "onnxruntime"
     refit_mode = RefitMode.RECREATE
-    step_kind = StepKind.SUBGRAPH
+    step_kind = StepKind.PARTITION
     fuses = False
 
     def __init__(
@@ -93,13 +94,13 @@ class OnnxRuntimeProvider(Provider):
 
         return [claim_node(node) for node in nodes]
 
-    def build_subgraph(self, model: ir.Model, *, keep: frozenset[str] = frozenset()) -> BuiltSubgraph:
+    def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """Optimise a partition as far as no CPU matters; with weights to keep it is stored as it is."""
-        from dovetail.providers.onnxruntime.compiled import build_subgraph
+        from dovetail.providers.onnxruntime.compiled import build_partition
 
-        return build_subgraph(model, settings=self._settings, version=self.version, keep=keep)
+        return build_partition(model, settings=self._settings, version=self.version, keep=context.keep)
 
-    def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
+    def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """A session over the stored graph; weights are mapped from the plan file, or shared with it in memory."""
         where = f"step {stored.name[:200]!a}"
         if names_files(stored.payload):
@@ -112,14 +113,14 @@ class OnnxRuntimeProvider(Provider):
             loaded.note = f"{where}: optimised by ONNX Runtime {other}, and again by {self.version} now"
         return loaded
 
-    def _load_mapped(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
+    def _load_mapped(self, stored: StoredPartition, where: str) -> LoadedPartition:
         path = Path(stored.path or "")
         model = append_weights(stored.payload, _appended(stored, path.name))
         entries = {_FOLDER_ENTRY: str(path.parent)}
         session = self._create_session(model, stored, where, entries=entries)
-        return SessionSubgraph(session, stored.inputs, stored.outputs)
+        return SessionPartition(session, stored.inputs, stored.outputs)
 
-    def _load_shared(self, stored: StoredSubgraph, where: str) -> LoadedSubgraph:
+    def _load_shared(self, stored: StoredPartition, where: str) -> LoadedPartition:
         shared = {name: share_weight(array) for name, array in stored.weights.items() if not _is_inline(array)}
 
         def share_weights(options: Any) -> None:
@@ -127,12 +128,12 @@ class OnnxRuntimeProvider(Provider):
 
         model = append_weights(stored.payload, _appended(stored, "plan"))
         session = self._create_session(model, stored, where, configure=share_weights)
-        return SessionSubgraph(session, stored.inputs, stored.outputs, keep=shared)
+        return SessionPartition(session, stored.inputs, stored.outputs, keep=shared)
 
     def _create_session(
         self,
         model: bytes,
-        stored: StoredSubgraph,
+        stored: StoredPartition,
         where: str,
         *,
         entries: Mapping[str, str] | None = None,
@@ -171,7 +172,7 @@ class OnnxRuntimeProvider(Provider):
             profiles.watch(stored.name, session)
         return session
 
-    def _explain(self, stored: StoredSubgraph, error: ProviderError, where: str) -> DovetailError:
+    def _explain(self, stored: StoredPartition, error: ProviderError, where: str) -> DovetailError:
         """What a refusal means: damage where no build of this version can have made the payload, or another version."""
         name = type(error.__cause__).__name__
         if name in _DAMAGED or (name in _REFUSED and stored.version == self.version):
@@ -200,7 +201,7 @@ def _is_inline(array: Any) -> bool:
     return weight_size_bytes(array) < INLINE_BYTES
 
 
-def _appended(stored: StoredSubgraph, file: str) -> list[AppendedTensor]:
+def _appended(stored: StoredPartition, file: str) -> list[AppendedTensor]:
     dtypes = {dtype: dtype.name for dtype in {array.dtype for array in stored.weights.values()}}
     return [
         AppendedTensor(

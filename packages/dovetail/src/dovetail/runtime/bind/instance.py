@@ -159,7 +159,7 @@ class ProgramInstance:
     def _unplace_partitions(self, values: list[Any], found: list[Any]) -> None:
         """Have partitions make their results themselves, whose shapes may be others than the plan's."""
         for step in self.program.steps:
-            for index in step.outputs if step.kind == "subgraph" else ():
+            for index in step.outputs if step.kind == "partition" else ():
                 value = self.program.values[index]
                 if index < 0 or value.memory:
                     continue

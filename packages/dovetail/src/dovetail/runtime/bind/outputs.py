@@ -13,7 +13,7 @@ from dovetail.plan.manifest import Manifest, ProgramRecord, TensorRecord
 from dovetail.runtime.bind.objects import give_object
 from dovetail.runtime.steps.base import Array, share_memory, writable
 from dovetail.runtime.steps.frame import Shape
-from dovetail.runtime.steps.subgraph import results_of_subgraphs
+from dovetail.runtime.steps.partition import results_of_partitions
 from dovetail.types import TensorFormat
 
 __all__ = ["Outputs", "require_array"]
@@ -76,7 +76,7 @@ class Outputs:
         physical: Sequence[Shape | None],
     ) -> None:
         inputs = {tensor.name: position for position, tensor in enumerate(manifest.inputs)}
-        made = results_of_subgraphs(program.steps, program.outputs)
+        made = results_of_partitions(program.steps, program.outputs)
         self._slots = [
             _Slot(
                 tensor,

@@ -14,10 +14,10 @@ from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import CompiledKernel, LoadedSubgraph
+from dovetail.provider.interfaces import CompiledKernel, LoadedPartition, StoredKernel, TensorSpec
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.instance import ProgramInstance
-from dovetail.runtime.bind.subgraphs import Subgraphs
+from dovetail.runtime.bind.partitions import Partitions
 from dovetail.runtime.devices.schedule import Schedule
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.memory.blocks import DeviceWeights
@@ -29,9 +29,9 @@ from dovetail.runtime.steps.device_kernel import DeviceKernelStep
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.kernel import KernelStep
 from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence
+from dovetail.runtime.steps.partition import PartitionStep
 from dovetail.runtime.steps.plugin import PluginStep
 from dovetail.runtime.steps.reformat import ReformatStep
-from dovetail.runtime.steps.subgraph import SubgraphStep
 from dovetail.types import TensorRTPhase
 
 __all__ = ["PluginMaker", "ProgramTemplate", "create_runtime_plugin"]
@@ -46,7 +46,7 @@ class _StepTemplate:
     record: StepRecord
     kernel: CompiledKernel | None = None
     handle: PluginHandle | None = None
-    subgraph: LoadedSubgraph | None = None
+    partition: LoadedPartition | None = None
     bodies: list[ProgramTemplate] = field(default_factory=list)
 
 
@@ -61,12 +61,12 @@ class ProgramTemplate:
         program: ProgramRecord,
         load_blob: Callable[[str], Array],
         providers: Providers,
-        subgraphs: Subgraphs | None = None,
+        partitions: Partitions | None = None,
         weights: DeviceWeights | None = None,
     ) -> None:
         self.program = program
         self._providers = providers
-        self._subgraphs = subgraphs or Subgraphs()
+        self._partitions = partitions or Partitions()
         self._weights = weights or DeviceWeights(providers)
         check_memory(program, {name: providers[name] for name in {step.provider for step in program.steps}})
         self.constants = {
@@ -97,31 +97,41 @@ class ProgramTemplate:
         if record.kind in ("plugin", "reformat", "copy"):
             return _StepTemplate(record)
         if record.kind == "control":
-            shared = (load_blob, self._providers, self._subgraphs, self._weights)
+            shared = (load_blob, self._providers, self._partitions, self._weights)
             return _StepTemplate(record, bodies=[ProgramTemplate(body, *shared) for body in record.bodies])
-        if record.subgraph is not None:
-            return _StepTemplate(record, subgraph=self._load_subgraph(record, load_blob))
+        if record.partition is not None:
+            return _StepTemplate(record, partition=self._load_partition(record, load_blob))
         if record.kind != "kernel":
             raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
         return _StepTemplate(record, kernel=self._compile(record, load_blob))
 
     def _compile(self, record: StepRecord, load_blob: Callable[[str], Array]) -> CompiledKernel:
-        attributes = decode_attributes(record.attributes, load_blob)
         provider = self._providers[record.provider]
-        types = [self.program.values[index].dtype if index >= 0 else None for index in record.inputs]
-        arguments = (record.op, record.domain, record.opset, attributes, types, len(record.outputs))
-        kernel = call(provider.name, f"compile of step '{record.name}'", provider.compile, *arguments)
+        stored = self._stored_kernel(record, load_blob)
+        kernel = call(provider.name, f"load_kernel of step '{record.name}'", provider.load_kernel, stored)
         if not isinstance(kernel, CompiledKernel):
             raise ProviderError(
-                "compile gave no kernel",
+                "load_kernel gave no kernel",
                 where=f"provider '{provider.name}', step '{record.name}'",
                 expected="a CompiledKernel",
                 got=type(kernel).__name__,
             )
         return kernel
 
-    def _load_subgraph(self, record: StepRecord, load_blob: Callable[[str], Array]) -> LoadedSubgraph | None:
-        return self._subgraphs.load(
+    def _stored_kernel(self, record: StepRecord, load_blob: Callable[[str], Array]) -> StoredKernel:
+        values = [None if index < 0 else self.program.values[index] for index in record.inputs]
+        return StoredKernel(
+            name=record.name,
+            op=record.op,
+            domain=record.domain,
+            opset=record.opset,
+            attributes=decode_attributes(record.attributes, load_blob),
+            inputs=[None if value is None else TensorSpec(dtype=value.dtype, type=value.type) for value in values],
+            num_outputs=len(record.outputs),
+        )
+
+    def _load_partition(self, record: StepRecord, load_blob: Callable[[str], Array]) -> LoadedPartition | None:
+        return self._partitions.load(
             record,
             self._providers[record.provider],
             load_blob,
@@ -134,8 +144,8 @@ class ProgramTemplate:
         for template in self._steps:
             if template.record.kind == "kernel":
                 template.kernel = self._compile(template.record, load_blob)
-            elif template.record.subgraph is not None:
-                template.subgraph = self._load_subgraph(template.record, load_blob)
+            elif template.record.partition is not None:
+                template.partition = self._load_partition(template.record, load_blob)
             for body in template.bodies:
                 body.recompile(load_blob)
 
@@ -146,8 +156,8 @@ class ProgramTemplate:
     def _renew(self, template: _StepTemplate, step: Step, devices: ContextDevices) -> Step:
         if template.kernel is not None:
             return self._kernel_step(template.record, template.kernel, devices)
-        if template.subgraph is not None:
-            return self._subgraph_step(template.record, template.subgraph, devices)
+        if template.partition is not None:
+            return self._partition_step(template.record, template.partition, devices)
         for body_template, body in zip(template.bodies, step.bodies, strict=True):
             body.steps = body_template.renew_steps(body.steps, devices)
         return step
@@ -158,8 +168,8 @@ class ProgramTemplate:
             return KernelStep(record, self.program.values, kernel)
         return DeviceKernelStep(record, self.program.values, provider, kernel, devices.stream(provider))
 
-    def _subgraph_step(self, record: StepRecord, subgraph: LoadedSubgraph, devices: ContextDevices) -> Step:
-        return SubgraphStep(record, subgraph, devices.stream(self._providers[record.provider]))
+    def _partition_step(self, record: StepRecord, partition: LoadedPartition, devices: ContextDevices) -> Step:
+        return PartitionStep(record, partition, devices.stream(self._providers[record.provider]))
 
     def make_instance(
         self,
@@ -225,8 +235,8 @@ class ProgramTemplate:
             return ReformatStep(template.record, values)
         if template.record.kind == "copy":
             return CopyStep(template.record, values, devices)
-        if template.subgraph is not None:
-            return self._subgraph_step(template.record, template.subgraph, devices)
+        if template.partition is not None:
+            return self._partition_step(template.record, template.partition, devices)
         if template.kernel is None:
             raise InternalError("a step without a kernel", where=f"step '{template.record.name}'")
         return self._kernel_step(template.record, template.kernel, devices)

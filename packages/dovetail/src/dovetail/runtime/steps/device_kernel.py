@@ -9,7 +9,7 @@ from dovetail.errors import DovetailError, InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.provider.calls import call, provider_failure
 from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import CompiledKernel, Provider
+from dovetail.provider.interfaces import BindContext, CompiledKernel, Provider
 from dovetail.runtime.steps.base import BoundStep, Step, argument_getter, check_like, is_placed, split_results
 from dovetail.runtime.steps.frame import Frame
 
@@ -30,7 +30,7 @@ class DeviceKernelStep(Step):
         super().__init__(record)
         self._device = provider
         self._stream = stream
-        bound = call(provider.name, "bind", kernel.bind, stream)
+        bound = call(provider.name, "bind", kernel.bind, BindContext(stream=stream))
         self._outputs = [(index, is_placed(values, index)) for index in record.outputs]
         is_planned = all(placed or index < 0 for index, placed in self._outputs)
         self._compute, self._write = bound.compute, bound.write if is_planned else None

@@ -22,7 +22,7 @@ from tests.support.device_models import X, build, chain, expected, make_model, s
 def test_a_whole_network_is_one_step() -> None:
     with host_device(compiles=True) as device:
         engine = build(chain())
-        assert steps_of(engine) == ["Copy@host_device", "Subgraph@host_device", "Copy@host_device"]
+        assert steps_of(engine) == ["Copy@host_device", "Partition@host_device", "Copy@host_device"]
         device.statistics.reset()
         for rows in (3, 5, 3):
             x = np.resize(X, (rows, 8))
@@ -35,8 +35,8 @@ def test_partitions_around_a_step_of_the_host(tmp_path: Path) -> None:
         build(chain(), shapes={"x": ((1, 8), (3, 8), (5, 8))}).save(tmp_path / "plan")
         engine = dt.load(tmp_path / "plan")
         assert steps_of(engine) == [
-            *("Copy@host_device", "Subgraph@host_device", "Copy@host_device", "Softmax@cpu"),
-            *("Copy@host_device", "Subgraph@host_device", "Copy@host_device"),
+            *("Copy@host_device", "Partition@host_device", "Copy@host_device", "Softmax@cpu"),
+            *("Copy@host_device", "Partition@host_device", "Copy@host_device"),
         ]
         device.statistics.reset()
         np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
@@ -66,15 +66,15 @@ def test_arrays_of_the_device_go_in_and_out() -> None:
 
 
 def test_a_device_that_cannot_compile_leaves_its_nodes_to_others() -> None:
-    with host_device(compiles=True, raises_in=["build_subgraph"]):
-        with pytest.raises(ProviderError, match=r"(?s)'host_device'.*build_subgraph"):
+    with host_device(compiles=True, raises_in=["build_partition"]):
+        with pytest.raises(ProviderError, match=r"(?s)'host_device'.*build_partition"):
             build(chain(), strict=True)
         engine = build(chain())
         assert {step.partition("@")[2] for step in steps_of(engine)} == {"cpu"}
         np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
 
 
-@pytest.mark.parametrize("callback", ["load_subgraph", "bind_subgraph"])
+@pytest.mark.parametrize("callback", ["load_partition", "bind_partition"])
 def test_a_device_that_fails_to_load_is_named(callback: str) -> None:
     with (
         host_device(compiles=True, raises_in=[callback]),
@@ -91,8 +91,8 @@ def test_a_partition_of_another_version_is_refused() -> None:
             (program,) = manifest.programs
             steps = [
                 s
-                if s.subgraph is None
-                else msgspec.structs.replace(s, subgraph=msgspec.structs.replace(s.subgraph, version="0"))
+                if s.partition is None
+                else msgspec.structs.replace(s, partition=msgspec.structs.replace(s.partition, version="0"))
                 for s in program.steps
             ]
             changed = msgspec.structs.replace(manifest, programs=[msgspec.structs.replace(program, steps=steps)])

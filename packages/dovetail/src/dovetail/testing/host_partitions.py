@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail.errors import ProviderError
 from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BoundSubgraph, BuiltSubgraph, LoadedSubgraph, StoredSubgraph
+from dovetail.provider.interfaces import BindContext, BoundPartition, BuiltPartition, LoadedPartition, StoredPartition
 from dovetail.testing.host_arrays import HostDeviceArray
 
 if TYPE_CHECKING:
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
     from dovetail.testing.host_device import HostDevice
 
-__all__ = ["HostDeviceSubgraph", "compile_subgraph", "load_subgraph"]
+__all__ = ["HostDevicePartition", "compile_partition", "load_partition"]
 
 _VERSION = "1"
 
 
-def compile_subgraph(model: ir.Model) -> BuiltSubgraph:
+def compile_partition(model: ir.Model) -> BuiltPartition:
     """A plan for ``cpu`` as the payload."""
     from dovetail.api import compile as compile_model
 
-    return BuiltSubgraph(payload=bytes(compile_model(model, providers=["cpu"]).serialize()), version=_VERSION)
+    return BuiltPartition(payload=bytes(compile_model(model, providers=["cpu"]).serialize()), version=_VERSION)
 
 
-def load_subgraph(device: HostDevice, stored: StoredSubgraph) -> HostDeviceSubgraph:
+def load_partition(device: HostDevice, stored: StoredPartition) -> HostDevicePartition:
     """The plan as an engine; only this version's are taken."""
     from dovetail.runtime.loading import Runtime
 
@@ -42,22 +42,22 @@ def load_subgraph(device: HostDevice, stored: StoredSubgraph) -> HostDeviceSubgr
             got=stored.version,
             fix="build the plan again",
         )
-    return HostDeviceSubgraph(device, Runtime().deserialize_cuda_engine(bytes(stored.payload)), stored)
+    return HostDevicePartition(device, Runtime().deserialize_cuda_engine(bytes(stored.payload)), stored)
 
 
-class HostDeviceSubgraph(LoadedSubgraph):
+class HostDevicePartition(LoadedPartition):
     """A partition that runs over the device's memory, in the order of a stream."""
 
-    def __init__(self, device: HostDevice, engine: Engine, stored: StoredSubgraph) -> None:
+    def __init__(self, device: HostDevice, engine: Engine, stored: StoredPartition) -> None:
         self._device = device
         self._engine = engine
         self._name = stored.name
         self._outputs = list(stored.outputs)
 
-    def bind(self, stream: Stream | None) -> BoundSubgraph:
+    def bind(self, context: BindContext) -> BoundPartition:
         """The partition on a stream."""
-        self._device.check("bind_subgraph")
-        return _BoundHostSubgraph(self, stream)
+        self._device.check("bind_partition")
+        return _BoundHostPartition(self, context.stream)
 
     def run(self, inputs: Sequence[Any], outputs: list[Any], stream: Stream | None) -> None:
         """Put a run on a stream; results without memory are made at once, which needs a wait."""
@@ -67,7 +67,7 @@ class HostDeviceSubgraph(LoadedSubgraph):
             self._make(arrays, outputs, stream)
             return
         targets = list(outputs)
-        self._device.submit(stream, "Subgraph", lambda: self._write(arrays, targets))
+        self._device.submit(stream, "Partition", lambda: self._write(arrays, targets))
 
     def _make(self, arrays: Sequence[HostDeviceArray], outputs: list[Any], stream: Stream | None) -> None:
         if stream is not None:
@@ -92,12 +92,12 @@ class HostDeviceSubgraph(LoadedSubgraph):
         self._engine.close()
 
 
-class _BoundHostSubgraph(BoundSubgraph):
+class _BoundHostPartition(BoundPartition):
     """Such a partition for one bound run."""
 
-    def __init__(self, subgraph: HostDeviceSubgraph, stream: Stream | None) -> None:
-        self._subgraph = subgraph
+    def __init__(self, partition: HostDevicePartition, stream: Stream | None) -> None:
+        self._partition = partition
         self._stream = stream
 
     def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
-        self._subgraph.run(inputs, outputs, self._stream)
+        self._partition.run(inputs, outputs, self._stream)

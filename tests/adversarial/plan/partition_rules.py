@@ -10,30 +10,32 @@ from __future__ import annotations
 from tests.adversarial.plan.edits import Case, S, both, drop, each, put, step, value
 from tests.support.attack_plans import DEVICE
 
-__all__ = ["SUBGRAPH_RULES"]
+__all__ = ["PARTITION_RULES"]
 
-G = f"{S}/0/subgraph"
-FIRST = "subgraph:first"
+G = f"{S}/0/partition"
+FIRST = "partition:first"
 
-SUBGRAPH_RULES: dict[str, list[Case]] = {
+PARTITION_RULES: dict[str, list[Case]] = {
     "compiled steps, and only they, have a partition": [
         *each("partitions", drop(G), put(G, None), step(0, kind="kernel"), step(0, kind="plugin")),
-        *each("partitions", put(S, lambda steps: [steps[0], {**steps[1], "subgraph": steps[0]["subgraph"]}, steps[2]])),
-        *each("chain", step(0, kind="subgraph")),
+        *each(
+            "partitions", put(S, lambda steps: [steps[0], {**steps[1], "partition": steps[0]["partition"]}, steps[2]])
+        ),
+        *each("chain", step(0, kind="partition")),
     ],
     "names a blob that is no partition": [
-        *each("partitions", *(put(f"{G}/payload", name) for name in ("w", "ghost", "", "subgraph:First"))),
-        *each("partitions", put("programs/1/steps/2/subgraph/payload", "w")),
+        *each("partitions", *(put(f"{G}/payload", name) for name in ("w", "ghost", "", "partition:First"))),
+        *each("partitions", put("programs/1/steps/2/partition/payload", "w")),
     ],
     "names a blob that is no weights": [
         *each("partitions", *(put(f"{G}/weights/w", name) for name in (FIRST, "ghost", ""))),
-        *each("whole", put(f"{G}/weights", {"w": "w", "more": "subgraph:MatMul"})),
+        *each("whole", put(f"{G}/weights", {"w": "w", "more": "partition:MatMul"})),
     ],
     "a partition has another number of names than values": [
         *each("partitions", put(f"{G}/inputs", []), put(f"{G}/inputs", ["x", "y"]), put(f"{G}/outputs", ["a", "b"])),
         *each("partitions", step(0, inputs=[0, 0]), step(0, inputs=[]), step(2, inputs=[2, 0])),
-        *each("sequences", put(f"{S}/2/subgraph/outputs", ["y", "y"])),
-        *each("sequences", both(put(f"{S}/2/subgraph/inputs", ["t", "t"]), step(2, inputs=[2, 2]))),
+        *each("sequences", put(f"{S}/2/partition/outputs", ["y", "y"])),
+        *each("sequences", both(put(f"{S}/2/partition/inputs", ["t", "t"]), step(2, inputs=[2, 2]))),
     ],
     "a partition has no absent inputs or outputs": [
         *each("partitions", step(0, inputs=[-1]), step(2, inputs=[-1])),
@@ -44,7 +46,7 @@ SUBGRAPH_RULES: dict[str, list[Case]] = {
         both(value(1, format="DLA_HWC4", dims=["n", 20, 1, 1], size_bytes=2**10), put("programs/0/arena_bytes", 2**10)),
     ),
     "a weight of a partition has the name of an input": each(
-        "partitions", put(f"{G}/weights", {"x": "w"}), put(f"{S}/2/subgraph/weights", {"w": "w", "b": "w"})
+        "partitions", put(f"{G}/weights", {"x": "w"}), put(f"{S}/2/partition/weights", {"w": "w", "b": "w"})
     ),
     "a name is empty": each(
         "partitions",
@@ -69,7 +71,9 @@ SUBGRAPH_RULES: dict[str, list[Case]] = {
     "plugin steps, and only they, name a plugin": each(
         "partitions",
         put(S, lambda steps: [{**steps[0], "plugin": steps[1]["plugin"]}, *steps[1:]]),
-        put(S, lambda steps: [steps[0], {**steps[1], "kind": "subgraph", "subgraph": steps[0]["subgraph"]}, steps[2]]),
+        put(
+            S, lambda steps: [steps[0], {**steps[1], "kind": "partition", "partition": steps[0]["partition"]}, steps[2]]
+        ),
     ),
     "has what only plugin steps have": each(
         "partitions",
@@ -102,7 +106,7 @@ SUBGRAPH_RULES: dict[str, list[Case]] = {
         *each("partitions", put(f"blobs/{FIRST}/digest", "0" * 64), put("blobs/w/digest", "0" * 32)),
         *each("whole", put("blobs/w/digest", "0" * 32)),
     ],
-    "unknown kind": each("partitions", put(f"blobs/{FIRST}/kind", "session"), step(0, kind="partition")),
+    "unknown kind": each("partitions", put(f"blobs/{FIRST}/kind", "session"), step(0, kind="subgraph")),
     "a library is carried and not named": each("partitions", put(f"blobs/{FIRST}/kind", "library")),
     "names a blob that is no library": each(
         "partitions", lambda m: m.update(libraries=[{"name": "code", "blob": FIRST}])

@@ -12,26 +12,32 @@ from dovetail.errors import DovetailError, ProviderError
 from dovetail.plan.manifest import StepRecord
 from dovetail.provider.calls import call, first_line
 from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import LoadedSubgraph
+from dovetail.provider.interfaces import BindContext, LoadedPartition
 from dovetail.runtime.steps.base import BoundStep, Step, argument_getter
 from dovetail.runtime.steps.frame import Frame
 
-__all__ = ["SubgraphStep", "results_of_subgraphs"]
+__all__ = ["PartitionStep", "results_of_partitions"]
 
 
-class SubgraphStep(Step):
+class PartitionStep(Step):
     """One partition in one context."""
 
-    def __init__(self, record: StepRecord, subgraph: LoadedSubgraph, stream: Stream | None) -> None:
+    def __init__(self, record: StepRecord, partition: LoadedPartition, stream: Stream | None) -> None:
         super().__init__(record)
-        self._subgraph = subgraph
+        self._partition = partition
         self._stream = stream
         self._fetch = argument_getter(record.inputs)
-        self._outputs = record.outputs
+        self._inputs, self._outputs = record.inputs, record.outputs
 
     def bind(self, frame: Frame) -> BoundStep:
         """The partition over a frame, with bindings of its own."""
-        bound = call(self.provider, "bind", self._subgraph.bind, self._stream)
+        context = BindContext(
+            stream=self._stream,
+            input_shapes=[frame.shapes[index] for index in self._inputs],
+            output_shapes=[frame.shapes[index] for index in self._outputs],
+        )
+        bound = call(self.provider, "bind", self._partition.bind, context)
+        frame.closers.append(bound.close)
         values, fetch, outputs, run_bound = frame.values, self._fetch, self._outputs, bound.run
 
         def run() -> None:
@@ -52,7 +58,7 @@ class SubgraphStep(Step):
         return ProviderError(f"it failed: {first_line(error)}", where=f"step '{self.name}'")
 
 
-def results_of_subgraphs(steps: Sequence[StepRecord], outputs: Sequence[int]) -> frozenset[int]:
+def results_of_partitions(steps: Sequence[StepRecord], outputs: Sequence[int]) -> frozenset[int]:
     """The outputs of an engine that a partition makes and nobody else reads, where all its results are such.
 
     Nothing is allocated for them before a run: the provider's own memory goes to the caller as it is.
@@ -63,6 +69,6 @@ def results_of_subgraphs(steps: Sequence[StepRecord], outputs: Sequence[int]) ->
     free = [
         step.outputs
         for step in steps
-        if step.kind == "subgraph" and leaving.issuperset(step.outputs) and read.isdisjoint(step.outputs)
+        if step.kind == "partition" and leaving.issuperset(step.outputs) and read.isdisjoint(step.outputs)
     ]
     return frozenset(index for results in free for index in results)

@@ -10,11 +10,17 @@ import numpy as np
 import pytest
 
 from dovetail.errors import PlanCorruptError
-from dovetail.plan.manifest import StepRecord, SubgraphRecord, ValueRecord
-from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BorderValue, BoundSubgraph, LoadedSubgraph, Provider, StoredSubgraph
+from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
+from dovetail.provider.interfaces import (
+    BindContext,
+    BoundPartition,
+    LoadedPartition,
+    Provider,
+    StoredPartition,
+    TensorSpec,
+)
 from dovetail.provider.kernels import KernelRegistry
-from dovetail.runtime.bind.subgraphs import Subgraphs
+from dovetail.runtime.bind.partitions import Partitions
 
 VALUES = [
     ValueRecord(name="x", dtype="float32", kind="input", dims=["n", 3]),
@@ -23,14 +29,14 @@ VALUES = [
     ValueRecord(name="s", dtype="float32", kind="object", type="seq(tensor(float))"),
     ValueRecord(name="d", dtype="bfloat16", kind="dynamic"),
 ]
-RECORD = SubgraphRecord(payload="p", version="1", inputs=["x"], outputs=["t"], weights={"a": "w", "b": "v"})
+RECORD = PartitionRecord(payload="p", version="1", inputs=["x"], outputs=["t"], weights={"a": "w", "b": "v"})
 STEP = StepRecord(
-    name="part", kind="subgraph", provider="recorder", op="Subgraph", inputs=[0], outputs=[1], subgraph=RECORD
+    name="part", kind="partition", provider="recorder", op="Partition", inputs=[0], outputs=[1], partition=RECORD
 )
 
 
-class _Loaded(LoadedSubgraph):
-    def bind(self, stream: Stream | None) -> BoundSubgraph:
+class _Loaded(LoadedPartition):
+    def bind(self, context: BindContext) -> BoundPartition:
         raise AssertionError("nothing is run here")
 
 
@@ -40,14 +46,14 @@ class _Recorder(Provider):
     name = "recorder"
 
     def __init__(self, when_loading: Callable[[], object] = lambda: None) -> None:
-        self.stored: list[StoredSubgraph] = []
+        self.stored: list[StoredPartition] = []
         self._when_loading = when_loading
 
     @property
     def kernels(self) -> KernelRegistry:
         return KernelRegistry(self.name)
 
-    def load_subgraph(self, stored: StoredSubgraph) -> LoadedSubgraph:
+    def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         self.stored.append(stored)
         self._when_loading()
         return _Loaded()
@@ -68,16 +74,16 @@ def _load_blob(name: str) -> Any:
     return np.frombuffer(name.encode(), np.uint8)
 
 
-def _load(subgraphs: Subgraphs, provider: Provider, step: StepRecord = STEP) -> LoadedSubgraph | None:
-    return subgraphs.load(step, provider, _load_blob, values=VALUES, is_whole=False)
+def _load(partitions: Partitions, provider: Provider, step: StepRecord = STEP) -> LoadedPartition | None:
+    return partitions.load(step, provider, _load_blob, values=VALUES, is_whole=False)
 
 
 def test_what_is_the_same_is_loaded_once() -> None:
-    subgraphs, provider = Subgraphs(), _Recorder()
-    assert _load(subgraphs, provider) is _load(subgraphs, provider)
+    partitions, provider = Partitions(), _Recorder()
+    assert _load(partitions, provider) is _load(partitions, provider)
     assert len(provider.stored) == 1
-    subgraphs.forget()
-    _load(subgraphs, provider)
+    partitions.forget()
+    _load(partitions, provider)
     assert len(provider.stored) == 2
 
 
@@ -93,31 +99,31 @@ def test_what_is_the_same_is_loaded_once() -> None:
     ids=str,
 )
 def test_other_names_and_weights_are_another_partition(changes: dict[str, Any]) -> None:
-    subgraphs, provider = Subgraphs(), _Recorder()
-    first = _load(subgraphs, provider)
-    other = msgspec.structs.replace(STEP, subgraph=msgspec.structs.replace(RECORD, **changes))
-    assert _load(subgraphs, provider, other) is not first
+    partitions, provider = Partitions(), _Recorder()
+    first = _load(partitions, provider)
+    other = msgspec.structs.replace(STEP, partition=msgspec.structs.replace(RECORD, **changes))
+    assert _load(partitions, provider, other) is not first
 
 
 @pytest.mark.parametrize("changes", [{"inputs": [2]}, {"inputs": [3]}, {"outputs": [4]}], ids=str)
 def test_values_of_another_type_are_another_partition(changes: dict[str, Any]) -> None:
-    subgraphs, provider = Subgraphs(), _Recorder()
-    first = _load(subgraphs, provider)
-    assert _load(subgraphs, provider, msgspec.structs.replace(STEP, **changes)) is not first
+    partitions, provider = Partitions(), _Recorder()
+    first = _load(partitions, provider)
+    assert _load(partitions, provider, msgspec.structs.replace(STEP, **changes)) is not first
 
 
 def test_the_provider_is_told_types_and_the_sizes_that_are_fixed() -> None:
     provider = _Recorder()
-    _load(Subgraphs(), provider, msgspec.structs.replace(STEP, inputs=[0, 3], outputs=[1, 2, 4]))
+    _load(Partitions(), provider, msgspec.structs.replace(STEP, inputs=[0, 3], outputs=[1, 2, 4]))
     (stored,) = provider.stored
-    assert list(stored.input_values) == [
-        BorderValue(type="tensor(float)", dims=(None, 3)),
-        BorderValue(type="seq(tensor(float))"),
+    assert list(stored.input_specs) == [
+        TensorSpec(dtype="float32", dims=(None, 3)),
+        TensorSpec(dtype="float32", type="seq(tensor(float))"),
     ]
-    assert list(stored.output_values) == [
-        BorderValue(type="tensor(float)", dims=(None, None, 4)),
-        BorderValue(type="tensor(int64)"),
-        BorderValue(type="tensor(bfloat16)"),
+    assert list(stored.output_specs) == [
+        TensorSpec(dtype="float32", dims=(None, None, 4)),
+        TensorSpec(dtype="int64"),
+        TensorSpec(dtype="bfloat16"),
     ]
 
 
@@ -125,21 +131,21 @@ def test_a_file_that_is_replaced_while_the_provider_reads_it_is_refused() -> Non
     file = _File()
     provider = _Recorder(when_loading=lambda: setattr(file, "path", None))
     with pytest.raises(PlanCorruptError, match="replaced while it was loaded"):
-        _load(Subgraphs(file), provider)
+        _load(Partitions(file), provider)
     assert provider.stored[0].path == "a.plan"
 
 
 def test_a_file_that_was_replaced_before_is_not_named() -> None:
     file, provider = _File(), _Recorder()
     file.path = None
-    assert _load(Subgraphs(file), provider) is not None
+    assert _load(Partitions(file), provider) is not None
     assert provider.stored[0].path is None
 
 
 def test_a_partition_that_misses_weights_waits_for_them() -> None:
     file, provider = _File(), _Recorder()
     file.missing = {"w"}
-    subgraphs = Subgraphs(file)
-    assert _load(subgraphs, provider) is None
+    partitions = Partitions(file)
+    assert _load(partitions, provider) is None
     file.missing = set()
-    assert _load(subgraphs, provider) is not None
+    assert _load(partitions, provider) is not None

@@ -6,16 +6,15 @@ from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from typing import Protocol
 
 from dovetail.errors import PlanCorruptError
-from dovetail.plan.manifest import StepRecord, SubgraphRecord, ValueRecord
+from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import BorderValue, LoadedSubgraph, Provider, StoredSubgraph
-from dovetail.provider.type_names import onnx_type_from_dtype
+from dovetail.provider.interfaces import LoadedPartition, Provider, StoredPartition, TensorSpec
 from dovetail.runtime.steps.base import Array
 
-__all__ = ["BlobPlaces", "Subgraphs"]
+__all__ = ["BlobPlaces", "Partitions"]
 
 LoadBlob = Callable[[str], Array]
-Border = tuple[tuple[BorderValue, ...], tuple[BorderValue, ...]]
+Border = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
 
 
 class BlobPlaces(Protocol):
@@ -36,7 +35,7 @@ class BlobPlaces(Protocol):
         ...
 
 
-class Subgraphs:
+class Partitions:
     """Loads partitions and keeps them for all programs of an engine.
 
     Args:
@@ -45,7 +44,7 @@ class Subgraphs:
 
     def __init__(self, file: BlobPlaces | None = None) -> None:
         self._file = file
-        self._loaded: dict[Hashable, LoadedSubgraph] = {}
+        self._loaded: dict[Hashable, LoadedPartition] = {}
         self.notes: list[str] = []
         """What whoever loads the plan should know."""
 
@@ -61,9 +60,9 @@ class Subgraphs:
         *,
         values: Sequence[ValueRecord],
         is_whole: bool,
-    ) -> LoadedSubgraph | None:
+    ) -> LoadedPartition | None:
         """Have the provider make a partition ready; one that misses weights is None until they come."""
-        record = step.subgraph
+        record = step.partition
         if record is None or not self._is_complete(record):
             return None
         border = (_describe(values, step.inputs), _describe(values, step.outputs))
@@ -71,20 +70,20 @@ class Subgraphs:
         key = (provider.name, record.payload, names, border)
         if key not in self._loaded:
             stored = self._store(step, record, load_blob, border, is_whole=is_whole)
-            loaded = call(provider.name, f"load_subgraph of step '{step.name}'", provider.load_subgraph, stored)
+            loaded = call(provider.name, f"load_partition of step '{step.name}'", provider.load_partition, stored)
             self._check_file(stored)
             if loaded.note and loaded.note not in self.notes:
                 self.notes.append(loaded.note)
             self._loaded[key] = loaded
         return self._loaded[key]
 
-    def _is_complete(self, record: SubgraphRecord) -> bool:
+    def _is_complete(self, record: PartitionRecord) -> bool:
         return self._file is None or self._file.missing.isdisjoint(record.weights.values())
 
     def _store(
-        self, step: StepRecord, record: SubgraphRecord, load_blob: LoadBlob, border: Border, *, is_whole: bool
-    ) -> StoredSubgraph:
-        return StoredSubgraph(
+        self, step: StepRecord, record: PartitionRecord, load_blob: LoadBlob, border: Border, *, is_whole: bool
+    ) -> StoredPartition:
+        return StoredPartition(
             name=step.name,
             payload=load_blob(record.payload).data,
             version=record.version,
@@ -94,22 +93,22 @@ class Subgraphs:
             places={} if self._file is None else self._file.find_places(record.weights),
             path=None if self._file is None else self._file.path,
             is_whole=is_whole,
-            input_values=border[0],
-            output_values=border[1],
+            input_specs=border[0],
+            output_specs=border[1],
         )
 
-    def _check_file(self, stored: StoredSubgraph) -> None:
+    def _check_file(self, stored: StoredPartition) -> None:
         """The digests were checked in the file that was opened; the provider must have read no other."""
         if stored.path is not None and self._file is not None and self._file.path != stored.path:
             raise PlanCorruptError("the file was replaced while it was loaded", where=stored.path, fix="load it again")
 
 
-def _describe(values: Sequence[ValueRecord], ports: Sequence[int]) -> tuple[BorderValue, ...]:
+def _describe(values: Sequence[ValueRecord], ports: Sequence[int]) -> tuple[TensorSpec, ...]:
     return tuple(_describe_value(values[index]) for index in ports)
 
 
-def _describe_value(value: ValueRecord) -> BorderValue:
+def _describe_value(value: ValueRecord) -> TensorSpec:
     # Results that leave the engine need no memory, and of those some models declare sizes that they do not have.
     is_sized = value.kind in ("input", "planned") and value.dims is not None
     dims = tuple([dim if isinstance(dim, int) else None for dim in value.dims or ()]) if is_sized else None
-    return BorderValue(type=value.type or onnx_type_from_dtype(value.dtype), dims=dims)
+    return TensorSpec(dtype=value.dtype, dims=dims, type=value.type)
