@@ -4,40 +4,36 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import openvino as ov
 
-from dovetail.errors import DovetailError, PlanCorruptError, ProviderError
+from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail.provider.calls import first_line
 from dovetail.provider.devices import Device
 from dovetail.provider.host import host_device
-from dovetail.provider.interfaces import BorderValue
-from dovetail.provider.type_names import dtype_from_onnx_type
+from dovetail.provider.tensors import TensorSpec
 
-__all__ = ["FORBIDDEN", "TYPES", "Settings", "check_border", "compile_model", "explain", "find_devices", "share"]
+__all__ = ["FORBIDDEN", "TYPES", "compile_model", "explain", "find_devices", "find_wide", "share"]
 
+Specs = Sequence[TensorSpec]
 FORBIDDEN: Final = b"location"
 """The key under which a tensor of ONNX names a file; no payload has these letters anywhere."""
-TYPES: Final = {
-    **{"bool": ov.Type.boolean, "float16": ov.Type.f16, "bfloat16": ov.Type.bf16, "float32": ov.Type.f32},
-    **{"float8_e4m3fn": ov.Type.f8e4m3, "float8_e5m2": ov.Type.f8e5m2, "uint8": ov.Type.u8, "uint16": ov.Type.u16},
-    **{"int8": ov.Type.i8, "int16": ov.Type.i16, "int32": ov.Type.i32, "int64": ov.Type.i64},
-}
+_NATIVE: Final = ("bool", "float16", "float32", "int8", "int16", "int32", "int64", "uint8", "uint16")
+_EXTENDED: Final = {"bfloat16": ov.Type.bf16, "float8_e4m3fn": ov.Type.f8e4m3, "float8_e5m2": ov.Type.f8e5m2}
+TYPES: Final = {name: ov.Type(np.dtype(name).type) for name in _NATIVE} | _EXTENDED
 """The types that are taken, by their NumPy names."""
 _CPU: Final = "CPU"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """How partitions of a provider are compiled."""
-
-    threads: int = 0
-    """Threads of a partition; 0 for one a core."""
-    profiling: bool = False
+_OPTIONS: Final = {
+    "PERFORMANCE_HINT": "LATENCY",
+    "EXECUTION_MODE_HINT": "ACCURACY",
+    "INFERENCE_PRECISION_HINT": "f32",  # whatever else the processor offers
+    "CACHE_DIR": "",
+}
+_INT32: Final = np.iinfo(np.int32)
+_AGAIN: Final = "build the plan again"
 
 
 @cache
@@ -54,34 +50,24 @@ def find_devices() -> list[Device]:
     return [Device(name=name, kind="cpu", fingerprint=f"{host_device().fingerprint}-openvino-{version}")]
 
 
-def compile_model(payload: bytes, weights: Mapping[str, Any], settings: Settings, where: str) -> Any:
-    """Compile a partition for the CPU, so that it computes in single precision what is in single precision.
-
-    Args:
-        payload: ONNX, with inputs in place of weights.
-        weights: Their memory is used as long as the model is.
-        settings: Of the provider.
-        where: What an error is about.
+def compile_model(
+    payload: bytes, weights: Mapping[str, Any], border: tuple[Specs, Specs], options: Mapping[str, Any], where: str
+) -> Any:
+    """Compile ONNX that has inputs in place of weights; the memory of these is used as long as the model is.
 
     Raises:
         ProviderError: OpenVINO does not take it.
-        PlanCorruptError: It names a file, or not the weights that there are.
+        PlanCorruptError: It names a file, or has other weights, inputs or outputs than the plan says.
     """
     if FORBIDDEN in payload:
-        raise PlanCorruptError("a compiled partition names a file", where=where, fix="build the plan again")
-    options = {
-        "PERFORMANCE_HINT": "LATENCY",
-        "EXECUTION_MODE_HINT": "ACCURACY",
-        "INFERENCE_PRECISION_HINT": "f32",
-        "INFERENCE_NUM_THREADS": settings.threads,
-        "PERF_COUNT": settings.profiling,
-        "CACHE_DIR": "",
-    }
+        raise PlanCorruptError("a compiled partition names a file", where=where, fix=_AGAIN)
     try:
         model = _core().read_model(payload)
         _insert_weights(model, weights)
-        return _core().compile_model(model, _CPU, options)
-    except DovetailError:
+        for ports, specs in zip((model.inputs, model.outputs), border, strict=True):
+            _check_border(ports, specs, where)
+        return _core().compile_model(model, _CPU, {**_OPTIONS, **options})
+    except PlanCorruptError:
         raise
     except Exception as error:
         raise ProviderError(f"OpenVINO does not take a partition: {explain(error)}", where=where) from error
@@ -90,45 +76,36 @@ def compile_model(payload: bytes, weights: Mapping[str, Any], settings: Settings
 def _insert_weights(model: Any, weights: Mapping[str, Any]) -> None:
     """Put constants in the place of inputs."""
     inputs = {node.friendly_name: node for node in model.get_parameters()}
-    if not weights.keys() <= inputs.keys():
-        raise PlanCorruptError("a compiled partition has no use for a weight", fix="build the plan again")
-    for name, array in weights.items():
-        constant = ov.op.Constant(share(array), shared_memory=True)
-        constant.set_friendly_name(name)
-        inputs[name].output(0).replace(constant.output(0))
+    for name in weights.keys() & inputs.keys():
+        inputs[name].output(0).replace(ov.op.Constant(share(weights[name]), shared_memory=True).output(0))
         model.remove_parameter(inputs[name])
     model.validate_nodes_and_infer_types()
 
 
-def check_border(ports: Sequence[Any], values: Sequence[BorderValue], where: str) -> list[str]:
-    """The types of inputs or outputs, which must be as the plan says: what is stored may be any model.
-
-    Raises:
-        PlanCorruptError: Number, types or sizes are others.
-    """
-    dtypes = [dtype_from_onnx_type(value.type) for value in values]
-    dims = [None if value.dims is None else [-1 if d is None else d for d in value.dims] for value in values]
-    expected = [
-        (TYPES.get(a), ov.PartialShape.dynamic() if b is None else ov.PartialShape(b))
-        for a, b in zip(dtypes, dims, strict=True)
-    ]
+def _check_border(ports: Sequence[Any], specs: Specs, where: str) -> None:
+    """Compare inputs or outputs of a model with those of the plan: what is stored may be any model."""
     found = [(port.element_type, port.partial_shape) for port in ports]
-    is_same = len(found) == len(expected) and all(
-        a == c and b.compatible(d) for (a, b), (c, d) in zip(found, expected, strict=True)
-    )
-    if not is_same:
+    wanted = [(TYPES.get(spec.dtype), ov.PartialShape(_dims(spec))) for spec in specs]
+    pairs = zip(found, wanted, strict=False)
+    if len(found) != len(wanted) or not all(a == c and b.compatible(d) for (a, b), (c, d) in pairs):
         text = "a compiled partition has other inputs or outputs than the plan says"
-        raise PlanCorruptError(text, where=where, expected=str(expected), got=str(found), fix="build the plan again")
-    return dtypes
+        raise PlanCorruptError(text, where=where, expected=str(wanted), got=str(found), fix=_AGAIN)
+
+
+def _dims(spec: TensorSpec) -> Any:
+    return "..." if spec.dims is None else [-1 if dim is None else dim for dim in spec.dims]
+
+
+def find_wide(array: Any) -> int | None:
+    """A number that 32 bits do not hold; OpenVINO computes in them what has 64, and would cut it off without a word."""
+    least, greatest = (array.item(),) * 2 if array.size == 1 else (array.min(initial=0), array.max(initial=0))
+    return int(least) if least < _INT32.min else int(greatest) if greatest > _INT32.max else None
 
 
 def share(array: Any) -> Any:
     """A tensor over the memory of an array, which it does not keep; arrays that are not for writing are only read."""
-    raw = np.empty(0, np.uint8)
-    if array.nbytes:
-        raw = np.frombuffer(
-            (ctypes.c_uint8 * array.nbytes).from_address(array.__array_interface__["data"][0]), np.uint8
-        )
+    memory = (ctypes.c_uint8 * array.nbytes).from_address(array.__array_interface__["data"][0])
+    raw = np.frombuffer(memory, np.uint8) if array.nbytes else np.empty(0, np.uint8)
     return ov.Tensor(raw, ov.Shape(array.shape), TYPES[array.dtype.name])
 
 

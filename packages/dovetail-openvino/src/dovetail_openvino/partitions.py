@@ -7,7 +7,7 @@ no array of a caller lives longer because of one. While the same memory comes ba
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,35 +16,38 @@ import numpy.typing as npt
 import openvino as ov
 
 from dovetail.errors import ProviderError
-from dovetail.provider.devices import ProfileEvent, Stream
-from dovetail.provider.interfaces import BoundSubgraph, LoadedSubgraph
-from dovetail_openvino.device import explain, share
+from dovetail.provider.devices import ProfileEvent
+from dovetail.provider.loaded import BindContext, BoundPartition, LoadedPartition
+from dovetail.provider.tensors import TensorSpec
+from dovetail_openvino.device import explain, find_wide, share
 
 __all__ = ["CompiledPartition"]
 
 Array = npt.NDArray[Any]
 _COPIED_BYTES: Final = 16 * 1024
 """Up to this, copying a result is cheaper than having it written to a new array."""
-_INT32: Final = np.iinfo(np.int32)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CompiledPartition(LoadedSubgraph):
+@dataclass(kw_only=True)
+class CompiledPartition(LoadedPartition):
     """One compiled model, which all contexts of an engine share."""
 
     name: str
     compiled: Any
-    inputs: Sequence[str]
-    """Types by their NumPy names."""
-    outputs: Sequence[str]
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
     weights: Mapping[str, Any]
     """Memory that the model uses and does not own."""
-    note_events: Callable[[list[ProfileEvent]], None] | None
+    note_events: Callable[[Iterable[ProfileEvent]], None] | None
     """Who wants to know what the nodes do."""
 
-    def bind(self, stream: Stream | None) -> BoundSubgraph:
+    def bind(self, context: BindContext) -> BoundPartition:
         """The partition with a request of its own."""
         return _Request(self)
+
+    def close(self) -> None:
+        """Let the model go; it ends with the last request."""
+        self.compiled = None
 
 
 class _Binding:
@@ -65,16 +68,16 @@ class _Binding:
 
 
 class _Input(_Binding):
-    def __init__(self, request: Any, index: int, dtype: str) -> None:
+    def __init__(self, request: Any, index: int, spec: TensorSpec) -> None:
         super().__init__(request.set_input_tensor, index)
-        self._is_wide = dtype == "int64"
+        self._is_wide = spec.dtype == "int64"
         self._buffer: Array | None = None
         """Memory of its own that is bound."""
 
     def take(self, array: Array) -> None:
         """Have an array read in the next run; a small one is copied, which is faster than to look where it lies."""
-        if self._is_wide:
-            _check_range(array)
+        if self._is_wide and (got := find_wide(array)) is not None:
+            raise ProviderError("OpenVINO computes in 32 bits", expected="smaller integers", got=got, fix="use 'cpu'")
         if array.nbytes > _COPIED_BYTES and array.flags.c_contiguous:
             self._buffer = None
             self.bind(array)
@@ -85,20 +88,13 @@ class _Input(_Binding):
         self._buffer[...] = array
 
 
-def _check_range(array: Array) -> None:
-    """OpenVINO computes in 32 bits what has 64, and would cut larger numbers off without a word."""
-    least, greatest = (array.item(),) * 2 if array.size == 1 else (array.min(initial=0), array.max(initial=0))
-    if least < _INT32.min or greatest > _INT32.max:
-        got = least if least < _INT32.min else greatest
-        raise ProviderError("OpenVINO computes in 32 bits", expected="smaller integers", got=got, fix="use 'cpu'")
-
-
 class _Output(_Binding):
-    def __init__(self, request: Any, index: int, dtype: str, declared: Any) -> None:
+    def __init__(self, request: Any, index: int, spec: TensorSpec) -> None:
         super().__init__(request.set_output_tensor, index)
+        declared = request.model_outputs[index].partial_shape
         self._get_tensor: Callable[[int], Any] = request.get_output_tensor
-        self._dtype = np.dtype(dtype)
-        self._buffer = np.empty(declared.to_shape(), dtype) if declared.is_static else None
+        self._dtype = np.dtype(spec.dtype)
+        self._buffer = np.empty(declared.to_shape(), self._dtype) if declared.is_static else None
         self._own = self._get_tensor(index) if self._buffer is None else share(self._buffer)
         self._set_tensor(index, self._own)
 
@@ -127,15 +123,14 @@ class _Output(_Binding):
         return target
 
 
-class _Request(BoundSubgraph):
+class _Request(BoundPartition):
     """The partition in one bound run."""
 
     def __init__(self, partition: CompiledPartition) -> None:
         self._partition = partition
         self._request = request = partition.compiled.create_infer_request()
-        shapes = [port.partial_shape for port in partition.compiled.outputs]
-        self._inputs = [_Input(request, index, dtype) for index, dtype in enumerate(partition.inputs)]
-        self._outputs = [_Output(request, i, dtype, shapes[i]) for i, dtype in enumerate(partition.outputs)]
+        self._inputs = [_Input(request, index, spec) for index, spec in enumerate(partition.inputs)]
+        self._outputs = [_Output(request, index, spec) for index, spec in enumerate(partition.outputs)]
 
     def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Run once."""
@@ -151,12 +146,10 @@ class _Request(BoundSubgraph):
         if self._partition.note_events is not None:
             self._partition.note_events(self._list_events(start_us))
 
-    def _list_events(self, start_us: float) -> list[ProfileEvent]:
+    def _list_events(self, start_us: float) -> Iterator[ProfileEvent]:
         """The times of all nodes; OpenVINO tells how long each took, and that they ran in this order."""
-        events: list[ProfileEvent] = []
         for node in self._request.get_profiling_info():
             if node.status == ov.ProfilingInfo.Status.EXECUTED:
                 took_us, what = node.real_time.total_seconds() * 1e6, {"name": node.node_name, "kind": node.node_type}
-                events.append(ProfileEvent(start_us=start_us, duration_us=took_us, layer=self._partition.name, **what))
+                yield ProfileEvent(start_us=start_us, duration_us=took_us, layer=self._partition.name, **what)
                 start_us += took_us
-        return events

@@ -15,15 +15,13 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from dovetail.errors import ProviderError
-from dovetail.provider.interfaces import BorderValue
-from dovetail.provider.type_names import onnx_type_from_dtype
-from dovetail_openvino.device import FORBIDDEN
+from dovetail.provider.tensors import TensorSpec
+from dovetail_openvino.device import FORBIDDEN, find_wide
 
 __all__ = ["describe", "split_partition"]
 
 _INLINE_BYTES: Final = 1024
 """Weights below this stand in the graph: shapes, axes and scalars."""
-_INT32: Final = np.iinfo(np.int32)
 
 
 def split_partition(model: ir.Model, keep: frozenset[str]) -> tuple[bytes, dict[str, Any]]:
@@ -35,33 +33,34 @@ def split_partition(model: ir.Model, keep: frozenset[str]) -> tuple[bytes, dict[
     common.ClearMetadataAndDocStringPass()(model)
     graph = model.graph
     weights: dict[str, Any] = {}
-    for name, value in list(graph.initializers.items()):
-        tensor = value.const_value
-        if tensor is not None:
-            _check_range(value, tensor.numpy())
-            is_outside = tensor.nbytes >= _INLINE_BYTES and any(use.node.graph is graph for use in value.uses())
-            if name in keep or is_outside:
-                weights[name] = np.ascontiguousarray(tensor.numpy()).reshape(tensor.shape.numpy())
-                del graph.initializers[name]
-                graph.inputs.append(value)
+    for value in [value for part in (graph, *graph.subgraphs()) for value in part.initializers.values()]:
+        array, name = _read(value), str(value.name)
+        is_read_here = value.graph is graph and any(use.node.graph is graph for use in value.uses())
+        if name in keep or (is_read_here and array.nbytes >= _INLINE_BYTES):
+            weights[name] = np.ascontiguousarray(array).reshape(array.shape)
+            del graph.initializers[name]
+            graph.inputs.append(value)
     payload = ir.to_proto(model).SerializeToString(deterministic=True)
     if FORBIDDEN in payload:
         raise ProviderError(f"a name has '{FORBIDDEN.decode()}' in it, which no partition for OpenVINO may have")
     return payload, weights
 
 
-def _check_range(value: ir.Value, numbers: Any) -> None:
-    """Refuse weights of 64 bits that do not fit 32, in which OpenVINO computes; limits of a Slice may be any."""
-    is_limit = all(use.node.op_type == "Slice" for use in value.uses())
-    if value.dtype != ir.DataType.INT64 or not numbers.size or is_limit:
-        return
-    if not _INT32.min <= numbers.min() <= numbers.max() <= _INT32.max:
+def _read(value: ir.Value) -> Any:
+    """The numbers of a weight, which must fit 32 bits; limits of a Slice may be any."""
+    if value.const_value is None:
+        raise ProviderError(f"weight '{value.name}' has no numbers yet")
+    array, is_limit = value.const_value.numpy(), all(use.node.op_type == "Slice" for use in value.uses())
+    if value.dtype == ir.DataType.INT64 and not is_limit and find_wide(array) is not None:
         raise ProviderError(f"OpenVINO computes in 32 bits, and weight '{value.name}' has larger numbers")
+    return array
 
 
-def describe(values: Iterable[ir.Value]) -> list[BorderValue]:
+def describe(values: Iterable[ir.Value]) -> list[TensorSpec]:
     """What is known of the inputs or outputs of a partition."""
-    return [BorderValue(type=onnx_type_from_dtype(value.dtype.numpy().name), dims=_dims(value)) for value in values]
+    return [
+        TensorSpec(dtype=value.dtype.numpy().name, dims=_dims(value)) for value in values if value.dtype is not None
+    ]
 
 
 def _dims(value: ir.Value) -> tuple[int | None, ...] | None:
