@@ -147,7 +147,7 @@ class _Request(BoundPartition):
             self._partition.note_events(self._list_events(start_us))
 
     def _list_events(self, start_us: float) -> Iterator[ProfileEvent]:
-        """The times of all nodes; OpenVINO tells how long each took, and that they ran in this order."""
+        """The times of all nodes: OpenVINO tells the mean of the runs so far, and that they ran in this order."""
         for node in self._request.get_profiling_info():
             if node.status == ov.ProfilingInfo.Status.EXECUTED:
                 took_us, what = node.real_time.total_seconds() * 1e6, {"name": node.node_name, "kind": node.node_type}
