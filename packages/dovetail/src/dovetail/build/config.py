@@ -124,6 +124,9 @@ class BuilderConfig(NoOpContext):
         """Passes of your own (``dovetail.passes.base.Pass``), run after the cleaning ones."""
         self.layer_providers: dict[str, str] = {}
         """Patterns of layer names (``*`` and ``?``) -> the provider they are for."""
+        self.io_memory: dict[str, str] = {}
+        """Input or output -> ``"host"`` or the id of the provider in whose memory it is to lie. Without an entry it
+        lies where the steps need it: on a device when only steps of that device read it, or one of them makes it."""
         self.timing_cache_path: str | os.PathLike[str] | None = None
         """A timing cache shared with other processes; written after every measurement."""
         self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}

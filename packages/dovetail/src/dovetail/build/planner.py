@@ -21,6 +21,7 @@ from dovetail.build.blobs import BlobTable
 from dovetail.build.cache_session import CacheSession
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
+from dovetail.build.io_memory import find_io_memory
 from dovetail.build.lower import Lowering
 from dovetail.build.network_formats import choose_formats
 from dovetail.build.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
@@ -31,7 +32,7 @@ from dovetail.build.provider_passes import rewrite_for_providers
 from dovetail.build.scales import find_scales
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import find_unset_symbols, known_dims, ranges_from_profile, static_symbols
-from dovetail.build.tensor_records import input_records, output_records
+from dovetail.build.tensor_records import TensorPlaces, find_shape_inputs, input_records, output_records
 from dovetail.build.trial import PluginLayer
 from dovetail.build.tuner import Choice, PluginTuner, TunedLayer, TunerOptions
 from dovetail.errors import ModelError, UsageError
@@ -151,6 +152,8 @@ class _Planner:
         )
         self._tables: list[LayerRecord] = []
         self._aliases: dict[str, str] = {}
+        self._io_memory: dict[str, str] | None = None
+        """Where inputs and outputs lie, by name; the same for all profiles."""
         self._narrow_types: frozenset[DataType] = frozenset()
         """Types other than the network's own that a plugin layer accepted."""
         self._known: dict[str, Expr] | None = None
@@ -276,6 +279,10 @@ class _Planner:
         choices = choose_formats(self._graph, context, tuned, layers, self._session, self._tuner)
         for node, _, _ in nodes:
             context.chosen[node] = self._finish(node, layers[node], tuned[node], choices[node], index)
+        if self._io_memory is None:
+            shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
+            self._io_memory = find_io_memory(self._graph, context, self._config.io_memory, shape_inputs)
+        context.io_memory = self._io_memory
         lowering = Lowering(context, self._graph)
         program = lowering.lower()
         self._aliases.update({o.name or "": i.name or "" for o, i in lowering.aliases.items()})
@@ -368,15 +375,17 @@ class _Planner:
             else frozenset()
         )
         blobs, records = self._blobs.finish(strip=strip)
+        shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
+        places = TensorPlaces(memory=self._io_memory or {}, has_devices=self._has_devices(programs))
         manifest = Manifest(
             format_version=FORMAT_VERSION,
             producer=f"dovetail {__version__}",
             name=request.name or self._graph.name or "network",
             open=request.is_open,
             strongly_typed=request.strongly_typed,
-            inputs=input_records(self._graph, self._inference, self._static, self._plugin_symbols),
+            inputs=input_records(self._graph, self._inference, shape_inputs, places),
             outputs=output_records(
-                self._graph, self._inference, self._static, self._aliases, self._known or {}, programs
+                self._graph, self._inference, self._static, self._aliases, self._known or {}, programs, places
             ),
             profiles=[_profile_record(profile) for profile in self._config.profiles],
             programs=programs,
@@ -388,6 +397,10 @@ class _Planner:
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
         )
         return BuiltPlan(manifest, blobs)
+
+    def _has_devices(self, programs: Sequence[ProgramRecord]) -> bool:
+        used = {step.provider for program in programs for step in walk_steps(program)}
+        return any(provider.name in used and not provider.memory.is_host for provider in self._providers)
 
     def _refit_record(self) -> RefitRecord | None:
         if not self._request.refittable:

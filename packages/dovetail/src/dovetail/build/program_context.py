@@ -75,6 +75,8 @@ class ProgramContext:
     is_open: bool
     plugin_dims: dict[ir.Value, list[Expr]] = field(default_factory=dict)
     """Exact shapes of plugin outputs, which onnx-ir's dims cannot always carry."""
+    io_memory: Mapping[str, str] = field(default_factory=dict)
+    """The provider in whose memory inputs and outputs lie, by name, for those that do not lie on the host."""
     known: Mapping[str, Expr] = field(default_factory=dict)
     """Open dims that are known because the profile bounds what callers pass as sizes."""
 
@@ -103,4 +105,5 @@ class ProgramContext:
     def io_place(self, value: ir.Value) -> Place:
         """Where a caller binds an input or output."""
         place = self.place(value)
-        return Place(place.dtype, io_format(value), place.scale, place.type)
+        memory = self.io_memory.get(value.name or "", "")
+        return Place(place.dtype, io_format(value), place.scale, place.type, memory)

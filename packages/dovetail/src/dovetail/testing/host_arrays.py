@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.allocators import HostAllocator
+from dovetail.provider.arena import align
 from dovetail.provider.arena_allocator import ArenaAllocator
 
 __all__ = ["HostDeviceAllocator", "HostDeviceArray"]
@@ -79,26 +80,64 @@ class HostDeviceAllocator(ArenaAllocator):
         limit_bytes: How much it gives out at most; None for no limit.
         fail_at: The number of the allocation, from 1, that gets no memory; 0 for none.
         before: Called before each allocation; what it raises is what the caller sees.
+        submit_free: Puts the giving back of memory on the stream with a handle; without it memory goes back at once.
     """
 
     def __init__(
-        self, *, limit_bytes: int | None = None, fail_at: int = 0, before: Callable[[str], None] | None = None
+        self,
+        *,
+        limit_bytes: int | None = None,
+        fail_at: int = 0,
+        before: Callable[[str], None] | None = None,
+        submit_free: Callable[[int, Callable[[], None]], None] | None = None,
     ) -> None:
         super().__init__(HostAllocator(), chunk_bytes=2**16)
         self._limit_bytes = limit_bytes
         self._fail_at = fail_at
         self._before = before
         self._attempts = 0
+        self._submit_free = submit_free
+        self._sizes: dict[int, int] = {}
+        self._freed: dict[int, int] = {}
+        """What was given back in the order of a stream that has not come there yet."""
 
     def allocate(self, size: int, alignment: int, flags: int) -> int:
         """A block that holds the pattern, or 0."""
         if self._before is not None:
             self._before("allocate")
         self._attempts += 1
-        is_over = self._limit_bytes is not None and self.statistics.used_bytes + size > self._limit_bytes
+        # What is given back on a stream counts as free: memory is asked for in the order of the same stream.
+        used_bytes = self.statistics.used_bytes - sum(map(align, self._freed.copy().values()))
+        is_over = self._limit_bytes is not None and used_bytes + size > self._limit_bytes
         if is_over or self._attempts == self._fail_at:
             return 0
         address = super().allocate(size, alignment, flags)
         if address:
             ctypes.memset(address, _POISON, size)
+            self._sizes[address] = size
         return address
+
+    def deallocate(self, memory: int) -> bool:
+        """Take a block back at once."""
+        self._sizes.pop(memory, None)
+        return super().deallocate(memory)
+
+    def deallocate_async(self, memory: int, stream: int) -> bool:
+        """Take a block back when the stream comes there; nothing that is ordered from now on may use it."""
+        if memory not in self._sizes or memory in self._freed:
+            return False
+        if self._before is not None:
+            self._before("deallocate_async")
+        if self._submit_free is None:
+            return self.deallocate(memory)
+        self._freed[memory] = self._sizes[memory]
+        self._submit_free(stream, lambda: self._finish_free(memory))
+        return True
+
+    def _finish_free(self, memory: int) -> None:
+        ctypes.memset(memory, _POISON, self._freed.pop(memory))
+        self.deallocate(memory)
+
+    def is_freed(self, address: int) -> bool:
+        """Whether an address lies in memory that was given back in the order of a stream."""
+        return any(start <= address < start + size for start, size in self._freed.copy().items())

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -33,13 +33,17 @@ from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
 from dovetail.testing.host_functions import HostDeviceFunction
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
-from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
+from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet, WrappedHostStream
 from dovetail.testing.statistics import DeviceStatistics
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["HostDevice", "HostDeviceFactory", "HostDeviceOptions", "host_device"]
+
+
+_EXTENSION_DEVICE: Final = 12
+"""DLPack's type for devices that it does not know."""
 
 
 class HostDevice(Provider):
@@ -60,7 +64,10 @@ class HostDevice(Provider):
         """Everything that was captured."""
         self._streams = StreamSet(f"provider '{self.name}'", self.statistics, self.check)
         self._allocator = HostDeviceAllocator(
-            limit_bytes=options.memory_bytes, fail_at=options.fail_allocation, before=self.check
+            limit_bytes=options.memory_bytes,
+            fail_at=options.fail_allocation,
+            before=self.check,
+            submit_free=lambda handle, run: self.find_stream(handle).submit_free(run),
         )
         self._pinned_allocator = ArenaAllocator(HostAllocator(), chunk_bytes=2**16)
         self._kernels = _copy_kernels(options)
@@ -118,6 +125,12 @@ class HostDevice(Provider):
     # memory
 
     @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """An extension device, so that NumPy and everybody else who does not know it refuses its arrays."""
+        self.check("dlpack_device")
+        return _EXTENSION_DEVICE, self.device.ordinal
+
+    @property
     def allocator(self) -> HostDeviceAllocator:
         """Its private memory, with statistics and ``shrink``."""
         return self._allocator
@@ -147,6 +160,9 @@ class HostDevice(Provider):
     def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
         """Copy in the order of the stream: what the source holds then, not now."""
         self.check("copy")
+        for array in (source, target):
+            if isinstance(array, HostDeviceArray):
+                self._require_live(array, "a copy")
         self._count_copy(source, target)
         self.submit(stream, "copy", lambda: np.copyto(_view(target), _view(source), casting="no"))
 
@@ -167,7 +183,12 @@ class HostDevice(Provider):
                 where=f"provider '{self.name}'",
                 got=type(array).__name__,
             )
+        self._require_live(array, name)
         return array
+
+    def _require_live(self, array: HostDeviceArray, name: str) -> None:
+        if self._allocator.is_freed(array.address):
+            raise ProviderError(f"{name} uses memory that was given back", where=f"provider '{self.name}'")
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""
@@ -203,16 +224,17 @@ class HostDevice(Provider):
             raise ProviderError("no stream of this device", where=f"provider '{self.name}'", got=handle)
         return self._streams.streams[handle]
 
+    def wrap_stream(self, handle: int) -> WrappedHostStream:
+        """A stream of this device that somebody else made."""
+        self.check("wrap_stream")
+        return WrappedHostStream(self.find_stream(handle))
+
     def submit(self, stream: Stream | None, name: str, run: Callable[[], None]) -> None:
         """Put work on a stream, or do it when there is none."""
         if stream is None:
             run()
-        elif isinstance(stream, HostStream):
-            stream.submit(name, run)
         else:
-            raise ProviderError(
-                "a stream of another device", where=f"provider '{self.name}'", got=type(stream).__name__
-            )
+            self.find_stream(stream.handle).submit(name, run)
 
     def synchronize(self) -> None:
         """Run everything that waits."""

@@ -17,7 +17,7 @@ from dovetail.errors import ProviderError
 from dovetail.provider.devices import CapturedGraph, Event, ProfileEvent, Stream
 from dovetail.testing.statistics import DeviceStatistics
 
-__all__ = ["HostEvent", "HostGraph", "HostStream", "StreamSet", "Work"]
+__all__ = ["HostEvent", "HostGraph", "HostStream", "StreamSet", "Work", "WrappedHostStream"]
 
 _handles: Final = itertools.count(0x5D0000, 16)
 """Handles look like those of drivers: not zero, and different on all devices of the process."""
@@ -29,6 +29,8 @@ class Work:
 
     name: str
     run: Callable[[], None]
+    is_certain: bool = False
+    """Whether it is done even when what came before it failed, as giving memory back is."""
 
 
 @dataclass
@@ -83,6 +85,12 @@ class HostStream(Stream):
                 raise ProviderError("work was put on a closed stream", where=self._set.where)
             (self._queue if self._recording is None else self._recording).append(Work(name, run))
 
+    def submit_free(self, run: Callable[[], None]) -> None:
+        """Put the giving back of memory on the queue; it is never part of a recording."""
+        self._refuse_in_capture("memory was given back")
+        with self._set.lock:
+            self._queue.append(Work("free", run, is_certain=True))
+
     def record(self, *, is_timed: bool = False) -> HostEvent:
         """An event for what was put on the queue so far."""
         self._set.check("record")
@@ -108,12 +116,19 @@ class HostStream(Stream):
         self.finish(None)
 
     def close(self) -> None:
-        """Forget what still waits."""
+        """Forget what still waits, but for memory that is given back."""
         with self._set.lock:
             self._set.check("close_stream")
             self._is_closed = True
-            self._queue.clear()
+            self._drop_queue()
             self._set.streams.pop(self._handle, None)
+
+    def _drop_queue(self) -> None:
+        queue, self._queue = self._queue, []
+        self._done += len(queue)
+        for work in queue:
+            if work.is_certain:
+                work.run()
 
     def is_done(self, position: int) -> bool:
         """Whether the work before a position was done."""
@@ -145,8 +160,7 @@ class HostStream(Stream):
                 try:
                     self._run(work)
                 except BaseException:
-                    self._done += len(self._queue)
-                    self._queue.clear()
+                    self._drop_queue()
                     raise
 
     def _run(self, work: Work) -> None:
@@ -178,6 +192,30 @@ class HostStream(Stream):
     def _refuse_in_capture(self, what: str) -> None:
         if self._recording is not None:
             raise ProviderError(f"{what} during a capture", where=self._set.where)
+
+
+class WrappedHostStream(Stream):
+    """A stream of somebody else's: closing it leaves the stream as it is."""
+
+    def __init__(self, stream: HostStream) -> None:
+        self._stream = stream
+
+    @property
+    def handle(self) -> int:
+        """That of the stream."""
+        return self._stream.handle
+
+    def record(self, *, is_timed: bool = False) -> HostEvent:
+        """An event for what was put on the queue so far."""
+        return self._stream.record(is_timed=is_timed)
+
+    def wait(self, event: Event) -> None:
+        """Have later work wait for an event of another stream."""
+        self._stream.wait(event)
+
+    def synchronize(self) -> None:
+        """Run all that waits."""
+        self._stream.synchronize()
 
 
 class HostEvent(Event):
@@ -222,11 +260,12 @@ class HostGraph(CapturedGraph):
     def replay(self, stream: Stream) -> None:
         """Put all of it on a stream."""
         self._set.check("replay")
-        if self.is_closed or not isinstance(stream, HostStream):
+        if self.is_closed or stream.handle not in self._set.streams:
             raise ProviderError("a graph cannot be replayed here", where=self._set.where)
         self._set.statistics.replays += 1
+        queue = self._set.streams[stream.handle]
         for work in self.work:
-            stream.submit(work.name, work.run)
+            queue.submit(work.name, work.run)
 
     def close(self) -> None:
         """Forget the work."""

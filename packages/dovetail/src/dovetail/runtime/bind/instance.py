@@ -13,11 +13,11 @@ from dovetail.formats import packed_shape
 from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import Manifest, ProgramRecord
 from dovetail.provider.arena import aligned_empty
+from dovetail.runtime.bind.border import Border, BoundBorder
 from dovetail.runtime.bind.outputs import Outputs
 from dovetail.runtime.bind.profiles import check_profile, check_values
 from dovetail.runtime.bind.run import BoundRun, Visit
 from dovetail.runtime.bind.shapes import ShapePlan
-from dovetail.runtime.devices.placement import DeviceIO
 from dovetail.runtime.devices.schedule import Schedule
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.memory.arenas import make_arenas
@@ -80,7 +80,7 @@ class ProgramInstance:
         self._dtypes = [np.dtype(value.dtype) for value in self.program.values]
         self._symbols = {symbol.name: symbol for symbol in self.program.symbols}
         self._arenas = make_arenas(
-            self.program, self.shapes.placed, devices.providers, is_open=manifest.open, allocator=allocator
+            self.program, self.shapes.placed, devices, is_open=manifest.open, allocator=allocator
         )
         self._runs: dict[Any, BoundRun] = {}
         """By the shapes of the inputs, and the elements that shapes depend on; the most recent last."""
@@ -118,8 +118,7 @@ class ProgramInstance:
             raise UsageError("the context is closed", fix="create another: engine.create_execution_context()")
         symbols, found = self.infer(shapes, inputs)
         # Before the views of this run are made: memory that moves takes those of all others with it.
-        moved = [arena.reserve(found, self._dtypes, symbols) for arena in self._arenas]
-        if any(moved):
+        if self._reserve(symbols, found):
             self.forget()
         while len(self._runs) >= _MAX_RUNS:
             self._drop(next(iter(self._runs)))
@@ -130,6 +129,14 @@ class ProgramInstance:
         outputs = Outputs(self.manifest, self.program, logical, physical)
         run = self._runs[key] = BoundRun(self, frame, entries, outputs, symbols)
         return run
+
+    def _reserve(self, symbols: tuple[int, ...], found: list[Any]) -> bool:
+        try:
+            moved = [arena.reserve(found, self._dtypes, symbols) for arena in self._arenas]
+        except BaseException:
+            self.forget()  # a block that could not grow is gone
+            raise
+        return any(moved)
 
     def infer(self, shapes: Sequence[Shape | None], inputs: Sequence[Any] = ()) -> tuple[tuple[int, ...], list[Any]]:
         """The symbols that inputs of these shapes decide, and the shape of every value that is known before a run."""
@@ -151,9 +158,8 @@ class ProgramInstance:
         is_loose = self.shapes.has_empty(symbols)
         if is_loose:
             self._unplace_partitions(values, found)
-        movable = frozenset() if self._io is None else self._io.movable
         placed = [index for index, value in enumerate(values[:-1]) if value is not None]
-        fixed = frozenset(self._constants) if is_loose else frozenset(placed) - movable
+        fixed = frozenset(self._constants if is_loose else placed)
         return Frame(values, found, fixed=fixed, symbols=self._symbols, is_loose=is_loose)
 
     def _unplace_partitions(self, values: list[Any], found: list[Any]) -> None:
@@ -220,21 +226,25 @@ class ProgramInstance:
     # devices
 
     def _use_devices(self) -> None:
-        self._io: DeviceIO | None = None
+        self._border: Border | None = None
         self._schedule: Schedule | None = None
         if memories_of(self.program):
-            self._io = DeviceIO(self.program, self.steps)
-            self._schedule = Schedule(self.program, self.steps, self.devices, self.silence, self._io)
+            self._border = Border(self.manifest, self.program, self.steps, self.devices)
+            self._schedule = Schedule(self.program, self.steps, self.devices, self.silence, self._border.places)
+
+    def bind_border(self, frame: Frame) -> BoundBorder | None:
+        """What brings inputs to devices and results back; None where everything lies on the host."""
+        return None if self._border is None else self._border.bind(frame)
 
     def schedule_steps(self, entries: Sequence[Entry], frame: Frame) -> Sequence[Entry]:
         """The bound steps with the waits and captures that devices need."""
         return entries if self._schedule is None else self._schedule.bind(entries, frame)
 
-    def schedule_singly(self, entries: Sequence[Entry], frame: Frame) -> list[list[Entry]]:
+    def schedule_singly(self, entries: Sequence[Entry]) -> list[list[Entry]]:
         """Each bound step with what makes it run for itself."""
         if self._schedule is None:
             return [[entry] for entry in entries]
-        return self._schedule.bind_singly(entries, frame)
+        return self._schedule.bind_singly(entries)
 
     # plugins
 
@@ -244,10 +254,10 @@ class ProgramInstance:
         return (step for step in steps if isinstance(step, PluginStep))
 
     def set_stream(self, stream: int) -> None:
-        """Use a stream in every plugin of the host from the next run on."""
+        """Use a stream in every plugin of the host from the next run on; those of devices get their device's."""
         for step in self.all_plugin_steps():
-            if step.device is None:
-                step.stream = stream
+            queue = None if step.device is None else self.devices.stream(step.device)
+            step.stream = stream if step.device is None else 0 if queue is None else queue.handle
 
     def _give_workspace(self) -> None:
         """Give plugins their scratch memory; steps run one after the other, so those of one memory share it."""
@@ -259,7 +269,8 @@ class ProgramInstance:
             address = address_of(self._workspace)
             if name:
                 size_bytes = max(step.workspace_bytes for step in steps)
-                self._workspaces.append(DeviceBlock(self.devices.providers[name], size_bytes))
+                provider = self.devices.providers[name]
+                self._workspaces.append(DeviceBlock(provider, size_bytes, self.devices.stream(provider)))
                 address = self._workspaces[-1].address
             for step in steps:
                 step.workspace = address

@@ -18,8 +18,8 @@ from dovetail.formats import packed_shape
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord
 from dovetail.provider.arena import ALIGNMENT_BYTES, Span, aligned_empty, plan_offsets
-from dovetail.provider.options import Providers
 from dovetail.runtime.bind.arrays import array_at
+from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.memory.blocks import DeviceBlock
 from dovetail.runtime.steps.base import share_memory
 from dovetail.runtime.steps.frame import Shape
@@ -77,7 +77,7 @@ class HostBlock:
 def make_arenas(
     program: ProgramRecord,
     placed: Sequence[int],
-    providers: Providers,
+    devices: ContextDevices,
     *,
     is_open: bool,
     allocator: IGpuAllocator | None,
@@ -93,11 +93,16 @@ def make_arenas(
             program,
             planned,
             lifetimes,
-            DeviceBlock(providers[memory]) if memory else HostBlock(allocator),
+            _make_block(memory, devices) if memory else HostBlock(allocator),
             is_open=is_open,
         )
         for memory, planned in by_memory.items()
     ]
+
+
+def _make_block(memory: str, devices: ContextDevices) -> DeviceBlock:
+    provider = devices.providers[memory]
+    return DeviceBlock(provider, stream=devices.stream(provider))
 
 
 class Arena:

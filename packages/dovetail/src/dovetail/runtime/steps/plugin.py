@@ -20,6 +20,7 @@ from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import PluginCapabilityType
 from dovetail.provider.arena import aligned_empty
 from dovetail.provider.interfaces import Provider
+from dovetail.runtime.devices.streams import ContextStream
 from dovetail.runtime.memory.blocks import DeviceBlock
 from dovetail.runtime.steps.base import Array, BoundStep, Step
 from dovetail.runtime.steps.frame import Frame
@@ -71,13 +72,14 @@ class PluginStep(Step):
         *,
         in_body: bool = False,
         provider: Provider | None = None,
-        stream: int = 0,
+        queue: ContextStream | None = None,
     ) -> None:
         super().__init__(record)
         self.device = provider
         """The device whose addresses and stream the plugin gets; None for the host."""
         self.handle = handle
-        self.stream = stream
+        self.stream = 0 if queue is None else queue.handle
+        """What the plugin gets as its stream."""
         self.workspace = 0
         """Where its scratch memory is."""
         self.workspace_bytes = 0 if record.asks_workspace else record.workspace_bytes
@@ -95,7 +97,7 @@ class PluginStep(Step):
         self._address_of: Callable[[Any], int] = address_of if provider is None else _device_address
         self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
         self._own_workspace = aligned_empty(0)
-        self._device_workspace = None if provider is None else DeviceBlock(provider)
+        self._device_workspace = None if provider is None else DeviceBlock(provider, stream=queue)
         if provider is not None:
             self._check_device(provider)
 
@@ -126,14 +128,14 @@ class PluginStep(Step):
     def _bind_addresses(self, frame: Frame, in_descs: Descs, out_descs: Descs) -> BoundStep:
         """The plugin over addresses that are taken as late as they have to be.
 
-        Those of fixed values are taken now, and those of callers' values when these are put into the frame. On a device
-        a run may still bring other memory, and with a dimension of 0 other shapes: there they are taken in the run.
+        Those of fixed values are taken now, and those of callers' values when these are put into the frame. With a
+        dimension of 0 a run may still bring other shapes: there they are taken in the run.
         """
         values, find = frame.values, self._address_of
         in_slots, out_slots = [port.index for port in self.inputs], [port.index for port in self.outputs]
         inputs, outputs = [0] * len(in_slots), [0] * len(out_slots)
         is_fixed = frame.fixed.issuperset((*in_slots, *out_slots))
-        is_late = not is_fixed and (frame.is_loose or self.device is not None)
+        is_late = not is_fixed and frame.is_loose
 
         def take_addresses() -> None:
             inputs[:] = [find(values[i]) for i in in_slots]
