@@ -10,10 +10,11 @@ import onnx_ir as ir
 from dovetail.build.assign import Assigner, Group
 from dovetail.build.io_formats import io_format
 from dovetail.build.layers import NodeLayer, body_graphs
-from dovetail.build.program_context import ProgramContext, place_of
+from dovetail.build.program_context import Place, ProgramContext, place_of
 from dovetail.errors import BuildError, UsageError
 from dovetail.network.value_types import object_type
 from dovetail.provider.calls import call
+from dovetail.provider.interfaces import Provider
 from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.types import TensorFormat
 
@@ -114,7 +115,7 @@ def _memory_of_outputs(outputs: Sequence[ir.Value], groups: Sequence[Group], con
         for group in groups
         for layer in group.layers
         for value in layer.node.outputs
-        if layer.entry is None or _is_plain(layer, value, context)
+        if layer.entry is None or _is_ready(layer, value, context)
     }
     return {value.name or "": made.get(value, "") for value in outputs}
 
@@ -148,22 +149,30 @@ def _find_kernel_reads(layer: NodeLayer, memory: str, context: ProgramContext) -
 
 
 def _find_plugin_reads(layer: NodeLayer, memory: str, context: ProgramContext) -> Iterator[tuple[ir.Value, str]]:
-    """A plugin's inputs; one that it writes to, or reads in another format, is prepared from the host."""
+    """A plugin's inputs; one that it writes to, or that the device cannot bring to its format, comes from the host."""
     chosen, entry = context.chosen[layer.node], layer.entry
     count = 0 if entry is None else entry.num_inputs
     for slot, value in enumerate(layer.node.inputs):
         if value is not None:
-            is_near = slot < count and slot not in chosen.aliases and _is_plain(layer, value, context)
+            is_near = slot < count and slot not in chosen.aliases and _is_ready(layer, value, context)
             yield value, memory if is_near else ""
 
 
-def _is_plain(layer: NodeLayer, value: ir.Value, context: ProgramContext) -> bool:
-    """Whether a plugin takes or gives a value in the network's own type, row by row."""
+def _is_ready(layer: NodeLayer, value: ir.Value, context: ProgramContext) -> bool:
+    """Whether a plugin takes or gives a value row by row in the network's type, or its device changes the format."""
     combination = context.chosen[layer.node].combination
     count = 0 if layer.entry is None else layer.entry.num_inputs
     values = [*layer.node.inputs[:count], *layer.node.outputs]
-    own = context.place(value)
-    return all(place_of(layout) == own for port, layout in zip(values, combination, strict=True) if port is value)
+    own, provider = context.place(value), context.assigner.provider(layer.provider)
+    places = [place_of(layout) for port, layout in zip(values, combination, strict=True) if port is value]
+    return all(place == own or _can_change(value, own, place, context, provider) for place in places)
+
+
+def _can_change(value: ir.Value, own: Place, place: Place, context: ProgramContext, provider: Provider) -> bool:
+    is_device = not provider.memory.is_host
+    return is_device and all(
+        context.can_reformat(value, source, target, provider) for source, target in ((own, place), (place, own))
+    )
 
 
 def _reads_with_bodies(node: ir.Node) -> Iterator[ir.Value]:

@@ -33,6 +33,7 @@ from dovetail.runtime.bind.template import ProgramTemplate, create_runtime_plugi
 from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.devices.tensors import DeviceTensor
 from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.memory.blocks import DeviceWeights
 from dovetail.runtime.steps.base import Array
@@ -335,6 +336,11 @@ class Engine:
     def get_tensor_memory(self, name: str) -> str:
         """The id of the provider in whose memory a tensor is bound; empty for the host's."""
         return self.tensor(name).memory
+
+    def place_array(self, name: str, array: Array) -> Array | DeviceTensor:
+        """An array as it can be bound to a tensor by address: itself, or a copy in the memory of a device."""
+        memory = self.get_tensor_memory(name)
+        return DeviceTensor.copy_of(self.providers[memory], array) if memory else array
 
     def is_shape_inference_io(self, name: str) -> bool:
         """Whether shapes depend on the contents of the tensor."""

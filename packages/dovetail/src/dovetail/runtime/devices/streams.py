@@ -1,4 +1,4 @@
-"""The streams of one context: one for each device that takes part in its runs, on a queue that callers can change."""
+"""The streams of one context: one for each device, on a queue that callers can change, and lanes that steps ask for."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ class ContextStream(Stream):
         if queue is self._queue:
             return
         if not self.is_own:
-            event = call(self._provider.name, "record", self._queue.record)
-            call(self._provider.name, "wait", queue.wait, event)
+            event = call(self._provider.id, "record", self._queue.record)
+            call(self._provider.id, "wait", queue.wait, event)
         self._queue = queue
 
     def _find(self, handle: int) -> Stream:
         if not handle:
             self._own = self._own or _create(self._provider)
             if self._own is None:
-                raise ProviderError("it gave no stream", where=f"provider '{self._provider.name}'")
+                raise ProviderError("it gave no stream", where=f"provider '{self._provider.id}'")
             return self._own
         if handle not in self._wrapped:
-            queue = call(self._provider.name, "wrap_stream", self._provider.wrap_stream, handle)
+            queue = call(self._provider.id, "wrap_stream", self._provider.wrap_stream, handle)
             if len(self._wrapped) >= _MAX_WRAPPED:
                 unused = [key for key, kept in self._wrapped.items() if kept is not self._queue]
                 self._wrapped.pop(unused[0]).close()
@@ -91,7 +91,7 @@ class ContextStream(Stream):
 
 
 def _create(provider: Provider) -> Stream | None:
-    return call(provider.name, "create_stream", provider.create_stream)
+    return call(provider.id, "create_stream", provider.create_stream)
 
 
 class ContextDevices:
@@ -105,6 +105,8 @@ class ContextDevices:
         self.capture_graphs = capture_graphs
         """Whether steps that can be captured are."""
         self._streams: dict[str, ContextStream | None] = {}
+        self._lanes: dict[tuple[str, int], Stream | None] = {}
+        """Further queues, by device and number."""
         self._handles: dict[str, int] = dict(handles or {})
         """The queues of callers, by device."""
 
@@ -117,6 +119,13 @@ class ContextDevices:
             has_stream = bool(handle) or queue is not None
             self._streams[name] = ContextStream(provider, queue, handle) if has_stream else None
         return self._streams[name]
+
+    def lane(self, provider: Provider, number: int) -> Stream | None:
+        """A further queue of the context on a device; who puts work there has the main one wait for it."""
+        key = (provider.id, number)
+        if key not in self._lanes:
+            self._lanes[key] = _create(provider)
+        return self._lanes[key]
 
     def streams(self) -> Iterator[tuple[str, ContextStream]]:
         """The streams made so far."""
@@ -134,7 +143,7 @@ class ContextDevices:
 
     def abandon(self) -> None:
         """Wait for all work after a failure, so that nothing of it is under way when the caller hears of it."""
-        for _, stream in self.streams():
+        for stream in [*(stream for _, stream in self.streams()), *filter(None, self._lanes.values())]:
             try:
                 stream.synchronize()
             except Exception:  # noqa: BLE001, S112 - the failure that is reported is the first one
@@ -145,4 +154,8 @@ class ContextDevices:
         self.abandon()
         for name, stream in self.streams():
             call(name, "close_stream", stream.close)
+        for (name, _), lane in self._lanes.items():
+            if lane is not None:
+                call(name, "close_stream", lane.close)
         self._streams.clear()
+        self._lanes.clear()

@@ -12,6 +12,7 @@ from dovetail.dlpack import export_dlpack
 from dovetail.provider.calls import call
 from dovetail.provider.devices import Event
 from dovetail.provider.interfaces import Provider
+from dovetail.runtime.memory.blocks import DeviceBlock
 
 __all__ = ["CUDA_DEVICE", "DeviceTensor"]
 
@@ -37,6 +38,15 @@ class DeviceTensor:
         self.array = array
         self._owner = owner
         self._event = event
+
+    @classmethod
+    def copy_of(cls, provider: Provider, array: npt.NDArray[Any]) -> DeviceTensor:
+        """A copy of an array of the host in the memory of a device."""
+        block = DeviceBlock(provider, max(array.nbytes, 1))
+        target = block.view(0, array.shape, array.dtype)
+        call(provider.id, "copy", provider.copy, np.ascontiguousarray(array), target, None)
+        call(provider.id, "synchronize", provider.synchronize)
+        return cls(provider, target, block)
 
     @property
     def shape(self) -> tuple[int, ...]:
