@@ -201,26 +201,32 @@ def _call_engine(engine: Engine, named: Mapping[str, Any]) -> Callable[[], objec
 
 
 def _bind(context: ExecutionContext, named: Mapping[str, Any]) -> Callable[[], object] | None:
-    """A run over memory that is bound once; None when something has no address or no size before it runs."""
+    """A run over memory that is bound once, on devices too; None when something has no address or no size by then."""
     import numpy as np
 
     engine = context.engine
     tensors = (*engine.manifest.inputs, *engine.manifest.outputs)
     if any(t.type or t.format != "LINEAR" or t.alias or t.dims is None or _is_packed(t.dtype) for t in tensors):
         return None
-    arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
+    arrays = {name: engine.place_array(name, np.ascontiguousarray(array)) for name, array in named.items()}
     for name, array in arrays.items():
         context.set_input_shape(name, array.shape)
-        context.set_tensor_address(name, array.ctypes.data)
+        context.set_tensor_address(name, _address_of(array))
     if context.infer_shapes():
         return None
     for tensor in engine.manifest.outputs:
         shape = tuple(context.get_tensor_shape(tensor.name))
         if any(size < 0 for size in shape):
             return None
-        arrays[tensor.name] = np.empty(shape, np.dtype(tensor.dtype))
-        context.set_tensor_address(tensor.name, arrays[tensor.name].ctypes.data)
+        arrays[tensor.name] = engine.place_array(tensor.name, np.empty(shape, np.dtype(tensor.dtype)))
+        context.set_tensor_address(tensor.name, _address_of(arrays[tensor.name]))
     return _BoundRun(context, arrays)
+
+
+def _address_of(array: Any) -> int:
+    from dovetail.runtime.devices.tensors import DeviceTensor
+
+    return array.address if isinstance(array, DeviceTensor) else int(array.ctypes.data)
 
 
 class _BoundRun:
