@@ -56,6 +56,9 @@ def build_partition(model: ir.Model, backend: Backend, options: EpOptions) -> Pa
     config = dovetail.BuilderConfig()
     config.tells_unset_dims = False  # a session has no way to set them
     config.provider_options = {name: dict(chosen) for name, chosen in options.provider_options.items()}
+    if not backend.has_device_memory:  # ONNX Runtime brings memory of the host
+        tensors = (*model.graph.inputs, *model.graph.outputs)
+        config.io_memory = {value.name: "host" for value in tensors if value.name}
     names = backend.provider_names(options)
     engine = dovetail.compile(model, providers=names, override=options.override, config=config)
     return wrap_engine(engine, [value.name or "" for value in model.graph.inputs], _names(model.graph.outputs))
