@@ -32,7 +32,7 @@ def _row(candidate: Mapping[str, Any]) -> tuple[object, ...]:
     return (
         "*" if candidate["chosen"] else "",
         ", ".join(candidate["formats"]),
-        candidate["tactic"],
+        candidate["name"] or candidate["tactic"],
         format_time(candidate["time_us"]),
         candidate["status"],
         candidate["reason"] or "",
