@@ -44,6 +44,7 @@ class _Recorder(Provider):
     """Keeps what it is asked to load."""
 
     name = "recorder"
+    device = Device(name="recorder", kind="cpu", fingerprint="recorder")
 
     def __init__(self, when_loading: Callable[[], object] = lambda: None) -> None:
         self.stored: list[StoredPartition] = []

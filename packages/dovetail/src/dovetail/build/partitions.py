@@ -53,7 +53,7 @@ class PartitionCompiler:
         Raises:
             DovetailError: The provider cannot.
         """
-        key = (provider.name, tuple(layer.node for layer in layers))
+        key = (provider.id, tuple(layer.node for layer in layers))
         if key not in self._results:
             self._results[key] = self._compile(provider, layers)
         result = self._results[key]
@@ -67,9 +67,9 @@ class PartitionCompiler:
 
     def find_faults(self, provider: Provider, layers: Sequence[NodeLayer], error: DovetailError) -> list[LayerFault]:
         """The layers that a provider must not have, from a partition that it could not compile."""
-        left = self._tries_left.get(provider.name, _MAX_TRIES)
+        left = self._tries_left.get(provider.id, _MAX_TRIES)
         search = find_faults(layers, error, partial(self._try, provider), max_tries=left)
-        self._tries_left[provider.name] = left - search.num_tries
+        self._tries_left[provider.id] = left - search.num_tries
         return search.faults
 
     def _try(self, provider: Provider, layers: Sequence[NodeLayer]) -> DovetailError | None:

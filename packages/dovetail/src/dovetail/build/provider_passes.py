@@ -33,12 +33,12 @@ def rewrite_for_providers(assigner: Assigner, *, off: Collection[str] = ()) -> b
     is_changed = False
     assigner.tag_nodes(assigner.model.graph)
     owners = {node.metadata_props.get(ASSIGNED_KEY) for node in assigner.model.graph.all_nodes()}
-    for provider in [provider for provider in assigner.providers if provider.name in owners]:
+    for provider in [provider for provider in assigner.providers if provider.id in owners]:
         changed = run_passes(assigner.model, _passes_for(provider, assigner, off)).changed
         changed += _rewrite(provider, assigner.model, off)
         is_changed = is_changed or bool(changed)
         for line in changed:
-            assigner.logger.log(Severity.VERBOSE, f"provider '{provider.name}': {line}")
+            assigner.logger.log(Severity.VERBOSE, f"provider '{provider.id}': {line}")
     return is_changed
 
 

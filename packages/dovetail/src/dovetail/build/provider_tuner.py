@@ -27,7 +27,7 @@ class ProviderTuner(Tuner):
     def stream(self) -> Stream | None:
         """The stream, made when it is first asked for."""
         if self._stream is None:
-            self._stream = call(self._provider.name, "create_stream", self._provider.create_stream)
+            self._stream = call(self._provider.id, "create_stream", self._provider.create_stream)
         return self._stream
 
     def choose(
@@ -35,7 +35,7 @@ class ProviderTuner(Tuner):
     ) -> Chosen:
         """Choose the fastest candidate."""
         if not candidates:
-            raise BuildError("there is no candidate", where=f"provider '{self._provider.name}', {question}")
+            raise BuildError("there is no candidate", where=f"provider '{self._provider.id}', {question}")
         if len(candidates) == 1:
             return Chosen(name=candidates[0].name, time_us=None)
         if self._worker is None:

@@ -68,8 +68,7 @@ def _verify_memory(step: StepRecord, scope: Scope, where: str) -> None:
     if not scope.has_devices or step.kind == "copy":
         return
     values = scope.program.values
-    on_host = step.kind in ("reformat", "control")
-    own = "" if on_host else step.provider
+    own = "" if step.kind == "control" else step.provider
     is_idle = step.kind == "kernel" and reads_only_shape(step.op, step.domain)
     for index in (*(() if is_idle else step.inputs), *step.outputs):
         is_near = index < 0 or values[index].memory in ("", own)
@@ -134,6 +133,8 @@ def _verify_reformat(step: StepRecord, scope: Scope, where: str) -> None:
     require(not any(types), where, "a reformat takes no objects", types)
     same = source is None or target is None or len(source) == len(target)
     require(same, where, "a reformat changes the number of dimensions")
+    memories = {scope.program.values[index].memory for index in (*step.inputs, *step.outputs)}
+    require(len(memories) == 1, where, "a reformat goes from one memory to another", sorted(memories))
 
 
 # control flow

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
+from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, UsageError
 from dovetail.expr import decode_expr, evaluate, symbols_of
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
@@ -32,16 +33,11 @@ from dovetail.plan.manifest import (
     decode_manifest,
 )
 from dovetail.plan.verify import verify_manifest
+from dovetail.plan.workspaces import max_workspace
 
 __all__ = ["EngineInspector", "LayerInformationFormat", "describe_table", "find_damage", "inspect_plan", "plugins_of"]
 
-_PRECISIONS: Final = {
-    "float32": "FP32",
-    "float16": "FP16",
-    "bfloat16": "BF16",
-    "float8_e4m3fn": "FP8",
-    "float4_e2m1fn": "FP4",
-}
+_PRECISIONS: Final = {each.name: each.label for each in ELEMENT_TYPES if each.label}
 """How layer information spells types; others are their NumPy name in capitals."""
 
 
@@ -365,7 +361,7 @@ def _describe_program(program: ProgramRecord, manifest: Manifest, index: int) ->
     return {
         "profile": index,
         "arena_bytes": program.arena_bytes,
-        "workspace_bytes": program.workspace_bytes,
+        "workspace_bytes": max_workspace(program),
         "num_values": len(program.values),
         "layers": _describe_layers(program, _tables(manifest, index), {}),
     }

@@ -11,11 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.allocators import HostAllocator
+from dovetail.errors import ProviderError
 from dovetail.provider.arena_allocator import ArenaAllocator
+from dovetail.testing.host_memory import HostMemory
+from dovetail.testing.host_streams import HostStream
 
-__all__ = ["HostDeviceAllocator", "HostDeviceArray"]
+__all__ = ["POISON", "HostDeviceAllocator", "HostDeviceArray"]
 
-_POISON = 0xFF
+POISON = 0xFF
 """What fresh memory holds: NaN as floats and -1 as integers, so that reading too early shows."""
 
 
@@ -30,11 +33,18 @@ class HostDeviceArray:
     TypeError: operand 'HostDeviceArray' does not support ufuncs (__array_ufunc__=None)
     """
 
-    __slots__ = ("__weakref__", "_owner", "address", "device", "dtype", "shape")
+    __slots__ = ("__weakref__", "_memory", "_owner", "address", "device", "dtype", "shape")
     __array_ufunc__ = None
 
     def __init__(
-        self, address: int, shape: Sequence[int], dtype: npt.DTypeLike, *, device: str, owner: Any = None
+        self,
+        address: int,
+        shape: Sequence[int],
+        dtype: npt.DTypeLike,
+        *,
+        device: str,
+        owner: Any = None,
+        memory: HostMemory | None = None,
     ) -> None:
         self.address = address
         self.shape = tuple(shape)
@@ -42,6 +52,8 @@ class HostDeviceArray:
         self.device = device
         """The provider in whose memory it lies."""
         self._owner = owner
+        self._memory = memory
+        """Where it is noted who touches it; None for an array that nobody watches."""
 
     @property
     def size(self) -> int:
@@ -61,8 +73,28 @@ class HostDeviceArray:
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"an array on device '{self.device}' cannot be read on the host: copy it first")
 
+    def require_live(self, user: str) -> None:
+        """Check that its memory may be used by work that is put on a stream now."""
+        if self._memory is not None:
+            self._memory.require(self.address, self.nbytes, user)
+
+    def read(self) -> npt.NDArray[Any]:
+        """The memory as NumPy sees it, to read only; for code that runs on the device."""
+        self._touch(is_write=False)
+        view = self._open()
+        view.flags.writeable = False
+        return view
+
     def view(self) -> npt.NDArray[Any]:
-        """The memory as NumPy sees it; for code that runs on the device, after all work on it is done."""
+        """The memory as NumPy sees it, to read and to write; for code that runs on the device."""
+        self._touch(is_write=True)
+        return self._open()
+
+    def _touch(self, *, is_write: bool) -> None:
+        if self._memory is not None:
+            self._memory.touch(self.address, self.nbytes, is_write=is_write, name="view")
+
+    def _open(self) -> npt.NDArray[Any]:
         if not self.nbytes:
             return np.empty(self.shape, self.dtype)
         memory = memoryview((ctypes.c_char * self.nbytes).from_address(self.address))
@@ -79,16 +111,26 @@ class HostDeviceAllocator(ArenaAllocator):
         limit_bytes: How much it gives out at most; None for no limit.
         fail_at: The number of the allocation, from 1, that gets no memory; 0 for none.
         before: Called before each allocation; what it raises is what the caller sees.
+        memory: Where it is noted what is live.
+        find_stream: Gives a stream of the device by its handle, for frees in the order of one.
     """
 
     def __init__(
-        self, *, limit_bytes: int | None = None, fail_at: int = 0, before: Callable[[str], None] | None = None
+        self,
+        *,
+        limit_bytes: int | None = None,
+        fail_at: int = 0,
+        before: Callable[[str], None] | None = None,
+        memory: HostMemory | None = None,
+        find_stream: Callable[[int], HostStream] | None = None,
     ) -> None:
         super().__init__(HostAllocator(), chunk_bytes=2**16)
         self._limit_bytes = limit_bytes
         self._fail_at = fail_at
         self._before = before
         self._attempts = 0
+        self._memory = memory or HostMemory("a host device")
+        self._find_stream = find_stream
 
     def allocate(self, size: int, alignment: int, flags: int) -> int:
         """A block that holds the pattern, or 0."""
@@ -100,5 +142,25 @@ class HostDeviceAllocator(ArenaAllocator):
             return 0
         address = super().allocate(size, alignment, flags)
         if address:
-            ctypes.memset(address, _POISON, size)
+            ctypes.memset(address, POISON, size)
+            self._memory.add(address, size)
         return address
+
+    def deallocate(self, memory: int) -> bool:
+        """Take a block back now: what still waits on a stream must not use it."""
+        self._memory.remove(memory)
+        return super().deallocate(memory)
+
+    def deallocate_async(self, memory: int, stream: int) -> bool:
+        """Take a block back when the stream comes there; what is put on it later must not use the block."""
+        if self._find_stream is None or not stream:
+            return self.deallocate(memory)
+        queue = self._find_stream(stream)
+        if queue.is_recording:
+            raise ProviderError("memory was freed during a capture", fix="free it before or after")
+
+        def free() -> None:
+            self.deallocate(memory)
+
+        queue.submit("free", free)
+        return self._memory.free_at(memory, queue.moment)

@@ -27,6 +27,7 @@ from dovetail.provider.interfaces import (
     StepKind,
     StoredKernel,
     StoredPartition,
+    TensorSpec,
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
@@ -41,8 +42,10 @@ from dovetail.testing.host_building import (
     unpack_inputs,
 )
 from dovetail.testing.host_functions import HostDeviceFunction
+from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
+from dovetail.testing.host_reformats import HostDeviceReformat
 from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
 from dovetail.testing.statistics import DeviceStatistics
 
@@ -59,7 +62,7 @@ class HostDevice(Provider):
         self.name = options.name
         self.device = device
         self.options = options
-        self.memory = MemoryInfo(name=options.name)
+        self.memory = MemoryInfo(name=options.name, ordinal=device.ordinal)
         self.preferred_layout = options.layout
         self.can_capture = options.can_capture and options.has_streams
         self.budget_bytes = options.budget_bytes
@@ -70,9 +73,14 @@ class HostDevice(Provider):
         """What the device was told to do."""
         self.graphs: list[HostGraph] = []
         """Everything that was captured."""
-        self._streams = StreamSet(f"provider '{self.name}'", self.statistics, self.check)
+        self._streams = StreamSet(f"provider '{self.id}'", self.statistics, self.check)
+        self._live = HostMemory(f"provider '{self.id}'")
         self._allocator = HostDeviceAllocator(
-            limit_bytes=options.memory_bytes, fail_at=options.fail_allocation, before=self.check
+            limit_bytes=options.memory_bytes,
+            fail_at=options.fail_allocation,
+            before=self.check,
+            memory=self._live,
+            find_stream=self.find_stream,
         )
         self._pinned_allocator = ArenaAllocator(HostAllocator(), chunk_bytes=2**16)
         self._kernels = _copy_kernels(options)
@@ -101,7 +109,12 @@ class HostDevice(Provider):
         types = [name for name in (*node.input_types, *node.output_types) if name is not None]
         if any("(" in name or name in ("object", "string") for name in types):
             return Claim(taken=False, reason="it holds tensors of numbers only")
-        return Claim(taken=True, group=self.options.groups.get(node.op), cost_bytes=self.options.cost_bytes)
+        return Claim(
+            taken=True,
+            group=self.options.groups.get(node.op),
+            step_kind=StepKind.PARTITION if node.op in self.options.compiled_ops else None,
+            cost_bytes=self.options.cost_bytes,
+        )
 
     def host_inputs(self, op: str, domain: str, opset: int) -> frozenset[int]:
         """Shapes, axes and counts."""
@@ -118,7 +131,7 @@ class HostDevice(Provider):
         self.check("load_kernel")
         op, domain, opset = stored.op, stored.domain, stored.opset
         if self._kernels.find(op, domain, opset) is None:
-            raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.name}'")
+            raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.id}'")
         if stored.name:  # else it comes from no plan
             check_code(self, stored.name, stored.code)
         function = unpack_inputs(self, stored, get_provider("cpu").load_kernel(stored))
@@ -134,6 +147,16 @@ class HostDevice(Provider):
         """That plan, over this device's memory."""
         self.check("load_partition")
         return load_partition(self, stored)
+
+    def can_reformat(self, source: TensorSpec, target: TensorSpec) -> bool:
+        """Every change that the host can do, unless the options say otherwise."""
+        self.check("can_reformat")
+        return self.options.reformats
+
+    def load_reformat(self, source: TensorSpec, target: TensorSpec) -> HostDeviceReformat:
+        """What changes formats of arrays here."""
+        self.check("load_reformat")
+        return HostDeviceReformat(self, source, target)
 
     def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> npt.NDArray[Any]:
         """Transpose a weight again."""
@@ -161,24 +184,37 @@ class HostDevice(Provider):
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> HostDeviceArray:
         """A view of its memory that NumPy refuses."""
         self.check("array_at")
-        return HostDeviceArray(address, shape, dtype, device=self.name)
+        return self.view_at(address, shape, dtype)
+
+    def view_at(self, address: int, shape: Sequence[int], dtype: npt.DTypeLike, *, user: str = "it") -> HostDeviceArray:
+        """What lies at an address, for plugins: ``read`` and ``view`` of it open it in work on a stream.
+
+        Raises:
+            ProviderError: The address is none of this device's live memory: one of the host, or one that was freed.
+        """
+        array = HostDeviceArray(address, shape, dtype, device=self.id, memory=self._live)
+        array.require_live(user)
+        return array
 
     def import_array(self, value: Any) -> HostDeviceArray | None:
         """Its own arrays."""
         self.check("import_array")
-        return value if isinstance(value, HostDeviceArray) and value.device == self.name else None
+        return value if isinstance(value, HostDeviceArray) and value.device == self.id else None
 
     def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
         """To and from the host and peers, and inside."""
         self.check("can_copy")
         others = [info for info in (source, target) if info != self.memory]
-        return len(others) < 2 and all(info.is_host or info.name in self.options.peers for info in others)
+        return len(others) < 2 and all(info.is_host or _id_of(info) in self.options.peers for info in others)
 
     def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
         """Copy in the order of the stream: what the source holds then, not now."""
         self.check("copy")
         self._count_copy(source, target)
-        self.submit(stream, "copy", lambda: np.copyto(_view(target), _view(source), casting="no"))
+        for array in (source, target):
+            if isinstance(array, HostDeviceArray):
+                array.require_live("copy")
+        self.submit(stream, "copy", lambda: np.copyto(_view(target), _read(source), casting="no"))
 
     def _count_copy(self, source: Any, target: Any) -> None:
         is_from, is_to = isinstance(source, HostDeviceArray), isinstance(target, HostDeviceArray)
@@ -191,20 +227,21 @@ class HostDevice(Provider):
 
     def require_own(self, array: Any, name: str) -> HostDeviceArray:
         """An array of this device, for a step of that name; anything else is an error."""
-        if not isinstance(array, HostDeviceArray) or array.device != self.name:
+        if not isinstance(array, HostDeviceArray) or array.device != self.id:
             raise ProviderError(
                 f"{name} got an array that does not lie in the device's memory",
-                where=f"provider '{self.name}'",
+                where=f"provider '{self.id}'",
                 got=type(array).__name__,
             )
+        array.require_live(name)
         return array
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""
-        array = HostDeviceArray(0, shape, dtype, device=self.name)
+        array = HostDeviceArray(0, shape, dtype, device=self.id, memory=self._live)
         address = self._allocator.allocate(array.nbytes, self.memory.alignment_bytes, 0)
         if not address:
-            raise ResourceError("out of memory", where=f"provider '{self.name}'", got=f"{array.nbytes} bytes")
+            raise ResourceError("out of memory", where=f"provider '{self.id}'", got=f"{array.nbytes} bytes")
         array.address = address
         weakref.finalize(array, self._allocator.deallocate, address)
         return array
@@ -218,7 +255,7 @@ class HostDevice(Provider):
     def to_host(self, array: HostDeviceArray) -> npt.NDArray[Any]:
         """A copy of an array of this device, when all its work is done."""
         self.synchronize()
-        return array.view().copy()
+        return array.read().copy()
 
     # order
 
@@ -230,7 +267,7 @@ class HostDevice(Provider):
     def find_stream(self, handle: int) -> HostStream:
         """The stream that a plugin got the handle of."""
         if handle not in self._streams.streams:
-            raise ProviderError("no stream of this device", where=f"provider '{self.name}'", got=handle)
+            raise ProviderError("no stream of this device", where=f"provider '{self.id}'", got=handle)
         return self._streams.streams[handle]
 
     def submit(self, stream: Stream | None, name: str, run: Callable[[], None]) -> None:
@@ -240,9 +277,7 @@ class HostDevice(Provider):
         elif isinstance(stream, HostStream):
             stream.submit(name, run)
         else:
-            raise ProviderError(
-                "a stream of another device", where=f"provider '{self.name}'", got=type(stream).__name__
-            )
+            raise ProviderError("a stream of another device", where=f"provider '{self.id}'", got=type(stream).__name__)
 
     def synchronize(self) -> None:
         """Run everything that waits."""
@@ -262,7 +297,7 @@ class HostDevice(Provider):
         work = self.find_stream(stream.handle).end_recording()
         self.check("end_capture")
         self.statistics.captures += 1
-        graph = HostGraph(self._streams, work)
+        graph = HostGraph(self._streams, work, can_update=self.options.can_update)
         self.graphs.append(graph)
         return graph
 
@@ -278,8 +313,17 @@ class HostDevice(Provider):
         return events
 
 
+def _id_of(memory: MemoryInfo) -> str:
+    return f"{memory.name}:{memory.ordinal}" if memory.ordinal else memory.name
+
+
 def _view(array: Any) -> npt.NDArray[Any]:
     view: npt.NDArray[Any] = array.view() if isinstance(array, HostDeviceArray) else array
+    return view
+
+
+def _read(array: Any) -> npt.NDArray[Any]:
+    view: npt.NDArray[Any] = array.read() if isinstance(array, HostDeviceArray) else array
     return view
 
 
@@ -318,9 +362,12 @@ class HostDeviceFactory:
         return self.options.api_version
 
     def devices(self) -> Sequence[Device]:
-        """The one device."""
+        """One, or as many as the options say."""
         self._check("devices")
-        return [Device(name="host device", kind="npu", fingerprint="host-device")]
+        return [
+            Device(name="host device", kind="npu", fingerprint="host-device", ordinal=ordinal)
+            for ordinal in range(self.options.num_devices)
+        ]
 
     def create(self, device: Device, options: Mapping[str, str]) -> HostDevice:
         """A device; options as texts go before those of the factory."""

@@ -75,7 +75,7 @@ class HostDeviceFunction(CompiledKernel):
         return self._device.require_own(array, self._op)
 
     def _compute(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        views = [array.view() if isinstance(array, HostDeviceArray) else array for array in inputs]
+        views = [array.read() if isinstance(array, HostDeviceArray) else array for array in inputs]
         with np.errstate(all="ignore"):
             result = self._function(*views)
         return result if isinstance(result, tuple) else (result,)

@@ -21,7 +21,7 @@ from dovetail.provider.interfaces import (
     ShapeRange,
     StoredPartition,
 )
-from dovetail.testing.host_arrays import HostDeviceArray
+from dovetail.testing.host_arrays import POISON, HostDeviceArray
 from dovetail.testing.host_building import check_code, find_packed, make_code, pack
 
 if TYPE_CHECKING:
@@ -130,9 +130,22 @@ class HostDevicePartition(LoadedPartition):
     def bind(self, context: BindContext) -> BoundPartition:
         """The partition on a stream."""
         self._device.check("bind_partition")
-        return _BoundHostPartition(self, context.stream)
+        needed = self._device.options.workspace_bytes
+        if context.workspace_bytes < needed or (needed and not context.workspace):
+            raise ProviderError(
+                "the workspace is smaller than was asked for",
+                where=f"provider '{self._device.name}', step '{self._name}'",
+                expected=needed,
+                got=context.workspace_bytes,
+            )
+        return _BoundHostPartition(self, context, self._device.options.num_lanes)
 
-    def run(self, inputs: Sequence[Any], outputs: list[Any], stream: Stream | None) -> None:
+    def workspace_bytes(self, input_shapes: Sequence[tuple[int, ...] | None]) -> int:
+        """What its options say."""
+        self._device.check("workspace_bytes")
+        return self._device.options.workspace_bytes
+
+    def run(self, inputs: Sequence[Any], outputs: list[Any], stream: Stream | None, workspace: int) -> None:
         """Put a run on a stream; results without memory are made at once, which needs a wait."""
         arrays = [self._device.require_own(array, self._name) for array in inputs]
         self._device.statistics.launches += 1
@@ -140,7 +153,7 @@ class HostDevicePartition(LoadedPartition):
             self._make(arrays, outputs, stream)
             return
         targets = list(outputs)
-        self._device.submit(stream, "Partition", lambda: self._write(arrays, targets))
+        self._device.submit(stream, "Partition", lambda: self._write(arrays, targets, workspace))
 
     def _make(self, arrays: Sequence[HostDeviceArray], outputs: list[Any], stream: Stream | None) -> None:
         if stream is not None:
@@ -153,10 +166,13 @@ class HostDevicePartition(LoadedPartition):
                 self._device.copy(result, outputs[index], stream)
 
     def _compute(self, arrays: Sequence[HostDeviceArray]) -> list[Any]:
-        results = self._engine(*(array.view() for array in arrays))
+        results = self._engine(*(array.read() for array in arrays))
         return [results[name] for name in self._outputs] if isinstance(results, dict) else [results]
 
-    def _write(self, arrays: Sequence[HostDeviceArray], targets: Sequence[HostDeviceArray]) -> None:
+    def _write(self, arrays: Sequence[HostDeviceArray], targets: Sequence[HostDeviceArray], workspace: int) -> None:
+        if workspace:  # whatever else lies there is lost before it is read
+            size = self._device.options.workspace_bytes
+            self._device.view_at(workspace, (size,), np.uint8, user=self._name).view()[...] = POISON
         for target, result in zip(targets, self._compute(arrays), strict=True):
             np.copyto(target.view(), result, casting="no")
 
@@ -168,9 +184,20 @@ class HostDevicePartition(LoadedPartition):
 class _BoundHostPartition(BoundPartition):
     """Such a partition for one bound run."""
 
-    def __init__(self, partition: HostDevicePartition, stream: Stream | None) -> None:
+    def __init__(self, partition: HostDevicePartition, context: BindContext, num_lanes: int) -> None:
         self._partition = partition
-        self._stream = stream
+        self._stream = context.stream
+        self._workspace = context.workspace
+        self._lanes = [lane for lane in map(context.find_lane, range(num_lanes)) if lane is not None]
+        self._num_runs = 0
+        self.is_capturable = self._stream is not None and not self._lanes
 
     def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
-        self._partition.run(inputs, outputs, self._stream)
+        if self._stream is None or not self._lanes:
+            self._partition.run(inputs, outputs, self._stream, self._workspace)
+            return
+        lane = self._lanes[self._num_runs % len(self._lanes)]
+        self._num_runs += 1
+        lane.wait(self._stream.record())
+        self._partition.run(inputs, outputs, lane, self._workspace)
+        self._stream.wait(lane.record())

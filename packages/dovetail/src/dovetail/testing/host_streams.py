@@ -15,6 +15,7 @@ from typing import Final
 
 from dovetail.errors import ProviderError
 from dovetail.provider.devices import CapturedGraph, Event, ProfileEvent, Stream
+from dovetail.testing.host_clocks import HOST_CLOCK, Moment, StreamClock, running
 from dovetail.testing.statistics import DeviceStatistics
 
 __all__ = ["HostEvent", "HostGraph", "HostStream", "StreamSet", "Work"]
@@ -29,6 +30,8 @@ class Work:
 
     name: str
     run: Callable[[], None]
+    moment: Moment | None = None
+    """Where it is in its stream; None while it is only recorded."""
 
 
 @dataclass
@@ -63,6 +66,9 @@ class HostStream(Stream):
         """How many pieces of work were done, or dropped after a failure, since the stream was made."""
         self._recording: list[Work] | None = None
         self._is_closed = False
+        self._clock = StreamClock(self._handle)
+        self._last: Moment | None = None
+        """The last piece of work that was done."""
         streams.streams[self._handle] = self
         streams.statistics.streams += 1
 
@@ -81,7 +87,20 @@ class HostStream(Stream):
         with self._set.lock:
             if self._is_closed:
                 raise ProviderError("work was put on a closed stream", where=self._set.where)
-            (self._queue if self._recording is None else self._recording).append(Work(name, run))
+            if self._recording is None:
+                self._queue.append(Work(name, run, self._clock.advance(name)))
+            else:
+                self._recording.append(Work(name, run))
+
+    @property
+    def is_recording(self) -> bool:
+        """Whether work is recorded and not queued."""
+        return self._recording is not None
+
+    @property
+    def moment(self) -> Moment:
+        """What was put on the queue last."""
+        return self._clock.now("event")
 
     def record(self, *, is_timed: bool = False) -> HostEvent:
         """An event for what was put on the queue so far."""
@@ -89,8 +108,9 @@ class HostStream(Stream):
         self._refuse_in_capture("an event was recorded")
         event = HostEvent(self, self._done + len(self._queue))
         if is_timed:
-            self._queue.append(Work("event", event.take_time))
+            self._queue.append(Work("event", event.take_time, self._clock.advance("event")))
             event.position += 1
+        event.moment = self.moment
         return event
 
     def wait(self, event: Event) -> None:
@@ -98,6 +118,8 @@ class HostStream(Stream):
         self._set.check("wait")
         if not isinstance(event, HostEvent):
             raise ProviderError("an event of another device", where=self._set.where, got=type(event).__name__)
+        if self._recording is None:
+            self._clock.learn(event.moment)
         self.submit("wait", event.finish)
 
     def synchronize(self) -> None:
@@ -114,6 +136,7 @@ class HostStream(Stream):
             self._is_closed = True
             self._queue.clear()
             self._set.streams.pop(self._handle, None)
+            HOST_CLOCK.close(self._handle)
 
     def is_done(self, position: int) -> bool:
         """Whether the work before a position was done."""
@@ -134,7 +157,11 @@ class HostStream(Stream):
         """
         with self._set.lock:
             if not self._set.is_running:
-                self.advance(position)
+                try:
+                    self.advance(position)
+                finally:
+                    if self._last is not None:
+                        HOST_CLOCK.learn(self._last)
 
     def advance(self, position: int | None) -> None:
         """Do the work before a position, or all of it; after a failure the rest of the queue is dropped."""
@@ -142,18 +169,21 @@ class HostStream(Stream):
             while self._queue and (position is None or self._done < position):
                 work = self._queue.pop(0)
                 self._done += 1
+                self._last = work.moment
                 try:
                     self._run(work)
                 except BaseException:
                     self._done += len(self._queue)
                     self._queue.clear()
+                    self._last = self.moment
                     raise
 
     def _run(self, work: Work) -> None:
         start = time.perf_counter()
         was_running, self._set.is_running = self._set.is_running, True
         try:
-            work.run()
+            with running(work.moment or self.moment):
+                work.run()
         finally:
             self._set.is_running = was_running
         if self._set.events is not None:
@@ -186,6 +216,8 @@ class HostEvent(Event):
     def __init__(self, stream: HostStream, position: int) -> None:
         self._stream = stream
         self.position = position
+        self.moment = stream.moment
+        """What comes before it."""
         self._time_us: float | None = None
 
     def take_time(self) -> None:
@@ -208,14 +240,18 @@ class HostEvent(Event):
 
     def is_done(self) -> bool:
         """Whether all before ran."""
-        return self._stream.is_done(self.position)
+        is_done = self._stream.is_done(self.position)
+        if is_done:
+            HOST_CLOCK.learn(self.moment)
+        return is_done
 
 
 class HostGraph(CapturedGraph):
     """Work that was recorded."""
 
-    def __init__(self, streams: StreamSet, work: Sequence[Work]) -> None:
+    def __init__(self, streams: StreamSet, work: Sequence[Work], *, can_update: bool = True) -> None:
         self._set = streams
+        self._can_update = can_update
         self.work = list(work)
         self.is_closed = False
 
@@ -227,6 +263,16 @@ class HostGraph(CapturedGraph):
         self._set.statistics.replays += 1
         for work in self.work:
             stream.submit(work.name, work.run)
+
+    def update(self, recorded: CapturedGraph) -> bool:
+        """Take over the work of another recording, unless the device was told that it cannot."""
+        self._set.check("update_graph")
+        if not self._can_update or self.is_closed or not isinstance(recorded, HostGraph):
+            return False
+        self._set.statistics.updates += 1
+        self.work = list(recorded.work)
+        recorded.close()
+        return True
 
     def close(self) -> None:
         """Forget the work."""
