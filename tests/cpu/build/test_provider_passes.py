@@ -51,6 +51,15 @@ def test_nodes_of_others_are_not_its_own() -> None:
         np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-5)
 
 
+def test_a_second_device_rewrites_what_is_its_own() -> None:
+    config = dt.BuilderConfig()
+    config.layer_providers = {"relu": "host_device:1"}
+    with host_device(rewrites=True, num_devices=2):
+        engine = build(chain(), "host_device", "host_device:1", config=config)
+        assert "LeakyRelu@host_device:1" in steps_of(engine)
+        np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-5)
+
+
 def test_what_it_writes_and_does_not_take_goes_to_others() -> None:
     with host_device(rewrites=True, ops=["MatMul", "Relu"]):
         engine = build(chain())

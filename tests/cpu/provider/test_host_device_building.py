@@ -15,6 +15,7 @@ from onnx import helper
 
 import dovetail as dt
 from dovetail.errors import BuildCancelledError, PlanTrustError, ProviderError, UsageError
+from dovetail.plan.compatibility import check_plan
 from dovetail.plan.inspect import inspect_plan
 from dovetail.provider.interfaces import (
     BuildContext,
@@ -175,8 +176,12 @@ def test_device_code_is_loaded_by_default_and_can_be_refused(compiles: bool, tmp
     with host_device(compiles=compiles, has_code=True) as device:
         build(chain(), shapes=BOUNDS).save(tmp_path / "plan")
         np.testing.assert_allclose(dt.load(tmp_path / "plan")(X), expected(chain(), X), rtol=1e-5)
+        count = 1 if compiles else 4
         kinds = [blob["kind"] for blob in inspect_plan(tmp_path / "plan")["blobs"]]
-        assert kinds.count("kernel") == (1 if compiles else 4)
+        assert kinds.count("kernel") == count
+        assert (
+            f"carries {count} piece(s) of device code: loading it can be refused" in check_plan(tmp_path / "plan").notes
+        )
         for name in ("load_kernel", "load_partition"):
             setattr(device, name, lambda stored: pytest.fail("a provider saw it"))
         with pytest.raises(PlanTrustError, match="device code") as caught:

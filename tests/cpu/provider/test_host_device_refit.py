@@ -139,6 +139,19 @@ def test_a_partition_that_fails_to_take_a_weight_is_named() -> None:
             _refit(engine, **NEW)
 
 
+@KINDS
+def test_each_device_of_a_provider_packs_its_own(compiles: bool) -> None:
+    config = dt.BuilderConfig()
+    config.set_flag(dt.BuilderFlag.REFIT)
+    config.layer_providers = {"first": "host_device", "second": "host_device:1"}
+    with host_device(compiles=compiles, packs=True, num_devices=2):
+        engine = build(_model(OLD), "host_device", "host_device:1", config=config)
+        packers = {record.provider for record in engine.manifest.packed.values()}
+        assert packers == {"host_device", "host_device:1"}
+        _refit(engine, **NEW)
+        np.testing.assert_allclose(engine(Y), expected(_model(NEW), Y), rtol=1e-5)
+
+
 def test_a_source_that_the_network_does_not_have_is_refused() -> None:
     from dataclasses import replace as change
 

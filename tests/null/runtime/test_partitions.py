@@ -14,6 +14,7 @@ from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
 from dovetail.provider.interfaces import (
     BindContext,
     BoundPartition,
+    Device,
     LoadedPartition,
     Provider,
     StoredPartition,

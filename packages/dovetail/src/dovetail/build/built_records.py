@@ -39,7 +39,7 @@ class StepOwner:
     @property
     def where(self) -> str:
         """How errors name it."""
-        return f"provider '{self.provider.name}', step '{self.name[:200]}'"
+        return f"provider '{self.provider.id}', step '{self.name[:200]}'"
 
 
 @dataclass(kw_only=True)
@@ -89,7 +89,7 @@ class BuiltStore:
         blob = self.blobs.add_packed(_blob_name("packed", name), _check_array(weight.array, name, owner), key)
         if sources:
             self.packed[blob] = PackedRecord(
-                provider=owner.provider.name,
+                provider=owner.provider.id,
                 sources={n: self.blobs.add_constant(n, tensor) if is_kept else "" for n, tensor in sources.items()},
                 recipe=_check_text(weight.recipe, "a recipe", owner),
             )

@@ -44,7 +44,7 @@ def make_request(layer: NodeLayer, provider: Provider, shapes: ProfileShapes) ->
     """A node as a provider is told it."""
     tensors = {i: ir.convenience.get_const_tensor(v) for i, v in enumerate(layer.node.inputs) if v is not None}
     weights = {i: tensor for i, tensor in tensors.items() if tensor is not None and i in layer.constants}
-    host = call(provider.name, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
+    host = call(provider.id, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
     return KernelRequest(
         name=layer.name,
         op=layer.op,
@@ -79,7 +79,7 @@ def _name(value: ir.Value | None) -> str:
 
 
 def _check(built: Any, layer: NodeLayer, provider: Provider) -> None:
-    where = f"provider '{provider.name}', step '{layer.name[:200]}'"
+    where = f"provider '{provider.id}', step '{layer.name[:200]}'"
     if not isinstance(built, BuiltKernel):
         raise ProviderError(
             "build_kernel gave no kernel", where=where, expected="a BuiltKernel", got=type(built).__name__

@@ -116,7 +116,7 @@ class PartitionCompiler:
         if not isinstance(built, BuiltPartition):
             raise ProviderError(
                 "build_partition gave no partition",
-                where=f"provider '{provider.name}'",
+                where=f"provider '{provider.id}'",
                 expected="a BuiltPartition",
                 got=type(built).__name__,
             )

@@ -54,7 +54,7 @@ def _rewrite(provider: Provider, model: ir.Model, off: Collection[str]) -> list[
     except Exception as error:
         raise ProviderError(
             f"rewrite left a model that is not whole: {first_line(error)}",
-            where=f"provider '{provider.name}'",
+            where=f"provider '{provider.id}'",
             fix="tell its authors, or leave the pass out with config.passes_off (--off rewrite)",
         ) from error
 
@@ -70,12 +70,12 @@ class _ProviderPass(Pass):
 
     def call(self, model: ir.Model) -> PassResult:
         provider = self._provider
-        lines = list(call(provider.name, "rewrite", provider.rewrite, model, self._is_own))
+        lines = list(call(provider.id, "rewrite", provider.rewrite, model, self._is_own))
         return PassResult(model=model, changed=[str(line) for line in lines])
 
 
 def _owned_by(provider: Provider) -> Callable[[ir.Node], bool]:
-    return lambda node: node.metadata_props.get(ASSIGNED_KEY) == provider.name
+    return lambda node: node.metadata_props.get(ASSIGNED_KEY) == provider.id
 
 
 def _passes_for(provider: Provider, assigner: Assigner, off: Collection[str]) -> list[Pass]:

@@ -82,7 +82,7 @@ class BuildServices:
         with ProviderProgress(self._phases, f"{provider.id}: {name}") as progress:
             context = self._make_context(provider, progress, profile, shapes or {})
             try:
-                return call(provider.name, callback, function, subject, context)
+                return call(provider.id, callback, function, subject, context)
             finally:
                 if progress.failure is not None:
                     self._stop = progress.failure
@@ -120,7 +120,7 @@ class BuildServices:
         if not 0 <= size_bytes <= limit:
             raise ProviderError(
                 "a step needs more workspace than the build allows",
-                where=f"provider '{provider.name}', step '{name[:200]}'",
+                where=f"provider '{provider.id}', step '{name[:200]}'",
                 expected=f"0 to {limit} bytes",
                 got=size_bytes,
                 fix="raise the limit: config.set_memory_pool_limit(MemoryPoolType.WORKSPACE, ...) (--workspace)",
