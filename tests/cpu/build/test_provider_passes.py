@@ -115,6 +115,14 @@ def test_a_rewrite_that_leaves_a_broken_model_is_named(rewrite: Rewrite) -> None
             build(chain())
 
 
+@pytest.mark.parametrize("lines", [None, "one text", 3])
+def test_a_rewrite_that_tells_nothing_is_named(lines: Any) -> None:
+    with host_device() as device:
+        _set_rewrite(device, lambda model, is_own: lines)
+        with pytest.raises(ProviderError, match="'host_device': rewrite gave no lines"):
+            build(chain())
+
+
 def test_fusions_are_for_providers_that_compile_too() -> None:
     """Gelu as exporters write it is one node in the partition, unless the provider fuses by itself."""
     half, one, root = (np.array(n, np.float32) for n in (0.5, 1.0, np.sqrt(2.0)))

@@ -156,6 +156,9 @@ WRONG_KERNELS: dict[str, Any] = {
     "device code 'main' is no bytes": BuiltKernel(code={"main": 5}),  # type: ignore[dict-item]
     "a name of device code is no text": BuiltKernel(code={"x" * 70_000: b""}),
     "weight 'W' is no array": BuiltKernel(weights={1: PackedWeight(array=[1.0])}),
+    "weight 'W' has a type that a plan cannot store": BuiltKernel(
+        weights={1: PackedWeight(array=np.zeros(2, "datetime64[s]"))}
+    ),
     "needs more workspace than the build allows": BuiltKernel(workspace_bytes=2**60),
 }
 

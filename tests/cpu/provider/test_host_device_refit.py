@@ -65,6 +65,17 @@ def test_new_weights_are_used(compiles: bool, mode: str, packs: bool) -> None:
 
 
 @KINDS
+def test_a_captured_graph_is_not_replayed_with_old_weights(compiles: bool) -> None:
+    with host_device(compiles=compiles, packs=True) as device:
+        engine = _build()
+        for weights in (OLD, NEW, OLD):
+            _refit(engine, **weights)
+            for _ in range(4):
+                np.testing.assert_allclose(engine(Y), expected(_model(weights), Y), rtol=1e-5)
+        assert device.statistics.captures > 0
+
+
+@KINDS
 def test_a_refitted_engine_is_saved_with_what_was_packed_again(compiles: bool, tmp_path: Path) -> None:
     with host_device(compiles=compiles, packs=True):
         engine = _build()
