@@ -11,10 +11,10 @@ import pytest
 
 from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
+from dovetail.provider.devices import Device
 from dovetail.provider.interfaces import (
     BindContext,
     BoundPartition,
-    Device,
     LoadedPartition,
     Provider,
     StoredPartition,

@@ -19,7 +19,6 @@ from dovetail._version import __version__
 from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
 from dovetail.build.built_records import BuiltStore
-from dovetail.build.cache_session import CacheSession
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
 from dovetail.build.lower import Lowering
@@ -33,8 +32,10 @@ from dovetail.build.scales import find_scales
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tensor_records import input_records, output_records
-from dovetail.build.trial import PluginLayer
-from dovetail.build.tuner import Choice, PluginTuner, TunedLayer, TunerOptions
+from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
+from dovetail.build.tune.session import CacheSession
+from dovetail.build.tune.trial import PluginLayer
+from dovetail.build.tune.tuner import CandidateTuner, TunerOptions
 from dovetail.errors import ModelError, UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
 from dovetail.loggers import ILogger
@@ -65,7 +66,7 @@ from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.template import ProgramTemplate
 from dovetail.types import DataType
 
-__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_program"]
+__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_program", "tuner_options"]
 
 
 @dataclass(kw_only=True)
@@ -78,6 +79,8 @@ class BuildRequest:
     name: str = ""
     providers: Sequence[str] = ("cpu",)
     """Back ends in order of preference; ``cpu`` runs what no other takes."""
+    order: Sequence[str] = ()
+    """In which order providers get nodes, where ``cpu`` need not be the last; empty for the order of ``providers``."""
     is_open: bool = False
     strongly_typed: bool = True
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -130,9 +133,13 @@ class _Planner:
         self._graph = request.model.graph
         self._all_providers = Providers(request.config.provider_options)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
+        self._session = CacheSession(self._config, request.logger)
+        self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger)
+        self._plugin_tuner = PluginTuner(self._tuner)
         self._services = BuildServices(
             request.config,
             request.logger,
+            self._tuner,
             keep=request.refittable,
             is_open=request.is_open,
             num_threads=request.num_threads,
@@ -142,6 +149,7 @@ class _Planner:
             model=self._model,
             services=self._services,
             providers=self._providers,
+            order=_with_last(request.order),
             logger=request.logger,
             strict=request.config.strict,
             is_host_asked="cpu" in request.providers,
@@ -153,13 +161,6 @@ class _Planner:
         self._owned: list[PluginHandle] = []
         self._finals: dict[int, PluginHandle] = {}
         """The object that each plugin record of a program was made from, by identity of the record."""
-        self._session = CacheSession(self._config, request.logger)
-        self._tuner = PluginTuner(
-            _tuner_options(self._config, strict=self._config.strict),
-            self._session.cache,
-            request.logger,
-            self._session.record,
-        )
         self._tables: list[LayerRecord] = []
         self._aliases: dict[str, str] = {}
         self._narrow_types: frozenset[DataType] = frozenset()
@@ -170,8 +171,8 @@ class _Planner:
         """What the exact shapes of plugin outputs depend on, which onnx-ir's dims cannot always carry."""
 
     def close(self) -> None:
-        self._tuner.close()
         self._services.close()
+        self._tuner.close()
         self._session.close()
         for handle in reversed(self._owned):
             handle.destroy(self._request.logger)
@@ -217,7 +218,7 @@ class _Planner:
         """The first program over the plugin objects of this build; they live until the planner is closed."""
         template = ProgramTemplate(manifest.programs[0], self._blobs.array, self._all_providers)
         template.create_plugins(lambda _, record: self._finals[id(record)])
-        instance = template.make_instance(manifest, 0, self._tuner.context)
+        instance = template.make_instance(manifest, 0, self._plugin_tuner.find_context(self._assigner.host))
         for step in instance.all_plugin_steps():
             self._own(step.handle)
         return instance
@@ -278,14 +279,14 @@ class _Planner:
         with self._phases.phase(f"Tune profile {index}", steps=max(len(nodes), 1)) as phase:
             for node, entry, in_body in nodes:
                 layers[node] = self._prepare_layer(node, entry, context, in_body=in_body)
-                tuned[node] = self._tuner.tune(layers[node])
+                tuned[node] = self._plugin_tuner.tune(layers[node])
                 self._narrow_types |= _narrow_types(layers[node], tuned[node])
                 phase.step()
         if profile is None and self._config.tells_unset_dims:
             compared = [node for node in tuned if len(tuned[node].table) > 1]
             unset = find_unset_symbols(self._graph.inputs, self._symbols_of(compared, context))
             tell_unset(unset, self._request.logger, strict=self._config.strict)
-        choices = choose_formats(self._graph, context, tuned, layers, self._session, self._tuner)
+        choices = choose_formats(self._graph, context, tuned, layers, self._tuner)
         for node, _, _ in nodes:
             context.chosen[node] = self._finish(node, layers[node], tuned[node], choices[node], index)
         lowering = Lowering(context, self._graph)
@@ -353,12 +354,12 @@ class _Planner:
         self, node: ir.Node, layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int
     ) -> ChosenPlugin:
         """The final object: attached, configured with what was chosen, asked for what the plan stores."""
-        final = self._own(layer.handle.attach_to_context(self._tuner.context))
+        final = self._own(layer.handle.attach_to_context(self._plugin_tuner.find_context(layer.provider)))
         descs = [port.describe(layout) for port, layout in zip(layer.ports, choice.combination, strict=True)]
         inputs, outputs = descs[: layer.num_inputs], descs[layer.num_inputs :]
         final.configure(inputs, outputs)
         final.set_tactic(choice.tactic)
-        workspace_bytes = self._tuner.ask_workspace(layer, final, choice.combination)
+        workspace_bytes = self._plugin_tuner.ask_workspace(layer, final, choice.combination)
         metadata = final.metadata_string
         self._tables.append(_layer_record(layer, tuned, choice, profile, metadata))
         record = _plugin_record(final, metadata)
@@ -401,7 +402,7 @@ class _Planner:
             devices=self._device_records(),
             refit=refit,
             packed=self._store.packed,
-            tuning=self._tables,
+            tuning=[*self._tables, *self._services.tables.records],
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
             notes=self._assigner.notes,
         )
@@ -441,6 +442,11 @@ def _device_record(provider: Provider) -> DeviceRecord:
     )
 
 
+def _with_last(order: Sequence[str]) -> list[str]:
+    """An order in which ``cpu`` gets what is left, unless it stands elsewhere; no order stays none."""
+    return [*order, "cpu"] if order and "cpu" not in order else list(order)
+
+
 def _with_host(names: Sequence[str]) -> list[str]:
     return [*(name for name in dict.fromkeys(names) if name != "cpu"), "cpu"]
 
@@ -449,13 +455,14 @@ def _bytes_array(payload: bytes) -> Any:
     return np.frombuffer(payload, np.uint8)
 
 
-def _tuner_options(config: BuilderConfig, *, strict: bool) -> TunerOptions:
+def tuner_options(config: BuilderConfig) -> TunerOptions:
+    """What a configuration allows the tuner."""
     return TunerOptions(
         timeout_s=config.tactic_timeout_s,
         workspace_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
         max_tactics=config.max_num_tactics,
         error_on_cache_miss=config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS),
-        strict=strict,
+        strict=config.strict,
     )
 
 

@@ -10,9 +10,9 @@ import onnx_ir as ir
 from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
 from dovetail.build.built_records import BuiltStore
-from dovetail.build.enumerate import Combination, Layout
 from dovetail.build.io_formats import io_format
 from dovetail.build.shapes import Ranges, StaticSymbol, dims_of, substitute_dims
+from dovetail.build.tune.combinations import Combination, Layout
 from dovetail.errors import InternalError
 from dovetail.expr import Expr, SizeTensor, symbols_of
 from dovetail.network.value_types import object_type

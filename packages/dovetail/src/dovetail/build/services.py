@@ -12,7 +12,8 @@ import onnx_ir as ir
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType
 from dovetail.build.progress import Phases
 from dovetail.build.provider_progress import ProviderProgress
-from dovetail.build.provider_tuner import ProviderTuner
+from dovetail.build.tune.providers import ProviderTuner, TuningTables
+from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.errors import DovetailError, ProviderError
 from dovetail.loggers import ILogger
 from dovetail.provider.calls import call
@@ -29,6 +30,7 @@ class BuildServices:
     Args:
         config: Flags and limits.
         logger: Told of what goes wrong.
+        tuner: Who times the candidates of providers.
         keep: Names of weights that may be replaced in a loaded engine.
         is_open: Whether shapes have no bounds.
         num_threads: How many threads providers may compile in; 0 for one a core.
@@ -39,6 +41,7 @@ class BuildServices:
         self,
         config: BuilderConfig,
         logger: ILogger,
+        tuner: CandidateTuner,
         *,
         keep: frozenset[str] = frozenset(),
         is_open: bool = False,
@@ -52,7 +55,9 @@ class BuildServices:
         self._phases = phases or Phases()
         count = num_threads or _count_cores()
         self._workers = ThreadPoolExecutor(max_workers=count, thread_name_prefix="dovetail-compile")
-        self._tuners: dict[str, ProviderTuner] = {}
+        self._tuner = tuner
+        self.tables = TuningTables()
+        """What providers asked the tuner, for the plan."""
 
         self._stop: DovetailError | None = None
         """Why the build is to stop, which is not the fault of what a provider builds."""
@@ -99,7 +104,7 @@ class BuildServices:
         config = self._config
         return BuildContext(
             device=provider.device,
-            tuner=self._find_tuner(provider),
+            tuner=ProviderTuner(provider, self._tuner, self.tables, profile=profile),
             reference=run_reference,
             logger=self._logger,
             workers=self._workers,
@@ -127,16 +132,9 @@ class BuildServices:
             )
         return size_bytes
 
-    def _find_tuner(self, provider: Provider) -> ProviderTuner:
-        if provider.id not in self._tuners:
-            self._tuners[provider.id] = ProviderTuner(provider, timeout_s=self._config.tactic_timeout_s)
-        return self._tuners[provider.id]
-
     def close(self) -> None:
-        """End the threads and the streams."""
+        """End the threads."""
         self._workers.shutdown(cancel_futures=True)
-        for tuner in self._tuners.values():
-            tuner.close()
 
 
 def _count_cores() -> int:

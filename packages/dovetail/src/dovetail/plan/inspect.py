@@ -231,9 +231,9 @@ def _evaluate(dim: Any, symbols: Mapping[str, int]) -> int:
 
 def _describe_candidate(candidate: CandidateRecord) -> dict[str, Any]:
     return {
+        "name": candidate.name,
         "formats": candidate.formats,
         "tactic": candidate.tactic,
-        "name": candidate.name,
         "time_us": candidate.time_us,
         "status": candidate.status,
         "reason": candidate.reason,

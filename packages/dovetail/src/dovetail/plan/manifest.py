@@ -271,10 +271,10 @@ class DeviceRecord(_Record, frozen=True, kw_only=True):
 class CandidateRecord(_Record, frozen=True, kw_only=True):
     """One way to run a layer, as the tuner saw it."""
 
+    name: str = ""
+    """What the provider that proposed it calls it; empty for plugin layers, which have formats and tactics."""
     formats: list[str]
     tactic: int
-    name: str = ""
-    """What a provider calls the tactic; plugins have numbers only."""
     time_us: float | None = None
     status: str = "timed"
     """"timed", "untimed", "failed", "wrong", "timeout" or "refused"."""
