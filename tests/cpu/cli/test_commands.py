@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import dovetail as dt
 from dovetail.cli import main
 from tests.support.cli_models import LIBRARY, reference, write_library, write_model
 
@@ -223,7 +224,7 @@ def test_inspect_json_names_steps_and_blobs(ask: Ask) -> None:
     assert layers[0]["Partition"]["weights"] == {"w": "w"}
     kinds = {blob["name"]: (blob["kind"], blob["algorithm"]) for blob in document["blobs"]}
     assert kinds["w"] == ("weights", "xxh3")
-    assert kinds["partition:sum"] == ("partition", "sha256")
+    assert kinds["partition:sum"] == ("payload", "sha256")
     assert document["refit"]["weights"] == {"w": "w"}
 
 
@@ -303,3 +304,33 @@ def test_running_a_plan_imports_nothing_that_builds(folder: Path) -> None:
         command = [sys.executable, "-c", code, words[0], "small.plan", *words[1:]]
         done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
         assert done.stderr == "[]\n"
+
+
+def test_inspect_shows_what_providers_built(
+    tmp_path: Path, run: Run, ask: Ask, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dovetail.testing import host_device
+    from tests.support.device_models import chain
+
+    plans = {name: str(tmp_path / f"{name}.plan") for name in ("kernels", "partition")}
+    for name, path in plans.items():
+        with host_device(packs=True, has_code=True, compiles=name == "partition"):
+            config = dt.BuilderConfig()
+            config.set_flag(dt.BuilderFlag.REFIT)
+            dt.compile(chain(), providers=["host_device", "cpu"], config=config).save(path)
+    layers = {layer["Name"]: layer for layer in ask("inspect", plans["kernels"])["programs"][0]["layers"]}
+    assert layers["matmul"]["Kernel"]["tactic"] == "transpose"
+    assert layers["matmul"]["Kernel"]["code"].keys() == {"main"}
+    document = ask("inspect", plans["partition"])
+    (partition,) = [layer["Partition"] for layer in document["programs"][0]["layers"] if "Partition" in layer]
+    assert [node["op"] for node in partition["report"]["nodes"]] == ["MatMul", "Relu", "Softmax", "Add"]
+    assert document["packed"]["packed:packed W"]["recipe"] == "transpose"
+    shown = run("inspect", plans["kernels"], "--layers")
+    assert "4 piece(s) of device code" in shown
+    assert "1 tensor(s) by host_device" in shown
+    assert "transpose" in shown
+    assert "Softmax" in run("inspect", plans["partition"], "--layers")
+    with host_device(packs=True, has_code=True):
+        run("run", plans["kernels"])
+        assert main(["run", plans["kernels"], "--no-device-code"]) == 5
+    assert "leave out --no-device-code" in capsys.readouterr().err

@@ -65,6 +65,17 @@ def test_new_weights_are_used(compiles: bool, mode: str, packs: bool) -> None:
 
 
 @KINDS
+def test_a_captured_graph_is_not_replayed_with_old_weights(compiles: bool) -> None:
+    with host_device(compiles=compiles, packs=True) as device:
+        engine = _build()
+        for weights in (OLD, NEW, OLD):
+            _refit(engine, **weights)
+            for _ in range(4):
+                np.testing.assert_allclose(engine(Y), expected(_model(weights), Y), rtol=1e-5)
+        assert device.statistics.captures > 0
+
+
+@KINDS
 def test_a_refitted_engine_is_saved_with_what_was_packed_again(compiles: bool, tmp_path: Path) -> None:
     with host_device(compiles=compiles, packs=True):
         engine = _build()
@@ -137,6 +148,19 @@ def test_a_partition_that_fails_to_take_a_weight_is_named() -> None:
         device.options = replace(device.options, raises_in=["refit"])
         with pytest.raises(ProviderError, match=r"'host_device'.*refit of weight"):
             _refit(engine, **NEW)
+
+
+@KINDS
+def test_each_device_of_a_provider_packs_its_own(compiles: bool) -> None:
+    config = dt.BuilderConfig()
+    config.set_flag(dt.BuilderFlag.REFIT)
+    config.layer_providers = {"first": "host_device", "second": "host_device:1"}
+    with host_device(compiles=compiles, packs=True, num_devices=2):
+        engine = build(_model(OLD), "host_device", "host_device:1", config=config)
+        packers = {record.provider for record in engine.manifest.packed.values()}
+        assert packers == {"host_device", "host_device:1"}
+        _refit(engine, **NEW)
+        np.testing.assert_allclose(engine(Y), expected(_model(NEW), Y), rtol=1e-5)
 
 
 def test_a_source_that_the_network_does_not_have_is_refused() -> None:

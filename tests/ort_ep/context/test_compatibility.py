@@ -9,6 +9,7 @@ import pytest
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 import dovetail
+from dovetail.plan.manifest import FORMAT_VERSION
 from dovetail.provider.loader import get_factory
 from onnxruntime_ep_dovetail._version import __version__
 from onnxruntime_ep_dovetail.compiled.compatibility import Compatibility, judge_info
@@ -23,7 +24,12 @@ def info(**changes: Any) -> str:
     here = factory.devices()[0]
     device = {"provider": "cpu", "name": here.name, "fingerprint": here.fingerprint, "version": factory.version}
     device |= changes.pop("device", {})
-    said = {"package": __version__, "dovetail": dovetail.__version__, "plan_format": [1, 1], "devices": [device]}
+    said = {
+        "package": __version__,
+        "dovetail": dovetail.__version__,
+        "plan_format": FORMAT_VERSION,
+        "devices": [device],
+    }
     return json.dumps(said | changes)
 
 
@@ -33,8 +39,8 @@ CASES = [
     (info(dovetail="0.0.1"), Compatibility.PREFER_RECOMPILATION, "compiled with dovetail 0.0.1"),
     (info(package="0.0.1"), Compatibility.PREFER_RECOMPILATION, "compiled with onnxruntime-ep-dovetail 0.0.1"),
     (info(device={"fingerprint": "x"}), Compatibility.PREFER_RECOMPILATION, "tuned on another device"),
-    (info(plan_format=[2, 0]), Compatibility.UNSUPPORTED, "format 2.0"),
-    (info(plan_format=[1, 99]), Compatibility.UNSUPPORTED, "format 1.99"),
+    (info(plan_format=[1, 1]), Compatibility.UNSUPPORTED, "format 1.1"),
+    (info(plan_format=[2, 99]), Compatibility.UNSUPPORTED, "format 2.99"),
     (info(device={"provider": "abacus"}), Compatibility.UNSUPPORTED, "abacus"),
     (info(device={"version": "99.0"}), Compatibility.UNSUPPORTED, "another major version"),
     ("{", Compatibility.UNSUPPORTED, "damaged"),

@@ -11,9 +11,10 @@ import numpy as np
 import onnx_ir as ir
 
 from dovetail.build.blobs import BlobTable
-from dovetail.errors import ProviderError
+from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.plan.manifest import KernelRecord, NodeReportRecord, PackedRecord, PartitionRecord, ReportRecord
+from dovetail.plan.verify import dtype_from_name
 from dovetail.provider.interfaces import (
     BuildReport,
     BuiltKernel,
@@ -190,8 +191,13 @@ def _check_bytes(data: Any, what: str, owner: StepOwner) -> bytes:
 
 
 def _check_array(array: Any, name: str, owner: StepOwner) -> np.ndarray[Any, Any]:
-    if not isinstance(array, np.ndarray) or array.dtype.hasobject:
+    if not isinstance(array, np.ndarray):
         raise ProviderError(f"weight '{name[:200]}' is no array", where=owner.where, got=type(array).__name__)
+    try:
+        dtype_from_name(array.dtype.name)
+    except PlanCorruptError:
+        what = f"weight '{name[:200]}' has a type that a plan cannot store"
+        raise ProviderError(what, where=owner.where, got=array.dtype.name) from None
     return array
 
 

@@ -70,7 +70,14 @@ class _ProviderPass(Pass):
 
     def call(self, model: ir.Model) -> PassResult:
         provider = self._provider
-        lines = list(call(provider.id, "rewrite", provider.rewrite, model, self._is_own))
+        lines = call(provider.id, "rewrite", provider.rewrite, model, self._is_own)
+        if not isinstance(lines, list | tuple):
+            raise ProviderError(
+                "rewrite gave no lines",
+                where=f"provider '{provider.id}'",
+                expected="a list of texts, one for each change",
+                got=type(lines).__name__,
+            )
         return PassResult(model=model, changed=[str(line) for line in lines])
 
 

@@ -21,6 +21,7 @@ TRACEBACK_VARIABLE: Final = "DOVETAIL_TRACEBACK"
 _ADVICE: Final = (
     (re.compile(r"register the creator first: .*load_library\(path\)"), "name its library with --plugins"),
     (re.compile(r"load it with host_code=True \(.*\)"), "add --host-code"),
+    (re.compile(r"load it with device_code=True \(.*?\)"), "leave out --no-device-code"),
     (re.compile(r'against="cpu"'), "--against cpu"),
     (re.compile(r"call profile\.set_shape\('(.*)', min, opt, max\)"), r"add \1:min:opt:max to the profile"),
 )

@@ -63,7 +63,10 @@ def _show_summary(document: Document, screen: Screen) -> None:
             *(("plugin", _plugin_text(plugin)) for plugin in document["plugins"]),
             *(("library", f"'{lib['name']}' is carried in the plan (host code)") for lib in document["libraries"]),
             ("weights", _blobs_text(document["blobs"])),
+            *(("packed", text) for text in _packed_texts(document["packed"])),
+            *(("code", text) for text in _code_texts(document["blobs"])),
             ("refit", _refit_text(document["refit"])),
+            *(("note", note["text"].splitlines()[0] if note["text"] else "") for note in document["notes"]),
         ]
     )
     screen.title("Tensors")
@@ -98,6 +101,17 @@ def _blobs_text(blobs: Sequence[Mapping[str, Any]]) -> str:
     stripped = sum(blob["stripped"] for blob in weights)
     text = f"{len(weights)} tensor(s), {format_bytes(sum(blob['size_bytes'] for blob in weights))}"
     return f"{text}, {stripped} stripped" if stripped else text
+
+
+def _packed_texts(packed: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    counts = Counter(record["provider"] for record in packed.values())
+    return [f"{count} tensor(s) by {provider}" for provider, count in sorted(counts.items())]
+
+
+def _code_texts(blobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    code = [blob for blob in blobs if blob["kind"] == "kernel"]
+    size = format_bytes(sum(blob["size_bytes"] for blob in code))
+    return [f"{len(code)} piece(s) of device code, {size}"] if code else []
 
 
 def _refit_text(refit: Mapping[str, Any] | None) -> str:
@@ -147,12 +161,21 @@ def _layer_rows(layers: Iterable[Mapping[str, Any]], depth: int) -> Iterable[tup
     for index, layer in enumerate(layers):
         sides = (", ".join(_binding_text(binding) for binding in layer[side]) for side in ("Inputs", "Outputs"))
         kind = _type_text(layer)
-        yield ("" if depth else index, f"{'  ' * depth}{layer['Name']}", kind, int(layer["TacticValue"], 16), *sides)
-        layers_inside = layer.get("Partition", {}).get("layers", ())
-        for inner in layers_inside if len(layers_inside) > 1 else ():
-            yield ("", f"{'  ' * (depth + 1)}{inner}", "", "", "", "")
+        tactic = layer.get("Kernel", {}).get("tactic") or int(layer["TacticValue"], 16)
+        yield ("" if depth else index, f"{'  ' * depth}{layer['Name']}", kind, tactic, *sides)
+        for name, op, inner_tactic in _parts(layer.get("Partition", {})):
+            yield ("", f"{'  ' * (depth + 1)}{name}", op, inner_tactic, "", "")
         for body in layer.get("Bodies", ()):
             yield from _layer_rows(body, depth + 1)
+
+
+def _parts(partition: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What a partition does, by its report; else the layers in it, where they are several."""
+    report = partition.get("report")
+    if report is not None and report["nodes"]:
+        return [(node["name"], node["op"], node["tactic"]) for node in report["nodes"]]
+    layers = partition.get("layers", ())
+    return [(name, "", "") for name in layers] if len(layers) > 1 else []
 
 
 def _type_text(layer: Mapping[str, Any]) -> str:

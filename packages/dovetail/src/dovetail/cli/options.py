@@ -58,6 +58,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="import plugin libraries that the plan carries: only for plans from people you trust",
     )
+    parser.add_argument(
+        "--no-device-code", action="store_true", help="refuse a plan that carries code for an accelerator"
+    )
 
 
 def add_plugins(parser: argparse.ArgumentParser) -> None:

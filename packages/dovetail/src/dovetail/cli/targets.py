@@ -104,6 +104,7 @@ def _make_runtime(args: argparse.Namespace, logger: ILogger) -> Runtime:
 
     runtime = Runtime(logger)
     runtime.engine_host_code_allowed = args.host_code
+    runtime.engine_device_code_allowed = not args.no_device_code
     load_libraries(args.plugins, runtime.get_plugin_registry())
     return runtime
 

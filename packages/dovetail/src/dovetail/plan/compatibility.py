@@ -136,7 +136,10 @@ def _notes(manifest: Manifest) -> Iterator[str]:
         yield f"needs the plugin '{name}' version '{version}'{place}"
     for library in manifest.libraries:
         yield f"carries the plugin library '{library.name}', which is host code: loading it must be allowed"
-    stripped = sum(record.stripped for record in manifest.blobs.values())
+    code = sum(record.kind == "kernel" for record in manifest.blobs.values())
+    if code:
+        yield f"carries {code} piece(s) of device code: loading it can be refused"
+    stripped = sum(record.stripped and name not in manifest.packed for name, record in manifest.blobs.items())
     if stripped:
         yield f"{stripped} weight(s) are stripped: refit the engine before it runs"
 

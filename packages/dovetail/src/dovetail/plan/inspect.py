@@ -19,11 +19,13 @@ from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.container import PlanFile, verify_blob
 from dovetail.plan.manifest import (
     CandidateRecord,
+    KernelRecord,
     LayerRecord,
     Manifest,
     PartitionRecord,
     PluginRecord,
     ProgramRecord,
+    ReportRecord,
     StepRecord,
     SymbolRecord,
     TensorRecord,
@@ -122,6 +124,8 @@ def _one_line(layer: Any) -> str:
     if "Partition" in layer:
         maker = " ".join(filter(None, (layer["Provider"], layer["Partition"]["version"])))
         text = f"{text}, Provider: {maker}, Layers: [{', '.join(layer['Partition']['layers'])}]"
+    if layer.get("Kernel", {}).get("tactic"):
+        text = f"{text}, Kernel: {layer['Provider']} {layer['Kernel']['tactic']}"
     return f"{text}, Metadata: {layer['Metadata']}" if layer["Metadata"] else text
 
 
@@ -166,6 +170,8 @@ def _describe_layer(
         layer["Metadata"] = step.plugin.metadata or layer["Metadata"]
     if step.partition is not None:
         layer["Partition"] = _describe_partition(step.partition)
+    if step.kernel is not None:
+        layer["Kernel"] = _describe_kernel(step.kernel)
     if step.bodies:
         layer["Bodies"] = [_describe_layers(body, tables, {}) for body in step.bodies]
     return layer
@@ -181,7 +187,24 @@ def _describe_partition(partition: PartitionRecord) -> dict[str, Any]:
         "layers": list(partition.layers),
         "weights": dict(partition.weights),
         "payload": partition.payload,
+        "code": dict(partition.code),
+        "report": _describe_report(partition.report),
     }
+
+
+def _describe_kernel(kernel: KernelRecord) -> dict[str, Any]:
+    return {
+        "version": kernel.version,
+        "tactic": kernel.tactic,
+        "payload": kernel.payload,
+        "code": dict(kernel.code),
+    }
+
+
+def _describe_report(report: ReportRecord | None) -> dict[str, Any] | None:
+    if report is None:
+        return None
+    return {"nodes": [_fields(node) for node in report.nodes], "refusals": dict(report.refusals)}
 
 
 def _describe_value(value: ValueRecord, symbols: Mapping[str, int]) -> dict[str, Any]:
@@ -279,8 +302,10 @@ def inspect_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
             "libraries": [_fields(library) for library in manifest.libraries],
             "blobs": [_describe_blob(name, manifest, file) for name in manifest.blobs],
             "refit": None if manifest.refit is None else _fields(manifest.refit),
+            "packed": {blob: _fields(record) for blob, record in manifest.packed.items()},
             "tuning": [describe_table(table) for table in manifest.tuning],
             "build": dict(manifest.build),
+            "notes": [_fields(note) for note in manifest.notes],
         }
 
 

@@ -32,8 +32,8 @@ def pack_again(engine: Engine, replaced: Mapping[str, Array]) -> dict[str, Array
 def _pack(engine: Engine, blob: str, record: PackedRecord, replaced: Mapping[str, Array]) -> Array:
     provider = engine.providers[record.provider]
     sources = {name: replaced.get(b, engine.blobs.array(b)) for name, b in record.sources.items()}
-    packed = call(provider.name, "pack_weight", provider.pack_weight, record.recipe, sources)
-    _check(packed, engine.manifest.blobs[blob], f"provider '{provider.name}', weight(s) {', '.join(sources)}")
+    packed = call(provider.id, "pack_weight", provider.pack_weight, record.recipe, sources)
+    _check(packed, engine.manifest.blobs[blob], f"provider '{provider.id}', weight(s) {', '.join(sources)}")
     return np.array(packed)  # what a provider gives may be a view of what it was given
 
 

@@ -82,7 +82,7 @@ class Partitions:
             self._check_file(stored)
             if loaded.note and loaded.note not in self.notes:
                 self.notes.append(loaded.note)
-            self._loaded[key] = (loaded, provider.name, record.weights)
+            self._loaded[key] = (loaded, provider.id, record.weights)
         return self._loaded[key][0]
 
     def _is_complete(self, record: PartitionRecord) -> bool:
