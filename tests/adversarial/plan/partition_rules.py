@@ -79,7 +79,7 @@ PARTITION_RULES: dict[str, list[Case]] = {
         "partitions",
         step(0, shape_inputs=[0]),
         step(0, sizes={"n": 1}),
-        step(0, workspace_bytes=64),
+        step(0, tactic=64),
         step(0, asks_workspace=True),
     ),
     "has attributes, which only kernels and control flow have": each(

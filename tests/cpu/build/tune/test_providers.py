@@ -135,15 +135,15 @@ def test_a_wrong_or_failing_one_is_skipped_and_recorded(make: Callable[..., Ways
 
 def test_without_a_reference_the_majority_decides(make: Callable[..., Ways]) -> None:
     ways = make()
-    candidates = [ways.way("wrong", gives=RIGHT * 2), ways.way("a", 0.002), ways.way("b", 0.002)]
+    candidates = [ways.way("wrong", gives=RIGHT * 2), ways.way("a", 0.002), ways.way("b", 0.008)]
     assert ways.tuner.choose("q", candidates).name == "a"
 
 
 def test_a_newcomer_is_held_against_one_that_was_right_before(make: Callable[..., Ways]) -> None:
     first = make()
-    first.tuner.choose("q", [first.way("a", 0.002), first.way("b", 0.002)])
+    first.tuner.choose("q", [first.way("a", 0.002), first.way("b", 0.008)])
     second = make()
-    candidates = [second.way("a", 0.002), second.way("b", 0.002), second.way("new", gives=RIGHT * 2)]
+    candidates = [second.way("a", 0.002), second.way("b", 0.008), second.way("new", gives=RIGHT * 2)]
     assert second.tuner.choose("q", candidates).name == "a"
     assert second.started == ["new", "a"]
     assert _table(second)["new"].status == "wrong"

@@ -169,11 +169,11 @@ class Assigner:
         self._report(text, ProviderError(text))
 
     def _step_provider(self, name: str) -> str:
-        return self.host.name if name in (_PLUGIN, _CONTROL) else name
+        return self.host.id if name in (_PLUGIN, _CONTROL) else name
 
     def provider(self, name: str) -> Provider:
         """One of the providers of this build, with its options."""
-        return next(provider for provider in self.providers if provider.name == name)
+        return next(provider for provider in self.providers if provider.id == name)
 
     def plugin_provider(self, node: ir.Node) -> Provider:
         """The provider in whose memory and on whose stream a plugin layer runs."""
@@ -197,21 +197,21 @@ class Assigner:
 
     def _layers(self, graph: ir.Graph) -> list[NodeLayer]:
         opsets = self.model.opset_imports
-        return [NodeLayer(node, self.host.name, opsets) for node in graph if not is_constant_node(node)]
+        return [NodeLayer(node, self.host.id, opsets) for node in graph if not is_constant_node(node)]
 
     def _place(self, layers: Sequence[NodeLayer]) -> list[_Owner]:
         """Who has each layer; names stand for plugins and for control flow that is run from here."""
         plain = [layer for layer in layers if layer.entry is None]
-        claims = {provider.name: self._ask(provider, plain) for provider in self.providers}
+        claims = {provider.id: self._ask(provider, plain) for provider in self.providers}
         nodes = [_placed(layer, sources) for layer, sources in zip(plain, _sources(plain), strict=True)]
         found = place(
             nodes,
             claims,
-            self.order or [provider.name for provider in self.providers],
+            self.order or [provider.id for provider in self.providers],
             annotations=self.annotations,
-            budgets={provider.name: provider.budget_bytes for provider in self.providers},
-            devices=[provider.name for provider in self.providers if not provider.memory.is_host],
-            host=self.host.name,
+            budgets={provider.id: provider.budget_bytes for provider in self.providers},
+            devices=[provider.id for provider in self.providers if not provider.memory.is_host],
+            host=self.host.id,
         )
         for index in found.unmet:
             self._report(f"layer '{plain[index].name}': {found.reasons[index]}")
@@ -234,37 +234,37 @@ class Assigner:
         left = [
             i
             for i, name in enumerate(chosen)
-            if name == self.host.name and not layers[i].is_control and _CHEAP not in reasons[i]
+            if name == self.host.id and not layers[i].is_control and _CHEAP not in reasons[i]
         ]
         rows = [f"  '{layers[i].name}' ({layers[i].op}): {reasons[i]}" for i in left]
         if rows:
-            text = f"{len(rows)} node(s) go to '{self.host.name}', which was not asked for:\n" + "\n".join(rows)
-            fix = f"add '{self.host.name}' to the providers, or replace the nodes"
+            text = f"{len(rows)} node(s) go to '{self.host.id}', which was not asked for:\n" + "\n".join(rows)
+            fix = f"add '{self.host.id}' to the providers, or replace the nodes"
             self._report(text, UnsupportedOpError(text, fix=fix))
 
     def _plugin_provider(self, layer: NodeLayer, entry: PluginEntry) -> str:
         """The host's, unless an annotation or the plugin names a device: it gets addresses and the stream there."""
         annotated = find_annotation(layer.name, layer.node.metadata_props.get(ANNOTATION_KEY), self.annotations)
         wanted = entry.handle.preferred_memory if annotated is None else annotated
-        if wanted in ("", PREFERS_HOST, self.host.name):
+        if wanted in ("", PREFERS_HOST, self.host.id):
             return _PLUGIN
-        devices = [provider.name for provider in self.providers if not provider.memory.is_host]
+        devices = [provider.id for provider in self.providers if not provider.memory.is_host]
         if annotated is None and wanted == PREFERS_DEVICE:
             return devices[0] if devices else _PLUGIN
         if wanted in devices:
             return wanted
-        if not any(provider.name == wanted for provider in self.providers):
+        if not any(provider.id == wanted for provider in self.providers):
             who = "is annotated" if annotated is not None else "asks"
             self._report(f"plugin layer '{layer.name}' {who} for {wanted}, which is not among the providers")
         return _PLUGIN
 
     def _owner(self, layer: NodeLayer, name: str, claim: Claim) -> _Owner:
-        if layer.is_control and name == self.host.name:
+        if layer.is_control and name == self.host.id:
             return _Owner(_CONTROL)
         return _Owner(name, claim.step_kind or self.provider(name).step_kind)
 
     def _ask(self, provider: Provider, layers: Sequence[NodeLayer]) -> list[Claim]:
-        views = [NodeLayer(layer.node, provider.name, layer.opsets) for layer in layers]
+        views = [NodeLayer(layer.node, provider.id, layer.opsets) for layer in layers]
         try:
             claims = list(provider.get_capability(views))
             if len(claims) != len(views):
@@ -273,16 +273,16 @@ class Assigner:
                 )
             _check_kinds(provider, claims)
         except Exception as error:  # noqa: BLE001 - whatever a provider does wrong, the others go on
-            text = f"provider '{provider.name}' failed when it was asked what it takes: {error}"
+            text = f"provider '{provider.id}' failed when it was asked what it takes: {error}"
             self._report(text, ProviderError(text))
             claims = [Claim(taken=False, reason=f"it failed when it was asked: {error}")] * len(views)
-        return [self._unless_banned(provider.name, v, c) for v, c in zip(views, claims, strict=True)]
+        return [self._unless_banned(provider.id, v, c) for v, c in zip(views, claims, strict=True)]
 
     def _unless_banned(self, provider: str, layer: NodeLayer, claim: Claim) -> Claim:
         reason = self._banned.get((provider, layer.node))
         if reason is not None:
             return Claim(taken=False, reason=reason)
-        if layer.is_control and provider == self.host.name:
+        if layer.is_control and provider == self.host.id:
             return Claim(taken=True)
         return claim
 

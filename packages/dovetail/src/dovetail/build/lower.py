@@ -12,7 +12,7 @@ import onnx_ir as ir
 from dovetail.build.assign import Assigner, Group
 from dovetail.build.attributes import attribute_records
 from dovetail.build.blobs import array_from_tensor
-from dovetail.build.drafts import Draft, encode_dims, max_workspace, plan_memory
+from dovetail.build.drafts import Draft, encode_dims, plan_memory
 from dovetail.build.layers import NodeLayer
 from dovetail.build.program_context import ChosenPlugin, Place, ProgramContext, place_of
 from dovetail.errors import BuildError, InternalError
@@ -21,7 +21,7 @@ from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
 from dovetail.plan.manifest import PartitionRecord, ProgramRecord, StepRecord, SymbolRecord
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import Provider, TensorSpec
 from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.types import TensorFormat
 
@@ -66,7 +66,6 @@ class Lowering:
             steps=self._steps,
             symbols=self._kept_symbols(),
             captures=self._captures,
-            workspace_bytes=max_workspace(self._steps),
         )
         return program if self._parent is not None or self._context.is_open else plan_memory(program)
 
@@ -154,23 +153,46 @@ class Lowering:
         return True
 
     def _move(self, value: ir.Value, place: Place) -> int:
-        """Bring a value to another memory, another format, or both; formats are changed on the host."""
+        """Bring a value to another memory, another format, or both.
+
+        Who has the value changes its format; a device that cannot leaves that to the host.
+        """
         home = self._home[value]
         draft = self._drafts[self._index[value, home]]
         if (home.dtype, home.format) != (place.dtype, place.format):
-            self._need(value, replace(home, memory=""))
-            on_host = replace(place, memory="")
-            index = self._index.get((value, on_host))
-            index = self._reformat(value, replace(home, memory=""), on_host) if index is None else index
-            return self._transfer(value, on_host, place) if place.memory else index
+            memory = self._find_reformatter(value, home, place)
+            source, target = replace(home, memory=memory), replace(place, memory=memory)
+            self._need(value, source)
+            index = self._index.get((value, target))
+            index = self._reformat(value, source, target) if index is None else index
+            return index if target == place else self._transfer(value, target, place)
         if draft.kind == "constant":
             return self._add(value, place, Draft(draft.name, place, "constant", draft.dims, blob=draft.blob))
         return self._transfer(value, home, place)
 
+    def _find_reformatter(self, value: ir.Value, source: Place, target: Place) -> str:
+        """The memory in which a format is changed: where the value is, or the host's."""
+        if not source.memory:
+            return ""
+        provider = self._context.assigner.provider(source.memory)
+        specs = (self._spec(value, source), self._spec(value, replace(target, memory=source.memory)))
+        return source.memory if call(provider.id, "can_reformat", provider.can_reformat, *specs) else ""
+
+    def _spec(self, value: ir.Value, place: Place) -> TensorSpec:
+        dims = self._context.dims(value)
+        return TensorSpec(
+            dtype=place.dtype,
+            dims=None if dims is None else tuple(dim.value if isinstance(dim, Constant) else None for dim in dims),
+            format=place.format.name,
+            scale=place.scale if place.dtype == "int8" else -1.0,
+            memory=place.memory,
+        )
+
     def _reformat(self, value: ir.Value, source: Place, place: Place) -> int:
         target = self._add(value, place, self._draft(value, place))
         name = f"Reformat {value.name} {source.dtype}:{source.format.name} -> {place.dtype}:{place.format.name}"
-        self._append(name, "reformat", "Reformat", [self._index[value, source]], [target])
+        provider = place.memory or None
+        self._append(name, "reformat", "Reformat", [self._index[value, source]], [target], provider=provider)
         return target
 
     def _transfer(self, value: ir.Value, source: Place, place: Place) -> int:
@@ -211,7 +233,7 @@ class Lowering:
         opset: int = 1,
         provider: str | None = None,
     ) -> None:
-        used = provider or self._context.provider.name
+        used = provider or self._context.provider.id
         self._steps.append(
             StepRecord(name=name, kind=kind, provider=used, op=op, opset=opset, inputs=inputs, outputs=outputs)
         )
@@ -283,7 +305,7 @@ class Lowering:
         if provider.memory.is_host:
             is_idle = reads_only_shape(layer.op, layer.domain)
             return self._need_shape(value) if is_idle else self._need(value)
-        on_host = call(provider.name, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
+        on_host = call(provider.id, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
         return self._need_in(value, "" if slot in on_host else provider.memory_name)
 
     def _emit_partition(self, group: Group) -> None:
@@ -311,6 +333,7 @@ class Lowering:
                 inputs=[self._need_in(value, memory) for value in border.inputs],
                 outputs=[self._add_result(value, memory=memory) for value in border.outputs],
                 partition=record,
+                workspace_bytes=built.workspace_bytes,
             )
         )
 
@@ -488,8 +511,8 @@ def _find_copier(assigner: Assigner, source: str, target: str) -> str | None:
         return source or target
     reader, writer = assigner.provider(source), assigner.provider(target)
     for provider in (writer, reader):
-        if call(provider.name, "can_copy", provider.can_copy, reader.memory, writer.memory):
-            return provider.name
+        if call(provider.id, "can_copy", provider.can_copy, reader.memory, writer.memory):
+            return provider.id
     return None
 
 

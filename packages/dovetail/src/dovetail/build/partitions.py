@@ -50,7 +50,7 @@ class PartitionCompiler:
         Raises:
             DovetailError: The provider cannot.
         """
-        key = (provider.name, tuple(layer.node for layer in layers))
+        key = (provider.id, tuple(layer.node for layer in layers))
         if key not in self._results:
             self._results[key] = self._compile(provider, layers)
         result = self._results[key]
@@ -64,9 +64,9 @@ class PartitionCompiler:
 
     def find_faults(self, provider: Provider, layers: Sequence[NodeLayer], error: DovetailError) -> list[LayerFault]:
         """The layers that a provider must not have, from a partition that it could not compile."""
-        left = self._tries_left.get(provider.name, _MAX_TRIES)
+        left = self._tries_left.get(provider.id, _MAX_TRIES)
         search = find_faults(layers, error, partial(self._try, provider), max_tries=left)
-        self._tries_left[provider.name] = left - search.num_tries
+        self._tries_left[provider.id] = left - search.num_tries
         return search.faults
 
     def _try(self, provider: Provider, layers: Sequence[NodeLayer]) -> DovetailError | None:
@@ -84,7 +84,7 @@ class PartitionCompiler:
         try:
             model = extract_model(self.model, nodes, border, name=_partition_name(layers))
             context = self.services.make_context(provider)
-            built = call(provider.name, "build_partition", provider.build_partition, model, context)
+            built = call(provider.id, "build_partition", provider.build_partition, model, context)
             return CompiledPartition(border=border, built=built)
         except DovetailError as error:
             return error

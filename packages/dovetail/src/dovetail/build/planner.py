@@ -403,14 +403,14 @@ class _Planner:
     def _device_records(self) -> list[DeviceRecord]:
         """The providers that have a step, and the host's first: it runs copies and control flow."""
         used = {step.provider for program in self._programs for step in walk_steps(program)}
-        kept = [p for p in reversed(self._providers) if p.name in used or p is self._providers[-1]]
+        kept = [p for p in reversed(self._providers) if p.id in used or p is self._providers[-1]]
         return [_device_record(provider) for provider in kept]
 
 
 def _device_record(provider: Provider) -> DeviceRecord:
     device = provider.device
     return DeviceRecord(
-        provider=provider.name,
+        provider=provider.id,
         name=device.name,
         fingerprint=device.fingerprint,
         version=get_factory(provider.name).version,

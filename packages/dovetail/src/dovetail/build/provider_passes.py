@@ -31,11 +31,11 @@ def rewrite_for_providers(assigner: Assigner, *, off: Collection[str] = ()) -> b
     is_changed = False
     assigner.tag_nodes(assigner.model.graph)
     owners = {node.metadata_props.get(ASSIGNED_KEY) for node in assigner.model.graph.all_nodes()}
-    for provider in [provider for provider in assigner.providers if provider.name in owners]:
+    for provider in [provider for provider in assigner.providers if provider.id in owners]:
         result = run_passes(assigner.model, _passes_for(provider, assigner, off))
         is_changed = is_changed or bool(result.changed)
         for line in result.changed:
-            assigner.logger.log(Severity.VERBOSE, f"provider '{provider.name}': {line}")
+            assigner.logger.log(Severity.VERBOSE, f"provider '{provider.id}': {line}")
     return is_changed
 
 
@@ -44,7 +44,7 @@ def _passes_for(provider: Provider, assigner: Assigner, off: Collection[str]) ->
         return provider.kernels.find(op, domain, opset) is not None
 
     def within(node: ir.Node) -> bool:
-        return node.metadata_props.get(ASSIGNED_KEY) == provider.name
+        return node.metadata_props.get(ASSIGNED_KEY) == provider.id
 
     passes: list[Pass] = []
     if provider.fuses and provider.step_kind == StepKind.NODE:

@@ -236,6 +236,8 @@ def _describe(
     logger: StderrLogger,
     elapsed_s: float,
 ) -> dict[str, Any]:
+    from dovetail.plan.workspaces import max_workspace
+
     manifest = plan.manifest
     return {
         "plan": str(target),
@@ -245,7 +247,7 @@ def _describe(
         "num_profiles": len(manifest.profiles),
         "steps": [dict(Counter(step.kind for step in program.steps)) for program in manifest.programs],
         "arena_bytes": [program.arena_bytes for program in manifest.programs],
-        "workspace_bytes": [program.workspace_bytes for program in manifest.programs],
+        "workspace_bytes": [max_workspace(program) for program in manifest.programs],
         "layers": tuning_rows(manifest.tuning),
         "rivals": manifest.build.get("rivals"),
         "libraries": [library.name for library in manifest.libraries],

@@ -50,8 +50,10 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     require(is_partition == (step.partition is not None), where, "compiled steps, and only they, have a partition")
     is_plugin = step.kind == "plugin"
     require(is_plugin == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
-    others = (step.shape_inputs, step.sizes, step.workspace_bytes, step.asks_workspace)
+    others = (step.shape_inputs, step.sizes, step.tactic, step.asks_workspace)
     require(is_plugin or not any(others), where, "has what only plugin steps have")
+    has_workspace = is_plugin or is_partition or step.kind == "kernel"
+    require(has_workspace or not step.workspace_bytes, where, "has a workspace that it cannot use")
     require((step.kind == "control") == bool(step.bodies), where, "control flow, and only it, has bodies")
     has_attributes = step.kind in ("kernel", "control")
     require(has_attributes or not step.attributes, where, "has attributes, which only kernels and control flow have")
@@ -64,8 +66,7 @@ def _verify_memory(step: StepRecord, scope: Scope, where: str) -> None:
     if not scope.has_devices or step.kind == "copy":
         return
     values = scope.program.values
-    on_host = step.kind in ("reformat", "control")
-    own = "" if on_host else step.provider
+    own = "" if step.kind == "control" else step.provider
     is_idle = step.kind == "kernel" and reads_only_shape(step.op, step.domain)
     for index in (*(() if is_idle else step.inputs), *step.outputs):
         is_near = index < 0 or values[index].memory in ("", own)
@@ -123,6 +124,8 @@ def _verify_reformat(step: StepRecord, scope: Scope, where: str) -> None:
     require(not any(types), where, "a reformat takes no objects", types)
     same = source is None or target is None or len(source) == len(target)
     require(same, where, "a reformat changes the number of dimensions")
+    memories = {scope.program.values[index].memory for index in (*step.inputs, *step.outputs)}
+    require(len(memories) == 1, where, "a reformat goes from one memory to another", sorted(memories))
 
 
 def _verify_partition(step: StepRecord, scope: Scope, where: str) -> None:

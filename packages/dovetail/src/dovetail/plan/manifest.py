@@ -158,6 +158,9 @@ class StepRecord(_Record, frozen=True, kw_only=True):
     """Plugin steps: values whose contents shapes depend on."""
     tactic: int = 0
     workspace_bytes: int = 0
+    """Plugins, kernels and partitions: scratch memory for the largest shapes."""
+    workspace_offset: int | None = None
+    """Where it lies in the arena of the program with a profile, while the step runs."""
     asks_workspace: bool = False
     """Plugin steps without bounds: the plugin is asked for its workspace whenever shapes change."""
     plugin: PluginRecord | None = None
@@ -180,7 +183,6 @@ class ProgramRecord(_Record, frozen=True, kw_only=True):
     arena_bytes: int = 0
     arenas: dict[str, int] = {}
     """Bytes of the arena in the memory of each provider that is not the host's."""
-    workspace_bytes: int = 0
 
 
 class ProfileRecord(_Record, frozen=True, kw_only=True):

@@ -16,17 +16,27 @@ class HostDeviceOptions:
     """Everything a test can choose; the device is well behaved by default."""
 
     name: str = "host_device"
+    num_devices: int = 1
+    """How many there are: ``name``, ``name:1`` and so on."""
     ops: Collection[str] | None = None
     """The operators it has a kernel for; None for all that ``cpu`` has."""
     compiles: bool = False
     """Whether it takes whole partitions instead of single nodes."""
     compiled_ops: Collection[str] = ()
     """Operators that become partitions, on a device that takes single nodes otherwise."""
+    workspace_bytes: int = 0
+    """Scratch memory that each partition asks for, and fills with a pattern in each run."""
+    num_lanes: int = 0
+    """Further streams on which partitions put their work in turn; such partitions are not captured."""
+    reformats: bool = True
+    """Whether it changes formats of its arrays itself."""
     layout: str = "NCHW"
     has_streams: bool = True
     can_capture: bool = True
+    can_update: bool = True
+    """Whether a captured graph can take over another recording."""
     peers: Collection[str] = ()
-    """Other host devices whose memory it can copy from and to."""
+    """Other host devices whose memory it can copy from and to, by id."""
     budget_bytes: int | None = None
     cost_bytes: int = 0
     """What each of its claims costs."""

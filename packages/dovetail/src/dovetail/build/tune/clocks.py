@@ -85,7 +85,7 @@ class StreamClock(Clock):
             return end.elapsed_us(start)
         except NotImplementedError as error:
             self._has_times = False
-            self._tell(f"provider '{self._provider.name}': {error}; the host's clock is used, with launch and wait")
+            self._tell(f"provider '{self._provider.id}': {error}; the host's clock is used, with launch and wait")
             return self._time(play)
 
     def _play_and_wait(self, play: Callable[[], None]) -> None:
@@ -133,11 +133,11 @@ class Lane:
     def close(self) -> None:
         """Give the stream back."""
         if self.stream is not None:
-            call(self.provider.name, "close_stream", self.stream.close)
+            call(self.provider.id, "close_stream", self.stream.close)
 
 
 def open_lane(provider: Provider, tell: Callable[[str], None] = lambda text: None) -> Lane:
     """A lane of a provider."""
-    stream = call(provider.name, "create_stream", provider.create_stream)
+    stream = call(provider.id, "create_stream", provider.create_stream)
     clock = HostClock() if stream is None else StreamClock(provider, stream, tell)
     return Lane(provider=provider, stream=stream, clock=clock)

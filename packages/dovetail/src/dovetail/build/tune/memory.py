@@ -51,8 +51,8 @@ class _DeviceArray(PlacedArray):
 
     def _copy(self, source: Any, target: Any) -> None:
         provider, stream = self._lane.provider, self._lane.stream
-        call(provider.name, "copy", provider.copy, source, target, stream)
-        call(provider.name, "synchronize", provider.synchronize if stream is None else stream.synchronize)
+        call(provider.id, "copy", provider.copy, source, target, stream)
+        call(provider.id, "synchronize", provider.synchronize if stream is None else stream.synchronize)
 
 
 def place_array(lane: Lane, array: Any) -> PlacedArray:

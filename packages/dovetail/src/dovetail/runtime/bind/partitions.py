@@ -67,10 +67,10 @@ class Partitions:
             return None
         border = (_describe(values, step.inputs), _describe(values, step.outputs))
         names = (tuple(record.inputs), tuple(record.outputs), tuple(record.weights.items()))
-        key = (provider.name, record.payload, names, border)
+        key = (provider.id, record.payload, names, border)
         if key not in self._loaded:
             stored = self._store(step, record, load_blob, border, is_whole=is_whole)
-            loaded = call(provider.name, f"load_partition of step '{step.name}'", provider.load_partition, stored)
+            loaded = call(provider.id, f"load_partition of step '{step.name}'", provider.load_partition, stored)
             self._check_file(stored)
             if loaded.note and loaded.note not in self.notes:
                 self.notes.append(loaded.note)
