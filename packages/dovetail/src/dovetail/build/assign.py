@@ -16,9 +16,12 @@ from dovetail.build.borders import Border
 from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
 from dovetail.build.partitions import CompiledPartition, LayerFault, PartitionCompiler, describe_fault
 from dovetail.build.services import BuildServices
+from dovetail.build.shapes import ProfileShapes
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.plugins import PluginEntry, entry_of
+from dovetail.plan.limits import MAX_NAME_CHARS
+from dovetail.plan.manifest import NoteRecord
 from dovetail.plugin.interfaces import PREFERS_DEVICE, PREFERS_HOST
 from dovetail.provider.interfaces import BuiltPartition, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
@@ -54,7 +57,12 @@ class Group:
     provider: str
     layers: Sequence[NodeLayer]
     border: Border | None = None
-    built: BuiltPartition | None = None
+    builds: Sequence[BuiltPartition] = ()
+    """The compiled partition: one for all profiles, or one for each."""
+
+    def find_built(self, profile: int) -> BuiltPartition | None:
+        """The compiled partition for a profile."""
+        return self.builds[profile if len(self.builds) > 1 else 0] if self.builds else None
 
 
 @dataclass(kw_only=True)
@@ -76,12 +84,18 @@ class Assigner:
     """Names of weights that may be replaced in a loaded engine."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     _banned: dict[tuple[str, ir.Node], str] = field(default_factory=dict, init=False)
+    notes: list[NoteRecord] = field(default_factory=list, init=False)
+    """What went otherwise than asked, for the plan."""
     _told: set[str] = field(default_factory=set, init=False)
     _groups: dict[ir.Graph, list[Group]] = field(default_factory=dict, init=False)
     _compiler: PartitionCompiler = field(init=False)
 
     def __post_init__(self) -> None:
         self._compiler = PartitionCompiler(model=self.model, services=self.services)
+
+    def use_profiles(self, profiles: Sequence[ProfileShapes]) -> None:
+        """Have partitions compiled for the shapes of these profiles."""
+        self._compiler.profiles = profiles
 
     @property
     def host(self) -> Provider:
@@ -135,8 +149,8 @@ class Assigner:
             compiled = self._compile(name, named)
             if compiled is None:
                 return None
-            if compiled.built is not None:  # else nobody reads what it makes
-                groups.append(Group(provider=name, layers=named, border=compiled.border, built=compiled.built))
+            if compiled.builds:  # else nobody reads what it makes
+                groups.append(Group(provider=name, layers=named, border=compiled.border, builds=compiled.builds))
         return groups
 
     def _ban_cheap(self, layers: Sequence[NodeLayer], partitions: Sequence[tuple[_Owner, Sequence[int]]]) -> bool:
@@ -156,6 +170,7 @@ class Assigner:
         try:
             return self._compiler.compile(provider, layers)
         except DovetailError as error:
+            self.services.refuse_stop(error)
             faults = self._compiler.find_faults(provider, layers, error)
             self._report_faults(name, faults)
             for fault in faults:
@@ -191,6 +206,7 @@ class Assigner:
             raise error or ProviderError(text)
         if text not in self._told:
             self._told.add(text)
+            self.notes.append(NoteRecord(text=text.replace("\0", "?")[:MAX_NAME_CHARS]))
             self.logger.log(Severity.WARNING, text)
 
     # asking

@@ -53,7 +53,8 @@ class Builder(NoOpContext):
     def __init__(self, logger: ILogger | None = None) -> None:
         self.logger: ILogger = logger or Logger()
         self.error_recorder: IErrorRecorder = ErrorRecorder()
-        self.max_threads = 1
+        self.max_threads = 0
+        """How many threads providers may compile in; 0 for one a core. Timing is done one thing after the other."""
         self.num_DLA_cores = 0
         self.max_DLA_batch_size = 0
         self.phase_times: list[tuple[str, str | None, float]] = []
@@ -144,9 +145,8 @@ class Builder(NoOpContext):
 
     def _find_idle(self) -> list[str]:
         """The attributes of this builder that somebody set, none of which changes anything."""
-        default = {"max_threads": 1, "num_DLA_cores": 0, "max_DLA_batch_size": 0}
-        reason = "builds time one thing after the other, and there is no DLA"
-        return [f"builder.{name} has no effect: {reason}" for name in default if getattr(self, name) != default[name]]
+        settings = {"num_DLA_cores": self.num_DLA_cores, "max_DLA_batch_size": self.max_DLA_batch_size}
+        return [f"builder.{name} has no effect: there is no DLA" for name, value in settings.items() if value]
 
     def _make_request(
         self, source: Network | ir.Model, config: BuilderConfig, phases: Phases, *, is_open: bool, name: str
@@ -175,6 +175,7 @@ class Builder(NoOpContext):
             refittable=refittable,
             excluded_weights=excluded,
             providers=providers,
+            num_threads=_check_threads(self.max_threads),
         )
 
     def _choose_providers(self, model: ir.Model) -> tuple[str, ...]:
@@ -187,6 +188,12 @@ class Builder(NoOpContext):
                 f'{install_line("onnxruntime")}, or choose providers=["cpu"] if that is what you want',
             )
         return providers
+
+
+def _check_threads(count: int) -> int:
+    if count < 0:
+        raise UsageError("not a number of threads", where="builder.max_threads", expected="0 or more", got=count)
+    return count
 
 
 def _check_creation(flags: int, *, strongly_typed: bool, logger: ILogger) -> None:

@@ -18,6 +18,7 @@ from dovetail._unset_dims import tell_unset
 from dovetail._version import __version__
 from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
+from dovetail.build.built_records import BuiltStore
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
 from dovetail.build.lower import Lowering
@@ -29,7 +30,7 @@ from dovetail.build.progress import Phases
 from dovetail.build.provider_passes import rewrite_for_providers
 from dovetail.build.scales import find_scales
 from dovetail.build.services import BuildServices
-from dovetail.build.shapes import find_unset_symbols, known_dims, ranges_from_profile, static_symbols
+from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tensor_records import input_records, output_records
 from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
@@ -92,6 +93,8 @@ class BuildRequest:
     """Weights that cannot, with the reason."""
     is_reference: bool = False
     """Whether plugins are offered only the network's own types, row by row."""
+    num_threads: int = 0
+    """How many threads providers may compile in; 0 for one a core."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,13 @@ class _Planner:
         self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger)
         self._plugin_tuner = PluginTuner(self._tuner)
         self._services = BuildServices(
-            request.config, request.logger, self._tuner, keep=request.refittable, is_open=request.is_open
+            request.config,
+            request.logger,
+            self._tuner,
+            keep=request.refittable,
+            is_open=request.is_open,
+            num_threads=request.num_threads,
+            phases=phases,
         )
         self._assigner = Assigner(
             model=self._model,
@@ -148,6 +157,7 @@ class _Planner:
             annotations=request.config.layer_providers,
         )
         self._blobs = BlobTable()
+        self._store = BuiltStore(model=self._model, blobs=self._blobs, keep=request.refittable)
         self._owned: list[PluginHandle] = []
         self._finals: dict[int, PluginHandle] = {}
         """The object that each plugin record of a program was made from, by identity of the record."""
@@ -188,6 +198,7 @@ class _Planner:
             self._graph_handles = {node: self._own(entry.handle.clone()) for node, entry, _ in self._plugin_nodes()}
             phase.step()
         profiles: Sequence[OptimizationProfile | None] = self._config.profiles or [None]
+        self._assigner.use_profiles([self._profile_shapes(profile) for profile in profiles])
         with self._phases.phase("Build programs", steps=len(profiles)) as phase:
             programs = []
             for index, profile in enumerate(profiles):
@@ -260,7 +271,7 @@ class _Planner:
     # one profile
 
     def _build_program(self, index: int, profile: OptimizationProfile | None) -> ProgramRecord:
-        context = self._make_context(profile)
+        context = self._make_context(index, profile)
         nodes = self._plugin_nodes()
         self._assigner.groups(self._graph)  # nobody waits for tuning to hear of an unknown op
         layers: dict[ir.Node, PluginLayer] = {}
@@ -297,7 +308,14 @@ class _Planner:
         dims = [dim for value in values for dim in context.dims(value) or () if dim is not None]
         return frozenset().union(*(symbols_of(dim) for dim in dims))
 
-    def _make_context(self, profile: OptimizationProfile | None) -> ProgramContext:
+    def _profile_shapes(self, profile: OptimizationProfile | None) -> ProfileShapes:
+        """What providers that compile partitions are told of shapes; plugins say theirs only later."""
+        ranges = ranges_from_profile(self._graph.inputs, profile)
+        for node, _, _ in self._plugin_nodes():
+            ranges.add_sizes(node)
+        return ProfileShapes(ranges, known_dims(self._inference.assumed_dims, ranges))
+
+    def _make_context(self, index: int, profile: OptimizationProfile | None) -> ProgramContext:
         ranges = ranges_from_profile(self._graph.inputs, profile)
         known = known_dims(self._inference.assumed_dims, ranges)
         self._known = known if self._known is None else {name: self._known[name] for name in self._known.keys() & known}
@@ -305,6 +323,7 @@ class _Planner:
             model=self._model,
             assigner=self._assigner,
             blobs=self._blobs,
+            store=self._store,
             static=self._static,
             ranges=ranges,
             chosen={},
@@ -312,6 +331,7 @@ class _Planner:
             is_open=self._request.is_open,
             plugin_dims={},
             known=known,
+            profile=index,
         )
 
     def _prepare_layer(
@@ -364,12 +384,7 @@ class _Planner:
             blob = self._blobs.add_array(f"library:{name}", _bytes_array(payload), kind="library")
             libraries.append(LibraryRecord(name=name, blob=blob))
         refit = self._refit_record()
-        strip = (
-            frozenset(refit.weights.values())
-            if refit and self._config.get_flag(BuilderFlag.STRIP_PLAN)
-            else frozenset()
-        )
-        blobs, records = self._blobs.finish(strip=strip)
+        blobs, records = self._blobs.finish(strip=self._find_stripped(refit))
         manifest = Manifest(
             format_version=FORMAT_VERSION,
             producer=f"dovetail {__version__}",
@@ -386,10 +401,20 @@ class _Planner:
             libraries=libraries,
             devices=self._device_records(),
             refit=refit,
+            packed=self._store.packed,
             tuning=[*self._tables, *self._services.tables.records],
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
+            notes=self._assigner.notes,
         )
         return BuiltPlan(manifest, blobs)
+
+    def _find_stripped(self, refit: RefitRecord | None) -> frozenset[str]:
+        """The blobs to leave out: weights that can be given back, and what is packed from them."""
+        if refit is None or not self._config.get_flag(BuilderFlag.STRIP_PLAN):
+            return frozenset()
+        given = frozenset(refit.weights.values())
+        packed = {blob for blob, record in self._store.packed.items() if not given.isdisjoint(record.sources.values())}
+        return given | packed
 
     def _refit_record(self) -> RefitRecord | None:
         if not self._request.refittable:

@@ -20,8 +20,10 @@ from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
     BuildContext,
+    BuiltKernel,
     BuiltPartition,
     Claim,
+    KernelRequest,
     NodeView,
     Provider,
     StepKind,
@@ -33,6 +35,14 @@ from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
 from dovetail.provider.shape_slots import shape_slots
 from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
+from dovetail.testing.host_building import (
+    build_kernel,
+    check_code,
+    pack_weight,
+    report_steps,
+    rewrite_relu,
+    unpack_inputs,
+)
 from dovetail.testing.host_functions import HostDeviceFunction
 from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_options import HostDeviceOptions
@@ -58,6 +68,8 @@ class HostDevice(Provider):
         self.preferred_layout = options.layout
         self.can_capture = options.can_capture and options.has_streams
         self.budget_bytes = options.budget_bytes
+        self.builds_per_profile = options.per_profile
+        self.refit_mode = options.refit_mode
         self.step_kind = StepKind.PARTITION if options.compiles else StepKind.NODE
         self.statistics = DeviceStatistics()
         """What the device was told to do."""
@@ -111,19 +123,27 @@ class HostDevice(Provider):
         self.check("host_inputs")
         return super().host_inputs(op, domain, opset)
 
+    def build_kernel(self, request: KernelRequest, context: BuildContext) -> BuiltKernel:
+        """Packed weights, device code and a workspace, as the options say."""
+        self.check("build_kernel")
+        return build_kernel(self, request, context)
+
     def load_kernel(self, stored: StoredKernel) -> HostDeviceFunction:
         """The kernel of ``cpu`` over this device's memory."""
         self.check("load_kernel")
         op, domain, opset = stored.op, stored.domain, stored.opset
         if self._kernels.find(op, domain, opset) is None:
             raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.id}'")
-        function = get_provider("cpu").load_kernel(stored)
+        if stored.name:  # else it comes from no plan
+            check_code(self, stored.name, stored.code)
+        function = unpack_inputs(self, stored, get_provider("cpu").load_kernel(stored))
         return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), stored.num_outputs)
 
     def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """A plan for ``cpu``."""
         self.check("build_partition")
-        return compile_partition(model, self.options.workspace_bytes)
+        report_steps(self, context)
+        return compile_partition(self, model, context)
 
     def load_partition(self, stored: StoredPartition) -> HostDevicePartition:
         """That plan, over this device's memory."""
@@ -139,6 +159,16 @@ class HostDevice(Provider):
         """What changes formats of arrays here."""
         self.check("load_reformat")
         return HostDeviceReformat(self, source, target)
+
+    def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> npt.NDArray[Any]:
+        """Transpose a weight again."""
+        self.check("pack_weight")
+        return pack_weight(self, recipe, sources)
+
+    def rewrite(self, model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+        """Its own pass, where the options want one."""
+        self.check("rewrite")
+        return rewrite_relu(model, is_own) if self.options.rewrites else ()
 
     # memory
 
@@ -286,13 +316,13 @@ class HostDevice(Provider):
         return events
 
 
+def _id_of(memory: MemoryInfo) -> str:
+    return f"{memory.name}:{memory.ordinal}" if memory.ordinal else memory.name
+
+
 def _run_slowly(run: Callable[[], None], seconds: float) -> None:
     time.sleep(seconds)
     run()
-
-
-def _id_of(memory: MemoryInfo) -> str:
-    return f"{memory.name}:{memory.ordinal}" if memory.ordinal else memory.name
 
 
 def _view(array: Any) -> npt.NDArray[Any]:

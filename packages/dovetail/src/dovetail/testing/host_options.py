@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from dovetail.errors import ProviderError
-from dovetail.provider.interfaces import API_VERSION
+from dovetail.provider.interfaces import API_VERSION, RefitMode
 
 __all__ = ["HostDeviceOptions"]
 
@@ -42,6 +42,17 @@ class HostDeviceOptions:
     """What each of its claims costs."""
     groups: Mapping[str, str] = field(default_factory=dict)
     """Operator -> group that stays together."""
+    packs: bool = False
+    """Whether it packs the weights of MatMul."""
+    has_code: bool = False
+    """Whether what it builds has device code, without which it does not load."""
+    rewrites: bool = False
+    """Whether it has a pass of its own, by which Relu becomes LeakyRelu."""
+    per_profile: bool = False
+    """Whether it compiles partitions for each profile, which take no other shapes then."""
+    num_reports: int = 0
+    """How many steps of progress it reports for each thing it builds."""
+    refit_mode: str = RefitMode.IN_PLACE
     memory_bytes: int | None = None
     """How much memory there is; None for as much as the process has."""
     work_s: float = 0.0
