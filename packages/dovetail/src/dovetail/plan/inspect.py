@@ -281,6 +281,7 @@ def inspect_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
             "refit": None if manifest.refit is None else _fields(manifest.refit),
             "tuning": [describe_table(table) for table in manifest.tuning],
             "build": dict(manifest.build),
+            "notes": [_fields(note) for note in manifest.notes],
         }
 
 
