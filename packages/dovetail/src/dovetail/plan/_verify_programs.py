@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection
 from typing import Final
 
+from dovetail.formats import FOUR_BIT_TYPES
 from dovetail.plan._header import show
 from dovetail.plan._rules import (
     MAX_BYTES,
@@ -78,13 +79,22 @@ def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Col
     check_format(value.format, None if value.dims is None else len(value.dims), where)
     is_known = not value.memory or any(value.memory == device.provider for device in manifest.devices)
     require(is_known, where, "lies in the memory of a provider that the plan does not have", value.memory)
-    is_callers = value.kind in ("input", "output", "object")
-    require(not (is_callers and value.memory), where, f"a value of kind {value.kind} lies on a device", value.memory)
+    if value.memory and value.kind in ("input", "output", "object"):
+        _verify_callers(value, where, kinds)
     is_constant = value.kind == "constant"
     require(is_constant == (value.blob is not None), where, "constants, and only they, have a blob")
     require(value.alias is None or value.kind in _MADE_KINDS, where, "shares memory and is not made by a step")
     if value.blob is not None:
         _verify_constant(value, value.blob, manifest, where)
+
+
+def _verify_callers(value: ValueRecord, where: str, kinds: Collection[str]) -> None:
+    """What callers bind on a device is numbers of whole bytes, row by row; bodies get theirs on the host."""
+    is_bound = value.kind != "object" and not value.type and kinds is _KINDS
+    require(is_bound, where, f"a value of kind {value.kind} lies on a device", value.memory)
+    require(value.format == "LINEAR", where, "lies on a device and not row by row", value.format)
+    is_whole = value.dtype not in FOUR_BIT_TYPES
+    require(is_whole, where, "lies on a device and two elements share a byte", value.dtype)
 
 
 def _verify_object(value: ValueRecord, kind: ValueType, where: str) -> None:
@@ -115,12 +125,17 @@ def _verify_constant(value: ValueRecord, blob: str, manifest: Manifest, where: s
 
 def _verify_symbols(program: ProgramRecord, where: str) -> None:
     inputs = set(program.inputs)
+    sizes = {name for step in program.steps for name in step.sizes}
     for symbol in program.symbols:
         place = f"{where}, symbol {show(symbol.name)}"
         check_name(symbol.name, place)
         check_indices((symbol.value,), len(program.values), place)
         check_range(symbol.index, _MAX_INDEX, place, "is out of range")
-        _verify_symbol(symbol, program.values[symbol.value], place, is_input=symbol.value in inputs)
+        value = program.values[symbol.value]
+        # Sizes that plugins of a device write are read back by their step.
+        is_reachable = not value.memory or symbol.source == "dim" or symbol.name in sizes
+        require(is_reachable, place, "is an element of a value on a device", value.memory)
+        _verify_symbol(symbol, value, place, is_input=symbol.value in inputs)
     names = {symbol.name for symbol in program.symbols}
     require(len(names) == len(program.symbols), where, "two symbols have the same name")
 
@@ -133,7 +148,6 @@ def _verify_symbol(symbol: SymbolRecord, value: ValueRecord, where: str, *, is_i
         rank = _MAX_INDEX if value.dims is None else len(value.dims)
         require(symbol.index < rank, where, "is a dimension that the value does not have", symbol.index)
         return
-    require(not value.memory, where, "is an element of a value on a device", value.memory)
     is_integer = value.dtype in ("int32", "int64")
     require(is_integer or not is_input, where, "is an element of an input that holds no integers", value.dtype)
     if value.dims is not None and all(isinstance(dim, int) for dim in value.dims):
@@ -248,6 +262,7 @@ def _verify_tensors(program: ProgramRecord, manifest: Manifest, where: str) -> N
         value, place = program.values[index], f"{where}, tensor {show(tensor.name)}"
         same = (value.dtype, value.format, value.type) == (tensor.dtype, tensor.format, tensor.type)
         require(same, place, "is of another type or format than its value", (value.dtype, value.format))
+        require(value.memory == tensor.memory, place, "lies in another memory than its value", tensor.memory)
         unknown = check_dims([*(tensor.dims or ()), *(tensor.max_dims or ())], place, nullable=True) - static
         require(not unknown, place, "has a shape that inputs do not decide", sorted(unknown)[:3])
     for index, tensor in zip(program.inputs, manifest.inputs, strict=True):

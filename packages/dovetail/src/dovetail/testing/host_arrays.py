@@ -12,6 +12,8 @@ import numpy.typing as npt
 
 from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError
+from dovetail.formats import FOUR_BIT_TYPES, pack_nibbles, stored_size_bytes, unpack_nibbles
+from dovetail.provider.arena import align
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_streams import HostStream
@@ -67,8 +69,8 @@ class HostDeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes."""
-        return self.size * self.dtype.itemsize
+        """How many bytes it takes: two four-bit elements share one."""
+        return stored_size_bytes(self.dtype.name, self.shape)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"an array on device '{self.device}' cannot be read on the host: copy it first")
@@ -79,16 +81,35 @@ class HostDeviceArray:
             self._memory.require(self.address, self.nbytes, user)
 
     def read(self) -> npt.NDArray[Any]:
-        """The memory as NumPy sees it, to read only; for code that runs on the device."""
+        """The memory as NumPy sees it, four-bit elements unpacked, to read only; for code that runs on the device."""
         self._touch(is_write=False)
-        view = self._open()
+        view = self._unpack() if self._is_packed else self._open()
         view.flags.writeable = False
         return view
 
     def view(self) -> npt.NDArray[Any]:
         """The memory as NumPy sees it, to read and to write; for code that runs on the device."""
+        if self._is_packed:
+            raise TypeError(f"{self.dtype.name} lies packed on device '{self.device}': use read and write")
         self._touch(is_write=True)
         return self._open()
+
+    def write(self, array: npt.NDArray[Any]) -> None:
+        """Put an array of the same shape and type here; for code that runs on the device."""
+        if (array.shape, array.dtype) != (self.shape, self.dtype):
+            raise TypeError(f"{array.dtype} {array.shape} written to {self!r}")
+        if self._is_packed:
+            self._touch(is_write=True)
+            ctypes.memmove(self.address, pack_nibbles(array).ctypes.data, self.nbytes)
+        else:
+            self.view()[...] = array
+
+    @property
+    def _is_packed(self) -> bool:
+        return self.dtype.name in FOUR_BIT_TYPES
+
+    def _unpack(self) -> npt.NDArray[Any]:
+        return unpack_nibbles(ctypes.string_at(self.address, self.nbytes), self.dtype, self.size).reshape(self.shape)
 
     def _touch(self, *, is_write: bool) -> None:
         if self._memory is not None:
@@ -131,28 +152,37 @@ class HostDeviceAllocator(ArenaAllocator):
         self._attempts = 0
         self._memory = memory or HostMemory("a host device")
         self._find_stream = find_stream
+        self._sizes: dict[int, int] = {}
+        self._freed: dict[int, int] = {}
+        """What was given back on a stream that has not come there yet, with its size."""
 
     def allocate(self, size: int, alignment: int, flags: int) -> int:
         """A block that holds the pattern, or 0."""
         if self._before is not None:
             self._before("allocate")
         self._attempts += 1
-        is_over = self._limit_bytes is not None and self.statistics.used_bytes + size > self._limit_bytes
+        # What is given back on a stream counts as free: memory is asked for in the order of the same stream.
+        used_bytes = self.statistics.used_bytes - sum(map(align, self._freed.copy().values()))
+        is_over = self._limit_bytes is not None and used_bytes + size > self._limit_bytes
         if is_over or self._attempts == self._fail_at:
             return 0
         address = super().allocate(size, alignment, flags)
         if address:
             ctypes.memset(address, POISON, size)
             self._memory.add(address, size)
+            self._sizes[address] = size
         return address
 
     def deallocate(self, memory: int) -> bool:
         """Take a block back now: what still waits on a stream must not use it."""
         self._memory.remove(memory)
+        self._sizes.pop(memory, None)
         return super().deallocate(memory)
 
     def deallocate_async(self, memory: int, stream: int) -> bool:
         """Take a block back when the stream comes there; what is put on it later must not use the block."""
+        if self._before is not None:
+            self._before("deallocate_async")
         if self._find_stream is None or not stream:
             return self.deallocate(memory)
         queue = self._find_stream(stream)
@@ -160,7 +190,12 @@ class HostDeviceAllocator(ArenaAllocator):
             raise ProviderError("memory was freed during a capture", fix="free it before or after")
 
         def free() -> None:
+            size = self._freed.pop(memory)
+            ctypes.memset(memory, POISON, size)
             self.deallocate(memory)
 
-        queue.submit("free", free)
-        return self._memory.free_at(memory, queue.moment)
+        if not self._memory.free_at(memory, queue.moment):
+            return False
+        self._freed[memory] = self._sizes[memory]
+        queue.submit("free", free, is_certain=True)
+        return True

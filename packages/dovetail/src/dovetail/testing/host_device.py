@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ from dovetail.errors import ProviderError, ResourceError
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
+    BindContext,
     BuildContext,
     BuiltKernel,
     BuiltPartition,
@@ -48,13 +49,17 @@ from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
 from dovetail.testing.host_reformats import HostDeviceReformat
-from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
+from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet, WrappedHostStream
 from dovetail.testing.statistics import DeviceStatistics
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["HostDevice", "HostDeviceFactory", "HostDeviceOptions", "host_device"]
+
+
+_EXTENSION_DEVICE: Final = 12
+"""DLPack's type for devices that it does not know."""
 
 
 class HostDevice(Provider):
@@ -173,6 +178,12 @@ class HostDevice(Provider):
     # memory
 
     @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """An extension device, so that NumPy and everybody else who does not know it refuses its arrays."""
+        self.check("dlpack_device")
+        return _EXTENSION_DEVICE, self.device.ordinal
+
+    @property
     def allocator(self) -> HostDeviceAllocator:
         """Its private memory, with statistics and ``shrink``."""
         return self._allocator
@@ -216,7 +227,7 @@ class HostDevice(Provider):
         for array in (source, target):
             if isinstance(array, HostDeviceArray):
                 array.require_live("copy")
-        self.submit(stream, "copy", lambda: np.copyto(_view(target), _read(source), casting="no"))
+        self.submit(stream, "copy", lambda: _write(target, _read(source)))
 
     def _count_copy(self, source: Any, target: Any) -> None:
         is_from, is_to = isinstance(source, HostDeviceArray), isinstance(target, HostDeviceArray)
@@ -238,6 +249,20 @@ class HostDevice(Provider):
         array.require_live(name)
         return array
 
+    def open_workspace(self, context: BindContext, name: str) -> HostDeviceArray | None:
+        """The scratch memory that a step was bound with; None when its options ask for none."""
+        needed = self.options.workspace_bytes
+        if not needed:
+            return None
+        if context.workspace_bytes < needed:
+            raise ProviderError(
+                "the workspace is smaller than was asked for",
+                where=f"provider '{self.id}', step '{name}'",
+                expected=needed,
+                got=context.workspace_bytes,
+            )
+        return self.view_at(context.workspace, (needed,), np.uint8, user=name)
+
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""
         array = HostDeviceArray(0, shape, dtype, device=self.id, memory=self._live)
@@ -251,7 +276,7 @@ class HostDevice(Provider):
     def to_device(self, array: npt.NDArray[Any]) -> HostDeviceArray:
         """A copy of an array in this device's memory, made at once."""
         made = self.empty(array.shape, array.dtype)
-        made.view()[...] = array
+        made.write(array)
         return made
 
     def to_host(self, array: HostDeviceArray) -> npt.NDArray[Any]:
@@ -272,15 +297,18 @@ class HostDevice(Provider):
             raise ProviderError("no stream of this device", where=f"provider '{self.id}'", got=handle)
         return self._streams.streams[handle]
 
+    def wrap_stream(self, handle: int) -> WrappedHostStream:
+        """A stream of this device that somebody else made."""
+        self.check("wrap_stream")
+        return WrappedHostStream(self.find_stream(handle))
+
     def submit(self, stream: Stream | None, name: str, run: Callable[[], None]) -> None:
         """Put work on a stream, or do it when there is none."""
         work = run if not self.options.work_s else partial(_run_slowly, run, self.options.work_s)
         if stream is None:
             work()
-        elif isinstance(stream, HostStream):
-            stream.submit(name, work)
         else:
-            raise ProviderError("a stream of another device", where=f"provider '{self.id}'", got=type(stream).__name__)
+            self.find_stream(stream.handle).submit(name, work)
 
     def synchronize(self) -> None:
         """Run everything that waits."""
@@ -320,14 +348,16 @@ def _id_of(memory: MemoryInfo) -> str:
     return f"{memory.name}:{memory.ordinal}" if memory.ordinal else memory.name
 
 
+def _write(target: Any, array: npt.NDArray[Any]) -> None:
+    if isinstance(target, HostDeviceArray):
+        target.write(array)
+    else:
+        np.copyto(target, array, casting="no")
+
+
 def _run_slowly(run: Callable[[], None], seconds: float) -> None:
     time.sleep(seconds)
     run()
-
-
-def _view(array: Any) -> npt.NDArray[Any]:
-    view: npt.NDArray[Any] = array.view() if isinstance(array, HostDeviceArray) else array
-    return view
 
 
 def _read(array: Any) -> npt.NDArray[Any]:
