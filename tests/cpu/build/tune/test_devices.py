@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import dovetail as dt
 from dovetail.build.tune.clocks import HostClock, StreamClock, open_lane
 from dovetail.plan.manifest import LayerRecord
 from dovetail.plugin import as_array
+from dovetail.provider.loader import get_provider
 from dovetail.testing import HostDevice, HostEvent, host_device
 from tests.support.plugins import PlainCreator, ScalePlugin
 
@@ -163,3 +165,34 @@ def test_events_that_take_no_times_are_told_and_the_hosts_clock_is_used(
 def test_a_provider_without_streams_is_timed_by_the_hosts_clock() -> None:
     with host_device(has_streams=False) as device:
         assert isinstance(open_lane(device).clock, HostClock)
+
+
+class TwoFormats(DeviceScale):
+    """Accepts two formats, so that the cost of reformats matters."""
+
+    formats = (dt.TensorFormat.LINEAR, dt.TensorFormat.CHW32)
+    tactics = (1,)
+    launch_s = 0.0
+
+
+@pytest.mark.parametrize("reformats", [True, False])
+def test_reformats_are_timed_where_they_run(device: HostDevice, reformats: bool) -> None:
+    device.options = replace(device.options, reformats=reformats)
+    cache = dt.ITimingCache()
+    builder = dt.Builder()
+    network = builder.create_network()
+    tensor = network.add_input("x", dt.float32, (1, 4, 2, 2))
+    tensor = network.add_activation(tensor, dt.ActivationType.RELU).get_output(0)
+    layer = network.add_plugin_v3([tensor], [], TwoFormats())
+    layer.name = "scale"
+    out = network.add_activation(layer.get_output(0), dt.ActivationType.RELU).get_output(0)
+    network.mark_output(out)
+    config = builder.create_builder_config()
+    config.providers = ["host_device", "cpu"]
+    config.layer_providers["scale"] = "host_device"
+    config.set_timing_cache(cache)
+    builder.build_plan(network, config)
+    keys = [key.split("|")[1] for key in cache.query_keys() if key.startswith("reformat|")]
+    assert keys
+    fingerprint = device.device.fingerprint if reformats else get_provider("cpu").device.fingerprint
+    assert set(keys) == {fingerprint}

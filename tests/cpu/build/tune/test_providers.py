@@ -135,15 +135,15 @@ def test_a_wrong_or_failing_one_is_skipped_and_recorded(make: Callable[..., Ways
 
 def test_without_a_reference_the_majority_decides(make: Callable[..., Ways]) -> None:
     ways = make()
-    candidates = [ways.way("wrong", gives=RIGHT * 2), ways.way("a", 0.002), ways.way("b", 0.002)]
-    assert ways.tuner.choose("q", candidates).name != "wrong"
+    candidates = [ways.way("wrong", gives=RIGHT * 2), ways.way("a", 0.002), ways.way("b", 0.008)]
+    assert ways.tuner.choose("q", candidates).name == "a"
 
 
 def test_a_newcomer_is_held_against_one_that_was_right_before(make: Callable[..., Ways]) -> None:
     first = make()
-    first.tuner.choose("q", [first.way("a", 0.002), first.way("b", 0.002)])
+    first.tuner.choose("q", [first.way("a", 0.002), first.way("b", 0.008)])
     second = make()
-    candidates = [second.way("a", 0.002), second.way("b", 0.002), second.way("new", gives=RIGHT * 2)]
+    candidates = [second.way("a", 0.002), second.way("b", 0.008), second.way("new", gives=RIGHT * 2)]
     assert second.tuner.choose("q", candidates).name == "a"
     assert second.started == ["new", "a"]
     assert _table(second)["new"].status == "wrong"
@@ -221,7 +221,7 @@ def test_questions_from_threads_that_compile_take_turns(make: Callable[..., Ways
     assert chosen == [["b"]] * 3
 
 
-def test_the_tables_are_in_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _choose_while_building(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_plainly = HostDevice.build_partition
 
     def build(self: HostDevice, model: Any, context: BuildContext) -> BuiltPartition:
@@ -230,19 +230,39 @@ def test_the_tables_are_in_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return compile_plainly(self, model, context)
 
     monkeypatch.setattr(HostDevice, "build_partition", build)
-    builder = dt.Builder()
+
+
+def _network(builder: dt.Builder) -> dt.INetworkDefinition:
     network = builder.create_network()
     relu = network.add_activation(network.add_input("x", dt.float32, (2, 2)), dt.ActivationType.RELU)
     network.mark_output(relu.get_output(0))
+    return network
+
+
+def _config(*flags: BuilderFlag) -> BuilderConfig:
     config = BuilderConfig()
     config.providers = ["host_device", "cpu"]
-    config.set_flag(BuilderFlag.DISABLE_TIMING_CACHE)
+    for flag in flags:
+        config.set_flag(flag)
+    return config
+
+
+def test_the_tables_are_in_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _choose_while_building(monkeypatch)
+    builder, path = dt.Builder(), tmp_path / "net.plan"
     with host_device(compiles=True):
-        path = tmp_path / "net.plan"
-        path.write_bytes(bytes(builder.build_serialized_network(network, config)))
+        plan = builder.build_serialized_network(_network(builder), _config(BuilderFlag.DISABLE_TIMING_CACHE))
+        path.write_bytes(bytes(plan))
         (table,) = inspect_plan(path)["tuning"]
     assert table["layer"] == "Relu 2x2"
     assert [(row["name"], row["status"], row["chosen"]) for row in table["candidates"]] == [
         ("vector", "timed", False),
         ("scalar", "timed", True),
     ]
+
+
+def test_a_miss_ends_the_build_and_is_not_a_node_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    _choose_while_building(monkeypatch)
+    builder = dt.Builder()
+    with host_device(compiles=True), pytest.raises(TimingCacheError, match="Relu 2x2"):
+        builder.build_plan(_network(builder), _config(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.build.tune.agree import Output, Result, Verdict, judge
+from dovetail.build.tune.agree import Output, Result, Verdict, describe_arrays, judge, judge_against
 from dovetail.quantize import convert_type
 from dovetail.types import DataType
 
@@ -196,3 +196,38 @@ def test_empty_outputs_are_told() -> None:
     verdict = _judge(_plain(np.zeros(0)), _plain(np.zeros(0)))
     assert verdict.unverified is not None
     assert "empty, nothing compared" in verdict.unverified
+
+
+def test_against_a_reference_every_candidate_stands_alone() -> None:
+    right, wrong = describe_arrays([np.ones(3, np.float32)]), describe_arrays([np.zeros(3, np.float32)])
+    verdict = judge_against(right, {0: wrong, 1: wrong, 2: right})
+    assert sorted(verdict.wrong) == [0, 1]
+    assert verdict.disagreement is None
+    assert judge_against(describe_arrays([np.full(3, np.nan)]), {0: describe_arrays([np.full(3, np.nan)])}).unverified
+
+
+def test_another_number_of_outputs_is_wrong() -> None:
+    one, two = describe_arrays([np.ones(3)]), describe_arrays([np.ones(3), np.ones(3)])
+    assert judge_against(one, {0: two}).wrong
+    assert judge({0: one, 1: two}).wrong
+
+
+@pytest.mark.parametrize(
+    ("dtype", "near", "far"),
+    [("float64", 5e-5, 1e-3), ("float32", 5e-5, 1e-3), ("float16", 1e-2, 0.1), ("bfloat16", 3e-2, 0.2)],
+)
+def test_plain_arrays_are_held_to_what_their_type_can_do(dtype: str, near: float, far: float) -> None:
+    ones = describe_arrays([np.ones(4, dtype)])
+    assert not judge_against(ones, {0: describe_arrays([(np.ones(4) + near).astype(dtype)])}).wrong
+    assert judge_against(ones, {0: describe_arrays([(np.ones(4) + far).astype(dtype)])}).wrong
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "bool"])
+def test_integers_are_equal_or_wrong(dtype: str) -> None:
+    zeros = describe_arrays([np.zeros(4, dtype)])
+    assert not judge_against(zeros, {0: zeros}).wrong
+    assert judge_against(zeros, {0: describe_arrays([np.ones(4, dtype)])}).wrong
+
+
+def test_what_has_no_numbers_is_left_out() -> None:
+    assert describe_arrays([np.array(["a"]), np.ones(2)]).outputs[0].values.tolist() == [1.0, 1.0]

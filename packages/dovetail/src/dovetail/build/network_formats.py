@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from dovetail.build.io_formats import io_format
+from dovetail.build.layers import ASSIGNED_KEY
 from dovetail.build.program_context import ProgramContext, place_of
 from dovetail.build.select import Edge, Layer, Option, choose_options
 from dovetail.build.tune.combinations import Layout
@@ -16,6 +17,7 @@ from dovetail.build.tune.reformats import ReformatTimer
 from dovetail.build.tune.trial import PluginLayer
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.network.shapes import data_type_from_ir
+from dovetail.provider.interfaces import Provider
 
 __all__ = ["choose_formats"]
 
@@ -61,11 +63,23 @@ def choose_formats(
     timer = ReformatTimer(tuner, context.assigner.host)
 
     def reformat_us(edge: int, source: Layout, target: Layout) -> float:
-        dims = context.ranges.at(context.dims(problem.tensors[edge]) or [])[1]
-        return timer.time_us(dims, source, target)
+        value = problem.tensors[edge]
+        dims = context.ranges.at(context.dims(value) or [])[1]
+        return timer.time_us(dims, source, target, _find_owner(value, context, layers))
 
     picks = choose_options(problem.layers, problem.edges, reformat_us)
     return {node: result.choices[picks[index]] for index, (node, result) in enumerate(tuned.items())}
+
+
+def _find_owner(value: ir.Value, context: ProgramContext, layers: Mapping[ir.Node, PluginLayer]) -> Provider:
+    """The provider in whose memory a tensor is made; the host's for what callers pass."""
+    producer = value.producer()
+    if producer is None:
+        return context.assigner.host
+    if producer in layers:
+        return layers[producer].provider
+    name = producer.metadata_props.get(ASSIGNED_KEY)
+    return context.assigner.host if name is None else context.assigner.provider(name)
 
 
 def _make_problem(

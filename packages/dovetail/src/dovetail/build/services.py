@@ -14,7 +14,7 @@ from dovetail.build.progress import Phases
 from dovetail.build.provider_progress import ProviderProgress
 from dovetail.build.tune.providers import ProviderTuner, TuningTables
 from dovetail.build.tune.tuner import CandidateTuner
-from dovetail.errors import DovetailError, ProviderError
+from dovetail.errors import DovetailError, ProviderError, TimingCacheError
 from dovetail.loggers import ILogger
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import BuildContext, Provider, ShapeRange
@@ -88,6 +88,9 @@ class BuildServices:
             context = self._make_context(provider, progress, profile, shapes or {})
             try:
                 return call(provider.id, callback, function, subject, context)
+            except TimingCacheError as error:
+                self._stop = error
+                raise
             finally:
                 if progress.failure is not None:
                     self._stop = progress.failure

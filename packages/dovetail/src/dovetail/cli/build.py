@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from dovetail.build.config import BuilderConfig
     from dovetail.build.planner import BuiltPlan
     from dovetail.build.progress import IProgressMonitor
+    from dovetail.plan.manifest import Manifest
 
 __all__ = ["declare", "run"]
 
@@ -249,13 +250,19 @@ def _describe(
         "arena_bytes": [program.arena_bytes for program in manifest.programs],
         "workspace_bytes": [max_workspace(program) for program in manifest.programs],
         "layers": tuning_rows(manifest.tuning),
-        "rivals": manifest.build.get("rivals"),
+        "rivals": _find_rivals(manifest),
         "libraries": [library.name for library in manifest.libraries],
         "refittable": [] if manifest.refit is None else sorted(manifest.refit.weights),
         "not_refittable": {} if manifest.refit is None else dict(manifest.refit.excluded),
         "phases": [{"name": n, "parent": parent, "seconds": s} for n, parent, s in phase_times],
         "warnings": logger.warnings,
     }
+
+
+def _find_rivals(manifest: Manifest) -> str | None:
+    from dovetail.build.tune.rivals import NOTE
+
+    return next((note.text for note in manifest.notes if note.text.startswith(NOTE)), None)
 
 
 def _show_nothing(document: Document, screen: Screen) -> None:
@@ -271,7 +278,7 @@ def _show(document: Document, screen: Screen) -> None:
         name = "any shape" if document["open"] else f"profile {index}"
         screen.line(f"{name}: {sum(kinds.values())} steps ({steps}), {memory}")
     if document["rivals"]:
-        screen.line(f"rivals: {document['rivals']}")
+        screen.line(document["rivals"])
     if document["refittable"]:
         screen.line(
             f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot"

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, Final
 
 import numpy as np
@@ -198,7 +199,7 @@ def _verdict(groups: list[list[int]], results: Mapping[int, Result]) -> Verdict:
 def _find_hollow(results: Mapping[int, Result]) -> frozenset[int]:
     """The candidates that have nothing finite in an output in which another one has."""
     has_numbers = {number: [np.isfinite(out.values).any() for out in r.outputs] for number, r in results.items()}
-    wanted = [any(column) for column in zip(*has_numbers.values(), strict=True)]
+    wanted = [any(column) for column in zip_longest(*has_numbers.values(), fillvalue=False)]
     return frozenset(number for number, found in has_numbers.items() if found != wanted)
 
 

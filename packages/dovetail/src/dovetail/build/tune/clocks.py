@@ -85,7 +85,7 @@ class StreamClock(Clock):
             return end.elapsed_us(start)
         except NotImplementedError as error:
             self._has_times = False
-            self._tell(f"provider '{self._provider.name}': {error}; the host's clock is used, with launch and wait")
+            self._tell(f"provider '{self._provider.id}': {error}; the host's clock is used, with launch and wait")
             return self._time(play)
 
     def _play_and_wait(self, play: Callable[[], None]) -> None:

@@ -21,6 +21,8 @@ class PlacedArray(ABC):
 
     address: int
     """What a plugin gets."""
+    array: Any
+    """What a kernel of the lane's provider gets."""
 
     @abstractmethod
     def read(self) -> Any:
@@ -29,24 +31,24 @@ class PlacedArray(ABC):
 
 class _HostArray(PlacedArray):
     def __init__(self, array: Any) -> None:
-        self._array = array
+        self.array = array
         self.address = address_of(array) if array.nbytes else 0
 
     def read(self) -> Any:
-        return self._array
+        return self.array
 
 
 class _DeviceArray(PlacedArray):
     def __init__(self, lane: Lane, array: Any) -> None:
         self._lane = lane
         self._block = DeviceBlock(lane.provider, max(array.nbytes, 1))
-        self._view = self._block.view(0, array.shape, array.dtype)
+        self.array = self._block.view(0, array.shape, array.dtype)
         self.address = self._block.address
-        self._copy(np.ascontiguousarray(array), self._view)
+        self._copy(np.ascontiguousarray(array), self.array)
 
     def read(self) -> Any:
-        array = np.empty(self._view.shape, self._view.dtype)
-        self._copy(self._view, array)
+        array = np.empty(self.array.shape, self.array.dtype)
+        self._copy(self.array, array)
         return array
 
     def _copy(self, source: Any, target: Any) -> None:

@@ -52,7 +52,7 @@ class ProviderTuner(Tuner):
         self, question: str, candidates: Sequence[Proposal], *, reference: Sequence[Any] | None = None
     ) -> Chosen:
         """Choose the fastest candidate that is right, and put the table into the plan."""
-        where = f"provider '{self._provider.name}', {question}"
+        where = f"provider '{self._provider.id}', {question}"
         _check_names(candidates, where)
         limit = self._tuner.options.max_tactics
         tried = candidates[:limit] if limit > 0 else candidates

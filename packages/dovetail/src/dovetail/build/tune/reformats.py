@@ -3,65 +3,139 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from dovetail.build.tune.candidates import Candidate
+from dovetail.build.tune.clocks import Lane
 from dovetail.build.tune.combinations import Layout
 from dovetail.build.tune.keys import make_reformat_key
+from dovetail.build.tune.memory import PlacedArray, place_array
 from dovetail.build.tune.session import identify
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.formats import pack
 from dovetail.plan.manifest import ValueRecord
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import BindContext, CompiledKernel, Provider, TensorSpec
 from dovetail.runtime.steps.reformat import apply_reformat
 
 __all__ = ["ReformatTimer"]
 
 
 class ReformatTimer:
-    """Times reformats on demand; zero for a tensor that is already as it is wanted.
+    """Times reformats on demand where they run; zero for a tensor that is already as it is wanted.
 
     Args:
         tuner: Who measures and remembers.
-        host: The provider that runs reformats.
+        host: The provider that changes formats where a device cannot.
     """
 
     def __init__(self, tuner: CandidateTuner, host: Provider) -> None:
         self._tuner, self._host = tuner, host
 
-    def time_us(self, dims: Sequence[int], source: Layout, target: Layout) -> float:
-        """Microseconds to turn one layout into the other at these dims; infinite where that cannot be done."""
+    def time_us(self, dims: Sequence[int], source: Layout, target: Layout, provider: Provider) -> float:
+        """Microseconds to turn one layout into the other; infinite where that cannot be done.
+
+        Args:
+            dims: The shape of the tensor.
+            source: How it lies.
+            target: How it is wanted.
+            provider: Who has it.
+        """
         if source == target:
             return 0.0
-        where = f"reformat of {tuple(dims)}"
-        candidate = self._make_candidate(dims, source, target)
-        outcome = self._tuner.time(where, [candidate], self._tuner.find_lane(self._host))[candidate.id]
+        lane = self._tuner.find_lane(self._find_reformatter(source, target, provider))
+        candidate = self._make_candidate(dims, source, target, lane)
+        outcome = self._tuner.time(f"reformat of {tuple(dims)}", [candidate], lane)[candidate.id]
         return outcome.time_us if outcome.time_us is not None else float("inf")
 
-    def _make_candidate(self, dims: Sequence[int], source: Layout, target: Layout) -> Candidate:
-        before, after = _record(source), _record(target)
-        arrays: list[np.ndarray] = []
+    def _find_reformatter(self, source: Layout, target: Layout, provider: Provider) -> Provider:
+        if provider.memory.is_host:
+            return self._host
+        specs = _spec(source, provider), _spec(target, provider)
+        return provider if call(provider.id, "can_reformat", provider.can_reformat, *specs) else self._host
 
-        def prepare() -> None:
-            if not arrays:
-                arrays.append(pack(np.zeros(dims, source.dtype.numpy), source.format))
-
-        def run() -> None:
-            apply_reformat(arrays[0], before, after, dims)
-
-        label = f"{source} -> {target}"
-        return Candidate(id=0, label=label, prepare=prepare, run=run, key=self._make_key(dims, source, target))
-
-    def _make_key(self, dims: Sequence[int], source: Layout, target: Layout) -> str:
-        device, version = identify(self._host)
-        return make_reformat_key(
-            device=device,
-            provider_version=version,
-            shape=tuple(dims),
-            source=(source.dtype.name, f"{source.format.name}/{source.scale:.9g}"),
-            target=(target.dtype.name, f"{target.format.name}/{target.scale:.9g}"),
+    def _make_candidate(self, dims: Sequence[int], source: Layout, target: Layout, lane: Lane) -> Candidate:
+        trial: _HostReformat | _DeviceReformat = _HostReformat(dims, source, target)
+        if not lane.provider.memory.is_host:
+            trial = _DeviceReformat(dims, source, target, lane)
+        return Candidate(
+            id=0,
+            label=f"{source} -> {target}",
+            prepare=trial.prepare,
+            run=trial.run,
+            key=_make_key(dims, source, target, lane.provider),
         )
+
+
+class _HostReformat:
+    """A reformat by the host."""
+
+    def __init__(self, dims: Sequence[int], source: Layout, target: Layout) -> None:
+        self._dims, self._source = dims, source
+        self._before, self._after = _record(source), _record(target)
+        self._array: Any = None
+
+    def prepare(self) -> None:
+        """Make the tensor."""
+        if self._array is None:
+            self._array = pack(np.zeros(self._dims, self._source.dtype.numpy), self._source.format)
+
+    def run(self) -> None:
+        """Change its format."""
+        apply_reformat(self._array, self._before, self._after, self._dims)
+
+
+class _DeviceReformat:
+    """A reformat by a device, in its memory and on its stream."""
+
+    def __init__(self, dims: Sequence[int], source: Layout, target: Layout, lane: Lane) -> None:
+        self._dims, self._layouts, self._lane = tuple(dims), (source, target), lane
+        self._kernel: CompiledKernel | None = None
+        self._arrays: list[PlacedArray] = []
+
+    def prepare(self) -> None:
+        """Make the tensors, and the kernel for them."""
+        if self._kernel is not None:
+            return
+        provider, shape = self._lane.provider, self._dims
+        specs = [_spec(layout, provider) for layout in self._layouts]
+        loaded = call(provider.id, "load_reformat", provider.load_reformat, *specs)
+        context = BindContext(stream=self._lane.stream, input_shapes=(shape,), output_shapes=(shape,))
+        empty = [pack(np.zeros(shape, layout.dtype.numpy), layout.format) for layout in self._layouts]
+        self._arrays = [place_array(self._lane, array) for array in empty]
+        self._kernel = call(provider.id, "bind", loaded.bind, context)
+
+    def run(self) -> None:
+        """Put the change on the stream."""
+        assert self._kernel is not None  # noqa: S101 - prepared before every burst
+        source, target = (placed.array for placed in self._arrays)
+        if self._kernel.write is not None:
+            self._kernel.write(source, target)
+        else:
+            self._kernel.compute(source)
+
+
+def _make_key(dims: Sequence[int], source: Layout, target: Layout, provider: Provider) -> str:
+    device, version = identify(provider)
+    return make_reformat_key(
+        device=device,
+        provider_version=version,
+        shape=tuple(dims),
+        source=(source.dtype.name, f"{source.format.name}/{source.scale:.9g}"),
+        target=(target.dtype.name, f"{target.format.name}/{target.scale:.9g}"),
+    )
+
+
+def _spec(layout: Layout, provider: Provider) -> TensorSpec:
+    return TensorSpec(
+        dtype=layout.dtype.numpy.name,
+        dims=None,
+        format=layout.format.name,
+        scale=layout.scale,
+        memory=provider.memory_name,
+    )
 
 
 def _record(layout: Layout) -> ValueRecord:

@@ -38,14 +38,15 @@ from dovetail.expr import symbols_of
 from dovetail.loggers import ILogger, Severity
 from dovetail.passes.clone import clone_model
 from dovetail.plan.container import write_plan
-from dovetail.plan.manifest import CandidateRecord, LayerRecord, Manifest, encode_manifest
+from dovetail.plan.limits import MAX_NAME_CHARS
+from dovetail.plan.manifest import CandidateRecord, LayerRecord, Manifest, NoteRecord, encode_manifest
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.engine import Engine
 
 __all__ = ["NOTE", "OpenPlan", "build_fastest", "find_orders"]
 
-NOTE: Final = "rivals"
-"""The build note of a plan that says who was timed, and who won."""
+NOTE: Final = "rivals: "
+"""How the note of a plan begins that says who was timed, and who won."""
 _QUESTION: Final = "the whole network"
 _WARM_UP_RUNS: Final = 3
 """Shapes are bound in the first run of an engine and graphs are captured in the second."""
@@ -130,7 +131,7 @@ class _Contest:
         if best is None:
             raise BuildError(f"no assignment of nodes to providers works: {note}", where=_QUESTION)
         note = f"{note}: {rivals[best].name}"
-        self._request.logger.log(Severity.INFO, f"rivals: {note}")
+        self._request.logger.log(Severity.INFO, f"{NOTE}{note}")
         return self._finish(rivals[best], note, _make_table(rivals, outcomes, best))
 
     # building
@@ -176,8 +177,9 @@ class _Contest:
             config.set_flag(BuilderFlag.STRIP_PLAN)
             plan = self._build_plan(rival.order, config)
         tuning = plan.manifest.tuning if table is None else [*plan.manifest.tuning, table]
-        build = {**plan.manifest.build, NOTE: note}
-        return BuiltPlan(msgspec.structs.replace(plan.manifest, tuning=tuning, build=build), plan.blobs)
+        told = NoteRecord(text=f"{NOTE}{note}".replace("\0", "?")[:MAX_NAME_CHARS], provider=rival.name)
+        notes = [told, *plan.manifest.notes]
+        return BuiltPlan(msgspec.structs.replace(plan.manifest, tuning=tuning, notes=notes), plan.blobs)
 
     # timing
 
@@ -288,7 +290,7 @@ def _trial_config(config: BuilderConfig) -> BuilderConfig:
 
 def _digest(manifest: Manifest) -> str:
     """What stands for everything that is run: how it was chosen is left out, and blobs are there by their digests."""
-    plain = msgspec.structs.replace(manifest, tuning=[], build={})
+    plain = msgspec.structs.replace(manifest, tuning=[], build={}, notes=[])
     return hashlib.sha256(encode_manifest(plain)).hexdigest()
 
 
