@@ -1,5 +1,5 @@
 # Every target does its own set-up: the virtual environment, the locked install, the package in place. When nothing
-# changed since the last call that costs a fraction of a second. Needs Python 3.11 or newer and make.
+# changed since the last call that costs a fraction of a second. Needs Python 3.11 or newer, make and a C compiler.
 #   PYTHON   the interpreter to make the environment with       make test PYTHON=python3.13
 #   JOBS     how many processes the tests run in                make test JOBS=8
 #   ARGS     more arguments for pytest                          make test ARGS="-k pad -x"
@@ -26,7 +26,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-pythons test-versions test-long bench check lint format lock venv clean
+.PHONY: help demo test test-all test-pythons test-versions test-long bench check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -73,6 +73,9 @@ check: lint test ## The one check command: lint, then test.
 format: venv ## Format the code and mend what ruff can mend.
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
+
+wheels: venv ## Build the wheels into dist, for each Python of this machine.
+	@$(VENV)/bin/python tools/wheels dist
 
 lock: ## Write the lock files anew: requirements/dev.txt, models.txt and onnxruntime.txt.
 	$(PYTHON) -m venv --clear .venv-lock

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
-import os
 import statistics
 import subprocess
 import sys
@@ -39,8 +38,6 @@ SHAPE = (4, 16)
 SIDES = {
     "ep_1": "Session.run on Dovetail, 1 in and out",
     "ep_8": "Session.run on Dovetail, 8 in and out",
-    "ep_1_fallback": "the same without the extension, 1 in and out",
-    "ep_8_fallback": "the same without the extension, 8 in and out",
     "cpu_1": "Session.run on the CPU, Identity, 1 in and out",
     "cpu_8": "Session.run on the CPU, Identity, 8 in and out",
     "execute_1": "execute_async_v3 alone, 1 in and out",
@@ -63,7 +60,6 @@ MODEL_SIDES = {
 LIMITS = {
     "overhead, 1 in and out": 3.0,
     "overhead, 8 in and out": 3.0,
-    "overhead without the extension, 1 in and out": 8.0,
     "a custom op in a real model, over the model and the op": 10.0,
     **{f"other {what}, {steps} steps": limit for what, limit in CHANGES.items() for steps in LENGTHS},
 }
@@ -232,7 +228,7 @@ def _changing(what: str, steps: int) -> Callable[[], Any]:
 
 
 def _side(name: str) -> Callable[[], Any]:
-    kind, _, count = name.removesuffix("_fallback").partition("_")
+    kind, _, count = name.partition("_")
     if kind in ("same", *CHANGES):
         return _changing(kind, int(count))
     if kind == "execute":
@@ -284,11 +280,9 @@ def _contention(interval_s: float, budget_s: float) -> dict[str, float]:
     return {"median": statistics.median(times), "p99": times[int(len(times) * 0.99)]}
 
 
-def _start(*arguments: str, environment: dict[str, str] | None = None) -> Any:
+def _start(*arguments: str) -> Any:
     command = [sys.executable, __file__, "--worker", *arguments]
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **(environment or {})}
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -299,8 +293,7 @@ def measure_sides(rounds: int, budget_s: float = 0.5) -> dict[str, float]:
     samples: dict[str, list[float]] = {name: [] for name in SIDES}
     for _ in range(rounds):
         for name, values in samples.items():
-            environment = {"DOVETAIL_EP_NATIVE": "0"} if name.endswith("_fallback") else None
-            values.append(_start(name, str(budget_s), environment=environment))
+            values.append(_start(name, str(budget_s)))
     models = _middle([_start("models", str(4 * budget_s)) for _ in range(rounds)])
     return {**{name: min(values) for name, values in samples.items()}, **models}
 
@@ -311,7 +304,6 @@ def derive(sides: dict[str, float]) -> dict[str, float]:
     for count in ("1", "8"):
         rest = sides[f"cpu_{count}"] + sides[f"execute_{count}"]
         rows[f"overhead, {count} in and out"] = sides[f"ep_{count}"] - rest
-        rows[f"overhead without the extension, {count} in and out"] = sides[f"ep_{count}_fallback"] - rest
     rows["a custom op in a real model, over the model and the op"] = _excess(sides)
     for what, steps in itertools.product(CHANGES, LENGTHS):
         rows[f"other {what}, {steps} steps"] = sides[f"{what}_{steps}"] - sides[f"same_{steps}"]

@@ -1,13 +1,11 @@
-"""The build hook: compiles the native part of the package when there is a C compiler, and leaves it out when not.
+"""The build hook: compiles the native part of the package, which the package does not work without.
 
 An install in place gets its files in the source tree, where git ignores them; a wheel gets them from a folder of its
-own. DOVETAIL_EP_BUILD_NATIVE=0 builds without them on purpose. A compiler that is there and fails is an error, because
-a slower package is not what was asked for.
+own. A build that cannot compile ends with one line that says what to install.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shlex
 import shutil
@@ -15,7 +13,6 @@ import subprocess
 import sysconfig
 import tempfile
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -25,35 +22,49 @@ LIBRARY = "libdovetail_ep.so"
 FLAGS = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]
 
 
-def find_compiler() -> list[str] | None:
-    """Return the C compiler as words of a command line: CC, the one Python was built with, or cc."""
-    for command in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc"):
+class BuildError(Exception):
+    """The native part cannot be compiled here."""
+
+
+def find_compiler() -> list[str]:
+    """Return the C compiler as words of a command line: CC, or else the one Python was built with, or cc."""
+    named = os.environ.get("CC")
+    for command in [named] if named else [sysconfig.get_config_var("CC"), "cc"]:
         words = shlex.split(command or "")
         if words and shutil.which(words[0]):
             return words
-    return None
+    what = f"CC names '{named}', which is not there" if named else "none was found"
+    raise BuildError(f"a C compiler is needed to build it from source, and {what}: install gcc or clang, or a wheel")
 
 
-def compile_file(compiler: list[str], flags: list[str], source: Path, target: Path) -> None:
+def find_headers() -> str:
+    """Return the folder with Python.h of the Python that builds."""
+    folder = sysconfig.get_path("include")
+    if not Path(folder, "Python.h").is_file():
+        package = f"python{sysconfig.get_python_version()}-dev"
+        raise BuildError(f"Python.h is needed to build it from source, and {folder} has none: install {package}")
+    return folder
+
+
+def compile_file(command: list[str], source: Path, target: Path) -> None:
     """Compile one source file to one shared library, which replaces an older one whole."""
     temporary = target.with_name(f".{target.name}.{os.getpid()}")
-    command = [*compiler, *FLAGS, *flags, "-o", str(temporary), str(source), "-ldl", "-lpthread"]
-    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    words = [*command, "-o", str(temporary), str(source), "-ldl", "-lpthread"]
+    finished = subprocess.run(words, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
         temporary.unlink(missing_ok=True)
-        raise RuntimeError(f"{shlex.join(command)} failed:\n{finished.stderr}")
+        raise BuildError(f"{shlex.join(words)} failed:\n{finished.stderr}")
     # A process that has the old file loaded keeps it: the new one is another file under the same name.
     temporary.replace(target)
 
 
-def load_host_module(source: Path) -> ModuleType:
-    """Load host.py by its path, because the package is not installed yet."""
-    spec = importlib.util.spec_from_file_location("dovetail_ep_host", source / "host.py")
-    if spec is None or spec.loader is None:
-        raise RuntimeError(f"{source / 'host.py'} cannot be loaded")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def compile_all(source: Path, target: Path, *more: str) -> None:
+    """Compile the library and the extension module of a source folder into a target folder."""
+    command = [*find_compiler(), *FLAGS, *more]
+    headers = find_headers()
+    compile_file(command, source / "library.c", target / LIBRARY)
+    extension = f"_compute{sysconfig.get_config_var('EXT_SUFFIX')}"
+    compile_file([*command, f"-I{headers}"], source / "compute.c", target / extension)
 
 
 class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unused-ignore]
@@ -63,32 +74,24 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unuse
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files of the wheel are collected."""
-        compiler = None if os.environ.get("DOVETAIL_EP_BUILD_NATIVE") == "0" else find_compiler()
-        if compiler is None:
-            self.app.display_warning("no C compiler: the package will do without its native part")
-            return
+        try:
+            self._compile(version, build_data)
+        except BuildError as error:
+            self.app.abort(f"onnxruntime-ep-dovetail: {error}")
+
+    def _compile(self, version: str, build_data: dict[str, Any]) -> None:
         source = Path(self.root, "src", PACKAGE)
         if version == "editable":
-            self._compile(compiler, ["-Werror"], source, source)
+            compile_all(source, source, "-Werror")
             return
-        self._folder = Path(tempfile.mkdtemp(prefix="dovetail-ep-build-"))
-        self._compile(compiler, [], source, self._folder)
+        self._folder = tempfile.TemporaryDirectory(prefix="dovetail-ep-build-")
+        compile_all(source, Path(self._folder.name))
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        build_data["force_include"].update({str(path): str(PACKAGE / path.name) for path in self._folder.iterdir()})
+        built = Path(self._folder.name).iterdir()
+        build_data["force_include"].update({str(path): str(PACKAGE / path.name) for path in built})
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what the wheel now holds."""
-        folder = getattr(self, "_folder", None)
-        if folder is not None:
-            shutil.rmtree(folder)
-
-    def _compile(self, compiler: list[str], flags: list[str], source: Path, target: Path) -> None:
-        compile_file(compiler, flags, source / "library.c", target / LIBRARY)
-        load_host_module(source).write_record(target)
-        include = sysconfig.get_path("include")
-        if Path(include, "Python.h").is_file():
-            name = f"_compute{sysconfig.get_config_var('EXT_SUFFIX')}"
-            compile_file(compiler, [*flags, f"-I{include}"], source / "compute.c", target / name)
-        else:
-            self.app.display_warning(f"no Python.h in {include}: the package will run partitions through ctypes")
+        if version != "editable":
+            self._folder.cleanup()

@@ -1,6 +1,6 @@
 """Runs programs that each end their own process, fast: one process imports everything and forks for each of them.
 
-It reads a JSON list of ``{"name", "path", "native"}`` from its input, where a path is that of a module, and writes a
+It reads a JSON list of ``{"name", "path"}`` from its input, where a path is that of a module, and writes a
 JSON mapping from name to exit code and output. A program is over when its process is, so what counts is the end of a
 whole interpreter.
 """
@@ -56,7 +56,6 @@ for program in json.load(sys.stdin):
 if mine is None:
     json.dump(results, sys.stdout)
 else:
-    os.environ["DOVETAIL_EP_NATIVE"] = mine["native"]
     sys.path.insert(0, str(Path(mine["path"]).parent))
     importlib.import_module(Path(mine["path"]).stem)
     print("done", flush=True)

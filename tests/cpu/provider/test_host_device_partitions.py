@@ -100,3 +100,32 @@ def test_a_partition_of_another_version_is_refused() -> None:
             raw = plan_bytes(encode_manifest(changed), blobs)
         with pytest.raises(ProviderError, match=r"'host_device'.*another version"):
             dt.Runtime().deserialize_cuda_engine(raw)
+
+
+def test_single_kernels_and_partitions_of_one_provider() -> None:
+    with host_device(compiled_ops=["MatMul", "Relu"]) as device:
+        engine = build(chain())
+        assert steps_of(engine) == [
+            *("Copy@host_device", "Partition@host_device", "Softmax@host_device", "Add@host_device"),
+            "Copy@host_device",
+        ]
+        device.statistics.reset()
+        np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
+        assert (device.statistics.launches, device.statistics.copies_to_host) == (3, 1)
+
+
+def test_partitions_on_both_sides_of_a_single_kernel() -> None:
+    with host_device(compiled_ops=["MatMul", "Relu", "Add"]):
+        engine = build(chain())
+        ops = [step.partition("@")[0] for step in steps_of(engine)]
+        assert ops == ["Copy", "Partition", "Softmax", "Partition", "Copy"]
+        np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
+
+
+def test_a_group_of_two_kinds_is_an_error_of_the_provider(capfd: pytest.CaptureFixture[str]) -> None:
+    with host_device(compiled_ops=["Relu"], groups={"Relu": "g", "Softmax": "g"}):
+        with pytest.raises(ProviderError, match=r"'host_device'.*group 'g' have different kinds"):
+            build(chain(), strict=True)
+        engine = build(chain())
+        assert "group 'g' have different kinds" in capfd.readouterr().err
+        assert {step.partition("@")[2] for step in steps_of(engine)} == {"cpu"}

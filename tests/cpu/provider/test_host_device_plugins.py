@@ -62,13 +62,17 @@ class DeviceScaleCreator(dt.IPluginCreatorV3One):
         return DeviceScale(factor)
 
 
-def _engine(*, plugins: int = 1, is_open: bool = False, annotate: bool = True) -> dt.Engine:
+def _engine(
+    *, plugins: int = 1, is_open: bool = False, annotate: bool = True, memory: str = "", annotation: str = "host_device"
+) -> dt.Engine:
     builder = dt.Builder()
     network = builder.create_network()
     tensor = network.add_input("x", dt.float32, (1, -1 if is_open else 24, 1, 1))
     tensor = network.add_activation(tensor, dt.ActivationType.RELU).get_output(0)
     for index in range(plugins):
-        layer = network.add_plugin_v3([tensor], [], DeviceScale(3.0))
+        plugin = DeviceScale(3.0)
+        plugin.preferred_memory = memory
+        layer = network.add_plugin_v3([tensor], [], plugin)
         layer.name = f"scale{index}"
         tensor = network.add_activation(layer.get_output(0), dt.ActivationType.RELU).get_output(0)
     tensor.name = "y"
@@ -76,7 +80,7 @@ def _engine(*, plugins: int = 1, is_open: bool = False, annotate: bool = True) -
     config = builder.create_builder_config()
     config.providers = ["host_device", "cpu"]
     if annotate:
-        config.layer_providers["scale*"] = "host_device"
+        config.layer_providers["scale*"] = annotation
     registry = dt.PluginRegistry()
     registry.register_creator(DeviceScaleCreator(), "")
     return dt.compile(network, config=config, registry=registry)
@@ -142,3 +146,41 @@ def test_the_callers_stream_is_for_plugins_of_the_host() -> None:
         context.set_tensor_address("y", result.ctypes.data)
         context.execute_async_v3(77)
         assert step.stream == handle != 77
+
+
+@pytest.mark.parametrize(
+    ("memory", "where"), [("device", "host_device"), ("host_device", "host_device"), ("host", "cpu")]
+)
+def test_a_plugin_says_in_which_memory_it_runs(monkeypatch: pytest.MonkeyPatch, memory: str, where: str) -> None:
+    with host_device() as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        engine = _engine(annotate=False, memory=memory)
+        assert [step.provider for step in engine.manifest.programs[0].steps if step.kind == "plugin"] == [where]
+        np.testing.assert_array_equal(engine(X), X * 3)
+
+
+def test_an_annotation_goes_before_what_the_plugin_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device() as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        engine = _engine(memory="device", annotation="cpu")
+        assert [step.provider for step in engine.manifest.programs[0].steps if step.kind == "plugin"] == ["cpu"]
+
+
+def test_a_plugin_for_a_provider_that_is_not_there_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+    with host_device():
+        engine = _engine(annotate=False, memory="elsewhere")
+        assert "'scale0' asks for elsewhere, which is not among the providers" in capfd.readouterr().err
+        np.testing.assert_array_equal(engine(X), X * 3)
+
+
+def test_a_plugin_lies_between_compiled_partitions_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device(compiles=True) as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        monkeypatch.setattr(DeviceScale, "enqueued", [])
+        engine = _engine(annotate=False, memory="device")
+        kinds = [step.kind for step in engine.manifest.programs[0].steps]
+        assert kinds == ["copy", "partition", "plugin", "partition", "copy"]
+        device.statistics.reset()
+        np.testing.assert_array_equal(engine(X), X * 3)
+        assert (device.statistics.copies_to_device, device.statistics.copies_to_host) == (1, 1)
+        assert len(DeviceScale.enqueued) == 1

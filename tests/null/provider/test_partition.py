@@ -55,3 +55,9 @@ def test_side_branches_do_not_split_a_partition() -> None:
     providers = ["a", "a", "b", "a", "a"]
     producers = [[], [0], [0], [1], [2, 3]]
     assert [nodes for _, nodes in find_partitions(providers, producers, WHOLE)] == [[0, 1, 3], [2], [4]]
+
+
+def test_two_kinds_of_steps_of_one_provider_are_kept_apart() -> None:
+    owners = [("a", "partition"), ("a", "partition"), ("a", "node"), ("a", "node"), ("a", "partition")]
+    found = find_partitions(owners, [[], [0], [1], [2], [3]], frozenset({("a", "partition")}))
+    assert [nodes for _, nodes in found] == [[0, 1], [2], [3], [4]]

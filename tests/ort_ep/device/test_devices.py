@@ -13,14 +13,15 @@ def test_a_barrier_is_passed_when_all_streams_were_waited_for() -> None:
         device = get_device("barrier")
         streams = [device.create_stream() for _ in range(2)]
         assert device.make_barrier() is None
-        source, target = np.ones(3, np.uint8), device.bytes_at(device.provider.allocator.allocate(3, 1, 0), 3)
-        for stream in streams:
+        source = np.ones(3, np.uint8)
+        targets = [device.bytes_at(device.provider.allocator.allocate(3, 1, 0), 3) for _ in streams]
+        for stream, target in zip(streams, targets, strict=True):
             device.copy(source, target, stream)
         barrier = device.make_barrier()
         assert barrier is not None
         device.wait(streams[0])
         assert not barrier()
-        device.copy(source, target, streams[0])  # what came later does not count
+        device.copy(source, targets[0], streams[0])  # what came later does not count
         device.wait(streams[1])
         assert barrier()
         assert device.make_barrier() is not None

@@ -45,7 +45,9 @@ def test_values(device: DeviceInOrt, action: Callable[[DeviceInOrt], Any], callb
     VALUES.clear()
 
 
-@pytest.mark.parametrize("callback", ["get_capability", "host_inputs", "compile", "array_at", "copy", "synchronize"])
+@pytest.mark.parametrize(
+    "callback", ["get_capability", "host_inputs", "load_kernel", "array_at", "copy", "synchronize"]
+)
 def test_making_a_session(device: DeviceInOrt, callback: str) -> None:
     device.break_in(callback)
     with pytest.raises(Exception, match=f"{device.name}.*told to fail in {callback}"):

@@ -130,8 +130,8 @@ print(ort_ep.assigned(session))
 
 @needs_names
 def test_the_library_before_the_registration() -> None:
-    """The other order, in a process of its own, with the library that is written without a compiler."""
-    environment = os.environ | {"DOVETAIL_EP_NATIVE": "0", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    """The other order, in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", _FIRST_THE_LIBRARY]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from onnxruntime_ep_dovetail.library.contract import Compute
+from onnxruntime_ep_dovetail.library import compute
 
 # Not ONNX Runtime's own places: Compute must use those that it is told.
 SLOTS = {
@@ -135,11 +135,10 @@ class FakeOrt:
 
 
 class Partition:
-    """A state of one implementation of Compute over a fake runtime, called as ONNX Runtime calls it."""
+    """A state of Compute over a fake runtime, called as ONNX Runtime calls it."""
 
     def __init__(
         self,
-        compute: Compute,
         ort: FakeOrt,
         new_frame: Any,
         inputs: Sequence[int],
@@ -147,7 +146,6 @@ class Partition:
         **more: Any,
     ) -> None:
         self.ort = ort
-        self._compute = compute
         compute.attach(ort.address, SLOTS)
         self.output_types = list(outputs)
         self.state = compute.create_state(new_frame, len(inputs), len(outputs), tuple(inputs), tuple(outputs), **more)
@@ -166,4 +164,4 @@ class Partition:
         return context
 
     def release(self) -> None:
-        self._compute.release_state(self.state)
+        compute.release_state(self.state)

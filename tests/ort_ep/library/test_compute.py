@@ -1,10 +1,9 @@
-"""Compute, native and through ctypes: both do the same, call for call."""
+"""Compute over a fake ONNX Runtime, call for call."""
 
 from __future__ import annotations
 
 import ctypes
 import gc
-import importlib
 import subprocess
 import sys
 import threading
@@ -17,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onnxruntime_ep_dovetail.library.contract import Compute
+from onnxruntime_ep_dovetail.library import compute
 from tests.ort_ep.library.fake_ort import (
     BOOL,
     FLOAT,
@@ -34,26 +33,14 @@ from tests.ort_ep.library.fake_ort import (
 Make = Callable[..., Partition]
 
 
-def _load(name: str) -> Compute:
-    try:
-        return importlib.import_module(f"onnxruntime_ep_dovetail.library.{name}")  # type: ignore[return-value]
-    except ModuleNotFoundError:
-        pytest.skip("the package was installed without a C compiler")
-
-
-@pytest.fixture(params=["_compute", "fallback"])
-def compute(request: pytest.FixtureRequest) -> Compute:
-    return _load(request.param)
-
-
 @pytest.fixture
-def make(compute: Compute) -> Iterator[Make]:
+def make() -> Iterator[Make]:
     made: list[Partition] = []
 
     def build(
         new_frame: Any, inputs: tuple[int, ...] = (FLOAT,), outputs: tuple[int, ...] = (FLOAT,), **more: Any
     ) -> Partition:
-        made.append(Partition(compute, FakeOrt(), new_frame, inputs, outputs, **more))
+        made.append(Partition(FakeOrt(), new_frame, inputs, outputs, **more))
         return made[-1]
 
     yield build
@@ -436,7 +423,7 @@ def test_runs_on_many_threads_have_frames_of_their_own(make: Make) -> None:
     assert sum(len(frame.runs) for frame in frames) == 240
 
 
-def test_release_lets_frames_go(compute: Compute) -> None:
+def test_release_lets_frames_go() -> None:
     frames: list[weakref.ref[Doubles]] = []
 
     def new_frame() -> Doubles:
@@ -444,7 +431,7 @@ def test_release_lets_frames_go(compute: Compute) -> None:
         frames.append(weakref.ref(frame))
         return frame
 
-    partition = Partition(compute, FakeOrt(), new_frame, (FLOAT,), (FLOAT,))
+    partition = Partition(FakeOrt(), new_frame, (FLOAT,), (FLOAT,))
     partition.run(floats(2))
     assert frames[0]() is not None
     partition.release()
@@ -454,9 +441,9 @@ def test_release_lets_frames_go(compute: Compute) -> None:
         partition.release()
 
 
-def test_a_kernel_finds_its_state_behind_its_struct(compute: Compute) -> None:
+def test_a_kernel_finds_its_state_behind_its_struct() -> None:
     ort = FakeOrt()
-    partition = Partition(compute, ort, Doubles, (FLOAT,), (FLOAT,))
+    partition = Partition(ort, Doubles, (FLOAT,), (FLOAT,))
     kernel = (ctypes.c_char * (compute.KERNEL_STATE_OFFSET + 8))()
     place = ctypes.addressof(kernel)
     ctypes.c_uint64.from_address(place + compute.KERNEL_STATE_OFFSET).value = partition.state
@@ -467,10 +454,10 @@ def test_a_kernel_finds_its_state_behind_its_struct(compute: Compute) -> None:
     partition.release()
 
 
-def test_each_runtime_has_its_own_table(compute: Compute) -> None:
+def test_each_runtime_has_its_own_table() -> None:
     first, second = FakeOrt(), FakeOrt()
-    one = Partition(compute, first, Raises, (FLOAT,), (FLOAT,))
-    two = Partition(compute, second, Raises, (FLOAT,), (FLOAT,))
+    one = Partition(first, Raises, (FLOAT,), (FLOAT,))
+    two = Partition(second, Raises, (FLOAT,), (FLOAT,))
     _expect(one, floats(1))
     assert (len(first.statuses), len(second.statuses)) == (1, 0)
     chosen = compute.create_state(Raises, 1, 1, (FLOAT,), (FLOAT,), api_address=first.address)
@@ -480,7 +467,7 @@ def test_each_runtime_has_its_own_table(compute: Compute) -> None:
         compute.create_state(Raises, 1, 1, (FLOAT,), (FLOAT,), api_address=1)
 
 
-def test_a_table_without_a_function_is_refused(compute: Compute) -> None:
+def test_a_table_without_a_function_is_refused() -> None:
     ort = FakeOrt()
     ort.table[SLOTS["KernelContext_GetOutput"]] = None
     with pytest.raises(ValueError, match="slot 5 of OrtApi, KernelContext_GetOutput, is empty"):
@@ -491,7 +478,7 @@ def test_a_table_without_a_function_is_refused(compute: Compute) -> None:
         compute.attach(ort.address, {})
 
 
-def test_counts_and_types_must_agree(compute: Compute) -> None:
+def test_counts_and_types_must_agree() -> None:
     compute.attach(FakeOrt().address, SLOTS)
     with pytest.raises(ValueError, match="there are 2 inputs and 1 element types"):
         compute.create_state(Doubles, 2, 1, (FLOAT,), (FLOAT,))
@@ -502,12 +489,11 @@ def test_counts_and_types_must_agree(compute: Compute) -> None:
 shapes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
 
 
-@pytest.mark.parametrize("name", ["_compute", "fallback"])
 @settings(max_examples=25)
 @given(runs=st.lists(st.tuples(shapes, st.none() | shapes), min_size=1, max_size=6))
-def test_any_sequence_of_shapes(name: str, runs: list[tuple[tuple[int, ...], tuple[int, ...] | None]]) -> None:
+def test_any_sequence_of_shapes(runs: list[tuple[tuple[int, ...], tuple[int, ...] | None]]) -> None:
     frame = Doubles()
-    partition = Partition(_load(name), FakeOrt(), lambda: frame, (FLOAT, FLOAT), (FLOAT,))
+    partition = Partition(FakeOrt(), lambda: frame, (FLOAT, FLOAT), (FLOAT,))
     expected = []
     for first, second in runs:
         absent_or_not = None if second is None else FakeValue(np.ones(second, np.float32), FLOAT, second)
@@ -559,9 +545,8 @@ def test_a_failure_to_get_the_stream_is_the_status_of_the_run(make: Make) -> Non
 
 LATE = """
 import ctypes, os, sys
-from onnxruntime_ep_dovetail.library import find_library
+from onnxruntime_ep_dovetail.library import compute, find_library
 from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
-from onnxruntime_ep_dovetail.library import _compute
 
 class Frame:
     def resize(self, shapes): return ()
@@ -569,15 +554,15 @@ class Frame:
 
 no_op = ctypes.cast(ctypes.CDLL(str(find_library())).dovetail_ep_noop, ctypes.c_void_p).value
 table = (ctypes.c_void_p * len(API_FUNCTIONS))(*[no_op] * len(API_FUNCTIONS))
-_compute.attach(ctypes.addressof(table), {name: i for i, name in enumerate(API_FUNCTIONS)})
-state = _compute.create_state(Frame, 0, 0, (), ())
-compute = ctypes.CFUNCTYPE(*[ctypes.c_void_p] * 4)(_compute.compute_address())
-compute(None, state, None)
+compute.attach(ctypes.addressof(table), {name: i for i, name in enumerate(API_FUNCTIONS)})
+state = compute.create_state(Frame, 0, 0, (), ())
+call = ctypes.CFUNCTYPE(*[ctypes.c_void_p] * 4)(compute.compute_address())
+call(None, state, None)
 
 class Late:
-    def __del__(self, compute=compute, state=state, write=os.write, is_finalizing=sys.is_finalizing, table=table):
+    def __del__(self, call=call, state=state, write=os.write, is_finalizing=sys.is_finalizing, table=table):
         write(1, b"finalizing: %d\\n" % is_finalizing())
-        compute(None, state, None)
+        call(None, state, None)
         write(1, b"called\\n")
 
 sys.late = Late()
@@ -585,7 +570,6 @@ sys.late = Late()
 
 
 def test_nothing_runs_when_the_interpreter_ends() -> None:
-    _load("_compute")
     finished = subprocess.run([sys.executable, "-c", LATE], capture_output=True, text=True, timeout=60, check=False)
     assert finished.stdout == "ran\nfinalizing: 1\ncalled\n", finished.stderr
     assert finished.returncode == 0

@@ -6,7 +6,6 @@ They run one after the other before the first test, because starting Python for 
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
@@ -51,9 +50,6 @@ def late():
     print("late", flush=True)
 atexit.register(late)
 """
-WAYS = {"extension": "1", "ctypes": "0"}
-"""How ``Compute`` is called, and what chooses that in the environment."""
-
 REGISTRATIONS = {
     "unregister and register again": """
         for _ in range(3):
@@ -237,13 +233,13 @@ FAST = (
 """Enough to notice most mistakes; the rest takes its time."""
 
 
-def run_all(folder: Path, names: Iterable[str], ways: Iterable[str]) -> dict[str, tuple[int, str, str]]:
+def run_all(folder: Path, names: Iterable[str]) -> dict[str, tuple[int, str, str]]:
     """Exit code, output and errors of scenarios."""
     programs = []
-    for name, way in itertools.product(names, ways):
+    for name in names:
         path = folder / f"scenario{len(programs)}.py"
         path.write_text(EARLY.get(name, "") + START + SCENARIOS[name])
-        programs.append({"name": f"{name} ({way})", "path": str(path), "native": WAYS[way]})
+        programs.append({"name": name, "path": str(path)})
     environment = {**os.environ, "ORT_DISABLE_TELEMETRY": "1", "PYTHONWARNINGS": "ignore"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
     done = subprocess.run(
@@ -270,22 +266,21 @@ def check(name: str, outcome: tuple[int, str, str]) -> None:
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, str]]:
-    return run_all(tmp_path_factory.mktemp("few"), FAST, ["extension"])
+    return run_all(tmp_path_factory.mktemp("few"), FAST)
 
 
 @pytest.fixture(scope="module")
 def all_of_them(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str, str]]:
-    return run_all(tmp_path_factory.mktemp("all"), SCENARIOS, WAYS)
+    return run_all(tmp_path_factory.mktemp("all"), SCENARIOS)
 
 
 @pytest.mark.parametrize("name", FAST)
 def test_the_usual_ends(few: dict[str, tuple[int, str, str]], name: str) -> None:
-    check(name, few[f"{name} (extension)"])
+    check(name, few[name])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_every_end(all_of_them: dict[str, tuple[int, str, str]], name: str, way: str) -> None:
-    check(name, all_of_them[f"{name} ({way})"])
+def test_every_end(all_of_them: dict[str, tuple[int, str, str]], name: str) -> None:
+    check(name, all_of_them[name])

@@ -17,6 +17,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.element_types import names_of
 from dovetail.errors import UsageError
 from dovetail.types import DataType, Dims, TensorFormat
 
@@ -35,7 +36,7 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 
-FOUR_BIT_TYPES: Final = frozenset(("int4", "uint4", "float4_e2m1fn"))
+FOUR_BIT_TYPES: Final = frozenset(names_of("int", "uint", "float", bits=4))
 """Types stored two elements to a byte."""
 
 
@@ -76,7 +77,6 @@ _PROPOSALS: Final[dict[DataType, tuple[TensorFormat, ...]]] = {
     DataType.FP8: (TensorFormat.LINEAR, TensorFormat.HWC16),
 }
 
-_FOUR_BIT_NAMES: Final = frozenset(("int4", "uint4", "float4_e2m1fn"))
 _DLA_ROW_BITS: Final = 64 * 8
 _DLA_IMAGE_CHANNELS: Final = (1, 3, 4)
 
@@ -245,7 +245,7 @@ def _physical_shape(shape: tuple[int, ...], format: TensorFormat, dtype: np.dtyp
     """``packed_shape`` by a NumPy type, which need not be one of the contract's."""
     if format != TensorFormat.DLA_LINEAR:
         return packed_shape(shape, format)
-    return _dla_linear_shape(shape, 4 if dtype.name in _FOUR_BIT_NAMES else dtype.itemsize * 8)
+    return _dla_linear_shape(shape, 4 if dtype.name in FOUR_BIT_TYPES else dtype.itemsize * 8)
 
 
 def _target(out: Array | None, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
@@ -350,7 +350,7 @@ def unpack_nibbles(packed: Any, dtype: DataType | np.dtype[Any], count: int) -> 
     [1, -1, 7]
     """
     element = dtype.numpy if isinstance(dtype, DataType) else dtype
-    if element.name not in _FOUR_BIT_NAMES:
+    if element.name not in FOUR_BIT_TYPES:
         raise UsageError("only four-bit types are packed in nibbles", expected="INT4 or FP4", got=element.name)
     data = packed.reshape(-1).view(np.uint8) if isinstance(packed, np.ndarray) else np.frombuffer(packed, np.uint8)
     if data.size * 2 < count:

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any, ClassVar, Final, SupportsIndex, overload
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import UsageError
 
 __all__ = [
@@ -64,7 +64,7 @@ class DataType(IntEnum):
     @property
     def bits(self) -> int:
         """Bits of one element; INT4 and FP4 are half a byte."""
-        return 4 if self in (DataType.INT4, DataType.FP4) else self.numpy.itemsize * 8
+        return _ELEMENTS[self].bits
 
     @property
     def itemsize(self) -> float:
@@ -77,25 +77,18 @@ class DataType(IntEnum):
         return _NUMPY_TYPES[self]
 
     @property
+    def onnx_number(self) -> int:
+        """The number of the type in ``TensorProto.DataType``."""
+        return _ELEMENTS[self].onnx_number
+
+    @property
     def is_float(self) -> bool:
         """Whether it is a floating-point type a computation can use."""
-        return self in (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.FP8, DataType.FP4)
+        return _ELEMENTS[self].kind == "float"
 
 
-_NUMPY_TYPES: Final[dict[DataType, np.dtype[Any]]] = {
-    DataType.FLOAT: np.dtype(np.float32),
-    DataType.HALF: np.dtype(np.float16),
-    DataType.INT8: np.dtype(np.int8),
-    DataType.INT32: np.dtype(np.int32),
-    DataType.BOOL: np.dtype(np.bool_),
-    DataType.UINT8: np.dtype(np.uint8),
-    DataType.FP8: np.dtype(ml_dtypes.float8_e4m3fn),
-    DataType.BF16: np.dtype(ml_dtypes.bfloat16),
-    DataType.INT64: np.dtype(np.int64),
-    DataType.INT4: np.dtype(ml_dtypes.int4),
-    DataType.FP4: np.dtype(ml_dtypes.float4_e2m1fn),
-    DataType.E8M0: np.dtype(ml_dtypes.float8_e8m0fnu),
-}
+_ELEMENTS: Final = {DataType[each.contract]: each for each in ELEMENT_TYPES if each.contract}
+_NUMPY_TYPES: Final = {member: each.dtype for member, each in _ELEMENTS.items()}
 _FROM_NUMPY: Final = {dtype: member for member, dtype in _NUMPY_TYPES.items()}
 
 
@@ -117,7 +110,7 @@ def data_type_from_numpy(dtype: DTypeLike) -> DataType:
 
 def nptype(dtype: DataType) -> type[np.generic]:
     """The NumPy scalar type of a DataType that NumPy itself knows; TypeError for the others, as the contract says."""
-    if dtype in (DataType.FP8, DataType.BF16, DataType.INT4, DataType.FP4, DataType.E8M0):
+    if not _NUMPY_TYPES[dtype].isbuiltin:
         raise TypeError(f"Could not resolve TensorRT datatype to an equivalent numpy datatype: {dtype.name}")
     return _NUMPY_TYPES[dtype].type
 

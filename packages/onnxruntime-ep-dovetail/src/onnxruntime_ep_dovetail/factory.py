@@ -24,7 +24,7 @@ from onnxruntime_ep_dovetail.device.memory import VENDOR_ID
 from onnxruntime_ep_dovetail.device.side import DeviceFactory
 from onnxruntime_ep_dovetail.domains import CustomOps
 from onnxruntime_ep_dovetail.kernels.route import KernelTable
-from onnxruntime_ep_dovetail.library import load_compute
+from onnxruntime_ep_dovetail.library import compute
 from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
 from onnxruntime_ep_dovetail.session.ep import Ep
 from onnxruntime_ep_dovetail.session.given import GivenWeights
@@ -48,7 +48,7 @@ class Factory(DeviceFactory, Outliving):
         self._name, self._vendor, self._version = CString(EP_NAME), CString(VENDOR), CString(__version__)
         self._custom_ops = CustomOps.of(runtime)
         self.kernel_table = KernelTable(runtime)
-        load_compute().attach(runtime.api.address, {name: runtime.api.slot(name) for name in API_FUNCTIONS})
+        compute.attach(runtime.api.address, {name: runtime.api.slot(name) for name in API_FUNCTIONS})
         self.start_holding()
         self.start_devices()
         super().__init__(runtime)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import onnx_ir as ir
 
@@ -18,7 +18,8 @@ from dovetail.build.partitions import CompiledPartition, LayerFault, PartitionCo
 from dovetail.build.services import BuildServices
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.plugins import entry_of
+from dovetail.network.plugins import PluginEntry, entry_of
+from dovetail.plugin.interfaces import PREFERS_DEVICE, PREFERS_HOST
 from dovetail.provider.interfaces import BuiltPartition, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
 from dovetail.provider.placement import CONSTANT, OUTSIDE, PlacedNode, find_annotation, place
@@ -32,6 +33,18 @@ _FREE_OPS: Final = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsq
 """Ops that cost less as a single kernel than the border of a partition does."""
 _CHEAP: Final = "a partition of its own would cost more than it saves"
 _SMALL_ELEMENTS: Final = 64
+
+
+class _Owner(NamedTuple):
+    """Who has a node, and what it makes of it."""
+
+    provider: str
+    kind: str = StepKind.NODE
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether nodes become partitions."""
+        return self.kind == StepKind.PARTITION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +110,7 @@ class Assigner:
     def tag_nodes(self, graph: ir.Graph) -> None:
         """Note on every node, bodies included, which provider it goes to, so that passes and later rounds know."""
         layers = self._layers(graph)
-        for layer, provider in zip(layers, self._place(layers), strict=True):
+        for layer, (provider, _) in zip(layers, self._place(layers), strict=True):
             if provider == _CONTROL:
                 for body in body_graphs(layer.node):
                     self.tag_nodes(body)
@@ -106,19 +119,15 @@ class Assigner:
 
     def _try_groups(self, graph: ir.Graph) -> list[Group] | None:
         layers = self._layers(graph)
-        chosen = self._place(layers)
-        whole = frozenset(p.name for p in self.providers if p.step_kind == StepKind.PARTITION)
+        owners = self._place(layers)
         producers = [[s for s in sources if s >= 0] for sources in _sources(layers)]
-        partitions = find_partitions(chosen, producers, whole)
-        cheap = [(name, nodes) for name, nodes in partitions if name in whole and _is_free(layers, nodes)]
-        if len(partitions) > 1 and cheap:
-            for name, nodes in cheap:
-                self._ban(name, [layers[n].node for n in nodes], _CHEAP)
+        partitions = find_partitions(owners, producers, frozenset(owner for owner in owners if owner.is_compiled))
+        if len(partitions) > 1 and self._ban_cheap(layers, partitions):
             return None
         groups: list[Group] = []
-        for name, nodes in partitions:
+        for (name, kind), nodes in partitions:
             named = [NodeLayer(layers[n].node, self._step_provider(name), layers[n].opsets) for n in nodes]
-            if name not in whole:
+            if kind == StepKind.NODE:
                 groups.append(Group(provider=name, layers=named))
                 continue
             compiled = self._compile(name, named)
@@ -127,6 +136,17 @@ class Assigner:
             if compiled.built is not None:  # else nobody reads what it makes
                 groups.append(Group(provider=name, layers=named, border=compiled.border, built=compiled.built))
         return groups
+
+    def _ban_cheap(self, layers: Sequence[NodeLayer], partitions: Sequence[tuple[_Owner, Sequence[int]]]) -> bool:
+        """Give partitions of nothing but free ops to the next provider; on a device copies would cost more."""
+        cheap = [
+            (owner.provider, nodes)
+            for owner, nodes in partitions
+            if owner.is_compiled and self.provider(owner.provider).memory.is_host and _is_free(layers, nodes)
+        ]
+        for name, nodes in cheap:
+            self._ban(name, [layers[n].node for n in nodes], _CHEAP)
+        return bool(cheap)
 
     def _compile(self, name: str, layers: Sequence[NodeLayer]) -> CompiledPartition | None:
         """A partition; None when it cannot be compiled, and others must have the nodes at fault."""
@@ -171,8 +191,8 @@ class Assigner:
         opsets = self.model.opset_imports
         return [NodeLayer(node, self.host.name, opsets) for node in graph if not is_constant_node(node)]
 
-    def _place(self, layers: Sequence[NodeLayer]) -> list[str]:
-        """The provider of each layer, or what stands for plugins and for control flow that is run from here."""
+    def _place(self, layers: Sequence[NodeLayer]) -> list[_Owner]:
+        """Who has each layer; names stand for plugins and for control flow that is run from here."""
         plain = [layer for layer in layers if layer.entry is None]
         claims = {provider.name: self._ask(provider, plain) for provider in self.providers}
         nodes = [_placed(layer, sources) for layer, sources in zip(plain, _sources(plain), strict=True)]
@@ -187,11 +207,15 @@ class Assigner:
         )
         for index in found.unmet:
             self._report(f"layer '{plain[index].name}': {found.reasons[index]}")
-        names = dict(zip((layer.node for layer in plain), found.providers, strict=True))
-        self._check(plain, names, claims)
+        self._check(plain, found.providers, claims)
         self._report_left(plain, found.providers, found.reasons)
+        owners = {
+            layer.node: self._owner(layer, name, claims[name][index])
+            for index, (layer, name) in enumerate(zip(plain, found.providers, strict=True))
+            if name is not None
+        }
         return [
-            self._plugin_provider(layer) if layer.entry is not None else self._name(layer, names[layer.node])
+            owners[layer.node] if layer.entry is None else _Owner(self._plugin_provider(layer, layer.entry))
             for layer in layers
         ]
 
@@ -210,18 +234,26 @@ class Assigner:
             fix = f"add '{self.host.name}' to the providers, or replace the nodes"
             self._report(text, UnsupportedOpError(text, fix=fix))
 
-    def _plugin_provider(self, layer: NodeLayer) -> str:
-        """The host's, unless an annotation names a device: the plugin then gets addresses and the stream there."""
-        wanted = find_annotation(layer.name, layer.node.metadata_props.get(ANNOTATION_KEY), self.annotations)
-        if wanted is None or wanted == self.host.name:
+    def _plugin_provider(self, layer: NodeLayer, entry: PluginEntry) -> str:
+        """The host's, unless an annotation or the plugin names a device: it gets addresses and the stream there."""
+        annotated = find_annotation(layer.name, layer.node.metadata_props.get(ANNOTATION_KEY), self.annotations)
+        wanted = entry.handle.preferred_memory if annotated is None else annotated
+        if wanted in ("", PREFERS_HOST, self.host.name):
             return _PLUGIN
-        provider = next((p for p in self.providers if p.name == wanted and p.step_kind == StepKind.NODE), None)
-        if provider is None:
-            self._report(f"plugin layer '{layer.name}' is annotated for {wanted}, which cannot have it")
-        return _PLUGIN if provider is None or provider.memory.is_host else provider.name
+        devices = [provider.name for provider in self.providers if not provider.memory.is_host]
+        if annotated is None and wanted == PREFERS_DEVICE:
+            return devices[0] if devices else _PLUGIN
+        if wanted in devices:
+            return wanted
+        if not any(provider.name == wanted for provider in self.providers):
+            who = "is annotated" if annotated is not None else "asks"
+            self._report(f"plugin layer '{layer.name}' {who} for {wanted}, which is not among the providers")
+        return _PLUGIN
 
-    def _name(self, layer: NodeLayer, provider: str | None) -> str:
-        return _CONTROL if provider is None or (layer.is_control and provider == self.host.name) else provider
+    def _owner(self, layer: NodeLayer, name: str, claim: Claim) -> _Owner:
+        if layer.is_control and name == self.host.name:
+            return _Owner(_CONTROL)
+        return _Owner(name, claim.step_kind or self.provider(name).step_kind)
 
     def _ask(self, provider: Provider, layers: Sequence[NodeLayer]) -> list[Claim]:
         views = [NodeLayer(layer.node, provider.name, layer.opsets) for layer in layers]
@@ -231,6 +263,7 @@ class Assigner:
                 raise ProviderError(
                     "get_capability gave another number of claims", expected=len(views), got=len(claims)
                 )
+            _check_kinds(provider, claims)
         except Exception as error:  # noqa: BLE001 - whatever a provider does wrong, the others go on
             text = f"provider '{provider.name}' failed when it was asked what it takes: {error}"
             self._report(text, ProviderError(text))
@@ -248,19 +281,33 @@ class Assigner:
     def _check(
         self,
         layers: Sequence[NodeLayer],
-        names: Mapping[ir.Node, str | None],
+        names: Sequence[str | None],
         claims: Mapping[str, Sequence[Claim]],
     ) -> None:
         """One error names every node that nobody takes."""
         rows = []
         for index, layer in enumerate(layers):
-            if names[layer.node] is None:
+            if names[index] is None:
                 reasons = "; ".join(f"{name}: {row[index].reason}" for name, row in claims.items())
                 rows.append(f"  '{layer.name}' ({layer.op}): {reasons}")
         if rows:
             raise UnsupportedOpError(
                 f"{len(rows)} node(s) that no provider takes:\n" + "\n".join(rows),
                 fix="write a plugin for the operator, or replace the node",
+            )
+
+
+def _check_kinds(provider: Provider, claims: Sequence[Claim]) -> None:
+    """A claim says one of the kinds of steps, and a group, which stays together, has one kind."""
+    kinds: dict[str, str] = {}
+    for claim in claims:
+        kind = claim.step_kind or provider.step_kind
+        if kind not in (StepKind.NODE, StepKind.PARTITION):
+            raise ProviderError("a claim has an unknown kind of step", expected="node or partition", got=kind)
+        if claim.taken and claim.group is not None and kinds.setdefault(claim.group, kind) != kind:
+            raise ProviderError(
+                f"the claims of group '{claim.group}' have different kinds of steps",
+                expected="one kind for all nodes of a group",
             )
 
 

@@ -234,7 +234,9 @@ class _BoundRun:
 
 
 def _is_packed(dtype: str) -> bool:
-    return dtype.startswith(("int4", "uint4", "int2", "uint2", "float4", "float6"))
+    from dovetail.element_types import BY_NAME  # it needs NumPy, and help does not
+
+    return dtype in BY_NAME and BY_NAME[dtype].is_packed
 
 
 # the document and files

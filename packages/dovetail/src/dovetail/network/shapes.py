@@ -36,20 +36,7 @@ __all__ = [
 ]
 
 _SIZES_KEY: Final = "dovetail.sizes"
-_IR_TYPES: Final = {
-    DataType.FLOAT: ir.DataType.FLOAT,
-    DataType.HALF: ir.DataType.FLOAT16,
-    DataType.INT8: ir.DataType.INT8,
-    DataType.INT32: ir.DataType.INT32,
-    DataType.BOOL: ir.DataType.BOOL,
-    DataType.UINT8: ir.DataType.UINT8,
-    DataType.FP8: ir.DataType.FLOAT8E4M3FN,
-    DataType.BF16: ir.DataType.BFLOAT16,
-    DataType.INT64: ir.DataType.INT64,
-    DataType.INT4: ir.DataType.INT4,
-    DataType.FP4: ir.DataType.FLOAT4E2M1,
-    DataType.E8M0: ir.DataType.FLOAT8E8M0,
-}
+_IR_TYPES: Final = {dtype: ir.DataType(dtype.onnx_number) for dtype in DataType}
 MAX_VALUE_SYMBOLS: Final = 64
 """An integer input with more elements than this is no shape."""
 

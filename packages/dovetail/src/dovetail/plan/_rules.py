@@ -8,6 +8,7 @@ from typing import Any, Final
 import ml_dtypes  # noqa: F401 - registers bfloat16, fp8 and the four-bit types with NumPy by name
 import numpy as np
 
+from dovetail.element_types import BY_NAME
 from dovetail.errors import DovetailError, PlanCorruptError
 from dovetail.expr import Constant, Expr, Operation, decode_expr, symbols_of
 from dovetail.formats import packed_shape
@@ -34,14 +35,7 @@ MAX_BYTES: Final = 2**47
 MAX_RANK: Final = 32
 _MAX_DIM: Final = 2**40
 
-_DTYPES: Final = frozenset(
-    (
-        *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
-        *("float16", "float32", "float64", "bfloat16", "complex64", "complex128"),
-        *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
-        *("int2", "uint2", "int4", "uint4", "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn"),
-    )
-)
+_DTYPES: Final = frozenset(BY_NAME)
 """The element types of ONNX that are numbers. NumPy has more names, of dates, records and objects: none is taken."""
 
 

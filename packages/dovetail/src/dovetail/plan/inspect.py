@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any, Final
 
+from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, UsageError
 from dovetail.expr import decode_expr, evaluate, symbols_of
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
@@ -33,13 +34,7 @@ from dovetail.plan.verify import verify_manifest
 
 __all__ = ["EngineInspector", "LayerInformationFormat", "describe_table", "find_damage", "inspect_plan", "plugins_of"]
 
-_PRECISIONS: Final = {
-    "float32": "FP32",
-    "float16": "FP16",
-    "bfloat16": "BF16",
-    "float8_e4m3fn": "FP8",
-    "float4_e2m1fn": "FP4",
-}
+_PRECISIONS: Final = {each.name: each.label for each in ELEMENT_TYPES if each.label}
 """How layer information spells types; others are their NumPy name in capitals."""
 
 

@@ -235,6 +235,11 @@ class PluginHandle:
         """Free text for the inspector."""
         return self._text("metadata_string")
 
+    @property
+    def preferred_memory(self) -> str:
+        """Where the plugin wants to run: empty for the host, or see ``IPluginV3OneBuild.preferred_memory``."""
+        return self._text("preferred_memory") or ""
+
     def _text(self, attribute: str) -> str | None:
         value: object = self._call(attribute, lambda: getattr(self.build, attribute, None))
         if value is not None and not isinstance(value, str):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 if TYPE_CHECKING:
     from dovetail.allocators import IGpuAllocator
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
 
 __all__ = [
+    "PREFERS_DEVICE",
+    "PREFERS_HOST",
     "APILanguage",
     "IPluginCapability",
     "IPluginCreatorInterface",
@@ -35,6 +37,10 @@ __all__ = [
     "InterfaceInfo",
     "PluginCapabilityType",
 ]
+
+
+PREFERS_HOST: Final = "host"
+PREFERS_DEVICE: Final = "device"
 
 
 class PluginCapabilityType(IntEnum):
@@ -163,6 +169,10 @@ class IPluginV3OneBuild(IPluginCapability):
     format_combination_limit: int = 100
     timing_cache_id: str | None = None
     metadata_string: str | None = None
+    preferred_memory: str = ""
+    """Where ``enqueue`` wants its addresses: ``"host"``, ``"device"`` (the first provider of the build whose memory is
+    a device's, the host where there is none) or the id of a provider. Empty says nothing, which is the host.
+    ``config.layer_providers`` goes before it."""
 
     def get_output_data_types(self, input_types: Sequence[DataType]) -> Sequence[DataType]:
         """The type of each output."""

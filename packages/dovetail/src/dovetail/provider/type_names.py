@@ -10,20 +10,13 @@ import re
 from functools import lru_cache
 from typing import Final
 
+from dovetail.element_types import ELEMENT_TYPES
+
 __all__ = ["dtype_from_onnx_type", "onnx_type_from_dtype"]
 
 _SPELLED_OTHERWISE: Final = {
-    "float": "float32",
-    "double": "float64",
     "string": "object",
-    "float4e2m1": "float4_e2m1fn",
-    "float6e2m3": "float6_e2m3fn",
-    "float6e3m2": "float6_e3m2fn",
-    "float8e4m3fn": "float8_e4m3fn",
-    "float8e4m3fnuz": "float8_e4m3fnuz",
-    "float8e5m2": "float8_e5m2",
-    "float8e5m2fnuz": "float8_e5m2fnuz",
-    "float8e8m0": "float8_e8m0fnu",
+    **{each.onnx_name: each.name for each in ELEMENT_TYPES if each.onnx_name != each.name},
 }
 _BARE_MAP: Final = re.compile(r"map\((\w+), *(\w+)\)")
 _BACK: Final = {dtype: onnx for onnx, dtype in _SPELLED_OTHERWISE.items()}

@@ -95,7 +95,12 @@ class HostDevice(Provider):
         types = [name for name in (*node.input_types, *node.output_types) if name is not None]
         if any("(" in name or name in ("object", "string") for name in types):
             return Claim(taken=False, reason="it holds tensors of numbers only")
-        return Claim(taken=True, group=self.options.groups.get(node.op), cost_bytes=self.options.cost_bytes)
+        return Claim(
+            taken=True,
+            group=self.options.groups.get(node.op),
+            step_kind=StepKind.PARTITION if node.op in self.options.compiled_ops else None,
+            cost_bytes=self.options.cost_bytes,
+        )
 
     def host_inputs(self, op: str, domain: str, opset: int) -> frozenset[int]:
         """Shapes, axes and counts."""

@@ -20,6 +20,8 @@ class HostDeviceOptions:
     """The operators it has a kernel for; None for all that ``cpu`` has."""
     compiles: bool = False
     """Whether it takes whole partitions instead of single nodes."""
+    compiled_ops: Collection[str] = ()
+    """Operators that become partitions, on a device that takes single nodes otherwise."""
     layout: str = "NCHW"
     has_streams: bool = True
     can_capture: bool = True

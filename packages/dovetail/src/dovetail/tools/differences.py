@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail._coverage import EMPTY, Coverage, cover, same_specials
+from dovetail.element_types import ELEMENT_TYPES
 from dovetail.tools.map_tables import MapTable, tabulate_maps
 
 __all__ = ["TensorDifference", "Tolerance", "ValueRange", "compare_values", "describe_range"]
@@ -24,20 +25,11 @@ __all__ = ["TensorDifference", "Tolerance", "ValueRange", "compare_values", "des
 Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
-_SHARES: Final = {
-    "float64": 1e-6,
-    "complex128": 1e-6,
-    "float32": 1e-4,
-    "complex64": 1e-4,
-    "float16": 2e-2,
-    "bfloat16": 5e-2,
-}
-_NARROW_SHARE: Final = 0.25
-"""Of the largest magnitude, for 8-bit and narrower floats."""
+_SHARES: Final = {each.name: each.tolerance for each in ELEMENT_TYPES if each.tolerance}
 _LEAST: Final = 1e-2
 """Tensors smaller than this are what is left of larger numbers: their rounding counts."""
 _SHOWN_KEYS: Final = 8
-_STEPPED: Final = frozenset(("int8", "uint8", "int4", "uint4", "int2", "uint2"))
+_STEPPED: Final = frozenset(each.name for each in ELEMENT_TYPES if each.kind in ("int", "uint") and each.bits <= 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +52,10 @@ class Tolerance:
             return (self.atol or 0.0) + (self.rtol or 0.0) * np.abs(reference)
         if dtype in _STEPPED:
             return 1.0
-        if dtype not in _SHARES and not dtype.startswith(("float8", "float6", "float4")):
+        if dtype not in _SHARES:
             return 0.0
         finite = np.abs(reference[np.isfinite(reference)])
-        return _SHARES.get(dtype, _NARROW_SHARE) * max(float(finite.max()) if finite.size else 0.0, _LEAST)
+        return _SHARES[dtype] * max(float(finite.max()) if finite.size else 0.0, _LEAST)
 
 
 @dataclass(frozen=True, kw_only=True)

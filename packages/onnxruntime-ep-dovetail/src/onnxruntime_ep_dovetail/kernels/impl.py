@@ -17,7 +17,7 @@ from onnxruntime_ep_dovetail.graph.values import tensor_array
 from onnxruntime_ep_dovetail.kernels.control import create_control_kernel, read_to_host
 from onnxruntime_ep_dovetail.kernels.node import KernelNode, read_kernel, read_operator
 from onnxruntime_ep_dovetail.kernels.table import CONTROL_FLOW
-from onnxruntime_ep_dovetail.library import load_compute
+from onnxruntime_ep_dovetail.library import compute
 from onnxruntime_ep_dovetail.session.partition import Partition
 from onnxruntime_ep_dovetail.session.places import make_work
 
@@ -39,9 +39,8 @@ class KernelImpl(NativeObject):
         super().__init__(runtime)
         self._unread = frozenset(index for index in node.weights if index >= node.num_read)
         """The positions of weights that the engine has and no run looks at."""
-        self._compute = load_compute()
         work = make_work(partition, node.places, partition.new_frame)
-        self._state = self._compute.create_state(
+        self._state = compute.create_state(
             work.new_frame,
             node.num_read,
             node.num_made,
@@ -50,8 +49,8 @@ class KernelImpl(NativeObject):
             runtime.api.address,
             has_stream=work.has_stream,
         )
-        ctypes.c_void_p.from_address(self.address + self._compute.KERNEL_STATE_OFFSET).value = self._state
-        self.set_slot("Compute", self._compute.kernel_compute_address())
+        ctypes.c_void_p.from_address(self.address + compute.KERNEL_STATE_OFFSET).value = self._state
+        self.set_slot("Compute", compute.kernel_compute_address())
 
     def pre_pack_weight(self, _tensor: int, index: int, _allocator: int, _cache: int, is_packed: int) -> None:
         """Let ONNX Runtime drop a weight that the engine has, unless a run still looks at the place where it was."""
@@ -60,7 +59,7 @@ class KernelImpl(NativeObject):
     def release(self) -> None:
         """Let the kernel and its frames go."""
         super().release()
-        self._compute.release_state(self._state)
+        compute.release_state(self._state)
 
 
 # making kernels

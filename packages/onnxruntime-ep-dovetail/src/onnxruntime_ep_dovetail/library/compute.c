@@ -14,8 +14,7 @@
                                  which is copied; or (None, shape), and then fill(index, address) must write it
 
    Addresses and shapes are gathered without Python's lock. resize is called when the shapes differ from those of the
-   frame's last run, and `run` is looked up once after that, so an object may set a new one in resize. fallback.py is
-   the same in Python. */
+   frame's last run, and `run` is looked up once after that, so an object may set a new one in resize. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pthread.h>

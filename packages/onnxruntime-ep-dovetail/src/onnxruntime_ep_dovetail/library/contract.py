@@ -1,11 +1,11 @@
-"""What the two implementations of Compute offer, and what they ask of the object that runs a partition."""
+"""What Compute needs of ONNX Runtime, and what it asks of the object that runs a partition."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["API_FUNCTIONS", "Compute", "Frame", "Shape"]
+__all__ = ["API_FUNCTIONS", "Frame", "Shape"]
 
 Shape = tuple[int, ...]
 
@@ -50,38 +50,3 @@ class Frame(Protocol):
         With None for the address `fill(index, address)` is called to write it, for memory that a plain copy cannot
         reach.
         """
-
-
-class Compute(Protocol):
-    """The functions that a module with Compute has; `_compute` and `fallback` both do."""
-
-    @property
-    def KERNEL_STATE_OFFSET(self) -> int:  # noqa: N802 - a constant of the module
-        """How many bytes after the start of an OrtKernelImpl the address of its state lies."""
-
-    def attach(self, api_address: int, slots: Mapping[str, int], /) -> None:
-        """Take the functions of one OrtApi table; slots gives the place of each of API_FUNCTIONS."""
-
-    def create_state(
-        self,
-        new_frame: Callable[[], Frame],
-        num_inputs: int,
-        num_outputs: int,
-        input_types: Sequence[int],
-        output_types: Sequence[int],
-        api_address: int | None = None,
-        has_stream: bool = False,
-    ) -> int:
-        """Make the state of one partition and return its address; without a table it uses the one attached last.
-
-        With ``has_stream`` the addresses of a run end with the handle of the stream that ONNX Runtime runs it on.
-        """
-
-    def release_state(self, address: int, /) -> None:
-        """Free a state and its frames. No run of it may be under way."""
-
-    def compute_address(self) -> int:
-        """Return the address of the function for OrtNodeComputeInfo::Compute."""
-
-    def kernel_compute_address(self) -> int:
-        """Return the address of the function for OrtKernelImpl::Compute."""

@@ -1,9 +1,8 @@
 """Which Python a host without one should start: found here, written to a file beside the library, read by library.c.
 
 A program that is not Python loads the library through ONNX Runtime, and the library then has to start an interpreter.
-It cannot guess which, so the build writes the one it ran under, and `python -m onnxruntime_ep_dovetail.library.host`
-writes the one that runs it, which a package that was moved from another machine needs. This module imports nothing but
-the standard library, because the build hook runs it before the package is installed.
+It cannot guess which, and a wheel does not know where it will be installed, so
+`python -m onnxruntime_ep_dovetail.library.host` writes the one that runs it.
 """
 
 from __future__ import annotations

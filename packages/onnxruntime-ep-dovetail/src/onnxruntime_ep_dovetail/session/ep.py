@@ -21,7 +21,7 @@ from onnxruntime_ep_dovetail.graph.read import ReadGraph, read_border, read_grap
 from onnxruntime_ep_dovetail.kernels.layout import LayoutPreference
 from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 from onnxruntime_ep_dovetail.kernels.table import is_control_flow
-from onnxruntime_ep_dovetail.library import load_compute
+from onnxruntime_ep_dovetail.library import compute
 from onnxruntime_ep_dovetail.session.dynamic_options import DynamicOptions
 from onnxruntime_ep_dovetail.session.failures import ClaimFailures
 from onnxruntime_ep_dovetail.session.given import GivenWeights
@@ -47,13 +47,12 @@ class ComputeInfo(NativeObject):
     def __init__(self, runtime: Runtime, work: Work) -> None:
         super().__init__(runtime)
         self._work = work
-        self._compute = load_compute()
-        self.set_slot("Compute", self._compute.compute_address())
+        self.set_slot("Compute", compute.compute_address())
 
     def create_state(self, _context: int, state: int) -> None:
         """Make what ``Compute`` gets: the frames of the partition."""
         work = self._work
-        made = self._compute.create_state(
+        made = compute.create_state(
             work.new_frame,
             len(work.input_types),
             len(work.output_types),
@@ -66,7 +65,7 @@ class ComputeInfo(NativeObject):
 
     def release_state(self, state: int) -> None:
         """Let the frames go."""
-        self._compute.release_state(state)
+        compute.release_state(state)
 
 
 class Ep(

@@ -10,6 +10,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.element_types import ELEMENT_TYPES
+
 __all__ = [
     "ALL",
     "BOOL",
@@ -28,7 +30,9 @@ Array = npt.NDArray[Any]
 
 NARROW_FLOATS: Final = ("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float4_e2m1fn")
 FLOATS: Final = ("float32", "float64", "float16", "bfloat16")
-INTEGERS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+INTEGERS: Final = tuple(
+    each.name for kind in ("int", "uint") for each in ELEMENT_TYPES if each.kind == kind and not each.is_packed
+)
 NUMBERS: Final = FLOATS + INTEGERS
 BOOL: Final = ("bool",)
 ALL: Final = NUMBERS + BOOL

@@ -16,11 +16,16 @@ import numpy.typing as npt
 from dovetail.errors import InternalError
 from dovetail.host_arrays import address_of, array_at
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition
+from dovetail.providers.onnxruntime.wire import type_number
 
 __all__ = ["SessionPartition"]
 
 Array = npt.NDArray[Any]
-_PLAIN_KINDS: Final = frozenset("fiub")
+_INTEGERS: Final = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+_PLAIN_TYPES: Final = {
+    np.dtype(name): type_number(name) for name in ("bool", "float16", "float32", "float64", *_INTEGERS)
+}
+"""Types whose memory can be bound, with ONNX's numbers for them."""
 
 _STAGED_BYTES: Final = 16 * 1024
 """Up to this, copying an array is cheaper than binding another."""
@@ -48,12 +53,11 @@ class SessionPartition(LoadedPartition):
 class _Port:
     """One input or output of a partition in one bound run, with the memory that is bound to it."""
 
-    __slots__ = ("_address", "_bind", "_device", "_name", "_shape", "staged")
+    __slots__ = ("_address", "_bind", "_name", "_shape", "staged")
 
-    def __init__(self, bind: Callable[[str, Any], None], name: str, device: Any) -> None:
+    def __init__(self, bind: Callable[[str, Any], None], name: str) -> None:
         self._bind = bind
         self._name = name
-        self._device = device
         self._address = 0
         self._shape: tuple[int, ...] | None = None
         self.staged: Array | None = None
@@ -66,7 +70,7 @@ class _Port:
         is_known = array.shape == self._shape
         if is_known and (self.staged is not None or address_of(array) == self._address):
             return True
-        if array.dtype.kind not in _PLAIN_KINDS or not array.nbytes:
+        if array.dtype not in _PLAIN_TYPES or not array.nbytes:
             return False
         is_staged = is_known and array.nbytes <= _STAGED_BYTES
         self.staged = np.empty(array.shape, array.dtype) if is_staged else None
@@ -75,24 +79,21 @@ class _Port:
 
     def _bind_memory(self, array: Array) -> None:
         self._address, self._shape = address_of(array), array.shape
-        self._bind(self._name, _ort_value(array_at(self._address, array.shape, array.dtype), self._device))
+        self._bind(self._name, _ort_value(array_at(self._address, array.shape, array.dtype)))
 
 
 class _BoundSession(BoundPartition):
     """The partition in one bound run."""
 
-    __slots__ = ("_binding", "_input_names", "_inputs", "_output_names", "_outputs", "_run", "_run_bound")
+    __slots__ = ("_binding", "_input_names", "_inputs", "_output_names", "_outputs", "_session")
 
     def __init__(self, session: Any, inputs: tuple[str, ...], outputs: list[str]) -> None:
-        # The methods of the object inside: the public ones check names again in every run.
-        self._run = session._sess.run
-        self._run_bound = session._sess.run_with_iobinding
-        self._binding = session.io_binding()._iobinding
-        device = _cpu_device()
+        self._session = session
+        self._binding = session.io_binding()
         self._input_names = inputs
         self._output_names = outputs
-        self._inputs = [_Port(self._binding.bind_ortvalue_input, name, device) for name in inputs]
-        self._outputs = [_Port(self._binding.bind_ortvalue_output, name, device) for name in outputs]
+        self._inputs = [_Port(self._binding.bind_ortvalue_input, name) for name in inputs]
+        self._outputs = [_Port(self._binding.bind_ortvalue_output, name) for name in outputs]
 
     def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Write to the memory of the outputs where all have some, else have ONNX Runtime make the results."""
@@ -102,7 +103,7 @@ class _BoundSession(BoundPartition):
         for port, array in zip(self._inputs, inputs):  # noqa: B905 - counted in the plan, here and below
             if port.staged is not None:
                 port.staged[...] = array
-        self._run_bound(self._binding, None)
+        self._session.run_with_iobinding(self._binding)
         for port, target in zip(self._outputs, outputs):  # noqa: B905
             if port.staged is not None:
                 target[...] = port.staged
@@ -112,7 +113,7 @@ class _BoundSession(BoundPartition):
 
     def _run_owned(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Have ONNX Runtime make the results; those that have a place are copied there."""
-        made = self._run(self._output_names, dict(zip(self._input_names, inputs)), None)  # noqa: B905
+        made = self._session.run(self._output_names, dict(zip(self._input_names, inputs)))  # noqa: B905
         for index, result in enumerate(made):
             target = outputs[index]
             if target is None:
@@ -121,17 +122,12 @@ class _BoundSession(BoundPartition):
                 _copy_result(target, result, self._output_names[index])
 
 
-def _cpu_device() -> Any:
-    from onnxruntime import OrtDevice
+def _ort_value(array: Array) -> Any:
+    """A value over the memory of an array."""
+    from onnxruntime import OrtValue
 
-    return OrtDevice.make("cpu", 0)._get_c_device()
-
-
-def _ort_value(array: Array, device: Any) -> Any:
-    """A value over the memory of an array, which it keeps alive."""
-    from onnxruntime.capi.onnxruntime_pybind11_state import OrtValue
-
-    return OrtValue.ortvalue_from_numpy(array, device)
+    # The shorter call makes an object for the device every time, which takes as long as all else here.
+    return OrtValue.ortvalue_from_numpy_with_onnx_type(array, _PLAIN_TYPES[array.dtype])
 
 
 def _copy_result(target: Array, result: Array, name: str) -> None:

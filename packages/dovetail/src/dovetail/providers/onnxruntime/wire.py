@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import PlanCorruptError
 
 __all__ = [
@@ -38,28 +39,7 @@ _MAX_TAG: Final = 2**32
 """Readers in C++ take the lower 32 bits of a tag; what a larger one means depends on who reads it."""
 _MAX_DEPTH: Final = 100
 """How deep a reader of ONNX follows messages inside messages."""
-_TYPE_NUMBERS: Final = {
-    "float32": 1,
-    "uint8": 2,
-    "int8": 3,
-    "uint16": 4,
-    "int16": 5,
-    "int32": 6,
-    "int64": 7,
-    "bool": 9,
-    "float16": 10,
-    "float64": 11,
-    "uint32": 12,
-    "uint64": 13,
-    "bfloat16": 16,
-    "float8_e4m3fn": 17,
-    "float8_e4m3fnuz": 18,
-    "float8_e5m2": 19,
-    "float8_e5m2fnuz": 20,
-    "uint4": 21,
-    "int4": 22,
-    "float4_e2m1fn": 23,
-}
+_TYPE_NUMBERS: Final = {each.name: each.onnx_number for each in ELEMENT_TYPES}
 
 
 @dataclass(frozen=True, kw_only=True)

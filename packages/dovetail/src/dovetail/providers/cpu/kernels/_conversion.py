@@ -4,52 +4,27 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import ml_dtypes
 import numpy as np
 
+from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import ModelError
 from dovetail.providers.cpu._numeric import Array
 
 __all__ = ["DTYPES", "convert", "dtype_of", "integer_limits", "is_integer"]
 
 DTYPES: Final[dict[int, np.dtype[Any]]] = {
-    number: np.dtype(scalar)
-    for number, scalar in {
-        1: np.float32,
-        2: np.uint8,
-        3: np.int8,
-        4: np.uint16,
-        5: np.int16,
-        6: np.int32,
-        7: np.int64,
-        8: np.object_,
-        9: np.bool_,
-        10: np.float16,
-        11: np.float64,
-        12: np.uint32,
-        13: np.uint64,
-        14: np.complex64,
-        15: np.complex128,
-        16: ml_dtypes.bfloat16,
-        17: ml_dtypes.float8_e4m3fn,
-        18: ml_dtypes.float8_e4m3fnuz,
-        19: ml_dtypes.float8_e5m2,
-        20: ml_dtypes.float8_e5m2fnuz,
-        21: ml_dtypes.uint4,
-        22: ml_dtypes.int4,
-        23: ml_dtypes.float4_e2m1fn,
-        24: ml_dtypes.float8_e8m0fnu,
-        25: ml_dtypes.uint2,
-        26: ml_dtypes.int2,
-        27: ml_dtypes.float6_e2m3fn,
-        28: ml_dtypes.float6_e3m2fn,
-    }.items()
+    8: np.dtype(np.object_),
+    **{each.onnx_number: each.dtype for each in ELEMENT_TYPES},
 }
 """The numbers of ``TensorProto.DataType``."""
 
-_FLOAT8_MAX: Final = {DTYPES[17]: 448.0, DTYPES[18]: 240.0, DTYPES[19]: 57344.0, DTYPES[20]: 57344.0}
+_FLOAT8_MAX: Final = {each.dtype: each.largest for each in ELEMENT_TYPES if each.largest is not None}
 _E8M0: Final = DTYPES[24]
-_SMALL_INTEGERS: Final = {DTYPES[21]: (0, 15), DTYPES[22]: (-8, 7), DTYPES[25]: (0, 3), DTYPES[26]: (-2, 1)}
+_SMALL_INTEGERS: Final = {
+    each.dtype: (-(2 ** (each.bits - 1)), 2 ** (each.bits - 1) - 1) if each.kind == "int" else (0, 2**each.bits - 1)
+    for each in ELEMENT_TYPES
+    if each.is_packed and each.kind in ("int", "uint")
+}
 
 
 def dtype_of(number: int) -> np.dtype[Any]:

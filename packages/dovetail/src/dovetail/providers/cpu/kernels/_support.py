@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dovetail.element_types import names_of
 from dovetail.providers.cpu._numeric import FLOATS, Array, in_float32, mark_plain
 
 __all__ = [
@@ -33,12 +34,12 @@ SINGLE_FLOATS: Final = ("float32", "float16", "bfloat16")
 """Single precision and narrower."""
 SIGNED: Final = (*FLOATS, "int8", "int16", "int32", "int64")
 WORDS: Final = ("int32", "int64", "uint32", "uint64")
-FLOAT8: Final = ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz")
-FLOAT6: Final = ("float6_e2m3fn", "float6_e3m2fn")
-FLOAT4: Final = ("float4_e2m1fn",)
-INT4: Final = ("int4", "uint4")
-INT2: Final = ("int2", "uint2")
-COMPLEX: Final = ("complex64", "complex128")
+FLOAT8: Final = names_of("float", bits=8)
+FLOAT6: Final = names_of("float", bits=6)
+FLOAT4: Final = names_of("float", bits=4)
+INT4: Final = names_of("int", "uint", bits=4)
+INT2: Final = names_of("int", "uint", bits=2)
+COMPLEX: Final = names_of("complex")
 STRING: Final = ("object",)
 """String tensors are arrays of Python str, whose dtype is named object."""
 
