@@ -19,7 +19,7 @@ PAGES = [
     ROOT / "docs" / "inside-onnxruntime.md",
     ROOT / "packages" / "onnxruntime-ep-dovetail" / "README.md",
 ]
-LONGEST_PAGE = 190
+LONGEST_PAGE = 240
 
 
 def _blocks(page: Path, language: str) -> list[str]:
@@ -35,7 +35,8 @@ def _run(words: list[str], folder: Path, **variables: str) -> str:
 
 
 def test_there_are_pages() -> None:
-    assert {"add-a-kernel.md", "add-a-pass.md", "add-a-provider.md"} <= {page.name for page in PAGES}
+    expected = {f"add-a-{name}.md" for name in ("kernel", "pass", "provider", "compiling-provider", "device-provider")}
+    assert expected <= {page.name for page in PAGES}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

@@ -125,8 +125,11 @@ def judge_attributes(subject: Subject) -> str:
         raise Broken(f"memory is {memory!r}, expected a MemoryInfo whose alignment is a power of two")
     if budget is not None and (not isinstance(budget, int) or budget < 0):
         raise Broken(f"budget_bytes is {budget!r}, expected None or a number")
-    if provider.can_capture and provider.create_stream() is None:
-        raise Broken("can_capture is set, and create_stream() gives None")
+    if provider.can_capture:
+        stream = provider.create_stream()
+        if stream is None:
+            raise Broken("can_capture is set, and create_stream() gives None")
+        stream.close()
     return f"{provider.step_kind}s in {memory.name} memory"
 
 
