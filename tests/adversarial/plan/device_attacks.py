@@ -60,6 +60,9 @@ DEVICE_RULES: dict[str, list[Case]] = {
         step(7, inputs=[8, 4]),
         step(2, op="Shape", inputs=[0]),
     ),
+    "a reformat goes from one memory to another": each(
+        "chain", both(value(5, memory="cpu"), put("programs/0/arenas", {"cpu": 8192}))
+    ),
     "writes to two memories": each("device", step(1, outputs=[3, 5])),
     "reads a value on a device": each("chain", both(value(8, memory="cpu"), step(6, shape_inputs=[8]))),
     "shares memory with a value that lies elsewhere": each(

@@ -162,13 +162,29 @@ PROGRAM_RULES: dict[str, list[Case]] = {
     "captures two values as one": each("loop", body(0, captures=[[0, 5], [2, 5]])),
     "captures a value as an input or constant": each("loop", body(0, captures=[[0, 0]]), body(0, captures=[[0, 3]])),
     "bodies are nested too deep": each("loop", bury(40)),
-    "its workspace is not what its steps need": each(
-        "chain",
-        put("programs/0/workspace_bytes", 0),
-        put("programs/0/workspace_bytes", 2**46),
-        put("programs/0/workspace_bytes", -1),
-        step(3, workspace_bytes=641),
+    # workspaces
+    "has a workspace without a place in the arena": each(
+        "chain", step(3, workspace_offset=None), step(0, workspace_bytes=1), step(5, workspace_bytes=256)
     ),
+    "its workspace lies outside the arena": each(
+        "chain",
+        step(3, workspace_offset=2**40),
+        step(3, workspace_offset=-256),
+        step(3, workspace_offset=16640),
+        step(3, workspace_bytes=769),
+        step(3, workspace_bytes=2**40),
+    ),
+    "its workspace does not start at a multiple of 256": each("chain", step(3, workspace_offset=16385)),
+    "has a place for a workspace that it does not have": each(
+        "chain",
+        step(0, workspace_offset=0),
+        step(3, workspace_bytes=0),
+        step(3, asks_workspace=True),
+    ),
+    "has a workspace in an arena that does not exist": each(
+        "open", step(0, workspace_offset=0), both(step(0, workspace_bytes=64), step(0, workspace_offset=256))
+    ),
+    "has a workspace that it cannot use": each("chain", step(2, workspace_bytes=64)),
     # programs: memory that is shared
     "shares memory with no input": [
         *each(
@@ -192,13 +208,13 @@ PROGRAM_RULES: dict[str, list[Case]] = {
         "chain", *(put("programs/0/arena_bytes", size) for size in (-1, 2**47, 2**63, 2**80))
     ),
     "the arena is larger than the values in it": each(
-        "chain", put("programs/0/arena_bytes", 16385), put("programs/0/arena_bytes", 2**46)
+        "chain", put("programs/0/arena_bytes", 17153), put("programs/0/arena_bytes", 2**46)
     ),
     "lies outside the arena": each(
         "chain",
         put("programs/0/arena_bytes", 0),
         put("programs/0/arena_bytes", 16128),
-        value(3, offset=16384),
+        value(3, offset=16640),
         value(3, offset=-256),
         value(3, offset=2**62),
         value(7, size_bytes=2**40),
@@ -228,7 +244,10 @@ PROGRAM_RULES: dict[str, list[Case]] = {
     "lies on the bytes of another value that is still needed": each(
         "chain",
         value(8, offset=0),
-        both(value(6, offset=0), put("programs/0/arena_bytes", 8960)),
+        value(6, offset=0),
+        both(step(3, workspace_offset=0), put("programs/0/arena_bytes", 16384)),
+        both(step(3, workspace_offset=8192), put("programs/0/arena_bytes", 16384)),
+        both(step(3, workspace_offset=15872), put("programs/0/arena_bytes", 16640)),
         value(5, offset=8192),
         value(5, offset=512),
         value(8, offset=512),
@@ -258,7 +277,7 @@ PROGRAM_RULES: dict[str, list[Case]] = {
         "chain",
         step(0, shape_inputs=[1]),
         step(0, sizes={"_d0": 1}),
-        step(0, workspace_bytes=1),
+        step(0, tactic=1),
         step(2, asks_workspace=True),
     ),
     "control flow, and only it, has bodies": [

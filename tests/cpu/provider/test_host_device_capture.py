@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -62,8 +63,9 @@ def test_two_buffers_in_turn_are_both_replayed() -> None:
         assert (device.statistics.captures, device.statistics.replays) == (2, 6)
 
 
-def test_ever_new_buffers_keep_few_graphs() -> None:
-    with host_device() as device:
+@pytest.mark.parametrize("can_update", [True, False])
+def test_ever_new_buffers_keep_few_graphs(can_update: bool) -> None:
+    with host_device(can_update=can_update) as device:
         context = build(chain()).create_execution_context()
         target, kept = device.empty(X.shape, np.float32), []
         for number in range(40):
@@ -73,8 +75,32 @@ def test_ever_new_buffers_keep_few_graphs() -> None:
             np.testing.assert_allclose(device.to_host(target), expected(chain(), X * number), rtol=1e-5)
         assert len(device.graphs) == 40
         assert sum(not graph.is_closed for graph in device.graphs) <= 8
+        assert device.statistics.updates == (32 if can_update else 0)
         context.close()
         assert all(graph.is_closed for graph in device.graphs)
+
+
+def test_a_graph_that_cannot_be_updated_is_named() -> None:
+    with host_device() as device:
+        context = build(chain()).create_execution_context()
+        target, kept = device.empty(X.shape, np.float32), [device.to_device(X * number) for number in range(9)]
+        for array in kept[:8]:
+            for _ in range(2):
+                context.run([array], {"y": target})
+        device.options = replace(device.options, raises_in=["update_graph"])
+        context.run([kept[8]], {"y": target})
+        with pytest.raises(dt.ProviderError, match=r"'host_device'.*update_graph.*told to fail"):
+            context.run([kept[8]], {"y": target})
+        device.options = replace(device.options, raises_in=[])
+
+
+def test_compiled_partitions_are_captured() -> None:
+    with host_device(compiles=True) as device:
+        engine = build(chain())
+        for seed in range(4):
+            x = np.random.default_rng(seed).standard_normal((3, 8)).astype(np.float32)
+            np.testing.assert_allclose(engine(x), expected(chain(), x), rtol=1e-6)
+        assert (device.statistics.captures, device.statistics.replays) == (1, 3)
 
 
 def test_steps_of_the_host_part_captures() -> None:

@@ -22,8 +22,7 @@ from dovetail.testing.host_partitions import HostDevicePartition
 DERIVED = {"memory_name", "id"}
 """What follows from the rest and is not to be overridden."""
 PENDING = {
-    *("build_kernel", "pack_weight", "rewrite", "can_reformat", "load_reformat", "dlpack_device", "wrap_stream"),
-    *("update", "refit", "workspace_bytes"),
+    *("dlpack_device", "wrap_stream"),
 }
 """What the host device does not do yet."""
 

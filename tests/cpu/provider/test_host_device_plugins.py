@@ -184,3 +184,15 @@ def test_a_plugin_lies_between_compiled_partitions_without_copies(monkeypatch: p
         np.testing.assert_array_equal(engine(X), X * 3)
         assert (device.statistics.copies_to_device, device.statistics.copies_to_host) == (1, 1)
         assert len(DeviceScale.enqueued) == 1
+
+
+def test_partition_plugin_and_partition_are_one_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device(compiles=True, workspace_bytes=300) as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        monkeypatch.setattr(DeviceScale, "enqueued", [])
+        engine = _engine(annotate=False, memory="device")
+        for seed in range(5):
+            x = np.random.default_rng(seed).random(X.shape).astype(np.float32)
+            np.testing.assert_allclose(engine(x), x * 3, rtol=1e-6)
+        assert (device.statistics.captures, device.statistics.replays) == (1, 4)
+        assert [work.name for work in device.graphs[0].work] == ["Partition", "DeviceScale", "Partition"]

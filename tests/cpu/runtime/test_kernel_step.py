@@ -12,6 +12,8 @@ import dovetail as dt
 from dovetail.errors import InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.provider.interfaces import CompiledKernel
+from dovetail.provider.options import Providers
+from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.kernel import KernelStep
 
@@ -37,7 +39,8 @@ def doubled(dtype: Any = None) -> CompiledKernel:
 def make_step(kernel: CompiledKernel, inputs: list[int]) -> KernelStep:
     values = [ValueRecord(name=f"v{i}", dtype="float32", kind="planned", dims=[2, 3]) for i in range(4)]
     record = StepRecord(name="double", kind="kernel", provider="cpu", op="Double", inputs=inputs, outputs=[3])
-    return KernelStep(record, values, kernel)
+    providers = Providers()
+    return KernelStep(record, values, providers["cpu"], kernel, ContextDevices(providers))
 
 
 def make_frame(*shapes: tuple[int, ...], out: tuple[int, ...] = (2, 3), fixed: tuple[int, ...] = ()) -> Frame:

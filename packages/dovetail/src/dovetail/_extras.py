@@ -33,13 +33,13 @@ def describe_missing(error: ModuleNotFoundError) -> ResourceError | None:
     return ResourceError(what, fix=install_line(extra))
 
 
-def install_line(extra: str = "") -> str:
-    """The command that installs Dovetail, with what an extra brings.
+def install_line(extra: str = "", *, package: str = DISTRIBUTION) -> str:
+    """The command that installs Dovetail, with what an extra brings, or another package.
 
     >>> install_line("onnxruntime")
     "pip install 'dovetail-engine[onnxruntime]'"
     """
-    return f"pip install '{DISTRIBUTION}[{extra}]'" if extra else f"pip install {DISTRIBUTION}"
+    return f"pip install '{package}[{extra}]'" if extra else f"pip install {package}"
 
 
 def _dashed(names: tuple[str, ...]) -> list[str]:

@@ -1,8 +1,9 @@
 """What installed packages offer by entry points, found without importing them, and the policy on what may be imported.
 
-Two groups exist: ``dovetail.providers`` names a function that returns a provider's factory, ``dovetail.plugins`` a
-module that is a plugin library. Finding reads package metadata only, and only when it is asked for: neither
-``import dovetail`` nor a plan that runs on built-in providers does.
+Three groups exist: ``dovetail.providers`` names a function that returns a provider's factory, ``dovetail.plugins`` a
+module that is a plugin library, ``dovetail.commands`` a module that is a command of the command line. Finding reads
+package metadata only, and only when it is asked for: neither ``import dovetail`` nor a plan that runs on built-in
+providers does.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 from dovetail.errors import UsageError
 
 __all__ = [
+    "COMMAND_GROUP",
     "PLUGIN_GROUP",
     "PROVIDER_GROUP",
     "LoadingPolicy",
@@ -27,9 +29,14 @@ __all__ = [
 
 PROVIDER_GROUP: Final = "dovetail.providers"
 PLUGIN_GROUP: Final = "dovetail.plugins"
+COMMAND_GROUP: Final = "dovetail.commands"
 
 _SWITCH: Final = "DOVETAIL_AUTOLOAD"
-_ALLOW_VARIABLES: Final = {PROVIDER_GROUP: "DOVETAIL_PROVIDERS_ALLOW", PLUGIN_GROUP: "DOVETAIL_PLUGINS_ALLOW"}
+_ALLOW_VARIABLES: Final = {
+    PROVIDER_GROUP: "DOVETAIL_PROVIDERS_ALLOW",
+    PLUGIN_GROUP: "DOVETAIL_PLUGINS_ALLOW",
+    COMMAND_GROUP: "DOVETAIL_COMMANDS_ALLOW",
+}
 _TARGET: Final = re.compile(r"(?P<module>\w+(?:\.\w+)*)(?::(?P<attribute>\w+(?:\.\w+)*))?\s*(?:\[.*\])?")
 
 
@@ -75,12 +82,15 @@ class LoadingPolicy:
     """Names of providers that may be imported; None means all."""
     plugins: frozenset[str] | None = None
     """Names of plugin libraries that may be imported; None means all."""
+    commands: frozenset[str] | None = None
+    """Names of commands that may be imported; None means all."""
 
     def refusal(self, group: str, name: str) -> str | None:
         """Why a name of a group may not be imported, or None."""
         if not self.autoload:
             return f"entry points are switched off ({_SWITCH}=0 or a LoadingPolicy)"
-        allowed = self.providers if group == PROVIDER_GROUP else self.plugins
+        lists = {PROVIDER_GROUP: self.providers, PLUGIN_GROUP: self.plugins, COMMAND_GROUP: self.commands}
+        allowed = lists[group]
         return None if allowed is None or name in allowed else f"'{name}' is not on the allow-list"
 
 
@@ -99,13 +109,16 @@ def set_loading_policy(policy: LoadingPolicy | None) -> None:
 def loading_policy() -> LoadingPolicy:
     """The policy in force: what ``set_loading_policy`` set, else what the environment says.
 
-    ``DOVETAIL_AUTOLOAD=0`` switches entry points off; ``DOVETAIL_PROVIDERS_ALLOW`` and ``DOVETAIL_PLUGINS_ALLOW`` are
-    names with commas between them, and set to nothing they allow nothing.
+    ``DOVETAIL_AUTOLOAD=0`` switches entry points off; ``DOVETAIL_PROVIDERS_ALLOW``, ``DOVETAIL_PLUGINS_ALLOW`` and
+    ``DOVETAIL_COMMANDS_ALLOW`` are names with commas between them, and set to nothing they allow nothing.
     """
     if _chosen is not None:
         return _chosen
     return LoadingPolicy(
-        autoload=_read_switch(), providers=_read_names(PROVIDER_GROUP), plugins=_read_names(PLUGIN_GROUP)
+        autoload=_read_switch(),
+        providers=_read_names(PROVIDER_GROUP),
+        plugins=_read_names(PLUGIN_GROUP),
+        commands=_read_names(COMMAND_GROUP),
     )
 
 

@@ -16,9 +16,12 @@ from dovetail.build.borders import Border
 from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
 from dovetail.build.partitions import CompiledPartition, LayerFault, PartitionCompiler, describe_fault
 from dovetail.build.services import BuildServices
+from dovetail.build.shapes import ProfileShapes
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.plugins import PluginEntry, entry_of
+from dovetail.plan.limits import MAX_NAME_CHARS
+from dovetail.plan.manifest import NoteRecord
 from dovetail.plugin.interfaces import PREFERS_DEVICE, PREFERS_HOST
 from dovetail.provider.interfaces import BuiltPartition, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
@@ -54,7 +57,12 @@ class Group:
     provider: str
     layers: Sequence[NodeLayer]
     border: Border | None = None
-    built: BuiltPartition | None = None
+    builds: Sequence[BuiltPartition] = ()
+    """The compiled partition: one for all profiles, or one for each."""
+
+    def find_built(self, profile: int) -> BuiltPartition | None:
+        """The compiled partition for a profile."""
+        return self.builds[profile if len(self.builds) > 1 else 0] if self.builds else None
 
 
 @dataclass(kw_only=True)
@@ -67,6 +75,8 @@ class Assigner:
     logger: ILogger
     services: BuildServices
     """What providers build with."""
+    order: Sequence[str] = ()
+    """The names of the providers in the order they get nodes, where that is not the order of ``providers``."""
     strict: bool = False
     is_host_asked: bool = True
     """Whether whoever builds named the host's provider, or none."""
@@ -74,12 +84,18 @@ class Assigner:
     """Names of weights that may be replaced in a loaded engine."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     _banned: dict[tuple[str, ir.Node], str] = field(default_factory=dict, init=False)
+    notes: list[NoteRecord] = field(default_factory=list, init=False)
+    """What went otherwise than asked, for the plan."""
     _told: set[str] = field(default_factory=set, init=False)
     _groups: dict[ir.Graph, list[Group]] = field(default_factory=dict, init=False)
     _compiler: PartitionCompiler = field(init=False)
 
     def __post_init__(self) -> None:
         self._compiler = PartitionCompiler(model=self.model, services=self.services)
+
+    def use_profiles(self, profiles: Sequence[ProfileShapes]) -> None:
+        """Have partitions compiled for the shapes of these profiles."""
+        self._compiler.profiles = profiles
 
     @property
     def host(self) -> Provider:
@@ -133,8 +149,8 @@ class Assigner:
             compiled = self._compile(name, named)
             if compiled is None:
                 return None
-            if compiled.built is not None:  # else nobody reads what it makes
-                groups.append(Group(provider=name, layers=named, border=compiled.border, built=compiled.built))
+            if compiled.builds:  # else nobody reads what it makes
+                groups.append(Group(provider=name, layers=named, border=compiled.border, builds=compiled.builds))
         return groups
 
     def _ban_cheap(self, layers: Sequence[NodeLayer], partitions: Sequence[tuple[_Owner, Sequence[int]]]) -> bool:
@@ -154,6 +170,7 @@ class Assigner:
         try:
             return self._compiler.compile(provider, layers)
         except DovetailError as error:
+            self.services.refuse_stop(error)
             faults = self._compiler.find_faults(provider, layers, error)
             self._report_faults(name, faults)
             for fault in faults:
@@ -167,11 +184,17 @@ class Assigner:
         self._report(text, ProviderError(text))
 
     def _step_provider(self, name: str) -> str:
-        return self.host.name if name in (_PLUGIN, _CONTROL) else name
+        return self.host.id if name in (_PLUGIN, _CONTROL) else name
 
     def provider(self, name: str) -> Provider:
         """One of the providers of this build, with its options."""
-        return next(provider for provider in self.providers if provider.name == name)
+        return next(provider for provider in self.providers if provider.id == name)
+
+    def plugin_provider(self, node: ir.Node) -> Provider:
+        """The provider in whose memory and on whose stream a plugin layer runs."""
+        layer = NodeLayer(node, self.host.name, self.model.opset_imports)
+        name = _PLUGIN if layer.entry is None else self._plugin_provider(layer, layer.entry)
+        return self.provider(self._step_provider(name))
 
     def _ban(self, provider: str, nodes: Sequence[ir.Node], reason: str) -> None:
         for node in nodes:
@@ -183,27 +206,28 @@ class Assigner:
             raise error or ProviderError(text)
         if text not in self._told:
             self._told.add(text)
+            self.notes.append(NoteRecord(text=text.replace("\0", "?")[:MAX_NAME_CHARS]))
             self.logger.log(Severity.WARNING, text)
 
     # asking
 
     def _layers(self, graph: ir.Graph) -> list[NodeLayer]:
         opsets = self.model.opset_imports
-        return [NodeLayer(node, self.host.name, opsets) for node in graph if not is_constant_node(node)]
+        return [NodeLayer(node, self.host.id, opsets) for node in graph if not is_constant_node(node)]
 
     def _place(self, layers: Sequence[NodeLayer]) -> list[_Owner]:
         """Who has each layer; names stand for plugins and for control flow that is run from here."""
         plain = [layer for layer in layers if layer.entry is None]
-        claims = {provider.name: self._ask(provider, plain) for provider in self.providers}
+        claims = {provider.id: self._ask(provider, plain) for provider in self.providers}
         nodes = [_placed(layer, sources) for layer, sources in zip(plain, _sources(plain), strict=True)]
         found = place(
             nodes,
             claims,
-            [provider.name for provider in self.providers],
+            self.order or [provider.id for provider in self.providers],
             annotations=self.annotations,
-            budgets={provider.name: provider.budget_bytes for provider in self.providers},
-            devices=[provider.name for provider in self.providers if not provider.memory.is_host],
-            host=self.host.name,
+            budgets={provider.id: provider.budget_bytes for provider in self.providers},
+            devices=[provider.id for provider in self.providers if not provider.memory.is_host],
+            host=self.host.id,
         )
         for index in found.unmet:
             self._report(f"layer '{plain[index].name}': {found.reasons[index]}")
@@ -226,37 +250,37 @@ class Assigner:
         left = [
             i
             for i, name in enumerate(chosen)
-            if name == self.host.name and not layers[i].is_control and _CHEAP not in reasons[i]
+            if name == self.host.id and not layers[i].is_control and _CHEAP not in reasons[i]
         ]
         rows = [f"  '{layers[i].name}' ({layers[i].op}): {reasons[i]}" for i in left]
         if rows:
-            text = f"{len(rows)} node(s) go to '{self.host.name}', which was not asked for:\n" + "\n".join(rows)
-            fix = f"add '{self.host.name}' to the providers, or replace the nodes"
+            text = f"{len(rows)} node(s) go to '{self.host.id}', which was not asked for:\n" + "\n".join(rows)
+            fix = f"add '{self.host.id}' to the providers, or replace the nodes"
             self._report(text, UnsupportedOpError(text, fix=fix))
 
     def _plugin_provider(self, layer: NodeLayer, entry: PluginEntry) -> str:
         """The host's, unless an annotation or the plugin names a device: it gets addresses and the stream there."""
         annotated = find_annotation(layer.name, layer.node.metadata_props.get(ANNOTATION_KEY), self.annotations)
         wanted = entry.handle.preferred_memory if annotated is None else annotated
-        if wanted in ("", PREFERS_HOST, self.host.name):
+        if wanted in ("", PREFERS_HOST, self.host.id):
             return _PLUGIN
-        devices = [provider.name for provider in self.providers if not provider.memory.is_host]
+        devices = [provider.id for provider in self.providers if not provider.memory.is_host]
         if annotated is None and wanted == PREFERS_DEVICE:
             return devices[0] if devices else _PLUGIN
         if wanted in devices:
             return wanted
-        if not any(provider.name == wanted for provider in self.providers):
+        if not any(provider.id == wanted for provider in self.providers):
             who = "is annotated" if annotated is not None else "asks"
             self._report(f"plugin layer '{layer.name}' {who} for {wanted}, which is not among the providers")
         return _PLUGIN
 
     def _owner(self, layer: NodeLayer, name: str, claim: Claim) -> _Owner:
-        if layer.is_control and name == self.host.name:
+        if layer.is_control and name == self.host.id:
             return _Owner(_CONTROL)
         return _Owner(name, claim.step_kind or self.provider(name).step_kind)
 
     def _ask(self, provider: Provider, layers: Sequence[NodeLayer]) -> list[Claim]:
-        views = [NodeLayer(layer.node, provider.name, layer.opsets) for layer in layers]
+        views = [NodeLayer(layer.node, provider.id, layer.opsets) for layer in layers]
         try:
             claims = list(provider.get_capability(views))
             if len(claims) != len(views):
@@ -265,16 +289,16 @@ class Assigner:
                 )
             _check_kinds(provider, claims)
         except Exception as error:  # noqa: BLE001 - whatever a provider does wrong, the others go on
-            text = f"provider '{provider.name}' failed when it was asked what it takes: {error}"
+            text = f"provider '{provider.id}' failed when it was asked what it takes: {error}"
             self._report(text, ProviderError(text))
             claims = [Claim(taken=False, reason=f"it failed when it was asked: {error}")] * len(views)
-        return [self._unless_banned(provider.name, v, c) for v, c in zip(views, claims, strict=True)]
+        return [self._unless_banned(provider.id, v, c) for v, c in zip(views, claims, strict=True)]
 
     def _unless_banned(self, provider: str, layer: NodeLayer, claim: Claim) -> Claim:
         reason = self._banned.get((provider, layer.node))
         if reason is not None:
             return Claim(taken=False, reason=reason)
-        if layer.is_control and provider == self.host.name:
+        if layer.is_control and provider == self.host.id:
             return Claim(taken=True)
         return claim
 

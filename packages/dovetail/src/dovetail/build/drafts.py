@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,10 @@ from dovetail.expr import Expr, encode_expr
 from dovetail.formats import packed_shape
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
+from dovetail.plan.workspaces import WorkspaceGroup, find_workspaces, walk_steps
 from dovetail.provider.arena import Span, plan_offsets
 
-__all__ = ["Draft", "encode_dims", "max_workspace", "plan_memory"]
+__all__ = ["Draft", "encode_dims", "plan_memory"]
 
 
 @dataclass
@@ -58,25 +59,43 @@ def encode_dims(dims: Sequence[Expr | None] | None) -> list[Any] | None:
     return None if dims is None else [None if dim is None else encode_expr(dim) for dim in dims]
 
 
-def max_workspace(steps: Sequence[StepRecord]) -> int:
-    """Bytes that the neediest step takes, bodies included."""
-    own = max((step.workspace_bytes for step in steps), default=0)
-    return max([own, *(body.workspace_bytes for step in steps for body in step.bodies)])
-
-
 def plan_memory(program: ProgramRecord) -> ProgramRecord:
-    """The program with a place in the arena of its memory for every planned value."""
+    """The program with a place in the arena of its memory for every planned value and every workspace."""
     spans = value_lifetimes(program)
     planned: dict[str, list[int]] = {}
     for index, value in enumerate(program.values):
         if value.kind == "planned" and value.alias is None and index in spans:
             planned.setdefault(value.memory, []).append(index)
-    values, totals = list(program.values), {}
-    for memory, indices in planned.items():
-        offsets, totals[memory] = plan_offsets([Span(values[i].size_bytes or 0, *spans[i]) for i in indices])
-        for index, offset in zip(indices, offsets, strict=True):
+    groups: dict[str, list[WorkspaceGroup]] = {}
+    for group in find_workspaces(program):
+        groups.setdefault(group.memory, []).append(group)
+    needs = [step.workspace_bytes for _, _, step in walk_steps(program)]
+    values, totals, places = list(program.values), {}, {}
+    for memory in dict.fromkeys((*planned, *groups)):
+        indices, shared = planned.get(memory, []), groups.get(memory, [])
+        own = [Span(values[i].size_bytes or 0, *spans[i]) for i in indices]
+        scratch = [Span(max(needs[n] for n in g.steps), g.position, g.position) for g in shared]
+        offsets, totals[memory] = plan_offsets([*own, *scratch])
+        for index, offset in zip(indices, offsets, strict=False):
             values[index] = msgspec.structs.replace(values[index], offset=offset)
+        for group, offset in zip(shared, offsets[len(indices) :], strict=True):
+            places.update(dict.fromkeys(group.steps, offset))
     for index, value in enumerate(values):
         if value.kind == "planned" and value.offset is None and value.alias is None:
             values[index] = msgspec.structs.replace(value, offset=0, size_bytes=0, kind="dynamic")
-    return msgspec.structs.replace(program, values=values, arena_bytes=totals.pop("", 0), arenas=totals)
+    steps = _with_workspaces(program.steps, places, iter(range(len(needs))))
+    return msgspec.structs.replace(program, values=values, steps=steps, arena_bytes=totals.pop("", 0), arenas=totals)
+
+
+def _with_workspaces(
+    steps: Sequence[StepRecord], places: Mapping[int, int], numbers: Iterator[int]
+) -> list[StepRecord]:
+    """The steps with the offsets of their workspaces, numbered as ``walk_steps`` does."""
+    placed = []
+    for step in steps:
+        offset = places.get(next(numbers))
+        bodies = [
+            msgspec.structs.replace(body, steps=_with_workspaces(body.steps, places, numbers)) for body in step.bodies
+        ]
+        placed.append(msgspec.structs.replace(step, workspace_offset=offset, bodies=bodies))
+    return placed

@@ -12,16 +12,18 @@ import onnx_ir as ir
 from dovetail.build.assign import Assigner, Group
 from dovetail.build.attributes import attribute_records
 from dovetail.build.blobs import array_from_tensor
-from dovetail.build.drafts import Draft, encode_dims, max_workspace, plan_memory
+from dovetail.build.built_records import StepOwner
+from dovetail.build.drafts import Draft, encode_dims, plan_memory
+from dovetail.build.kernels import build_kernel
 from dovetail.build.layers import NodeLayer
 from dovetail.build.program_context import ChosenPlugin, Place, ProgramContext, place_of
 from dovetail.errors import BuildError, InternalError
 from dovetail.expr import Constant, Expr, SizeTensor, Symbol, encode_expr, symbols_of
 from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
-from dovetail.plan.manifest import PartitionRecord, ProgramRecord, StepRecord, SymbolRecord
+from dovetail.plan.manifest import ProgramRecord, StepRecord, SymbolRecord
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import PackedWeight, Provider, TensorSpec
 from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.types import TensorFormat
 
@@ -66,7 +68,6 @@ class Lowering:
             steps=self._steps,
             symbols=self._kept_symbols(),
             captures=self._captures,
-            workspace_bytes=max_workspace(self._steps),
         )
         return program if self._parent is not None or self._context.is_open else plan_memory(program)
 
@@ -154,23 +155,46 @@ class Lowering:
         return True
 
     def _move(self, value: ir.Value, place: Place) -> int:
-        """Bring a value to another memory, another format, or both; formats are changed on the host."""
+        """Bring a value to another memory, another format, or both.
+
+        Who has the value changes its format; a device that cannot leaves that to the host.
+        """
         home = self._home[value]
         draft = self._drafts[self._index[value, home]]
         if (home.dtype, home.format) != (place.dtype, place.format):
-            self._need(value, replace(home, memory=""))
-            on_host = replace(place, memory="")
-            index = self._index.get((value, on_host))
-            index = self._reformat(value, replace(home, memory=""), on_host) if index is None else index
-            return self._transfer(value, on_host, place) if place.memory else index
+            memory = self._find_reformatter(value, home, place)
+            source, target = replace(home, memory=memory), replace(place, memory=memory)
+            self._need(value, source)
+            index = self._index.get((value, target))
+            index = self._reformat(value, source, target) if index is None else index
+            return index if target == place else self._transfer(value, target, place)
         if draft.kind == "constant":
             return self._add(value, place, Draft(draft.name, place, "constant", draft.dims, blob=draft.blob))
         return self._transfer(value, home, place)
 
+    def _find_reformatter(self, value: ir.Value, source: Place, target: Place) -> str:
+        """The memory in which a format is changed: where the value is, or the host's."""
+        if not source.memory:
+            return ""
+        provider = self._context.assigner.provider(source.memory)
+        specs = (self._spec(value, source), self._spec(value, replace(target, memory=source.memory)))
+        return source.memory if call(provider.id, "can_reformat", provider.can_reformat, *specs) else ""
+
+    def _spec(self, value: ir.Value, place: Place) -> TensorSpec:
+        dims = self._context.dims(value)
+        return TensorSpec(
+            dtype=place.dtype,
+            dims=None if dims is None else tuple(dim.value if isinstance(dim, Constant) else None for dim in dims),
+            format=place.format.name,
+            scale=place.scale if place.dtype == "int8" else -1.0,
+            memory=place.memory,
+        )
+
     def _reformat(self, value: ir.Value, source: Place, place: Place) -> int:
         target = self._add(value, place, self._draft(value, place))
         name = f"Reformat {value.name} {source.dtype}:{source.format.name} -> {place.dtype}:{place.format.name}"
-        self._append(name, "reformat", "Reformat", [self._index[value, source]], [target])
+        provider = place.memory or None
+        self._append(name, "reformat", "Reformat", [self._index[value, source]], [target], provider=provider)
         return target
 
     def _transfer(self, value: ir.Value, source: Place, place: Place) -> int:
@@ -211,7 +235,7 @@ class Lowering:
         opset: int = 1,
         provider: str | None = None,
     ) -> None:
-        used = provider or self._context.provider.name
+        used = provider or self._context.provider.id
         self._steps.append(
             StepRecord(name=name, kind=kind, provider=used, op=op, opset=opset, inputs=inputs, outputs=outputs)
         )
@@ -251,7 +275,7 @@ class Lowering:
 
     def _emit(self, group: Group) -> None:
         layer = group.layers[0]
-        if group.built is not None:
+        if group.builds:
             self._emit_partition(group)
         elif layer.entry is not None:
             self._emit_plugin(layer, layer.entry, self._context.chosen[layer.node])
@@ -262,7 +286,14 @@ class Lowering:
 
     def _emit_kernel(self, layer: NodeLayer) -> None:
         provider = self._context.assigner.provider(layer.provider)
-        inputs = [self._need_port(slot, value, layer, provider) for slot, value in enumerate(layer.node.inputs)]
+        owner = StepOwner(provider=provider, name=layer.name)
+        built = build_kernel(layer, provider, self._context)
+        inputs = [
+            self._add_packed(slot, value, layer, owner, built.weights[slot])
+            if value is not None and slot in built.weights
+            else self._need_port(slot, value, layer, provider)
+            for slot, value in enumerate(layer.node.inputs)
+        ]
         outputs = [self._add_result(value, memory=provider.memory_name) for value in layer.node.outputs]
         self._steps.append(
             StepRecord(
@@ -275,51 +306,58 @@ class Lowering:
                 attributes=attribute_records(layer.node, self._context.blobs),
                 inputs=inputs,
                 outputs=_trim(outputs),
+                workspace_bytes=built.workspace_bytes,
+                kernel=self._context.store.kernel_record(owner, built),
             )
         )
+
+    def _add_packed(self, slot: int, value: ir.Value, layer: NodeLayer, owner: StepOwner, weight: PackedWeight) -> int:
+        """A constant in the form that the kernel wants it, in the memory that it reads it from."""
+        name = value.name or ""
+        blob = self._context.store.add_packed(owner, name, weight)
+        memory = self._port_memory(slot, layer, owner.provider)
+        place = Place(weight.array.dtype.name, memory=memory)
+        self._drafts.append(Draft(name, place, "constant", list(weight.array.shape), blob=blob))
+        return len(self._drafts) - 1
 
     def _need_port(self, slot: int, value: ir.Value | None, layer: NodeLayer, provider: Provider) -> int:
         """An input of a kernel, in the memory that it reads it from."""
         if provider.memory.is_host:
             is_idle = reads_only_shape(layer.op, layer.domain)
             return self._need_shape(value) if is_idle else self._need(value)
-        on_host = call(provider.name, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
-        return self._need_in(value, "" if slot in on_host else provider.memory_name)
+        return self._need_in(value, self._port_memory(slot, layer, provider))
+
+    def _port_memory(self, slot: int, layer: NodeLayer, provider: Provider) -> str:
+        on_host = call(provider.id, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
+        return "" if slot in on_host else provider.memory_name
 
     def _emit_partition(self, group: Group) -> None:
         """A compiled partition; its weights are stored once for all programs."""
-        border, built = group.border, group.built
+        border, built = group.border, group.find_built(self._context.profile)
         if border is None or built is None:
             raise InternalError("a partition without a border", where=f"provider '{group.provider}'")
-        blobs = self._context.blobs
-        memory = self._context.assigner.provider(group.provider).memory_name
+        provider = self._context.assigner.provider(group.provider)
         names = [layer.name for layer in group.layers]
-        record = PartitionRecord(
-            payload=blobs.add_payload(f"partition:{names[0]}", built.payload),
-            version=built.version,
+        name = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]} ({len(names)} layers)"
+        record = self._context.store.partition_record(
+            StepOwner(provider=provider, name=name),
+            built,
             inputs=[value.name or "" for value in border.inputs],
             outputs=[value.name or "" for value in border.outputs],
-            weights={name: self._add_weight(name, array) for name, array in built.weights.items()},
             layers=names,
         )
         self._steps.append(
             StepRecord(
-                name=names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]} ({len(names)} layers)",
+                name=name,
                 kind="partition",
                 provider=group.provider,
                 op="Partition",
-                inputs=[self._need_in(value, memory) for value in border.inputs],
-                outputs=[self._add_result(value, memory=memory) for value in border.outputs],
+                inputs=[self._need_in(value, provider.memory_name) for value in border.inputs],
+                outputs=[self._add_result(value, memory=provider.memory_name) for value in border.outputs],
+                workspace_bytes=built.workspace_bytes,
                 partition=record,
             )
         )
-
-    def _add_weight(self, name: str, array: Any) -> str:
-        """A weight of a partition; one that may be replaced is shared only with others of its name."""
-        original = self._context.model.graph.initializers.get(name)
-        if name in self._context.assigner.keep and original is not None and original.const_value is not None:
-            return self._context.blobs.add_constant(name, original.const_value)
-        return self._context.blobs.add_weight(name, array)
 
     def _add_result(self, value: ir.Value, *, dynamic: bool = False, memory: str = "") -> int:
         if not value.name or (value.dtype is None and not value.uses() and not value.is_graph_output()):
@@ -488,8 +526,8 @@ def _find_copier(assigner: Assigner, source: str, target: str) -> str | None:
         return source or target
     reader, writer = assigner.provider(source), assigner.provider(target)
     for provider in (writer, reader):
-        if call(provider.name, "can_copy", provider.can_copy, reader.memory, writer.memory):
-            return provider.name
+        if call(provider.id, "can_copy", provider.can_copy, reader.memory, writer.memory):
+            return provider.id
     return None
 
 

@@ -83,18 +83,18 @@ class _Search:
     def look(self, nodes: Sequence[ir.Node]) -> list[Support]:
         plugins = {node for node in nodes if self._is_plugin(node)}
         plain = [node for node in nodes if node not in plugins and not _is_control(node)]
-        claims = {provider.name: self._ask(provider, plain) for provider in self._providers}
+        claims = {provider.id: self._ask(provider, plain) for provider in self._providers}
         answers = {node: Support(node=node, provider=PLUGIN) for node in plugins}
         answers |= {node: self._answer_plain(node, claims, index) for index, node in enumerate(plain)}
         return [answers[node] if node in answers else self._answer_control(node) for node in nodes]
 
     def _ask(self, provider: Provider, nodes: Sequence[ir.Node]) -> Sequence[Claim]:
-        views = [NodeLayer(node, provider.name, self._opsets) for node in nodes]
-        claims = call(provider.name, "get_capability", provider.get_capability, views)
+        views = [NodeLayer(node, provider.id, self._opsets) for node in nodes]
+        claims = call(provider.id, "get_capability", provider.get_capability, views)
         if len(claims) != len(views):
             raise ProviderError(
                 "get_capability gave another number of claims",
-                where=f"provider '{provider.name}'",
+                where=f"provider '{provider.id}'",
                 expected=len(views),
                 got=len(claims),
             )
@@ -102,7 +102,7 @@ class _Search:
 
     def _answer_plain(self, node: ir.Node, claims: Mapping[str, Sequence[Claim]], index: int) -> Support:
         if is_constant_node(node):
-            return Support(node=node, provider=self._providers[-1].name)
+            return Support(node=node, provider=self._providers[-1].id)
         for name, row in claims.items():
             if row[index].taken:
                 return Support(node=node, provider=name)
@@ -114,7 +114,7 @@ class _Search:
         missing = next((support for support in inner if support.provider is None), None)
         if missing is not None:
             return Support(node=node, provider=None, reason=f"in its body, {missing.node.op_type}: {missing.reason}")
-        return Support(node=node, provider=self._providers[-1].name)
+        return Support(node=node, provider=self._providers[-1].id)
 
     def _is_plugin(self, node: ir.Node) -> bool:
         """Whether a registered plugin runs a node, as it would in a build."""

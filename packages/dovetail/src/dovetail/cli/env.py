@@ -10,6 +10,7 @@ from typing import Any, Final
 from dovetail._extras import PACKAGES, install_line
 from dovetail._version import __version__
 from dovetail.cli.answers import Answer, Document
+from dovetail.cli.commands import list_offered
 from dovetail.cli.options import finish_command
 from dovetail.cli.provider import describe_providers
 from dovetail.cli.screen import Screen, format_bytes
@@ -40,6 +41,9 @@ def run(args: argparse.Namespace) -> Answer:
             if None in group.values()
         },
         "providers": _providers(),
+        "commands": [
+            {"name": offer.name, "origin": offer.origin, "reason": problem} for offer, problem in list_offered()
+        ],
         "environment": {k: v for k, v in sorted(os.environ.items()) if k.startswith(_VARIABLES)},
     }
     return Answer(document=document, show=_show)
@@ -98,11 +102,17 @@ def _show(document: Document, screen: Screen) -> None:
             ("memory", "unknown" if memory is None else format_bytes(memory)),
             *((name, version or "not installed") for name, version in document["packages"].items()),
             *(("provider", _provider_text(provider)) for provider in document["providers"]),
+            *(("command", _command_text(command)) for command in document["commands"]),
             *((name, value) for name, value in document["environment"].items()),
         ]
     )
     for extra, names in document["missing_extras"].items():
         screen.line(f"missing: {', '.join(names)} ({install_line(extra)})")
+
+
+def _command_text(command: dict[str, Any]) -> str:
+    reason = "" if command["reason"] is None else f": not available, {command['reason']}"
+    return f"{command['name']} ({command['origin']}){reason}"
 
 
 def _provider_text(provider: dict[str, Any]) -> str:

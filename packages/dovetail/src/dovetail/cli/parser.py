@@ -3,32 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from dovetail._version import __version__
+from dovetail.cli.commands import COMMANDS, list_offered, load_declare
 from dovetail.cli.options import describe
-from dovetail.errors import UsageError
+from dovetail.errors import PluginError, UsageError
 
-__all__ = ["COMMANDS", "find_command", "make_parser"]
-
-COMMANDS: Final = {
-    "build": "build a plan from an ONNX model, tuned by measuring",
-    "run": "run a plan or a model once and show its outputs",
-    "bench": "time a plan or a model",
-    "compare": "compare the outputs of a model with those of a reference",
-    "reduce": "shrink a model that fails to the smallest that still fails",
-    "inspect": "show what a plan holds, without running any code of it",
-    "replace": "replace a part of an ONNX model by one node, for a plugin to take",
-    "check": "take a plugin through its whole life and judge it by every rule",
-    "plan": "judge plan files",
-    "provider": "look at back ends",
-    "plugin": "look at custom layers",
-    "parity": "compare what two back ends cover: operators, versions and types",
-    "env": "describe this installation, ready to paste into a report",
-}
-"""Each command and what it is for; the module of the same name declares its arguments and runs it."""
+__all__ = ["find_command", "make_parser"]
 
 _EPILOG = """\
 exit codes:
@@ -56,7 +39,8 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
     """The parser; what it returns has ``run``, the command, and ``json``.
 
     Args:
-        command: The only one whose arguments will be needed, so that no other module is imported; None for all.
+        command: The only one whose arguments will be needed, so that no other module is imported; empty when only the
+            list of commands will be; None for all of Dovetail's own.
     """
     parser = _Parser(
         prog="dovetail",
@@ -66,9 +50,27 @@ def make_parser(command: str | None = None) -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"dovetail {__version__}")
+    parser.set_defaults(json=False, run=_miss_function)
     commands = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
-    for name, summary in COMMANDS.items():
+    needed = COMMANDS if command is None else [command] if command else []
+    declares = {name: load_declare(name) for name in needed}
+    for name, summary in _summaries(command).items():
         subparser = commands.add_parser(name, help=summary, description=describe(summary), allow_abbrev=False)
-        if command in (None, name):
-            importlib.import_module(f"dovetail.cli.{name}").declare(subparser)
+        if declare := declares.get(name):
+            declare(subparser)
     return parser
+
+
+def _summaries(command: str | None) -> dict[str, str]:
+    """What each command is for; packages are searched for more when it is none of Dovetail's that is wanted."""
+    if command in COMMANDS:
+        return COMMANDS
+    offers = [found.offer for found in list_offered() if found.problem is None]
+    return COMMANDS | {offer.name: f"a command of {offer.origin}" for offer in offers}
+
+
+def _miss_function(args: argparse.Namespace) -> NoReturn:
+    raise PluginError(
+        "the command declares its arguments and not what runs it",
+        fix="end its 'declare' with dovetail.cli.options.finish_command(parser, run)",
+    )

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 
+from dovetail.protobuf import MalformedMessageError, read_fields, write_header
+
 __all__ = ["TensorStash"]
 
 _LEAST: Final = 64 * 1024
 """Bytes from which on a tensor is left in place."""
 _MAX_DEPTH: Final = 64
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _NONCE: Final = 16
 
 
@@ -45,10 +46,6 @@ _CHILDREN: Final[Mapping[str, Mapping[int, str]]] = {
 """For each kind of message, the fields that may hold tensors somewhere inside, and their kinds."""
 
 
-class _MalformedError(Exception):
-    """The bytes are not in the wire format, or in a part of it that no model uses."""
-
-
 class TensorStash:
     """The contents of large tensors of one model, which stay in the buffer that the model was read from.
 
@@ -65,7 +62,7 @@ class TensorStash:
         """The bytes for the parser; bytes that cannot be walked come back whole, for the parser to judge."""
         try:
             pieces = self._walk("model", 0, len(self._data), 0)
-        except _MalformedError:
+        except MalformedMessageError:
             self._spans.clear()
             pieces = None
         return bytes(self._data) if pieces is None else b"".join(pieces)
@@ -99,80 +96,27 @@ class TensorStash:
         if kind == "tensor":
             return self._walk_tensor(start, end)
         children, pieces, done = _CHILDREN[kind], list[bytes | memoryview](), start
-        position = start
-        while position < end:
-            field_start = position
-            number, wire, position = self._read_tag(position, end)
-            position, content, length = self._skip(wire, position, end)
-            if wire != _BYTES or length < _LEAST or number not in children:
+        for field in read_fields(self._data, start, end):
+            if field.end - field.content < _LEAST or field.number not in children or not field.has_length:
                 continue
-            inner = self._walk(children[number], content, content + length, depth + 1)
+            inner = self._walk(children[field.number], field.content, field.end, depth + 1)
             if inner is not None:
-                pieces += [self._data[done:field_start], *_wrap(number, inner)]
-                done = position
+                pieces += [self._data[done : field.start], *_wrap(field.number, inner)]
+                done = field.end
         if not pieces:
             return None
         return [*pieces, self._data[done:end]]
 
     def _walk_tensor(self, start: int, end: int) -> list[bytes | memoryview] | None:
-        found, position = [], start
-        while position < end:
-            field_start = position
-            number, wire, position = self._read_tag(position, end)
-            position, content, length = self._skip(wire, position, end)
-            if number == _RAW_DATA:
-                found.append((wire, field_start, content, length, position))
-        if len(found) != 1 or found[0][0] != _BYTES or found[0][3] < _LEAST:
+        found = [field for field in read_fields(self._data, start, end) if field.number == _RAW_DATA]
+        if len(found) != 1 or not found[0].has_length or found[0].end - found[0].content < _LEAST:
             return None
-        _, field_start, content, length, after = found[0]
+        (field,) = found
         mark = self._nonce + len(self._spans).to_bytes(8, "little")
-        self._spans.append((content, length))
-        return [self._data[start:field_start], *_wrap(_RAW_DATA, [mark]), self._data[after:end]]
-
-    def _skip(self, wire: int, position: int, end: int) -> tuple[int, int, int]:
-        """Where a field ends, and where its content starts and how long it is."""
-        content = position
-        if wire == _VARINT:
-            _, position = self._read_varint(position, end)
-        elif wire == _BYTES:
-            length, content = self._read_varint(position, end)
-            position = content + length
-        elif wire in (_FIXED32, _FIXED64):
-            position += 4 if wire == _FIXED32 else 8
-        else:
-            raise _MalformedError
-        if position > end:
-            raise _MalformedError
-        return position, content, position - content
-
-    def _read_tag(self, position: int, end: int) -> tuple[int, int, int]:
-        tag, position = self._read_varint(position, end)
-        if tag >> 3 == 0:
-            raise _MalformedError
-        return tag >> 3, tag & 7, position
-
-    def _read_varint(self, position: int, end: int) -> tuple[int, int]:
-        value = 0
-        for shift in range(0, 70, 7):
-            if position >= end:
-                raise _MalformedError
-            byte = self._data[position]
-            position += 1
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value, position
-        raise _MalformedError
+        self._spans.append((field.content, field.end - field.content))
+        return [self._data[start : field.start], *_wrap(_RAW_DATA, [mark]), self._data[field.end : end]]
 
 
 def _wrap(number: int, pieces: list[bytes | memoryview]) -> list[bytes | memoryview]:
     """A field of bytes from pieces."""
-    return [_varint(number << 3 | _BYTES) + _varint(sum(map(len, pieces))), *pieces]
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return [write_header(number, sum(map(len, pieces))), *pieces]

@@ -1,4 +1,4 @@
-"""The rules for the arena of a program with a profile: every value fits its place, and no two live ones share bytes.
+"""The rules for the arena of a program with a profile: values and workspaces fit their places and share no bytes.
 
 Two values on the same bytes would not crash, for both lie inside the arena, but each would overwrite the other: such a
 plan gives wrong results, so it counts as damaged.
@@ -10,17 +10,19 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 from dovetail.expr import decode_expr, interval, symbols_of
 from dovetail.formats import packed_shape
+from dovetail.plan._header import show
 from dovetail.plan._rules import MAX_BYTES, check_range, dtype_from_name, require
 from dovetail.plan.lifetimes import value_lifetimes
-from dovetail.plan.manifest import Manifest, ProfileRecord, ProgramRecord, ValueRecord
+from dovetail.plan.manifest import Manifest, ProfileRecord, ProgramRecord, StepRecord, ValueRecord
+from dovetail.plan.workspaces import is_planned_workspace, memory_of_step, walk_steps
 from dovetail.provider.arena import ALIGNMENT_BYTES, align
 from dovetail.types import TensorFormat
 
-__all__ = ["verify_arena", "verify_unplaced"]
+__all__ = ["verify_arena", "verify_no_workspaces", "verify_unplaced"]
 
 Ranges = Mapping[str, tuple[int, int]]
 
@@ -31,6 +33,13 @@ def verify_unplaced(program: ProgramRecord, where: str) -> None:
     require(not has_arena, where, "has an arena, which only programs with a profile have")
     for index, value in enumerate(program.values):
         require(value.offset is None, f"{where}, value {index}", "has a place in an arena that does not exist")
+
+
+def verify_no_workspaces(program: ProgramRecord, where: str) -> None:
+    """An open program plans its workspaces, those of bodies too, when shapes are known."""
+    for _, _, step in walk_steps(program):
+        is_free = step.workspace_offset is None
+        require(is_free, f"{where}, step {show(step.name)}", "has a workspace in an arena that does not exist")
 
 
 def verify_arena(program: ProgramRecord, manifest: Manifest, profile: int, where: str) -> None:
@@ -49,11 +58,48 @@ def verify_arena(program: ProgramRecord, manifest: Manifest, profile: int, where
         else:
             # What the builder found no use for is dynamic and keeps an empty place at the start.
             require(not value.offset, place, "has a place in the arena and is not planned")
+    workspaces = _find_workspaces(program, arenas, where)
+    for space in workspaces:
+        largest[space.memory] = max(largest[space.memory], space.start + max(align(space.size), ALIGNMENT_BYTES))
     # Nobody may be made to reserve memory that no value uses.
     for memory, size in arenas.items():
         check_range(size, MAX_BYTES, where, "arena size out of range")
         require(size <= largest[memory], where, "the arena is larger than the values in it", size)
-        _verify_disjoint(program, memory, where)
+        _verify_disjoint(program, memory, [space for space in workspaces if space.memory == memory], where)
+
+
+class _Workspace(NamedTuple):
+    """The bytes that one step, or the bodies of one, use while it runs."""
+
+    memory: str
+    position: int
+    start: int
+    size: int
+
+
+def _find_workspaces(program: ProgramRecord, arenas: Mapping[str, int], where: str) -> list[_Workspace]:
+    """Check the place of every workspace; the bodies of a step share one, which no value of the program may touch."""
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    for position, owner, step in walk_steps(program):
+        place = f"{where}, step {show(step.name)}"
+        if not is_planned_workspace(step):
+            require(step.workspace_offset is None, place, "has a place for a workspace that it does not have")
+            continue
+        memory = memory_of_step(owner, step)
+        start, stop = _verify_workspace(step, arenas.get(memory, -1), place)
+        low, high = found.get((memory, position), (start, stop))
+        found[memory, position] = (min(low, start), max(high, stop))
+    return [_Workspace(memory, at, start, stop - start) for (memory, at), (start, stop) in found.items()]
+
+
+def _verify_workspace(step: StepRecord, arena_bytes: int, where: str) -> tuple[int, int]:
+    require(step.workspace_offset is not None, where, "has a workspace without a place in the arena")
+    offset = step.workspace_offset or 0
+    check_range(offset, MAX_BYTES, where, "its workspace lies outside the arena")
+    require(offset % ALIGNMENT_BYTES == 0, where, f"its workspace does not start at a multiple of {ALIGNMENT_BYTES}")
+    stop = offset + step.workspace_bytes
+    require(stop <= arena_bytes, where, "its workspace lies outside the arena", (offset, step.workspace_bytes))
+    return offset, stop
 
 
 def _symbol_ranges(program: ProgramRecord, manifest: Manifest, profile: ProfileRecord | None) -> Ranges:
@@ -115,22 +161,25 @@ class _Needs:
         return math.prod(packed_shape(bound, TensorFormat[value.format])) * dtype_from_name(value.dtype).itemsize
 
 
-def _verify_disjoint(program: ProgramRecord, memory: str, where: str) -> None:
+def _verify_disjoint(program: ProgramRecord, memory: str, workspaces: Sequence[_Workspace], where: str) -> None:
     """Walk the steps in order with the places in use at each, which never overlap, sorted."""
     spans = value_lifetimes(program)
-    places = []
+    places = [
+        (w.position, w.position, w.start, w.start + w.size, f"the workspace of step {w.position}") for w in workspaces
+    ]
     for index, value in enumerate(program.values):
         is_here = value.kind == "planned" and value.memory == memory
         if is_here and value.alias is None and value.size_bytes and index in spans:
-            places.append((*spans[index], value.offset or 0, (value.offset or 0) + value.size_bytes, index))
+            start = value.offset or 0
+            places.append((*spans[index], start, start + value.size_bytes, f"value {index}"))
     used: list[tuple[int, int]] = []
     ends: list[tuple[int, tuple[int, int]]] = []
-    for first, last, start, stop, index in sorted(places):
+    for first, last, start, stop, what in sorted(places):
         while ends and ends[0][0] < first:
             used.pop(bisect_left(used, heappop(ends)[1]))
         position = bisect_left(used, (start, stop))
         before, after = used[max(position - 1, 0) : position], used[position : position + 1]
         is_free = all(other[1] <= start for other in before) and all(stop <= other[0] for other in after)
-        require(is_free, f"{where}, value {index}", "lies on the bytes of another value that is still needed", start)
+        require(is_free, f"{where}, {what}", "lies on the bytes of another value that is still needed", start)
         used.insert(position, (start, stop))
         heappush(ends, (last, (start, stop)))

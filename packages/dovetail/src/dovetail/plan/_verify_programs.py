@@ -21,7 +21,7 @@ from dovetail.plan._rules import (
     check_value_type,
     require,
 )
-from dovetail.plan._verify_memory import verify_arena, verify_unplaced
+from dovetail.plan._verify_memory import verify_arena, verify_no_workspaces, verify_unplaced
 from dovetail.plan._verify_steps import Scope, verify_step
 from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, SymbolRecord, TensorRecord, ValueRecord
 from dovetail.plan.value_types import ValueType
@@ -46,6 +46,7 @@ def verify_program(program: ProgramRecord, manifest: Manifest, profile: int) -> 
     _verify_tensors(program, manifest, where)
     if manifest.open:
         verify_unplaced(program, where)
+        verify_no_workspaces(program, where)
     else:
         verify_arena(program, manifest, profile, where)
 
@@ -62,7 +63,6 @@ def _verify(program: ProgramRecord, manifest: Manifest, where: str, depth: int) 
     _verify_symbols(program, where)
     _verify_shapes(program, where)
     _verify_flow(program, manifest, where, depth)
-    _verify_workspace(program, where)
 
 
 # values
@@ -233,13 +233,6 @@ def _verify_alias(value: ValueRecord, step: StepRecord, program: ProgramRecord, 
     same = (source.dtype, source.format) == (value.dtype, value.format)
     require(same, where, "shares memory with a value of another type or format", (value.dtype, value.format))
     require(source.memory == value.memory, where, "shares memory with a value that lies elsewhere", value.memory)
-
-
-def _verify_workspace(program: ProgramRecord, where: str) -> None:
-    bodies = [body.workspace_bytes for step in program.steps for body in step.bodies]
-    needed = max([0, *bodies, *(step.workspace_bytes for step in program.steps)])
-    given = program.workspace_bytes
-    require(given == needed, where, "its workspace is not what its steps need", given)
 
 
 # the engine's own tensors

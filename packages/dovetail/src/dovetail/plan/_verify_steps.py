@@ -11,6 +11,7 @@ from typing import Any, Final
 from dovetail.errors import DovetailError, PlanCorruptError, UsageError
 from dovetail.expr import Symbol, decode_expr
 from dovetail.plan._rules import MAX_BYTES, check_dims, check_name, check_range, dtype_from_name, require
+from dovetail.plan._verify_built import verify_kernel, verify_partition
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import FieldRecord, Manifest, PluginRecord, ProgramRecord, StepRecord, SymbolRecord
 from dovetail.plugin.fields import MAX_NAME_BYTES, decode_fields
@@ -50,8 +51,11 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     require(is_partition == (step.partition is not None), where, "compiled steps, and only they, have a partition")
     is_plugin = step.kind == "plugin"
     require(is_plugin == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
-    others = (step.shape_inputs, step.sizes, step.workspace_bytes, step.asks_workspace)
+    require(step.kernel is None or step.kind == "kernel", where, "has what only kernels are built to")
+    others = (step.shape_inputs, step.sizes, step.tactic, step.asks_workspace)
     require(is_plugin or not any(others), where, "has what only plugin steps have")
+    has_workspace = is_plugin or is_partition or step.kind == "kernel"
+    require(has_workspace or not step.workspace_bytes, where, "has a workspace that it cannot use")
     require((step.kind == "control") == bool(step.bodies), where, "control flow, and only it, has bodies")
     has_attributes = step.kind in ("kernel", "control")
     require(has_attributes or not step.attributes, where, "has attributes, which only kernels and control flow have")
@@ -64,8 +68,7 @@ def _verify_memory(step: StepRecord, scope: Scope, where: str) -> None:
     if not scope.has_devices or step.kind == "copy":
         return
     values = scope.program.values
-    on_host = step.kind in ("reformat", "control")
-    own = "" if on_host else step.provider
+    own = "" if step.kind == "control" else step.provider
     is_idle = step.kind == "kernel" and reads_only_shape(step.op, step.domain)
     for index in (*(() if is_idle else step.inputs), *step.outputs):
         is_near = index < 0 or values[index].memory in ("", own)
@@ -113,6 +116,13 @@ def _read_attributes(step: StepRecord, scope: Scope, where: str) -> Mapping[str,
 
 def _verify_kernel(step: StepRecord, scope: Scope, where: str) -> None:
     _read_attributes(step, scope, where)
+    if step.kernel is not None:
+        verify_kernel(step.kernel, scope.manifest, where)
+
+
+def _verify_partition(step: StepRecord, scope: Scope, where: str) -> None:
+    if step.partition is not None:
+        verify_partition(step, step.partition, scope.program, scope.manifest, where)
 
 
 def _verify_reformat(step: StepRecord, scope: Scope, where: str) -> None:
@@ -123,31 +133,8 @@ def _verify_reformat(step: StepRecord, scope: Scope, where: str) -> None:
     require(not any(types), where, "a reformat takes no objects", types)
     same = source is None or target is None or len(source) == len(target)
     require(same, where, "a reformat changes the number of dimensions")
-
-
-def _verify_partition(step: StepRecord, scope: Scope, where: str) -> None:
-    record = step.partition
-    if record is None:
-        return
-    blob = scope.manifest.blobs.get(record.payload)
-    require(blob is not None and blob.kind == "partition", where, "names a blob that is no partition", record.payload)
-    for names, ports in ((record.inputs, step.inputs), (record.outputs, step.outputs)):
-        same = len(names) == len(ports) and len(set(names)) == len(names)
-        require(same, where, "a partition has another number of names than values", len(names))
-        require(min(ports, default=0) >= 0, where, "a partition has no absent inputs or outputs")
-        for name in names:
-            check_name(name, where)
-    for index in (*step.inputs, *step.outputs):
-        # Providers get arrays as they lie in memory, and know one order of elements.
-        is_linear = scope.program.values[index].format == "LINEAR"
-        require(is_linear, where, "a partition takes a value that does not lie row by row", index)
-    for name in (record.version, *record.layers):
-        check_name(name, where, may_be_empty=True)
-    for name, weight in record.weights.items():
-        check_name(name, where)
-        require(name not in record.inputs, where, "a weight of a partition has the name of an input", name)
-        known = scope.manifest.blobs.get(weight)
-        require(known is not None and known.kind == "weights", where, "names a blob that is no weights", weight)
+    memories = {scope.program.values[index].memory for index in (*step.inputs, *step.outputs)}
+    require(len(memories) == 1, where, "a reformat goes from one memory to another", sorted(memories))
 
 
 # control flow

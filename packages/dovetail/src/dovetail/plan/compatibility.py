@@ -17,7 +17,7 @@ from dovetail.plan.inspect import find_damage, plugins_of
 from dovetail.plan.manifest import DeviceRecord, Manifest, ProgramRecord, StepRecord, decode_manifest
 from dovetail.plan.verify import verify_manifest
 from dovetail.provider.interfaces import ProviderFactory
-from dovetail.provider.loader import get_factory, get_provider
+from dovetail.provider.loader import get_factory, get_provider, split_id
 
 __all__ = ["PlanReport", "Verdict", "check_plan", "judge_devices"]
 
@@ -94,7 +94,10 @@ def _obstacles(device: DeviceRecord, factory: ProviderFactory) -> list[str]:
     if _major(device.version) != _major(factory.version):
         text = f"made with version {device.version} of provider '{device.provider}', and here is {factory.version}"
         return [f"{text}: another major version"]
-    return [] if factory.devices() else [f"provider '{device.provider}' finds no device here"]
+    _, ordinal = split_id(device.provider)
+    if not any(found.ordinal == ordinal for found in factory.devices()):
+        return [f"provider '{device.provider}' finds no device here"]
+    return []
 
 
 def _missing_kernels(provider: str, manifest: Manifest) -> list[str]:

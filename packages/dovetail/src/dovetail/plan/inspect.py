@@ -31,6 +31,7 @@ from dovetail.plan.manifest import (
     decode_manifest,
 )
 from dovetail.plan.verify import verify_manifest
+from dovetail.plan.workspaces import max_workspace
 
 __all__ = ["EngineInspector", "LayerInformationFormat", "describe_table", "find_damage", "inspect_plan", "plugins_of"]
 
@@ -207,6 +208,7 @@ def _evaluate(dim: Any, symbols: Mapping[str, int]) -> int:
 
 def _describe_candidate(candidate: CandidateRecord) -> dict[str, Any]:
     return {
+        "name": candidate.name,
         "formats": candidate.formats,
         "tactic": candidate.tactic,
         "time_us": candidate.time_us,
@@ -334,7 +336,7 @@ def _describe_program(program: ProgramRecord, manifest: Manifest, index: int) ->
     return {
         "profile": index,
         "arena_bytes": program.arena_bytes,
-        "workspace_bytes": program.workspace_bytes,
+        "workspace_bytes": max_workspace(program),
         "num_values": len(program.values),
         "layers": _describe_layers(program, _tables(manifest, index), {}),
     }

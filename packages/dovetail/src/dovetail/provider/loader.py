@@ -29,6 +29,7 @@ __all__ = [
     "register_provider",
     "require_provider",
     "set_default_options",
+    "split_id",
     "unregister_provider",
 ]
 
@@ -42,7 +43,7 @@ _lock = threading.RLock()  # making a provider may ask for another one
 _factories: dict[str, ProviderFactory] = {}
 _registered: set[str] = set()
 """The names among the factories that the program registered itself."""
-_providers: dict[tuple[str, frozenset[tuple[str, str]]], Provider] = {}
+_providers: dict[tuple[str, int, frozenset[tuple[str, str]]], Provider] = {}
 _default_options: dict[str, dict[str, str]] = {}
 """For whoever asks for a provider and says nothing of options, as loading a plan does."""
 
@@ -99,8 +100,19 @@ def provider_names() -> list[str]:
     return sorted({listing.name for listing in list_providers() if listing.problem is None})
 
 
-def has_provider(name: str) -> bool:
+def split_id(provider_id: str) -> tuple[str, int]:
+    """The name of a provider and the ordinal of its device, from how plans call it (``Provider.id``).
+
+    >>> split_id("gpu"), split_id("gpu:1")
+    (('gpu', 0), ('gpu', 1))
+    """
+    name, colon, ordinal = provider_id.rpartition(":")
+    return (name, int(ordinal)) if colon and ordinal.isdecimal() and ordinal.isascii() else (provider_id, 0)
+
+
+def has_provider(provider_id: str) -> bool:
     """Whether the name can be asked for; packages are searched only when it is no built-in one."""
+    name, _ = split_id(provider_id)
     return name in _BUILT_IN or name in _registered or name in provider_names()
 
 
@@ -145,29 +157,37 @@ def unregister_provider(name: str) -> None:
             del _providers[key]
 
 
-def get_factory(name: str) -> ProviderFactory:
+def get_factory(provider_id: str) -> ProviderFactory:
     """The factory of a back end, imported now if need be and checked for its name and the contract's version.
 
     Raises:
         ProviderError: There is none of that name, the policy refuses it, or it does not keep the contract.
     """
+    name, _ = split_id(provider_id)
     with _lock:
         if name not in _factories:
             _factories[name] = _make_built_in(name) if name in _BUILT_IN else _make_offered(_find_offer(name))
         return _factories[name]
 
 
-def get_provider(name: str, options: Mapping[str, str] | None = None) -> Provider:
-    """The provider of that name on its first device, made once for the same options; without any, the default ones.
+def get_provider(provider_id: str, options: Mapping[str, str] | None = None, ordinal: int | None = None) -> Provider:
+    """The provider of that name or id, made once for the same device and options; without any, the default ones.
+
+    Args:
+        provider_id: Its name, or the name and the ordinal of a device, such as ``gpu:1``.
+        options: Its options.
+        ordinal: The device, in place of what the id says.
 
     Raises:
-        ProviderError: See ``get_factory``; or there is no device, an option is wrong, or making it failed.
+        ProviderError: See ``get_factory``; or there is no such device, an option is wrong, or making it failed.
     """
+    name, told = split_id(provider_id)
+    number = told if ordinal is None else ordinal
     chosen = _default_options.get(name, {}) if options is None else options
-    key = (name, _freeze_options(name, chosen))
+    key = (name, number, _freeze_options(name, chosen))
     with _lock:
         if key not in _providers:
-            _providers[key] = _make_provider(name, dict(chosen))
+            _providers[key] = _make_provider(name, number, dict(chosen))
         return _providers[key]
 
 
@@ -264,18 +284,25 @@ def _check_factory(factory: Any, name: str, where: str) -> ProviderFactory:
 # providers
 
 
-def _make_provider(name: str, options: dict[str, str]) -> Provider:
+def _make_provider(name: str, ordinal: int, options: dict[str, str]) -> Provider:
     factory, where = get_factory(name), f"provider '{name}'"
     devices = list(_call(where, "when it was asked for devices", factory.devices))
     if not devices:
         raise ProviderError("it finds no device here", where=where, fix="choose another provider")
-    provider = _call(where, "when it was made", lambda: factory.create(devices[0], options))
+    device = devices[0] if not ordinal else next((found for found in devices if found.ordinal == ordinal), None)
+    if device is None:
+        there = ", ".join(f"{name}:{found.ordinal}" if found.ordinal else name for found in devices)
+        raise ProviderError(f"it has no device {ordinal} here", where=where, expected=f"one of {there}", got=ordinal)
+    provider = _call(where, "when it was made", lambda: factory.create(device, options))
     if not isinstance(provider, Provider):
         raise ProviderError(
             "what its factory made is no provider", where=where, expected="a Provider", got=type(provider).__name__
         )
     if provider.name != name:
         raise ProviderError("it goes by another name than its factory", where=where, expected=name, got=provider.name)
+    if ordinal and provider.device.ordinal != ordinal:
+        got = provider.device.ordinal
+        raise ProviderError("it was made on another device than asked for", where=where, expected=ordinal, got=got)
     return provider
 
 

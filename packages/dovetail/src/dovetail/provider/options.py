@@ -12,16 +12,16 @@ from typing import Any
 
 from dovetail.errors import UsageError
 from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_provider, require_provider
+from dovetail.provider.loader import get_provider, require_provider, split_id
 
 __all__ = ["ProviderOptions", "Providers"]
 
 ProviderOptions = Mapping[str, Mapping[str, str]]
-"""Provider -> option -> value."""
+"""Provider, by name for all its devices or by id for one -> option -> value."""
 
 
 class Providers:
-    """Providers by name, made when they are first asked for and then kept.
+    """Providers by id, made when they are first asked for and then kept.
 
     A provider that the options do not name has the default ones of the process (``set_default_options``).
 
@@ -43,14 +43,18 @@ class Providers:
         self.options = {name: dict(chosen) for name, chosen in _check_options(options or {}).items()}
         self._made: dict[str, Provider] = {}
 
-    def __getitem__(self, name: str) -> Provider:
-        """The provider of that name.
+    def __getitem__(self, provider_id: str) -> Provider:
+        """The provider of that name, or of that name and ordinal, such as ``gpu:1``.
 
         Raises:
-            ProviderError: There is none of that name, an option is wrong, or making it failed.
+            ProviderError: There is none of that name, it has no such device, an option is wrong, or making it failed.
         """
-        made = self._made.get(name)
-        return self._made.setdefault(name, get_provider(name, self.options.get(name))) if made is None else made
+        made = self._made.get(provider_id)
+        if made is None:
+            name, _ = split_id(provider_id)
+            options = self.options.get(provider_id, self.options.get(name))
+            made = self._made.setdefault(provider_id, get_provider(provider_id, options))
+        return made
 
 
 def _check_options(options: Any) -> ProviderOptions:

@@ -54,8 +54,8 @@ def _read(value: ValueRecord, array: Any, providers: Providers) -> Any:
     if not value.memory:
         return array
     provider, copied = providers[value.memory], np.empty(array.shape, array.dtype)
-    call(provider.name, "copy", provider.copy, array, copied, None)
-    call(provider.name, "synchronize", provider.synchronize)
+    call(provider.id, "copy", provider.copy, array, copied, None)
+    call(provider.id, "synchronize", provider.synchronize)
     return copied
 
 

@@ -127,5 +127,5 @@ def _device_events(instance: ProgramInstance) -> Iterator[list[tuple[str, Profil
         yield events
     finally:
         for provider in started:
-            found = call(provider.name, "stop_profiling", provider.stop_profiling)
-            events += [(provider.name, event) for event in found]
+            found = call(provider.id, "stop_profiling", provider.stop_profiling)
+            events += [(provider.id, event) for event in found]

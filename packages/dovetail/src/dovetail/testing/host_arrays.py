@@ -16,9 +16,9 @@ from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_streams import HostStream
 
-__all__ = ["HostDeviceAllocator", "HostDeviceArray"]
+__all__ = ["POISON", "HostDeviceAllocator", "HostDeviceArray"]
 
-_POISON = 0xFF
+POISON = 0xFF
 """What fresh memory holds: NaN as floats and -1 as integers, so that reading too early shows."""
 
 
@@ -142,7 +142,7 @@ class HostDeviceAllocator(ArenaAllocator):
             return 0
         address = super().allocate(size, alignment, flags)
         if address:
-            ctypes.memset(address, _POISON, size)
+            ctypes.memset(address, POISON, size)
             self._memory.add(address, size)
         return address
 

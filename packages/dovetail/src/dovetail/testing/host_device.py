@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,22 +20,34 @@ from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
     BuildContext,
+    BuiltKernel,
     BuiltPartition,
     Claim,
+    KernelRequest,
     NodeView,
     Provider,
     StepKind,
     StoredKernel,
     StoredPartition,
+    TensorSpec,
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
 from dovetail.provider.shape_slots import shape_slots
 from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
+from dovetail.testing.host_building import (
+    build_kernel,
+    check_code,
+    pack_weight,
+    report_steps,
+    rewrite_relu,
+    unpack_inputs,
+)
 from dovetail.testing.host_functions import HostDeviceFunction
 from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
+from dovetail.testing.host_reformats import HostDeviceReformat
 from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
 from dovetail.testing.statistics import DeviceStatistics
 
@@ -50,17 +64,19 @@ class HostDevice(Provider):
         self.name = options.name
         self.device = device
         self.options = options
-        self.memory = MemoryInfo(name=options.name)
+        self.memory = MemoryInfo(name=options.name, ordinal=device.ordinal)
         self.preferred_layout = options.layout
         self.can_capture = options.can_capture and options.has_streams
         self.budget_bytes = options.budget_bytes
+        self.builds_per_profile = options.per_profile
+        self.refit_mode = options.refit_mode
         self.step_kind = StepKind.PARTITION if options.compiles else StepKind.NODE
         self.statistics = DeviceStatistics()
         """What the device was told to do."""
         self.graphs: list[HostGraph] = []
         """Everything that was captured."""
-        self._streams = StreamSet(f"provider '{self.name}'", self.statistics, self.check)
-        self._live = HostMemory(f"provider '{self.name}'")
+        self._streams = StreamSet(f"provider '{self.id}'", self.statistics, self.check)
+        self._live = HostMemory(f"provider '{self.id}'")
         self._allocator = HostDeviceAllocator(
             limit_bytes=options.memory_bytes,
             fail_at=options.fail_allocation,
@@ -107,24 +123,52 @@ class HostDevice(Provider):
         self.check("host_inputs")
         return super().host_inputs(op, domain, opset)
 
+    def build_kernel(self, request: KernelRequest, context: BuildContext) -> BuiltKernel:
+        """Packed weights, device code and a workspace, as the options say."""
+        self.check("build_kernel")
+        return build_kernel(self, request, context)
+
     def load_kernel(self, stored: StoredKernel) -> HostDeviceFunction:
         """The kernel of ``cpu`` over this device's memory."""
         self.check("load_kernel")
         op, domain, opset = stored.op, stored.domain, stored.opset
         if self._kernels.find(op, domain, opset) is None:
-            raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.name}'")
-        function = get_provider("cpu").load_kernel(stored)
+            raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.id}'")
+        if stored.name:  # else it comes from no plan
+            check_code(self, stored.name, stored.code)
+        function = unpack_inputs(self, stored, get_provider("cpu").load_kernel(stored))
         return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), stored.num_outputs)
 
     def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """A plan for ``cpu``."""
         self.check("build_partition")
-        return compile_partition(model)
+        report_steps(self, context)
+        return compile_partition(self, model, context)
 
     def load_partition(self, stored: StoredPartition) -> HostDevicePartition:
         """That plan, over this device's memory."""
         self.check("load_partition")
         return load_partition(self, stored)
+
+    def can_reformat(self, source: TensorSpec, target: TensorSpec) -> bool:
+        """Every change that the host can do, unless the options say otherwise."""
+        self.check("can_reformat")
+        return self.options.reformats
+
+    def load_reformat(self, source: TensorSpec, target: TensorSpec) -> HostDeviceReformat:
+        """What changes formats of arrays here."""
+        self.check("load_reformat")
+        return HostDeviceReformat(self, source, target)
+
+    def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> npt.NDArray[Any]:
+        """Transpose a weight again."""
+        self.check("pack_weight")
+        return pack_weight(self, recipe, sources)
+
+    def rewrite(self, model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+        """Its own pass, where the options want one."""
+        self.check("rewrite")
+        return rewrite_relu(model, is_own) if self.options.rewrites else ()
 
     # memory
 
@@ -150,20 +194,20 @@ class HostDevice(Provider):
         Raises:
             ProviderError: The address is none of this device's live memory: one of the host, or one that was freed.
         """
-        array = HostDeviceArray(address, shape, dtype, device=self.name, memory=self._live)
+        array = HostDeviceArray(address, shape, dtype, device=self.id, memory=self._live)
         array.require_live(user)
         return array
 
     def import_array(self, value: Any) -> HostDeviceArray | None:
         """Its own arrays."""
         self.check("import_array")
-        return value if isinstance(value, HostDeviceArray) and value.device == self.name else None
+        return value if isinstance(value, HostDeviceArray) and value.device == self.id else None
 
     def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
         """To and from the host and peers, and inside."""
         self.check("can_copy")
         others = [info for info in (source, target) if info != self.memory]
-        return len(others) < 2 and all(info.is_host or info.name in self.options.peers for info in others)
+        return len(others) < 2 and all(info.is_host or _id_of(info) in self.options.peers for info in others)
 
     def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
         """Copy in the order of the stream: what the source holds then, not now."""
@@ -185,10 +229,10 @@ class HostDevice(Provider):
 
     def require_own(self, array: Any, name: str) -> HostDeviceArray:
         """An array of this device, for a step of that name; anything else is an error."""
-        if not isinstance(array, HostDeviceArray) or array.device != self.name:
+        if not isinstance(array, HostDeviceArray) or array.device != self.id:
             raise ProviderError(
                 f"{name} got an array that does not lie in the device's memory",
-                where=f"provider '{self.name}'",
+                where=f"provider '{self.id}'",
                 got=type(array).__name__,
             )
         array.require_live(name)
@@ -196,10 +240,10 @@ class HostDevice(Provider):
 
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""
-        array = HostDeviceArray(0, shape, dtype, device=self.name, memory=self._live)
+        array = HostDeviceArray(0, shape, dtype, device=self.id, memory=self._live)
         address = self._allocator.allocate(array.nbytes, self.memory.alignment_bytes, 0)
         if not address:
-            raise ResourceError("out of memory", where=f"provider '{self.name}'", got=f"{array.nbytes} bytes")
+            raise ResourceError("out of memory", where=f"provider '{self.id}'", got=f"{array.nbytes} bytes")
         array.address = address
         weakref.finalize(array, self._allocator.deallocate, address)
         return array
@@ -225,19 +269,18 @@ class HostDevice(Provider):
     def find_stream(self, handle: int) -> HostStream:
         """The stream that a plugin got the handle of."""
         if handle not in self._streams.streams:
-            raise ProviderError("no stream of this device", where=f"provider '{self.name}'", got=handle)
+            raise ProviderError("no stream of this device", where=f"provider '{self.id}'", got=handle)
         return self._streams.streams[handle]
 
     def submit(self, stream: Stream | None, name: str, run: Callable[[], None]) -> None:
         """Put work on a stream, or do it when there is none."""
+        work = run if not self.options.work_s else partial(_run_slowly, run, self.options.work_s)
         if stream is None:
-            run()
+            work()
         elif isinstance(stream, HostStream):
-            stream.submit(name, run)
+            stream.submit(name, work)
         else:
-            raise ProviderError(
-                "a stream of another device", where=f"provider '{self.name}'", got=type(stream).__name__
-            )
+            raise ProviderError("a stream of another device", where=f"provider '{self.id}'", got=type(stream).__name__)
 
     def synchronize(self) -> None:
         """Run everything that waits."""
@@ -257,7 +300,7 @@ class HostDevice(Provider):
         work = self.find_stream(stream.handle).end_recording()
         self.check("end_capture")
         self.statistics.captures += 1
-        graph = HostGraph(self._streams, work)
+        graph = HostGraph(self._streams, work, can_update=self.options.can_update)
         self.graphs.append(graph)
         return graph
 
@@ -271,6 +314,15 @@ class HostDevice(Provider):
         self.check("stop_profiling")
         events, self._streams.events = self._streams.events or [], None
         return events
+
+
+def _id_of(memory: MemoryInfo) -> str:
+    return f"{memory.name}:{memory.ordinal}" if memory.ordinal else memory.name
+
+
+def _run_slowly(run: Callable[[], None], seconds: float) -> None:
+    time.sleep(seconds)
+    run()
 
 
 def _view(array: Any) -> npt.NDArray[Any]:
@@ -318,9 +370,12 @@ class HostDeviceFactory:
         return self.options.api_version
 
     def devices(self) -> Sequence[Device]:
-        """The one device."""
+        """One, or as many as the options say."""
         self._check("devices")
-        return [Device(name="host device", kind="npu", fingerprint="host-device")]
+        return [
+            Device(name="host device", kind="npu", fingerprint="host-device", ordinal=ordinal)
+            for ordinal in range(self.options.num_devices)
+        ]
 
     def create(self, device: Device, options: Mapping[str, str]) -> HostDevice:
         """A device; options as texts go before those of the factory."""

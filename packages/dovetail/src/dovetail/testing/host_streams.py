@@ -249,8 +249,9 @@ class HostEvent(Event):
 class HostGraph(CapturedGraph):
     """Work that was recorded."""
 
-    def __init__(self, streams: StreamSet, work: Sequence[Work]) -> None:
+    def __init__(self, streams: StreamSet, work: Sequence[Work], *, can_update: bool = True) -> None:
         self._set = streams
+        self._can_update = can_update
         self.work = list(work)
         self.is_closed = False
 
@@ -262,6 +263,16 @@ class HostGraph(CapturedGraph):
         self._set.statistics.replays += 1
         for work in self.work:
             stream.submit(work.name, work.run)
+
+    def update(self, recorded: CapturedGraph) -> bool:
+        """Take over the work of another recording, unless the device was told that it cannot."""
+        self._set.check("update_graph")
+        if not self._can_update or self.is_closed or not isinstance(recorded, HostGraph):
+            return False
+        self._set.statistics.updates += 1
+        self.work = list(recorded.work)
+        recorded.close()
+        return True
 
     def close(self) -> None:
         """Forget the work."""

@@ -21,6 +21,8 @@ class DeviceStatistics:
     """How often the host waited for a stream, an event or the whole device."""
     captures: int = 0
     replays: int = 0
+    updates: int = 0
+    """How often a captured graph took over another recording."""
     streams: int = 0
 
     def reset(self) -> None:

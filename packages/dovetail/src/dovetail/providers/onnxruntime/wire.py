@@ -8,12 +8,13 @@ because a plan must never make anybody open one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import PlanCorruptError
+from dovetail.protobuf import MalformedMessageError, read_fields, write_bytes, write_number
 
 __all__ = [
     "INLINE_BYTES",
@@ -33,10 +34,6 @@ _GRAPH: Final = 7
 _INITIALIZER: Final = 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
 _EXTERNAL: Final = 1
-_LENGTH_DELIMITED: Final = 2
-_FIXED_BYTES: Final = {1: 8, 5: 4}
-_MAX_TAG: Final = 2**32
-"""Readers in C++ take the lower 32 bits of a tag; what a larger one means depends on who reads it."""
 _MAX_DEPTH: Final = 100
 """How deep a reader of ONNX follows messages inside messages."""
 _TYPE_NUMBERS: Final = {each.name: each.onnx_number for each in ELEMENT_TYPES}
@@ -63,8 +60,8 @@ class AppendedTensor:
 
 def append_weights(model: bytes | memoryview, tensors: Iterable[AppendedTensor]) -> bytes:
     """The model with these weights among its initializers."""
-    initializers = b"".join(_field(_INITIALIZER, _tensor(tensor)) for tensor in tensors)
-    return bytes(model) + (_field(_GRAPH, initializers) if initializers else b"")
+    initializers = b"".join(write_bytes(_INITIALIZER, _tensor(tensor)) for tensor in tensors)
+    return bytes(model) + (write_bytes(_GRAPH, initializers) if initializers else b"")
 
 
 def names_files(model: bytes | memoryview) -> bool:
@@ -76,9 +73,12 @@ def names_files(model: bytes | memoryview) -> bool:
         PlanCorruptError: The bytes are no model, or the last part of it is cut short.
     """
     data = bytes(model)
-    for _ in _fields(memoryview(data)):
-        pass  # a part that is cut short would take in what is appended
-    return b"location" in data and _walk(memoryview(data), "model", 0)
+    try:
+        for _ in read_fields(memoryview(data)):
+            pass  # a part that is cut short would take in what is appended
+        return b"location" in data and _walk(memoryview(data), "model", 0)
+    except MalformedMessageError as error:
+        raise PlanCorruptError("a compiled partition is malformed", fix="build the plan again") from error
 
 
 _MESSAGES: Final = {
@@ -96,49 +96,15 @@ _MESSAGES: Final = {
 
 def _walk(data: memoryview, message: str, depth: int) -> bool:
     if depth > _MAX_DEPTH:
-        raise _malformed()
+        raise MalformedMessageError
     inner = _MESSAGES[message]
-    for number, part in _fields(data):
-        if message == "tensor" and number in (_EXTERNAL_DATA, _DATA_LOCATION):
+    for field in read_fields(data):
+        if message == "tensor" and field.number in (_EXTERNAL_DATA, _DATA_LOCATION):
             return True
-        if number in inner and part is not None and _walk(part, inner[number], depth + 1):
+        part = data[field.content : field.end]
+        if field.number in inner and field.has_length and _walk(part, inner[field.number], depth + 1):
             return True
     return False
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, memoryview | None]]:
-    """Every field of a message: its number, and its bytes when it has a length."""
-    position = 0
-    while position < len(data):
-        tag, position = _read_varint(data, position)
-        kind = tag & 7
-        if kind == _LENGTH_DELIMITED:
-            length, position = _read_varint(data, position)
-        elif kind == 0:
-            (_, position), length = _read_varint(data, position), 0
-        else:
-            length = _FIXED_BYTES.get(kind, len(data))
-        if tag >= _MAX_TAG or position + length > len(data):
-            raise _malformed()
-        yield tag >> 3, data[position : position + length] if kind == _LENGTH_DELIMITED else None
-        position += length
-
-
-def _read_varint(data: memoryview, position: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if position >= len(data):
-            break
-        byte = data[position]
-        position += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, position
-    raise _malformed()
-
-
-def _malformed() -> PlanCorruptError:
-    return PlanCorruptError("a compiled partition is malformed", fix="build the plan again")
 
 
 def type_number(dtype: str) -> int:
@@ -153,40 +119,17 @@ def type_number(dtype: str) -> int:
 
 
 def _tensor(tensor: AppendedTensor) -> bytes:
-    parts = [_number(_DIMS, dim) for dim in tensor.shape]
-    parts.append(_number(_DATA_TYPE, type_number(tensor.dtype)))
-    parts.append(_field(_NAME, tensor.name.encode()))
+    parts = [write_number(_DIMS, dim) for dim in tensor.shape]
+    parts.append(write_number(_DATA_TYPE, type_number(tensor.dtype)))
+    parts.append(write_bytes(_NAME, tensor.name.encode()))
     if isinstance(tensor.contents, bytes):
-        return b"".join((*parts, _field(_RAW_DATA, tensor.contents)))
+        return b"".join((*parts, write_bytes(_RAW_DATA, tensor.contents)))
     where = tensor.contents
     place = {"location": where.file, "offset": str(where.offset), "length": str(where.length_bytes)}
-    parts += [_field(_EXTERNAL_DATA, _entry(key, value)) for key, value in place.items()]
-    parts.append(_number(_DATA_LOCATION, _EXTERNAL))
+    parts += [write_bytes(_EXTERNAL_DATA, _entry(key, value)) for key, value in place.items()]
+    parts.append(write_number(_DATA_LOCATION, _EXTERNAL))
     return b"".join(parts)
 
 
 def _entry(key: str, value: str) -> bytes:
-    return _field(1, key.encode()) + _field(2, value.encode())
-
-
-def _field(number: int, payload: bytes) -> bytes:
-    return _varint(number << 3 | _LENGTH_DELIMITED) + _varint(len(payload)) + payload
-
-
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    return _SHORT[value] if value < 128 else bytes(_groups(value))
-
-
-_SHORT: Final = tuple(bytes((value,)) for value in range(128))
-"""Nearly every number that is written; a model has thousands."""
-
-
-def _groups(value: int) -> Iterator[int]:
-    while value > 127:
-        yield value & 127 | 128
-        value >>= 7
-    yield value
+    return write_bytes(1, key.encode()) + write_bytes(2, value.encode())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -10,9 +10,7 @@ import numpy as np
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
 from dovetail.formats import packed_shape
-from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import Manifest, ProgramRecord
-from dovetail.provider.arena import aligned_empty
 from dovetail.runtime.bind.outputs import Outputs
 from dovetail.runtime.bind.profiles import check_profile, check_values
 from dovetail.runtime.bind.run import BoundRun, Visit
@@ -21,11 +19,9 @@ from dovetail.runtime.devices.placement import DeviceIO
 from dovetail.runtime.devices.schedule import Schedule
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.memory.arenas import make_arenas
-from dovetail.runtime.memory.blocks import DeviceBlock
 from dovetail.runtime.memory.checks import memories_of
 from dovetail.runtime.steps.base import Step, check_same_size
-from dovetail.runtime.steps.control import walk_bodies
-from dovetail.runtime.steps.copy import CopyStep
+from dovetail.runtime.steps.control import walk_all_steps, walk_bodies
 from dovetail.runtime.steps.frame import Frame, Shape
 from dovetail.runtime.steps.loop import Entry, Silence, StepFailure, make_silence
 from dovetail.runtime.steps.plugin import PluginStep
@@ -87,9 +83,6 @@ class ProgramInstance:
         self._latest: BoundRun | None = None
         self._is_closed = False
         self.steps = make_steps(self.silence)
-        self._workspace = aligned_empty(self.program.workspace_bytes)
-        self._workspaces: list[DeviceBlock] = []
-        self._give_workspace()
         self._use_devices()
 
     # bound runs
@@ -118,8 +111,10 @@ class ProgramInstance:
             raise UsageError("the context is closed", fix="create another: engine.create_execution_context()")
         symbols, found = self.infer(shapes, inputs)
         # Before the views of this run are made: memory that moves takes those of all others with it.
+        scratch = self._find_scratch(found)
+        place = (symbols, scratch)
         try:
-            moved = [arena.reserve(found, self._dtypes, symbols) for arena in self._arenas]
+            moved = [arena.reserve(found, self._dtypes, scratch, place) for arena in self._arenas]
         except Exception:
             self.forget()  # a block that could not grow is gone all the same
             raise
@@ -127,7 +122,7 @@ class ProgramInstance:
             self.forget()
         while len(self._runs) >= _MAX_RUNS:
             self._drop(next(iter(self._runs)))
-        frame = self._make_frame(symbols, found)
+        frame = self._make_frame(symbols, found, scratch, place)
         entries = [Entry(step.name, step.bind(frame), step.is_quiet) for step in self.steps]
         logical = [frame.shapes[index] for index in self.program.outputs]
         physical = [self.physical_shape(frame, index) for index in self.program.outputs]
@@ -146,19 +141,31 @@ class ProgramInstance:
             found[index] = array.shape
         return symbols, found
 
-    def _make_frame(self, symbols: tuple[int, ...], found: list[Any]) -> Frame:
+    def _find_scratch(self, found: Sequence[Any]) -> tuple[int, ...]:
+        """How much scratch memory each step needs, those of bodies too; without bounds the steps are asked."""
+        if not self.manifest.open:
+            return tuple(0 if s.record.asks_workspace else s.record.workspace_bytes for s in walk_all_steps(self.steps))
+        own = set(self.steps)
+        return tuple(s.find_workspace_bytes(found if s in own else None) for s in walk_all_steps(self.steps))
+
+    def _make_frame(
+        self, symbols: tuple[int, ...], found: list[Any], scratch: tuple[int, ...], place: Hashable
+    ) -> Frame:
         values: list[Any] = [None] * (len(self.program.values) + 1)
         for index, array in self._constants.items():
             values[index] = array
         for arena in self._arenas:
-            arena.place(values, found, self._dtypes, symbols)
+            arena.place(values, found, self._dtypes, place)
         is_loose = self.shapes.has_empty(symbols)
         if is_loose:
             self._unplace_partitions(values, found)
         movable = frozenset() if self._io is None else self._io.movable
         placed = [index for index, value in enumerate(values[:-1]) if value is not None]
         fixed = frozenset(self._constants) if is_loose else frozenset(placed) - movable
-        return Frame(values, found, fixed=fixed, symbols=self._symbols, is_loose=is_loose)
+        steps = list(walk_all_steps(self.steps))
+        given = {n: space for arena in self._arenas for n, space in arena.place_workspaces(scratch, place).items()}
+        workspaces = {steps[number]: workspace for number, workspace in given.items()}
+        return Frame(values, found, fixed=fixed, symbols=self._symbols, is_loose=is_loose, workspaces=workspaces)
 
     def _unplace_partitions(self, values: list[Any], found: list[Any]) -> None:
         """Have partitions make their results themselves, whose shapes may be others than the plan's."""
@@ -215,11 +222,8 @@ class ProgramInstance:
         self._is_closed = True
         for arena in self._arenas:
             arena.close()
-        for block in self._workspaces:
-            block.close()
-        for step in self.steps:
-            if isinstance(step, CopyStep):
-                step.close()
+        for step in walk_all_steps(self.steps):
+            step.close()
 
     # devices
 
@@ -244,29 +248,13 @@ class ProgramInstance:
 
     def all_plugin_steps(self) -> Iterator[PluginStep]:
         """The plugin steps of this program and of the bodies in it."""
-        steps = [*self.steps, *(step for body in walk_bodies(self.steps) for step in body.steps)]
-        return (step for step in steps if isinstance(step, PluginStep))
+        return (step for step in walk_all_steps(self.steps) if isinstance(step, PluginStep))
 
     def set_stream(self, stream: int) -> None:
         """Use a stream in every plugin of the host from the next run on."""
         for step in self.all_plugin_steps():
             if step.device is None:
                 step.stream = stream
-
-    def _give_workspace(self) -> None:
-        """Give plugins their scratch memory; steps run one after the other, so those of one memory share it."""
-        needed: dict[str, list[PluginStep]] = {}
-        for step in self.all_plugin_steps():
-            if step.workspace_bytes:
-                needed.setdefault("" if step.device is None else step.device.name, []).append(step)
-        for name, steps in needed.items():
-            address = address_of(self._workspace)
-            if name:
-                size_bytes = max(step.workspace_bytes for step in steps)
-                self._workspaces.append(DeviceBlock(self.devices.providers[name], size_bytes))
-                address = self._workspaces[-1].address
-            for step in steps:
-                step.workspace = address
 
     # failures
 

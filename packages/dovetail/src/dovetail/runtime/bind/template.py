@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InternalError, PluginError, ProviderError
 from dovetail.plan.attributes import decode_attributes
-from dovetail.plan.manifest import Manifest, PluginRecord, ProgramRecord, StepRecord
+from dovetail.plan.manifest import KernelRecord, Manifest, PluginRecord, ProgramRecord, StepRecord, ValueRecord
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -94,6 +94,8 @@ class ProgramTemplate:
                 body.create_plugins(make_plugin)
 
     def _prepare(self, record: StepRecord, load_blob: Callable[[str], Array]) -> _StepTemplate:
+        if record.kind == "reformat" and not self._providers[record.provider].memory.is_host:
+            return _StepTemplate(record, kernel=self._load_reformat(record))
         if record.kind in ("plugin", "reformat", "copy"):
             return _StepTemplate(record)
         if record.kind == "control":
@@ -108,18 +110,18 @@ class ProgramTemplate:
     def _compile(self, record: StepRecord, load_blob: Callable[[str], Array]) -> CompiledKernel:
         provider = self._providers[record.provider]
         stored = self._stored_kernel(record, load_blob)
-        kernel = call(provider.name, f"load_kernel of step '{record.name}'", provider.load_kernel, stored)
-        if not isinstance(kernel, CompiledKernel):
-            raise ProviderError(
-                "load_kernel gave no kernel",
-                where=f"provider '{provider.name}', step '{record.name}'",
-                expected="a CompiledKernel",
-                got=type(kernel).__name__,
-            )
-        return kernel
+        kernel = call(provider.id, f"load_kernel of step '{record.name}'", provider.load_kernel, stored)
+        return _require_kernel(kernel, "load_kernel", record)
+
+    def _load_reformat(self, record: StepRecord) -> CompiledKernel:
+        provider = self._providers[record.provider]
+        specs = [_describe_layout(self.program.values[index]) for index in (*record.inputs, *record.outputs)]
+        kernel = call(provider.id, f"load_reformat of step '{record.name}'", provider.load_reformat, *specs)
+        return _require_kernel(kernel, "load_reformat", record)
 
     def _stored_kernel(self, record: StepRecord, load_blob: Callable[[str], Array]) -> StoredKernel:
         values = [None if index < 0 else self.program.values[index] for index in record.inputs]
+        built = record.kernel or KernelRecord()
         return StoredKernel(
             name=record.name,
             op=record.op,
@@ -128,6 +130,10 @@ class ProgramTemplate:
             attributes=decode_attributes(record.attributes, load_blob),
             inputs=[None if value is None else TensorSpec(dtype=value.dtype, type=value.type) for value in values],
             num_outputs=len(record.outputs),
+            payload=load_blob(built.payload).data if built.payload else memoryview(b""),
+            version=built.version,
+            tactic=built.tactic,
+            code={name: load_blob(blob).data for name, blob in built.code.items()},
         )
 
     def _load_partition(self, record: StepRecord, load_blob: Callable[[str], Array]) -> LoadedPartition | None:
@@ -165,11 +171,11 @@ class ProgramTemplate:
     def _kernel_step(self, record: StepRecord, kernel: CompiledKernel, devices: ContextDevices) -> Step:
         provider = self._providers[record.provider]
         if provider.memory.is_host:
-            return KernelStep(record, self.program.values, kernel)
-        return DeviceKernelStep(record, self.program.values, provider, kernel, devices.stream(provider))
+            return KernelStep(record, self.program.values, provider, kernel, devices)
+        return DeviceKernelStep(record, self.program.values, provider, kernel, devices)
 
     def _partition_step(self, record: StepRecord, partition: LoadedPartition, devices: ContextDevices) -> Step:
-        return PartitionStep(record, partition, devices.stream(self._providers[record.provider]))
+        return PartitionStep(record, self._providers[record.provider], partition, devices)
 
     def make_instance(
         self,
@@ -231,7 +237,7 @@ class ProgramTemplate:
         if template.record.kind == "control":
             bodies = [body.make_body(context, devices, silence) for body in template.bodies]
             return make_control_step(template.record, bodies)
-        if template.record.kind == "reformat":
+        if template.record.kind == "reformat" and template.kernel is None:
             return ReformatStep(template.record, values)
         if template.record.kind == "copy":
             return CopyStep(template.record, values, devices)
@@ -270,6 +276,23 @@ class ProgramTemplate:
         for template in self._steps:
             for body in template.bodies:
                 yield from body.constant_slots(blob)
+
+
+def _require_kernel(kernel: object, callback: str, record: StepRecord) -> CompiledKernel:
+    if not isinstance(kernel, CompiledKernel):
+        raise ProviderError(
+            f"{callback} gave no kernel",
+            where=f"provider '{record.provider}', step '{record.name}'",
+            expected="a CompiledKernel",
+            got=type(kernel).__name__,
+        )
+    return kernel
+
+
+def _describe_layout(value: ValueRecord) -> TensorSpec:
+    """A value that lies in the memory of a device, for who changes its format."""
+    dims = None if value.dims is None else tuple(dim if isinstance(dim, int) else None for dim in value.dims)
+    return TensorSpec(dtype=value.dtype, dims=dims, format=value.format, scale=value.scale, memory=value.memory)
 
 
 def create_runtime_plugin(layer: str, record: PluginRecord, registry: PluginRegistry) -> PluginHandle:

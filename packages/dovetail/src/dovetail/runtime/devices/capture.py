@@ -35,17 +35,26 @@ class CapturedSteps:
         self._find_places = find_places
         self._graphs: dict[Any, CapturedGraph | None] = {}
         """By places, the oldest first; None for places that were run over once."""
+        self._spare: CapturedGraph | None = None
+        """The graph of places that were given up, for the next recording."""
 
     def close(self) -> None:
         """Give back what was captured."""
-        while self._graphs:
-            self._drop(next(iter(self._graphs)))
+        for graph in (*self._graphs.values(), self._spare):
+            self._drop(graph)
+        self._graphs.clear()
+        self._spare = None
 
-    def _drop(self, places: Any) -> None:
-        graph = self._graphs.pop(places)
+    def _drop(self, graph: CapturedGraph | None) -> None:
         if graph is not None:
-            call(self._provider.name, "synchronize_stream", self._stream.synchronize)
-            call(self._provider.name, "close_graph", graph.close)
+            call(self._provider.id, "synchronize_stream", self._stream.synchronize)
+            call(self._provider.id, "close_graph", graph.close)
+
+    def _give_up_oldest(self) -> None:
+        oldest = self._graphs.pop(next(iter(self._graphs)))
+        if oldest is not None:
+            self._drop(self._spare)
+            self._spare = oldest
 
     def run(self) -> None:
         """Run, capture or replay."""
@@ -53,16 +62,26 @@ class CapturedSteps:
         if places not in self._graphs:
             self._steps.run()
             if len(self._graphs) >= _MAX_GRAPHS:
-                self._drop(next(iter(self._graphs)))
+                self._give_up_oldest()
             self._graphs[places] = None
             return
-        graph = self._graphs[places] or self._capture()
+        graph = self._graphs[places] or self._reuse_spare(self._capture())
         self._graphs[places] = graph
-        call(self._provider.name, "replay", graph.replay, self._stream)
+        call(self._provider.id, "replay", graph.replay, self._stream)
+
+    def _reuse_spare(self, recorded: CapturedGraph) -> CapturedGraph:
+        """The spare graph with a new recording, which costs less than a new graph, or that recording itself."""
+        spare, self._spare = self._spare, None
+        if spare is None:
+            return recorded
+        if call(self._provider.id, "update_graph", spare.update, recorded):
+            return spare
+        self._drop(spare)
+        return recorded
 
     def _capture(self) -> CapturedGraph:
         provider, stream = self._provider, self._stream
-        call(provider.name, "begin_capture", provider.begin_capture, stream)
+        call(provider.id, "begin_capture", provider.begin_capture, stream)
         try:
             self._steps.run()
         except BaseException:
@@ -73,7 +92,7 @@ class CapturedSteps:
         except DovetailError:
             raise
         except Exception as error:
-            failure = provider_failure(provider.name, "end_capture", error)
+            failure = provider_failure(provider.id, "end_capture", error)
             raise type(failure)(
                 failure.what, where=failure.where, fix="set capture_graphs = False on the engine or the runtime"
             ) from error

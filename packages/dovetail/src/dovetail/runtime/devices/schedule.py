@@ -104,7 +104,7 @@ class Schedule:
         group: list[Entry] = []
         owner: str | None = None
         for record, step, entry, waits in zip(self._program.steps, self._steps, entries, self._waits, strict=True):
-            provider = self._find_capturer(record, step)
+            provider = self._find_capturer(record, step, frame)
             if waits or provider != owner:
                 yield from self._close(group, owner, frame)
                 group, owner = [], provider
@@ -115,9 +115,9 @@ class Schedule:
                 group.append(entry)
         yield from self._close(group, owner, frame)
 
-    def _find_capturer(self, record: StepRecord, step: Step) -> str | None:
+    def _find_capturer(self, record: StepRecord, step: Step, frame: Frame) -> str | None:
         """The provider by which a step can be captured: all it touches stays where it is and is what it is."""
-        if self._io is None or not (self._devices.capture_graphs and step.is_capturable):
+        if self._io is None or not (self._devices.capture_graphs and step in frame.capturable):
             return None
         values = [self._program.values[i] for i in (*record.inputs, *record.outputs) if i >= 0]
         is_fixed = all(

@@ -1,4 +1,4 @@
-"""The streams of one context: one for each device that takes part in its runs."""
+"""The streams of one context: one for each device that takes part in its runs, and lanes that steps ask for."""
 
 from __future__ import annotations
 
@@ -23,14 +23,23 @@ class ContextDevices:
         self.capture_graphs = capture_graphs
         """Whether steps that can be captured are."""
         self._streams: dict[str, Stream | None] = dict(streams or {})
+        self._lanes: dict[tuple[str, int], Stream | None] = {}
+        """Further queues, by device and number."""
         self._lent = frozenset(streams or ())
         """The devices whose queue is the caller's, who waits for it and closes it."""
 
     def stream(self, provider: Provider) -> Stream | None:
         """The context's queue on a device; None when its steps end before they return."""
-        if provider.name not in self._streams:
-            self._streams[provider.name] = call(provider.name, "create_stream", provider.create_stream)
-        return self._streams[provider.name]
+        if provider.id not in self._streams:
+            self._streams[provider.id] = call(provider.id, "create_stream", provider.create_stream)
+        return self._streams[provider.id]
+
+    def lane(self, provider: Provider, number: int) -> Stream | None:
+        """A further queue of the context on a device; who puts work there has the main one wait for it."""
+        key = (provider.id, number)
+        if key not in self._lanes:
+            self._lanes[key] = call(provider.id, "create_stream", provider.create_stream)
+        return self._lanes[key]
 
     def streams(self) -> Iterator[tuple[str, Stream]]:
         """The queues made so far."""
@@ -44,7 +53,7 @@ class ContextDevices:
 
     def abandon(self) -> None:
         """Wait for all work after a failure, so that nothing of it is under way when the caller hears of it."""
-        for _, stream in self.streams():
+        for stream in [*(stream for _, stream in self.streams()), *filter(None, self._lanes.values())]:
             try:
                 stream.synchronize()
             except Exception:  # noqa: BLE001, S112 - the failure that is reported is the first one
@@ -56,4 +65,8 @@ class ContextDevices:
         for name, stream in self.streams():
             if not self.is_lent(name):
                 call(name, "close_stream", stream.close)
+        for (name, _), lane in self._lanes.items():
+            if lane is not None:
+                call(name, "close_stream", lane.close)
         self._streams.clear()
+        self._lanes.clear()

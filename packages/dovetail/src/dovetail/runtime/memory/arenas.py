@@ -1,4 +1,4 @@
-"""The blocks that planned values of one context lie in, one for each memory.
+"""The blocks that planned values and workspaces of one context lie in, one for each memory.
 
 With a profile offsets are fixed; an open engine plans them whenever shapes change, and its blocks only grow.
 """
@@ -6,72 +6,25 @@ With a profile offsets are fixed; an open engine plans them whenever shapes chan
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
-import numpy as np
-
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import InputError, ResourceError
+from dovetail.errors import InputError
 from dovetail.formats import packed_shape
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord
-from dovetail.provider.arena import ALIGNMENT_BYTES, Span, aligned_empty, plan_offsets
+from dovetail.plan.workspaces import WorkspaceGroup, find_workspaces, walk_steps
+from dovetail.provider.arena import Span, plan_offsets
 from dovetail.provider.options import Providers
-from dovetail.runtime.bind.arrays import array_at
-from dovetail.runtime.memory.blocks import DeviceBlock
-from dovetail.runtime.steps.base import share_memory
-from dovetail.runtime.steps.frame import Shape
+from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
+from dovetail.runtime.steps.frame import Shape, Workspace
 from dovetail.types import TensorFormat
 
 __all__ = ["Arena", "make_arenas"]
 
 _MAX_CACHED_SHAPES: Final = 64
 """Placements an open engine remembers; a caller with ever new shapes must not make it grow."""
-
-
-class HostBlock:
-    """Memory of the process, from the caller's allocator where there is one: what ``DeviceBlock`` is for devices."""
-
-    def __init__(self, allocator: IGpuAllocator | None) -> None:
-        self._allocator = allocator
-        self.size_bytes = 0
-        self._memory = np.empty(0, np.uint8)
-        self._finalizer: weakref.finalize[Any, Any] | None = None
-
-    def reserve(self, size_bytes: int) -> bool:
-        """Have at least so many bytes, at an aligned start; True when the block moved."""
-        if size_bytes <= self.size_bytes:
-            return False
-        self._memory = aligned_empty(size_bytes) if self._allocator is None else self._allocate(size_bytes)
-        self.size_bytes = size_bytes
-        return True
-
-    def _allocate(self, size_bytes: int) -> Any:
-        if self._finalizer is not None:
-            self._finalizer()
-        allocator = self._allocator
-        assert allocator is not None  # noqa: S101 - the caller looked
-        address = int(allocator.allocate(size_bytes, ALIGNMENT_BYTES, 0) or 0)
-        if not address:
-            raise ResourceError(f"the allocator of the runtime gave no memory for {size_bytes} bytes")
-        self._finalizer = weakref.finalize(self, allocator.deallocate, address)
-        return array_at(address, (size_bytes,), np.dtype(np.uint8))
-
-    def close(self) -> None:
-        """Give memory of the caller's allocator back; views are then not valid any more."""
-        if self._finalizer is not None:
-            self._memory, self.size_bytes = np.empty(0, np.uint8), 0
-            self._finalizer()
-
-    def view(self, offset: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
-        """An array in it."""
-        return np.ndarray(shape, dtype, self._memory, offset)
-
-    def share(self, array: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
-        """All of an array that lies in it, with another shape."""
-        return share_memory(array, shape, dtype)
 
 
 def make_arenas(
@@ -82,8 +35,12 @@ def make_arenas(
     is_open: bool,
     allocator: IGpuAllocator | None,
 ) -> list[Arena]:
-    """The arenas of a program: the host's, and one for each device that has planned values in it."""
-    by_memory: dict[str, list[int]] = {"": []}
+    """The arenas of a program: the host's, and one for each device that has planned values or workspaces."""
+    numbers = range(len(list(walk_steps(program)))) if is_open else None  # any step may turn out to need one
+    groups: dict[str, list[WorkspaceGroup]] = {}
+    for group in find_workspaces(program, numbers):
+        groups.setdefault(group.memory, []).append(group)
+    by_memory: dict[str, list[int]] = {"": [], **{memory: [] for memory in groups}}
     for index in placed:
         if program.values[index].kind == "planned":
             by_memory.setdefault(program.values[index].memory, []).append(index)
@@ -91,7 +48,9 @@ def make_arenas(
     return [
         Arena(
             program,
+            memory,
             planned,
+            groups.get(memory, []),
             lifetimes,
             DeviceBlock(providers[memory]) if memory else HostBlock(allocator),
             is_open=is_open,
@@ -106,7 +65,9 @@ class Arena:
     def __init__(
         self,
         program: ProgramRecord,
+        memory: str,
         planned: Sequence[int],
+        workspaces: Sequence[WorkspaceGroup],
         lifetimes: Mapping[int, tuple[int, int]],
         block: HostBlock | DeviceBlock,
         *,
@@ -117,9 +78,10 @@ class Arena:
         self._is_open = is_open
         self._block = block
         self._spans = lifetimes
-        self._cache: dict[tuple[int, ...], tuple[list[int], int]] = {}
+        self._workspaces = workspaces
+        self._offsets_in_plan = [step.workspace_offset for _, _, step in walk_steps(program)]
+        self._cache: dict[Hashable, tuple[list[int], int]] = {}
         if not is_open:
-            memory = program.values[planned[0]].memory if planned else ""
             self._block.reserve(program.arenas.get(memory, 0) if memory else program.arena_bytes)
 
     @property
@@ -131,27 +93,45 @@ class Arena:
         """Give its memory back."""
         self._block.close()
 
-    def reserve(self, shapes: Sequence[Shape | None], dtypes: Sequence[Any], key: tuple[int, ...]) -> bool:
-        """Have room for values of these shapes; True when the block moved, and views of it are not valid any more."""
+    def reserve(
+        self, shapes: Sequence[Shape | None], dtypes: Sequence[Any], scratch: Sequence[int], key: Hashable
+    ) -> bool:
+        """Have room for values of these shapes; True when the block moved, and views of it are not valid any more.
+
+        Args:
+            shapes: Of all values of the program.
+            dtypes: Of all values.
+            scratch: How much scratch memory each step needs, as ``walk_steps`` counts.
+            key: What sizes follow from.
+        """
         physical = [self._physical(i, shapes) for i in self._planned]
         sizes = [math.prod(s) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)]
         if not self._is_open:
             self._check_room(sizes)
             return False
-        return self._block.reserve(self._plan(sizes, key)[1])
+        return self._block.reserve(self._plan(sizes, scratch, key)[1])
 
-    def place(
-        self, values: list[Any], shapes: Sequence[Shape | None], dtypes: Sequence[Any], key: tuple[int, ...]
-    ) -> None:
+    def place(self, values: list[Any], shapes: Sequence[Shape | None], dtypes: Sequence[Any], key: Hashable) -> None:
         """Put a view among the values for each that lies in it; there is room for them."""
         offsets = self._offsets(key)
-        for index, offset in zip(self._planned, offsets, strict=True):
+        for index, offset in zip(self._planned, offsets, strict=False):
             if self._program.values[index].alias is None:
                 values[index] = self._block.view(offset, self._physical(index, shapes), dtypes[index])
         for index in self._planned:
             alias = self._program.values[index].alias
             if alias is not None and values[alias] is not None:
                 values[index] = self._block.share(values[alias], self._physical(index, shapes), dtypes[index])
+
+    def place_workspaces(self, scratch: Sequence[int], key: Hashable) -> dict[int, Workspace]:
+        """The scratch memory of each step that has some in it, by the number of the step."""
+        found = {}
+        offsets = self._offsets(key)[len(self._planned) :] if self._is_open else [0] * len(self._workspaces)
+        for group, planned in zip(self._workspaces, offsets, strict=True):
+            for number in group.steps:
+                offset = planned if self._is_open else self._offsets_in_plan[number] or 0
+                if scratch[number]:
+                    found[number] = Workspace(self._block.address + offset, scratch[number])
+        return found
 
     def _check_room(self, sizes: list[int]) -> None:
         """Shapes in the profile fit; contents of shape inputs are only known now."""
@@ -170,16 +150,20 @@ class Arena:
         shape, layout = shapes[index] or (), self._program.values[index].format
         return shape if layout == "LINEAR" else tuple(packed_shape(shape, TensorFormat[layout]))
 
-    def _offsets(self, key: tuple[int, ...]) -> list[int]:
+    def _offsets(self, key: Hashable) -> list[int]:
         if not self._is_open:
             return [self._program.values[i].offset or 0 for i in self._planned]
         return self._cache[key][0]
 
-    def _plan(self, sizes: list[int], key: tuple[int, ...]) -> tuple[list[int], int]:
-        """Offsets and the size of the block for these sizes."""
+    def _plan(self, sizes: list[int], scratch: Sequence[int], key: Hashable) -> tuple[list[int], int]:
+        """Offsets of values and then of workspaces, and the size of the block, for these sizes."""
         if key not in self._cache:
             if len(self._cache) >= _MAX_CACHED_SHAPES:
                 self._cache.clear()
             spans = [Span(n, *self._spans[i]) for i, n in zip(self._planned, sizes, strict=True)]
-            self._cache[key] = plan_offsets(spans)
+            needs = [(max(scratch[n] for n in group.steps), group.position) for group in self._workspaces]
+            spans += [Span(need, position, position) for need, position in needs if need]
+            offsets, size = plan_offsets(spans)
+            places = iter(offsets[len(sizes) :])
+            self._cache[key] = ([*offsets[: len(sizes)], *(next(places) if need else 0 for need, _ in needs)], size)
         return self._cache[key]

@@ -1,4 +1,4 @@
-"""Memory of devices: blocks that go back when nobody has them, and the weights of an engine, uploaded once."""
+"""Blocks of memory that go back when nobody has them, and the weights of an engine on devices, uploaded once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import ProviderError
+from dovetail.allocators import IGpuAllocator
+from dovetail.errors import ProviderError, ResourceError
+from dovetail.host_arrays import address_of
+from dovetail.provider.arena import ALIGNMENT_BYTES, aligned_empty
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.options import Providers
-from dovetail.runtime.steps.base import check_same_size
+from dovetail.runtime.bind.arrays import array_at
+from dovetail.runtime.steps.base import check_same_size, share_memory
+from dovetail.runtime.steps.frame import Shape
 
-__all__ = ["DeviceBlock", "DeviceWeights"]
+__all__ = ["DeviceBlock", "DeviceWeights", "HostBlock"]
 
 
 class DeviceBlock:
@@ -34,13 +39,13 @@ class DeviceBlock:
         if size_bytes <= self.size_bytes:
             return False
         self.close()
-        allocator = call(self.provider.name, "allocator", lambda: self.provider.allocator)
+        allocator = call(self.provider.id, "allocator", lambda: self.provider.allocator)
         alignment = self.provider.memory.alignment_bytes
-        address = call(self.provider.name, "allocate", allocator.allocate, size_bytes, alignment, 0)
+        address = call(self.provider.id, "allocate", allocator.allocate, size_bytes, alignment, 0)
         if not address:
             raise ProviderError(
                 f"it has no memory for {size_bytes} bytes",
-                where=f"provider '{self.provider.name}'",
+                where=f"provider '{self.provider.id}'",
                 fix="use smaller shapes, fewer contexts, or another provider",
             )
         self.address, self.size_bytes = address, size_bytes
@@ -49,7 +54,7 @@ class DeviceBlock:
 
     def view(self, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """A part of the block as an array of the device."""
-        return call(self.provider.name, "array_at", self.provider.array_at, self.address + offset, shape, dtype)
+        return call(self.provider.id, "array_at", self.provider.array_at, self.address + offset, shape, dtype)
 
     def share(self, array: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """All of an array that lies in it, with another shape."""
@@ -65,14 +70,62 @@ class DeviceBlock:
 
 def _give_back(provider: Provider, address: int) -> None:
     try:
-        call(provider.name, "synchronize", provider.synchronize)  # work that is still queued may use the memory
+        call(provider.id, "synchronize", provider.synchronize)  # work that is still queued may use the memory
     finally:
-        call(provider.name, "deallocate", provider.allocator.deallocate, address)
+        call(provider.id, "deallocate", provider.allocator.deallocate, address)
 
 
 def _give_back_quietly(provider: Provider, address: int) -> None:
     with suppress(ProviderError):  # the garbage collector has nobody to tell
         _give_back(provider, address)
+
+
+class HostBlock:
+    """Memory of the process, from the caller's allocator where there is one: what ``DeviceBlock`` is for devices."""
+
+    def __init__(self, allocator: IGpuAllocator | None) -> None:
+        self._allocator = allocator
+        self.size_bytes = 0
+        self._memory = np.empty(0, np.uint8)
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+
+    def reserve(self, size_bytes: int) -> bool:
+        """Have at least so many bytes, at an aligned start; True when the block moved."""
+        if size_bytes <= self.size_bytes:
+            return False
+        self._memory = aligned_empty(size_bytes) if self._allocator is None else self._allocate(size_bytes)
+        self.size_bytes = size_bytes
+        return True
+
+    def _allocate(self, size_bytes: int) -> Any:
+        if self._finalizer is not None:
+            self._finalizer()
+        allocator = self._allocator
+        assert allocator is not None  # noqa: S101 - the caller looked
+        address = int(allocator.allocate(size_bytes, ALIGNMENT_BYTES, 0) or 0)
+        if not address:
+            raise ResourceError(f"the allocator of the runtime gave no memory for {size_bytes} bytes")
+        self._finalizer = weakref.finalize(self, allocator.deallocate, address)
+        return array_at(address, (size_bytes,), np.dtype(np.uint8))
+
+    def close(self) -> None:
+        """Give memory of the caller's allocator back; views are then not valid any more."""
+        if self._finalizer is not None:
+            self._memory, self.size_bytes = np.empty(0, np.uint8), 0
+            self._finalizer()
+
+    @property
+    def address(self) -> int:
+        """Where it begins."""
+        return address_of(self._memory)
+
+    def view(self, offset: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """An array in it."""
+        return np.ndarray(shape, dtype, self._memory, offset)
+
+    def share(self, array: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
+        """All of an array that lies in it, with another shape."""
+        return share_memory(array, shape, dtype)
 
 
 class DeviceWeights:
@@ -114,6 +167,6 @@ class DeviceWeights:
 def _upload(provider: Provider, array: Any) -> tuple[DeviceBlock, Any]:
     block = DeviceBlock(provider, max(array.nbytes, 1))
     target = block.view(0, array.shape, array.dtype)
-    call(provider.name, "copy", provider.copy, np.ascontiguousarray(array), target, None)
-    call(provider.name, "synchronize", provider.synchronize)
+    call(provider.id, "copy", provider.copy, np.ascontiguousarray(array), target, None)
+    call(provider.id, "synchronize", provider.synchronize)
     return block, target

@@ -26,7 +26,7 @@ def check_memory(program: ProgramRecord, providers: Mapping[str, Provider]) -> N
     if all(provider.memory.is_host for provider in providers.values()) and not memories_of(program):
         return
     for step in program.steps:
-        if step.kind in ("copy", "reformat", "control"):
+        if step.kind in ("copy", "control"):
             continue
         provider = providers[step.provider]
         own = provider.memory_name
@@ -42,7 +42,7 @@ def check_memory(program: ProgramRecord, providers: Mapping[str, Provider]) -> N
 def _host_slots(step: StepRecord, provider: Provider) -> frozenset[int]:
     if provider.memory.is_host:
         return frozenset()
-    return call(provider.name, "host_inputs", provider.host_inputs, step.op, step.domain, step.opset)
+    return call(provider.id, "host_inputs", provider.host_inputs, step.op, step.domain, step.opset)
 
 
 def _require(step: StepRecord, condition: bool) -> None:

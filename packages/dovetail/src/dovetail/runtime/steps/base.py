@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dovetail.errors import InputError, InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
-from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.frame import Frame, Shape
 
 if TYPE_CHECKING:
     from dovetail.runtime.steps.control import Body
@@ -45,18 +45,28 @@ class Step(ABC):
 
     bodies: Sequence[Body] = ()
     """The programs inside it: branches, or the body of a loop."""
-    is_capturable: bool = False
-    """Whether its work can be recorded once and replayed, for as long as its values stay where they are."""
     is_quiet: bool = False
     """Whether floating-point warnings are silenced around it."""
 
     def __init__(self, record: StepRecord) -> None:
         self.name = record.name
         self.provider = record.provider
+        self.record = record
+
+    def find_workspace_bytes(self, shapes: Sequence[Shape | None] | None) -> int:
+        """How much scratch memory it needs in an engine without bounds, for values of these shapes.
+
+        None for a step of a body, whose shapes only the run tells.
+        """
+        return 0 if self.record.asks_workspace else self.record.workspace_bytes
 
     @abstractmethod
     def bind(self, frame: Frame) -> BoundStep:
         """The step over a frame: what it needs of the frame's fixed values is looked up now, and not in the run."""
+
+    def close(self) -> None:
+        """Give back memory of its own."""
+        return
 
 
 def argument_getter(inputs: Sequence[int]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:

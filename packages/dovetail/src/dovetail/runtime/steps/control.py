@@ -16,7 +16,7 @@ from dovetail.runtime.steps.base import Array, BoundStep, Step, own
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.loop import BoundSteps, Entry
 
-__all__ = ["Body", "make_control_step", "walk_bodies"]
+__all__ = ["Body", "make_control_step", "walk_all_steps", "walk_bodies"]
 
 BindSteps = Callable[[Sequence[Step], Frame], BoundSteps]
 """Binds the steps of a body to its frame, with the waits that devices need."""
@@ -50,7 +50,8 @@ class Body:
             values[index] = array
         symbols = {symbol.name: symbol for symbol in self.program.symbols}
         fixed = frozenset(self._constants)
-        frame = Frame(values, [None] * len(values), fixed=fixed, symbols=symbols)
+        shapes = [None] * len(values)
+        frame = Frame(values, shapes, fixed=fixed, symbols=symbols, workspaces=outer.workspaces)
         frame.announcers, frame.closers = outer.announcers, outer.closers  # its steps are told and closed with the run
         return BoundBody(self, outer, frame, self._bind_steps)
 
@@ -81,6 +82,14 @@ class BoundBody:
             return [values[index] for index in program.outputs]
         finally:
             values[:] = self._empty
+
+
+def walk_all_steps(steps: Sequence[Step]) -> Iterator[Step]:
+    """Every step, those of bodies after the one that has them, as ``plan.workspaces.walk_steps`` counts records."""
+    for step in steps:
+        yield step
+        for body in step.bodies:
+            yield from walk_all_steps(body.steps)
 
 
 def walk_bodies(steps: Sequence[Step]) -> Iterator[Body]:

@@ -8,10 +8,11 @@ from typing import Any
 from dovetail.errors import DovetailError, InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.provider.calls import call, provider_failure
-from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BindContext, CompiledKernel, Provider
+from dovetail.provider.interfaces import CompiledKernel, Provider
+from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.base import BoundStep, Step, argument_getter, check_like, is_placed, split_results
-from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.binding import make_bind_context
+from dovetail.runtime.steps.frame import Frame, Workspace
 
 __all__ = ["DeviceKernelStep"]
 
@@ -25,29 +26,32 @@ class DeviceKernelStep(Step):
         values: Sequence[ValueRecord],
         provider: Provider,
         kernel: CompiledKernel,
-        stream: Stream | None,
+        devices: ContextDevices,
     ) -> None:
         super().__init__(record)
         self._device = provider
-        self._stream = stream
-        bound = call(provider.name, "bind", kernel.bind, BindContext(stream=stream))
+        self._kernel = kernel
+        self._devices = devices
         self._outputs = [(index, is_placed(values, index)) for index in record.outputs]
-        is_planned = all(placed or index < 0 for index, placed in self._outputs)
-        self._compute, self._write = bound.compute, bound.write if is_planned else None
+        self._is_planned = all(placed or index < 0 for index, placed in self._outputs)
         self._fetch = argument_getter((*record.inputs, *record.outputs))
         self._fetch_inputs = argument_getter(record.inputs)
-        self.is_capturable = self._write is not None
 
     def bind(self, frame: Frame) -> BoundStep:
         """The kernel over a frame; what it returns when it is called is work on the stream."""
-        values, fetch, write = frame.values, self._fetch, self._write
+        workspace = frame.workspaces.get(self, Workspace())
+        context = make_bind_context(self.record, frame, workspace, self._device, self._devices)
+        kernel = call(self.provider, "bind", self._kernel.bind, context)
+        values, fetch, write = frame.values, self._fetch, kernel.write if self._is_planned else None
+        if write is not None:
+            frame.capturable.add(self)
 
         def run() -> None:
             try:
                 if write is not None:
                     write(*fetch(values))
                 else:
-                    self._compute_and_store(values)
+                    self._compute_and_store(kernel, values)
             except DovetailError:
                 raise
             except Exception as error:
@@ -55,15 +59,15 @@ class DeviceKernelStep(Step):
 
         return run
 
-    def _compute_and_store(self, values: list[Any]) -> None:
+    def _compute_and_store(self, kernel: CompiledKernel, values: list[Any]) -> None:
         args = self._fetch_inputs(values)
-        parts = split_results(self._compute(*args), len(self._outputs), self.name)
+        parts = split_results(kernel.compute(*args), len(self._outputs), self.name)
         for (index, placed), part in zip(self._outputs, parts, strict=False):
             if index < 0:
                 continue
             if placed:
                 check_like(part, values[index], self.name, f"provider '{self.provider}'")
-                self._device.copy(part, values[index], self._stream)
+                self._device.copy(part, values[index], self._devices.stream(self._device))
             elif any(part is arg for arg in args):
                 raise InternalError(
                     f"step '{self.name}' gave an input as its output",

@@ -11,7 +11,7 @@ from dovetail.errors import InternalError, PluginError
 from dovetail.expr import Expr, Symbol, compile_expr, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.runtime.steps.base import Array, share_memory, writable
-from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.frame import Frame, Workspace
 from dovetail.runtime.steps.plugin import NibblePacking, PluginPort, PluginStep
 from dovetail.types import PluginTensorDesc, TensorFormat
 
@@ -30,6 +30,7 @@ class DynamicPlugin:
         """The shapes that the plugin was told last."""
         self._in_descs: list[PluginTensorDesc] = []
         self._out_descs: list[PluginTensorDesc] = []
+        self._workspace = frame.workspaces.get(step, Workspace()).address
         frame.announcers.append(self._forget)
 
     def _forget(self) -> None:
@@ -46,7 +47,7 @@ class DynamicPlugin:
         for port, desc in zip(step.outputs, self._out_descs, strict=True):
             desc.room = self._buffers[port.index].size
         inputs, outputs = self._packing.pack(arrays, self._buffers)
-        step.enqueue(self._in_descs, self._out_descs, inputs, outputs)
+        step.enqueue(self._in_descs, self._out_descs, inputs, outputs, self._workspace)
         self._packing.unpack(self._buffers)
         self._finish(values)
 
@@ -57,7 +58,9 @@ class DynamicPlugin:
             return
         self._in_descs = [p.describe(self._logical(p, arrays[p.index])) for p in step.inputs]
         self._out_descs = [p.describe(d) for p, d in zip(step.outputs, dims, strict=True)]
-        step.announce(self._in_descs, self._out_descs)
+        step.handle.on_shape_change(self._in_descs, self._out_descs)
+        asked = step.ask_workspace(self._in_descs, self._out_descs)
+        self._workspace = self._workspace if asked is None else asked
         self._announced = shapes
 
     def _contiguous(self, values: list[Any], port: PluginPort) -> Array:

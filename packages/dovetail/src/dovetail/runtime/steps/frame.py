@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dovetail.plan.manifest import SymbolRecord
 
-__all__ = ["Frame", "Shape"]
+__all__ = ["Frame", "Shape", "Workspace"]
 
 Shape = tuple[int, ...]
+
+
+class Workspace(NamedTuple):
+    """Scratch memory of one step, which others use before and after it."""
+
+    address: int = 0
+    size_bytes: int = 0
 
 
 class Frame:
@@ -20,7 +27,10 @@ class Frame:
     the caller or by the step that makes it, and is gone after the run: a frame keeps no memory of callers alive.
     """
 
-    __slots__ = ("announcers", "closers", "fixed", "is_loose", "placers", "shapes", "symbols", "values")
+    __slots__ = (
+        *("announcers", "capturable", "closers", "fixed", "is_loose", "placers", "shapes", "symbols", "values"),
+        "workspaces",
+    )
 
     def __init__(
         self,
@@ -30,6 +40,7 @@ class Frame:
         fixed: frozenset[int],
         symbols: Mapping[str, SymbolRecord],
         is_loose: bool = False,
+        workspaces: Mapping[Any, Workspace] | None = None,
     ) -> None:
         self.values = values
         self.shapes = shapes
@@ -38,12 +49,21 @@ class Frame:
         self.symbols = symbols
         self.is_loose = is_loose
         """Whether steps may give other shapes than the plan says, as they do where a dimension of an input is 0."""
+        self.workspaces = workspaces or {}
+        """By step, for those that have scratch memory; steps of bodies too."""
+        self.capturable: set[Any] = set()
+        """Steps whose work can be recorded once and replayed, for as long as their values stay where they are; each
+        adds itself when it is bound."""
         self.announcers: list[Callable[[], None]] = []
         """Each tells one plugin the shapes of this frame; steps add theirs when they are bound."""
         self.placers: list[Callable[[], None]] = []
         """Each has a step take the addresses of callers' values, when these were put into the frame."""
         self.closers: list[Callable[[], None]] = []
         """Each gives back what a step took for this frame."""
+
+    def shape_of(self, index: int) -> Shape | None:
+        """The logical shape of a value; None where only the run tells, and for one that is absent."""
+        return None if index < 0 else self.shapes[index]
 
     def read_symbol(self, name: str) -> int:
         """The value of a symbol now: from the logical shape where it is known, else from the value itself."""

@@ -7,9 +7,12 @@ from functools import partial
 from typing import Any
 
 from dovetail.plan.manifest import StepRecord, ValueRecord
-from dovetail.provider.interfaces import CompiledKernel
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import CompiledKernel, Provider
+from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.base import BoundStep, Step, argument_getter, is_placed, split_results, store
-from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.binding import make_bind_context
+from dovetail.runtime.steps.frame import Frame, Workspace
 
 __all__ = ["KernelStep"]
 
@@ -19,9 +22,18 @@ class KernelStep(Step):
 
     is_quiet = True
 
-    def __init__(self, record: StepRecord, values: Sequence[ValueRecord], kernel: CompiledKernel) -> None:
+    def __init__(
+        self,
+        record: StepRecord,
+        values: Sequence[ValueRecord],
+        provider: Provider,
+        kernel: CompiledKernel,
+        devices: ContextDevices,
+    ) -> None:
         super().__init__(record)
-        self._compute, self._write = kernel.compute, kernel.write
+        self._owner = provider
+        self._kernel = kernel
+        self._devices = devices
         self._slots = (*record.inputs, *record.outputs)
         self._fetch = argument_getter(record.inputs)
         self._outputs = [(index, is_placed(values, index)) for index in record.outputs]
@@ -37,10 +49,13 @@ class KernelStep(Step):
         NumPy would broadcast or cast into an output that does not fit, and say nothing. So the first run computes and
         compares, and the shapes of a frame never change after that.
         """
-        compute = partial(self._compute_and_store, frame.values)
-        if self._write is None or not self._is_sized or frame.is_loose:
+        workspace = frame.workspaces.get(self, Workspace())
+        context = make_bind_context(self.record, frame, workspace, self._owner, self._devices)
+        kernel = call(self.provider, "bind", self._kernel.bind, context)
+        compute = partial(self._compute_and_store, kernel.compute, frame.values)
+        if kernel.write is None or not self._is_sized or frame.is_loose:
             return compute
-        write, is_known = self._bind_write(self._write, frame), False
+        write, is_known = self._bind_write(kernel.write, frame), False
 
         def run() -> None:
             nonlocal is_known
@@ -59,9 +74,9 @@ class KernelStep(Step):
         fetch = argument_getter(slots)
         return lambda: write(*fetch(values))
 
-    def _compute_and_store(self, values: list[Any]) -> None:
+    def _compute_and_store(self, compute: Callable[..., Any], values: list[Any]) -> None:
         args = self._fetch(values)
-        parts = split_results(self._compute(*args), len(self._outputs), self.name)
+        parts = split_results(compute(*args), len(self._outputs), self.name)
         for (index, placed), part in zip(self._outputs, parts, strict=False):
             if index >= 0:
                 store(values, index, placed, part, args, self.name)

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from dovetail.errors import DovetailError, ProviderError
 from dovetail.plan.manifest import StepRecord
 from dovetail.provider.calls import call, first_line
-from dovetail.provider.devices import Stream
-from dovetail.provider.interfaces import BindContext, LoadedPartition
+from dovetail.provider.interfaces import LoadedPartition, Provider
+from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.base import BoundStep, Step, argument_getter
-from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.binding import make_bind_context
+from dovetail.runtime.steps.frame import Frame, Shape, Workspace
 
 __all__ = ["PartitionStep", "results_of_partitions"]
 
@@ -22,22 +23,29 @@ __all__ = ["PartitionStep", "results_of_partitions"]
 class PartitionStep(Step):
     """One partition in one context."""
 
-    def __init__(self, record: StepRecord, partition: LoadedPartition, stream: Stream | None) -> None:
+    def __init__(
+        self, record: StepRecord, provider: Provider, partition: LoadedPartition, devices: ContextDevices
+    ) -> None:
         super().__init__(record)
+        self._owner = provider
         self._partition = partition
-        self._stream = stream
+        self._devices = devices
         self._fetch = argument_getter(record.inputs)
-        self._inputs, self._outputs = record.inputs, record.outputs
+        self._outputs = record.outputs
+
+    def find_workspace_bytes(self, shapes: Sequence[Shape | None] | None) -> int:
+        """What its provider says of inputs of these shapes."""
+        given = [None if shapes is None else shapes[index] for index in self.record.inputs]
+        return call(self.provider, "workspace_bytes", self._partition.workspace_bytes, given)
 
     def bind(self, frame: Frame) -> BoundStep:
         """The partition over a frame, with bindings of its own."""
-        context = BindContext(
-            stream=self._stream,
-            input_shapes=[frame.shapes[index] for index in self._inputs],
-            output_shapes=[frame.shapes[index] for index in self._outputs],
-        )
+        workspace = frame.workspaces.get(self, Workspace())
+        context = make_bind_context(self.record, frame, workspace, self._owner, self._devices)
         bound = call(self.provider, "bind", self._partition.bind, context)
         frame.closers.append(bound.close)
+        if bound.is_capturable:
+            frame.capturable.add(self)
         values, fetch, outputs, run_bound = frame.values, self._fetch, self._outputs, bound.run
 
         def run() -> None:

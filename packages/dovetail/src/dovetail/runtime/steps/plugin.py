@@ -18,11 +18,10 @@ from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import PluginCapabilityType
-from dovetail.provider.arena import aligned_empty
 from dovetail.provider.interfaces import Provider
-from dovetail.runtime.memory.blocks import DeviceBlock
+from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
 from dovetail.runtime.steps.base import Array, BoundStep, Step
-from dovetail.runtime.steps.frame import Frame
+from dovetail.runtime.steps.frame import Frame, Shape, Workspace
 from dovetail.types import DataType, Dims, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, data_type_from_numpy
 
 __all__ = ["PluginPort", "PluginStep"]
@@ -78,9 +77,6 @@ class PluginStep(Step):
         """The device whose addresses and stream the plugin gets; None for the host."""
         self.handle = handle
         self.stream = stream
-        self.workspace = 0
-        """Where its scratch memory is."""
-        self.workspace_bytes = 0 if record.asks_workspace else record.workspace_bytes
         self.in_body = in_body
         """Whether values of one run of this step may still be in use in its next."""
         self.sizes = {name: decode_expr(upper) for name, upper in record.sizes.items()}
@@ -91,11 +87,10 @@ class PluginStep(Step):
             p.placed and not p.is_data_dependent and p.dims is not None for p in self.outputs
         )
         """Whether all shapes are known before the run."""
-        self.is_capturable = provider is not None and self.is_static
         self._address_of: Callable[[Any], int] = address_of if provider is None else _device_address
         self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
-        self._own_workspace = aligned_empty(0)
-        self._device_workspace = None if provider is None else DeviceBlock(provider)
+        self._block: HostBlock | DeviceBlock = HostBlock(None) if provider is None else DeviceBlock(provider)
+        """Scratch memory for shapes that only the run tells."""
         if provider is not None:
             self._check_device(provider)
 
@@ -104,9 +99,20 @@ class PluginStep(Step):
         if not (self.is_static and is_plain):
             raise ProviderError(
                 "a plugin on a device needs shapes that are known before the run, and types of at least eight bits",
-                where=f"provider '{provider.name}', step '{self.name}'",
+                where=f"provider '{provider.id}', step '{self.name}'",
                 fix="leave the layer on the host",
             )
+
+    def find_workspace_bytes(self, shapes: Sequence[Shape | None] | None) -> int:
+        """What the plan knows, or what the plugin says when shapes are known before the run."""
+        if self._workspace_query is None or not self.is_static or shapes is None:
+            return super().find_workspace_bytes(shapes)
+        in_descs, out_descs = ([p.describe(shapes[p.index] or ()) for p in ports] for ports in self._ports)
+        return self._query_workspace(self._workspace_query, in_descs, out_descs)
+
+    @property
+    def _ports(self) -> tuple[list[PluginPort], list[PluginPort]]:
+        return self.inputs, self.outputs
 
     def bind(self, frame: Frame) -> BoundStep:
         """The plugin over a frame."""
@@ -115,7 +121,9 @@ class PluginStep(Step):
 
             return DynamicPlugin(self, frame).run
         in_descs, out_descs = self._describe(self.inputs, frame), self._describe(self.outputs, frame)
-        frame.announcers.append(lambda: self.announce(in_descs, out_descs))
+        frame.announcers.append(lambda: self.handle.on_shape_change(in_descs, out_descs))
+        if self.device is not None:
+            frame.capturable.add(self)
         if any(port.is_four_bit for port in (*self.inputs, *self.outputs)):
             return self._bind_packed(frame, in_descs, out_descs)
         return self._bind_addresses(frame, in_descs, out_descs)
@@ -139,8 +147,10 @@ class PluginStep(Step):
             inputs[:] = [find(values[i]) for i in in_slots]
             outputs[:] = [find(values[i]) for i in out_slots]
 
+        workspace = frame.workspaces.get(self, Workspace()).address
+
         def run() -> None:
-            self.enqueue(in_descs, out_descs, inputs, outputs)
+            self.enqueue(in_descs, out_descs, inputs, outputs, workspace)
 
         def run_late() -> None:
             if frame.is_loose:
@@ -169,41 +179,39 @@ class PluginStep(Step):
 
     def _bind_packed(self, frame: Frame, in_descs: Descs, out_descs: Descs) -> BoundStep:
         values, packing = frame.values, NibblePacking(self)
+        workspace = frame.workspaces.get(self, Workspace()).address
 
         def run() -> None:
             self._check_shapes(values, (*in_descs, *out_descs))
             inputs, outputs = packing.pack(values, values)
-            self.enqueue(in_descs, out_descs, inputs, outputs)
+            self.enqueue(in_descs, out_descs, inputs, outputs, workspace)
             packing.unpack(values)
 
         return run
 
     # the plugin's callbacks
 
-    def enqueue(self, in_descs: Descs, out_descs: Descs, inputs: list[int], outputs: list[int]) -> None:
+    def enqueue(self, in_descs: Descs, out_descs: Descs, inputs: list[int], outputs: list[int], workspace: int) -> None:
         """Run the plugin over these addresses."""
         handle = self.handle
         try:
-            returned = handle.runtime.enqueue(in_descs, out_descs, inputs, outputs, self.workspace, self.stream)
+            returned = handle.runtime.enqueue(in_descs, out_descs, inputs, outputs, workspace, self.stream)
         except Exception as error:
             raise handle.describe_failure("enqueue", error) from error
         if returned is not None:
             handle.check_status("enqueue", returned)
 
-    def announce(self, in_descs: Descs, out_descs: Descs) -> None:
-        """Tell the plugin the shapes, and ask for workspace when the plan could not know it."""
-        self.handle.on_shape_change(in_descs, out_descs)
-        if self._workspace_query is not None:
-            needed = self._query_workspace(self._workspace_query, in_descs, out_descs)
-            self.workspace = self._find_workspace(needed) if needed else 0
+    def ask_workspace(self, in_descs: Descs, out_descs: Descs) -> int | None:
+        """Where scratch memory for shapes that only the run told is; None when the plan has a place for it."""
+        if self._workspace_query is None:
+            return None
+        needed = self._query_workspace(self._workspace_query, in_descs, out_descs)
+        self._block.reserve(needed)
+        return self._block.address if needed else 0
 
-    def _find_workspace(self, size_bytes: int) -> int:
-        if self._device_workspace is not None:
-            self._device_workspace.reserve(size_bytes)
-            return self._device_workspace.address
-        if size_bytes > self._own_workspace.nbytes:
-            self._own_workspace = aligned_empty(size_bytes)
-        return address_of(self._own_workspace)
+    def close(self) -> None:
+        """Give back memory of its own."""
+        self._block.close()
 
     def _query_workspace(self, query: Callable[..., Any], in_descs: Descs, out_descs: Descs) -> int:
         try:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dovetail.formats import reformat
 from dovetail.plan.manifest import StepRecord, ValueRecord
+from dovetail.provider.tensors import TensorSpec
 from dovetail.quantize import convert_type
 from dovetail.runtime.steps.base import Array, BoundStep, Step, is_placed, store
 from dovetail.runtime.steps.frame import Frame
@@ -16,7 +17,11 @@ from dovetail.types import TensorFormat
 __all__ = ["ReformatStep", "apply_reformat"]
 
 
-def apply_reformat(array: Array, source: ValueRecord, target: ValueRecord, dims: Sequence[int]) -> Array:
+Layout = ValueRecord | TensorSpec
+"""What says how a tensor lies: its type, format and scale."""
+
+
+def apply_reformat(array: Array, source: Layout, target: Layout, dims: Sequence[int]) -> Array:
     """Turn an array that lies as ``source`` says into one that lies as ``target`` says."""
     source_format, target_format = TensorFormat[source.format], TensorFormat[target.format]
     target_dtype = np.dtype(target.dtype)
