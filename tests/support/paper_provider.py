@@ -23,7 +23,6 @@ from dovetail.provider.interfaces import (
     KernelRegistry,
     LoadedPartition,
     NodeReport,
-    PackedWeight,
     Provider,
     RefitMode,
     StepKind,
@@ -125,28 +124,6 @@ class PaperBound(BoundPartition):
                 outputs[index] = result
             else:
                 np.copyto(outputs[index], result, casting="no")
-
-
-class PaperPacking(PaperProvider):
-    """Packs weights of two dimensions as their transpose."""
-
-    def pack(self, name: str, array: Any) -> Any:
-        return PackedWeight(array=self.pack_weight("transpose", {name: array}), sources=(name,), recipe="transpose")
-
-    def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
-        if recipe != "transpose":
-            raise ProviderError(f"it has no recipe {recipe!a}")
-        return np.ascontiguousarray(np.asarray(next(iter(sources.values()))).T)
-
-    def read(self, stored: StoredPartition) -> onnx.ModelProto:
-        weights = {name: np.asarray(array).T for name, array in stored.weights.items()}
-        return super().read(_replace(stored, weights))
-
-
-def _replace(stored: StoredPartition, weights: Mapping[str, Any]) -> StoredPartition:
-    from dataclasses import replace
-
-    return replace(stored, weights=weights)
 
 
 class PaperFactory:
