@@ -14,7 +14,9 @@ device. A program registers it, builds for it, and asks it what it was told to d
 from __future__ import annotations
 
 from dovetail.testing.host_arrays import HostDeviceArray
-from dovetail.testing.host_device import HostDevice, HostDeviceFactory, HostDeviceOptions, host_device
+from dovetail.testing.host_device import HostDevice
+from dovetail.testing.host_factory import HostDeviceFactory, host_device
+from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_streams import HostEvent, HostGraph, HostStream
 from dovetail.testing.provider_kit import ProviderReport, check_provider
 from dovetail.testing.statistics import DeviceStatistics
