@@ -66,9 +66,8 @@ def test_provider_of_the_page_is_found_as_a_package(tmp_path: Path) -> None:
     (metadata,) = _blocks(page, "toml")
     entry_points = tomllib.loads(metadata)["project"]["entry-points"]
     (module,) = {target.partition(":")[0] for target in entry_points["dovetail.providers"].values()}
-    source = "\n".join(
-        block for block in _blocks(page, "python") if "register_provider" not in block and "compile(model" not in block
-    )
+    uses = ("register_provider", "compile(model", "check_provider")
+    source = "\n".join(block for block in _blocks(page, "python") if not any(use in block for use in uses))
     install(tmp_path, "acme-provider", entry_points, {module: source})
     shown = _run([sys.executable, "-m", "dovetail", "provider", "list"], tmp_path, PYTHONPATH=str(tmp_path))
     assert re.search(r"acme +acme-provider 1\.2 .*not imported", shown)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import onnx_ir as ir
 
 from dovetail.build.borders import Border
 from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
+from dovetail.build.owners import Owner, check_kinds
 from dovetail.build.partitions import CompiledPartition, LayerFault, PartitionCompiler, describe_fault
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes
@@ -36,18 +37,6 @@ _FREE_OPS: Final = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsq
 """Ops that cost less as a single kernel than the border of a partition does."""
 _CHEAP: Final = "a partition of its own would cost more than it saves"
 _SMALL_ELEMENTS: Final = 64
-
-
-class _Owner(NamedTuple):
-    """Who has a node, and what it makes of it."""
-
-    provider: str
-    kind: str = StepKind.NODE
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether nodes become partitions."""
-        return self.kind == StepKind.PARTITION
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +142,7 @@ class Assigner:
                 groups.append(Group(provider=name, layers=named, border=compiled.border, builds=compiled.builds))
         return groups
 
-    def _ban_cheap(self, layers: Sequence[NodeLayer], partitions: Sequence[tuple[_Owner, Sequence[int]]]) -> bool:
+    def _ban_cheap(self, layers: Sequence[NodeLayer], partitions: Sequence[tuple[Owner, Sequence[int]]]) -> bool:
         """Give partitions of nothing but free ops to the next provider; on a device copies would cost more."""
         cheap = [
             (owner.provider, nodes)
@@ -215,7 +204,7 @@ class Assigner:
         opsets = self.model.opset_imports
         return [NodeLayer(node, self.host.id, opsets) for node in graph if not is_constant_node(node)]
 
-    def _place(self, layers: Sequence[NodeLayer]) -> list[_Owner]:
+    def _place(self, layers: Sequence[NodeLayer]) -> list[Owner]:
         """Who has each layer; names stand for plugins and for control flow that is run from here."""
         plain = [layer for layer in layers if layer.entry is None]
         claims = {provider.id: self._ask(provider, plain) for provider in self.providers}
@@ -239,7 +228,7 @@ class Assigner:
             if name is not None
         }
         return [
-            owners[layer.node] if layer.entry is None else _Owner(self._plugin_provider(layer, layer.entry))
+            owners[layer.node] if layer.entry is None else Owner(self._plugin_provider(layer, layer.entry))
             for layer in layers
         ]
 
@@ -274,10 +263,10 @@ class Assigner:
             self._report(f"plugin layer '{layer.name}' {who} for {wanted}, which is not among the providers")
         return _PLUGIN
 
-    def _owner(self, layer: NodeLayer, name: str, claim: Claim) -> _Owner:
+    def _owner(self, layer: NodeLayer, name: str, claim: Claim) -> Owner:
         if layer.is_control and name == self.host.id:
-            return _Owner(_CONTROL)
-        return _Owner(name, claim.step_kind or self.provider(name).step_kind)
+            return Owner(_CONTROL)
+        return Owner(name, claim.step_kind or self.provider(name).step_kind)
 
     def _ask(self, provider: Provider, layers: Sequence[NodeLayer]) -> list[Claim]:
         views = [NodeLayer(layer.node, provider.id, layer.opsets) for layer in layers]
@@ -287,7 +276,7 @@ class Assigner:
                 raise ProviderError(
                     "get_capability gave another number of claims", expected=len(views), got=len(claims)
                 )
-            _check_kinds(provider, claims)
+            check_kinds(provider, claims)
         except Exception as error:  # noqa: BLE001 - whatever a provider does wrong, the others go on
             text = f"provider '{provider.id}' failed when it was asked what it takes: {error}"
             self._report(text, ProviderError(text))
@@ -318,20 +307,6 @@ class Assigner:
             raise UnsupportedOpError(
                 f"{len(rows)} node(s) that no provider takes:\n" + "\n".join(rows),
                 fix="write a plugin for the operator, or replace the node",
-            )
-
-
-def _check_kinds(provider: Provider, claims: Sequence[Claim]) -> None:
-    """A claim says one of the kinds of steps, and a group, which stays together, has one kind."""
-    kinds: dict[str, str] = {}
-    for claim in claims:
-        kind = claim.step_kind or provider.step_kind
-        if kind not in (StepKind.NODE, StepKind.PARTITION):
-            raise ProviderError("a claim has an unknown kind of step", expected="node or partition", got=kind)
-        if claim.taken and claim.group is not None and kinds.setdefault(claim.group, kind) != kind:
-            raise ProviderError(
-                f"the claims of group '{claim.group}' have different kinds of steps",
-                expected="one kind for all nodes of a group",
             )
 
 

@@ -16,6 +16,7 @@ from dovetail.errors import ProviderError, ResourceError
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
+    BindContext,
     BuildContext,
     BuiltKernel,
     BuiltPartition,
@@ -213,7 +214,7 @@ class HostDevice(Provider):
         for array in (source, target):
             if isinstance(array, HostDeviceArray):
                 array.require_live("copy")
-        self.submit(stream, "copy", lambda: np.copyto(_view(target), _read(source), casting="no"))
+        self.submit(stream, "copy", lambda: _write(target, _read(source)))
 
     def _count_copy(self, source: Any, target: Any) -> None:
         is_from, is_to = isinstance(source, HostDeviceArray), isinstance(target, HostDeviceArray)
@@ -235,6 +236,20 @@ class HostDevice(Provider):
         array.require_live(name)
         return array
 
+    def open_workspace(self, context: BindContext, name: str) -> HostDeviceArray | None:
+        """The scratch memory that a step was bound with; None when its options ask for none."""
+        needed = self.options.workspace_bytes
+        if not needed:
+            return None
+        if context.workspace_bytes < needed:
+            raise ProviderError(
+                "the workspace is smaller than was asked for",
+                where=f"provider '{self.id}', step '{name}'",
+                expected=needed,
+                got=context.workspace_bytes,
+            )
+        return self.view_at(context.workspace, (needed,), np.uint8, user=name)
+
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""
         array = HostDeviceArray(0, shape, dtype, device=self.id, memory=self._live)
@@ -248,7 +263,7 @@ class HostDevice(Provider):
     def to_device(self, array: npt.NDArray[Any]) -> HostDeviceArray:
         """A copy of an array in this device's memory, made at once."""
         made = self.empty(array.shape, array.dtype)
-        made.view()[...] = array
+        made.write(array)
         return made
 
     def to_host(self, array: HostDeviceArray) -> npt.NDArray[Any]:
@@ -317,14 +332,16 @@ def _id_of(memory: MemoryInfo) -> str:
     return f"{memory.name}:{memory.ordinal}" if memory.ordinal else memory.name
 
 
+def _write(target: Any, array: npt.NDArray[Any]) -> None:
+    if isinstance(target, HostDeviceArray):
+        target.write(array)
+    else:
+        np.copyto(target, array, casting="no")
+
+
 def _run_slowly(run: Callable[[], None], seconds: float) -> None:
     time.sleep(seconds)
     run()
-
-
-def _view(array: Any) -> npt.NDArray[Any]:
-    view: npt.NDArray[Any] = array.view() if isinstance(array, HostDeviceArray) else array
-    return view
 
 
 def _read(array: Any) -> npt.NDArray[Any]:

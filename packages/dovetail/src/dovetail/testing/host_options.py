@@ -25,7 +25,7 @@ class HostDeviceOptions:
     compiled_ops: Collection[str] = ()
     """Operators that become partitions, on a device that takes single nodes otherwise."""
     workspace_bytes: int = 0
-    """Scratch memory that each partition asks for, and fills with a pattern in each run."""
+    """Scratch memory that each kernel and partition asks for, and fills with a pattern in each run."""
     num_lanes: int = 0
     """Further streams on which partitions put their work in turn; such partitions are not captured."""
     reformats: bool = True

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from dovetail.plan.manifest import StepRecord
     from dovetail.runtime.engine import Engine
     from dovetail.testing.host_device import HostDevice
+    from dovetail.testing.host_options import HostDeviceOptions
 
 __all__ = ["HostDevicePartition", "compile_partition", "load_partition"]
 
@@ -143,22 +144,18 @@ class HostDevicePartition(LoadedPartition):
     def bind(self, context: BindContext) -> BoundPartition:
         """The partition on a stream."""
         self._device.check("bind_partition")
-        needed = self._device.options.workspace_bytes
-        if context.workspace_bytes < needed or (needed and not context.workspace):
-            raise ProviderError(
-                "the workspace is smaller than was asked for",
-                where=f"provider '{self._device.name}', step '{self._name}'",
-                expected=needed,
-                got=context.workspace_bytes,
-            )
-        return _BoundHostPartition(self, context, self._device.options.num_lanes)
+        return _BoundHostPartition(
+            self, context, self._device.open_workspace(context, self._name), self._device.options
+        )
 
     def workspace_bytes(self, input_shapes: Sequence[tuple[int, ...] | None]) -> int:
         """What its options say."""
         self._device.check("workspace_bytes")
         return self._device.options.workspace_bytes
 
-    def run(self, inputs: Sequence[Any], outputs: list[Any], stream: Stream | None, workspace: int) -> None:
+    def run(
+        self, inputs: Sequence[Any], outputs: list[Any], stream: Stream | None, workspace: HostDeviceArray | None
+    ) -> None:
         """Put a run on a stream; results without memory are made at once, which needs a wait."""
         arrays = [self._device.require_own(array, self._name) for array in inputs]
         self._device.statistics.launches += 1
@@ -182,12 +179,13 @@ class HostDevicePartition(LoadedPartition):
         results = self._engine(*(array.read() for array in arrays))
         return [results[name] for name in self._outputs] if isinstance(results, dict) else [results]
 
-    def _write(self, arrays: Sequence[HostDeviceArray], targets: Sequence[HostDeviceArray], workspace: int) -> None:
-        if workspace:  # whatever else lies there is lost before it is read
-            size = self._device.options.workspace_bytes
-            self._device.view_at(workspace, (size,), np.uint8, user=self._name).view()[...] = POISON
+    def _write(
+        self, arrays: Sequence[HostDeviceArray], targets: Sequence[HostDeviceArray], workspace: HostDeviceArray | None
+    ) -> None:
+        if workspace is not None:  # whatever else lies there is lost before it is read
+            workspace.view()[...] = POISON
         for target, result in zip(targets, self._compute(arrays), strict=True):
-            np.copyto(target.view(), result, casting="no")
+            target.write(result)
 
     def close(self) -> None:
         """Let go of the engine."""
@@ -197,11 +195,17 @@ class HostDevicePartition(LoadedPartition):
 class _BoundHostPartition(BoundPartition):
     """Such a partition for one bound run."""
 
-    def __init__(self, partition: HostDevicePartition, context: BindContext, num_lanes: int) -> None:
+    def __init__(
+        self,
+        partition: HostDevicePartition,
+        context: BindContext,
+        workspace: HostDeviceArray | None,
+        options: HostDeviceOptions,
+    ) -> None:
         self._partition = partition
         self._stream = context.stream
-        self._workspace = context.workspace
-        self._lanes = [lane for lane in map(context.find_lane, range(num_lanes)) if lane is not None]
+        self._workspace = workspace
+        self._lanes = [lane for lane in map(context.find_lane, range(options.num_lanes)) if lane is not None]
         self._num_runs = 0
         self.is_capturable = self._stream is not None and not self._lanes
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -99,6 +98,6 @@ class CopyStep(Step):
         else:
             if self._block is None:
                 self._block = DeviceBlock(self._providers[self.target_memory])
-            self._block.reserve(max(math.prod(source.shape) * source.dtype.itemsize, 1))
+            self._block.reserve(max(self._block.size_of(source.shape, source.dtype), 1))
             values[self.target] = self._block.view(0, source.shape, source.dtype)
         return values[self.target]
