@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
     from dovetail.cli.answers import Answer
@@ -19,11 +19,13 @@ __all__ = [
     "describe",
     "finish_command",
     "non_negative_float",
+    "open_subcommands",
     "positive_float",
     "positive_int",
 ]
 
 N = TypeVar("N", int, float)
+Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 _MAX_DIGITS: Final = 40
 
@@ -39,11 +41,15 @@ def finish_command(parser: argparse.ArgumentParser, run: Callable[[argparse.Name
     parser.set_defaults(run=run)
 
 
+def open_subcommands(parser: argparse.ArgumentParser) -> Verbs:
+    """Make a command a noun, to which ``add_subcommand`` gives its verbs."""
+    return parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+
+
 def add_subcommand(
-    parser: argparse.ArgumentParser, name: str, summary: str, run: Callable[[argparse.Namespace], Answer]
+    verbs: Verbs, name: str, summary: str, run: Callable[[argparse.Namespace], Answer]
 ) -> argparse.ArgumentParser:
-    """Give a command that is a noun its verb."""
-    verbs = parser.add_subparsers(metavar="COMMAND", required=True, title="commands")
+    """Give a command that is a noun a verb."""
     subparser = verbs.add_parser(name, help=summary, description=describe(summary), allow_abbrev=False)
     finish_command(subparser, run)
     return subparser

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from dovetail.cli.answers import Answer, Document
-from dovetail.cli.options import add_subcommand
+from dovetail.cli.options import add_subcommand, open_subcommands
 from dovetail.cli.screen import Screen
 from dovetail.errors import PlanError
 
@@ -14,7 +14,9 @@ __all__ = ["declare", "run"]
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
-    verb = add_subcommand(parser, "check", "say whether a plan is optimal or usable here, or must be built again", run)
+    verb = add_subcommand(
+        open_subcommands(parser), "check", "say whether a plan is optimal or usable here, or must be built again", run
+    )
     verb.add_argument("plan", metavar="PLAN", help="the plan file")
 
 

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.answers import Answer, Document
-from dovetail.cli.options import add_load, add_plugins, add_subcommand
+from dovetail.cli.options import add_load, add_plugins, add_subcommand, open_subcommands
 from dovetail.cli.screen import Screen
 from dovetail.cli.targets import load_libraries
 from dovetail.errors import PluginError
@@ -21,7 +21,10 @@ __all__ = ["declare", "run"]
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
     verb = add_subcommand(
-        parser, "list", "list the plugins that are registered, and those of the libraries you name", run
+        open_subcommands(parser),
+        "list",
+        "list the plugins that are registered, and those of the libraries you name",
+        run,
     )
     add_plugins(verb)
     add_load(verb)

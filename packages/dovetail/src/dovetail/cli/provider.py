@@ -1,4 +1,7 @@
-"""``dovetail provider list``: which back ends are here, where they come from, and what they run on."""
+"""``dovetail provider list``: which back ends are here, where they come from, and what they run on.
+
+``dovetail provider check`` is in ``provider_check``.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.answers import Answer, Document
-from dovetail.cli.options import add_load, add_subcommand
+from dovetail.cli.options import add_load, add_subcommand, open_subcommands
+from dovetail.cli.provider_check import check, declare_check
 from dovetail.cli.screen import Screen
 from dovetail.errors import ProviderError
 
@@ -18,8 +22,9 @@ __all__ = ["declare", "describe_providers", "run"]
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
-    verb = add_subcommand(parser, "list", "list the back ends, where they come from, and their devices", run)
-    add_load(verb)
+    verbs = open_subcommands(parser)
+    add_load(add_subcommand(verbs, "list", "list the back ends, where they come from, and their devices", run))
+    declare_check(add_subcommand(verbs, "check", "drive a back end through the whole contract, by rules", check))
 
 
 def run(args: argparse.Namespace) -> Answer:

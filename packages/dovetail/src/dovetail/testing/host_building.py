@@ -60,11 +60,18 @@ def build_kernel(device: HostDevice, request: KernelRequest, context: BuildConte
 
 def unpack_inputs(device: HostDevice, stored: StoredKernel, function: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel over weights as they were stored."""
-    if stored.payload:
-        if bytes(stored.payload) != _PACKED or stored.version != _VERSION:
-            raise ProviderError("a kernel that it did not build", where=f"provider '{device.name}', '{stored.name}'")
-        return lambda first, weight: function(first, weight.T)
-    return function
+    where = f"provider '{device.name}', '{stored.name}'"
+    if stored.version not in ("", _VERSION):
+        raise ProviderError(
+            "the kernel was built by another version",
+            where=where,
+            expected=_VERSION,
+            got=stored.version,
+            fix="build the plan again",
+        )
+    if bytes(stored.payload) != (_PACKED if stored.tactic == RECIPE else b""):
+        raise ProviderError("a kernel that it did not build", where=where, fix="build the plan again")
+    return (lambda first, weight: function(first, weight.T)) if stored.payload else function
 
 
 def report_steps(device: HostDevice, context: BuildContext) -> None:

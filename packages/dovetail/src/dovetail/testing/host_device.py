@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail._version import __version__
 from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError, ResourceError
 from dovetail.provider.arena_allocator import ArenaAllocator
@@ -33,8 +30,7 @@ from dovetail.provider.interfaces import (
     TensorSpec,
 )
 from dovetail.provider.kernels import KernelRegistry
-from dovetail.provider.loader import get_provider, register_provider, unregister_provider
-from dovetail.provider.shape_slots import shape_slots
+from dovetail.provider.loader import get_provider
 from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
 from dovetail.testing.host_building import (
     build_kernel,
@@ -45,6 +41,7 @@ from dovetail.testing.host_building import (
     unpack_inputs,
 )
 from dovetail.testing.host_functions import HostDeviceFunction
+from dovetail.testing.host_kernels import copy_kernels
 from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
@@ -55,7 +52,7 @@ from dovetail.testing.statistics import DeviceStatistics
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["HostDevice", "HostDeviceFactory", "HostDeviceOptions", "host_device"]
+__all__ = ["HostDevice"]
 
 
 _EXTENSION_DEVICE: Final = 12
@@ -90,7 +87,7 @@ class HostDevice(Provider):
             find_stream=self.find_stream,
         )
         self._pinned_allocator = ArenaAllocator(HostAllocator(), chunk_bytes=2**16)
-        self._kernels = _copy_kernels(options)
+        self._kernels = copy_kernels(options)
 
     def check(self, callback: str) -> None:
         """Raise when the callback was told to."""
@@ -363,74 +360,3 @@ def _run_slowly(run: Callable[[], None], seconds: float) -> None:
 def _read(array: Any) -> npt.NDArray[Any]:
     view: npt.NDArray[Any] = array.read() if isinstance(array, HostDeviceArray) else array
     return view
-
-
-def _copy_kernels(options: HostDeviceOptions) -> KernelRegistry:
-    registry = KernelRegistry(options.name)
-    for kernel in get_provider("cpu").kernels:
-        if options.ops is None or kernel.op in options.ops:
-            registry.register(
-                kernel.op,
-                since=kernel.since,
-                until=kernel.until,
-                domain=kernel.domain,
-                types={name: sorted(names) for name, names in kernel.types.items()},
-                declaration=kernel.declaration,
-                host_inputs=sorted(shape_slots(kernel.op, kernel.domain)),
-            )(kernel.function)
-    return registry
-
-
-class HostDeviceFactory:
-    """Makes host devices; ``register_provider`` takes it."""
-
-    version = __version__
-
-    def __init__(self, options: HostDeviceOptions | None = None) -> None:
-        self.options = options or HostDeviceOptions()
-
-    @property
-    def name(self) -> str:
-        """The provider's name."""
-        return self.options.name
-
-    @property
-    def api_version(self) -> int:
-        """The version of the contract, unless another was asked for."""
-        return self.options.api_version
-
-    def devices(self) -> Sequence[Device]:
-        """One, or as many as the options say."""
-        self._check("devices")
-        return [
-            Device(name="host device", kind="npu", fingerprint="host-device", ordinal=ordinal)
-            for ordinal in range(self.options.num_devices)
-        ]
-
-    def create(self, device: Device, options: Mapping[str, str]) -> HostDevice:
-        """A device; options as texts go before those of the factory."""
-        self._check("create")
-        return HostDevice(device, self.options.updated(options))
-
-    def _check(self, callback: str) -> None:
-        if callback in self.options.raises_in:
-            raise RuntimeError(f"told to fail in {callback}")
-
-
-@contextmanager
-def host_device(**options: Any) -> Iterator[HostDevice]:
-    """Register a host device, give it, and take it back at the end.
-
-    >>> with host_device(name="d", layout="NHWC") as device:
-    ...     device.preferred_layout
-    'NHWC'
-    """
-    factory = HostDeviceFactory(replace(HostDeviceOptions(), **options))
-    register_provider(factory)
-    try:
-        provider = get_provider(factory.name)
-        if not isinstance(provider, HostDevice):
-            raise ProviderError("another provider has this name", where=f"provider '{factory.name}'")
-        yield provider
-    finally:
-        unregister_provider(factory.name)

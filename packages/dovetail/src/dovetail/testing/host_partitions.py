@@ -98,6 +98,7 @@ def load_partition(device: HostDevice, stored: StoredPartition) -> HostDevicePar
     check_code(device, stored.name, stored.code)
     partition = HostDevicePartition(device, Runtime().deserialize_cuda_engine(bytes(stored.payload)), stored)
     partition.set_weights(stored.weights)
+    partition.require_weights()
     return partition
 
 
@@ -127,6 +128,18 @@ class HostDevicePartition(LoadedPartition):
             is_packed = name.startswith(_PACKED)
             refitter.set_named_weights(name.removeprefix(_PACKED), array.T if is_packed else array)
         refitter.refit_cuda_engine()
+
+    def require_weights(self) -> None:
+        """Check that the engine has all of its weights."""
+        from dovetail.runtime.refit import Refitter
+
+        missing = Refitter(self._engine).get_missing_weights() if self._engine.refittable else []
+        if missing:
+            raise ProviderError(
+                f"weight(s) of the partition did not come: {', '.join(missing)}",
+                where=f"provider '{self._device.name}', step '{self._name}'",
+                fix="build the plan again",
+            )
 
     def bind(self, context: BindContext) -> BoundPartition:
         """The partition on a stream."""

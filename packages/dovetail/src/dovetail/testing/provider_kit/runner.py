@@ -1,0 +1,68 @@
+"""Judging a provider by every rule."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from dovetail.provider.calls import first_line
+from dovetail.testing.provider_kit import (
+    rules_build,
+    rules_capability,
+    rules_capture,
+    rules_factory,
+    rules_life,
+    rules_memory,
+    rules_payload,
+    rules_profile,
+    rules_refit,
+    rules_results,
+    rules_runs,
+    rules_streams,
+)
+from dovetail.testing.provider_kit.report import ProviderOutcome, ProviderReport, ProviderStatus
+from dovetail.testing.provider_kit.rules import ProviderRule, registered_rules
+from dovetail.testing.provider_kit.subject import Subject
+from dovetail.testing.provider_kit.verdicts import Broken, NotJudged, NotOffered
+
+__all__ = ["RULE_MODULES", "judge", "judge_all"]
+
+RULE_MODULES = (
+    rules_factory,
+    rules_capability,
+    rules_build,
+    rules_payload,
+    rules_results,
+    rules_runs,
+    rules_memory,
+    rules_streams,
+    rules_capture,
+    rules_profile,
+    rules_refit,
+    rules_life,
+)
+"""The modules whose import registers all rules."""
+
+
+def judge_all(subject: Subject, *, rules: Collection[str] | None = None) -> ProviderReport:
+    """Judge by every rule, or by some, and let go of all engines."""
+    chosen = [rule for rule in registered_rules() if rules is None or rule.id in rules]
+    try:
+        outcomes = tuple(judge(rule, subject) for rule in chosen)
+    finally:
+        subject.close()
+    return ProviderReport(subject=f"provider '{subject.name}'", outcomes=outcomes)
+
+
+def judge(rule: ProviderRule, subject: Subject) -> ProviderOutcome:
+    """Judge by one rule; nothing that a provider does gets out of here."""
+    try:
+        return ProviderOutcome(rule=rule, status=ProviderStatus.PASSED, message=rule.judge(subject) or "")
+    except Broken as broken:
+        return ProviderOutcome(rule=rule, status=ProviderStatus.FAILED, message=" ".join(str(broken).split()))
+    except NotOffered as reason:
+        return ProviderOutcome(rule=rule, status=ProviderStatus.NOT_OFFERED, message=str(reason))
+    except NotJudged as reason:
+        return ProviderOutcome(rule=rule, status=ProviderStatus.NOT_JUDGED, message=str(reason))
+    except Exception as error:  # noqa: BLE001 - a provider can raise anything; the other rules must still be judged
+        message = f"it raised {type(error).__name__}: {first_line(error)}"
+        return ProviderOutcome(rule=rule, status=ProviderStatus.FAILED, message=message)
