@@ -32,10 +32,7 @@ def test_numpy_cannot_read_an_array_of_a_device() -> None:
 def test_one_copy_in_and_one_out(shapes: Any) -> None:
     with host_device() as device:
         engine = build(chain(), shapes=shapes)
-        assert steps_of(engine) == [
-            *("Copy@host_device", "MatMul@host_device", "Relu@host_device", "Softmax@host_device"),
-            *("Add@host_device", "Copy@host_device"),
-        ]
+        assert steps_of(engine) == [f"{op}@host_device" for op in ("MatMul", "Relu", "Softmax", "Add")]
         device.statistics.reset()
         for rows in (3, 2, 5, 3):
             x = np.resize(X, (rows, 8))
@@ -50,8 +47,8 @@ def test_a_step_of_the_host_between_two_of_the_device(shapes: Any) -> None:
     with host_device(ops=["MatMul", "Relu", "Add"]) as device:
         engine = build(chain(), shapes=shapes)
         assert steps_of(engine) == [
-            *("Copy@host_device", "MatMul@host_device", "Relu@host_device", "Copy@host_device", "Softmax@cpu"),
-            *("Copy@host_device", "Add@host_device", "Copy@host_device"),
+            *("MatMul@host_device", "Relu@host_device", "Copy@host_device", "Softmax@cpu"),
+            *("Copy@host_device", "Add@host_device"),
         ]
         for rows in (3, 1, 3):
             x = np.resize(X, (rows, 8))
@@ -71,10 +68,7 @@ def test_a_value_is_copied_once_for_all_who_read_it_there() -> None:
     with host_device(ops=["Relu", "Add"]) as device:
         engine = build(model)
         copies = [step for step in engine.manifest.programs[0].steps if step.kind == "copy"]
-        assert [step.name for step in copies] == [
-            *("Copy x host -> host_device", "Copy a host_device -> host"),
-            *("Copy d host -> host_device", "Copy y host_device -> host"),
-        ]
+        assert [step.name for step in copies] == ["Copy a host_device -> host", "Copy d host -> host_device"]
         results = engine(X)
         wanted = expected(model, X)
         np.testing.assert_allclose(results["y"], wanted["y"], rtol=1e-6)
@@ -117,7 +111,7 @@ def test_a_plan_file_keeps_where_values_lie(tmp_path: Path) -> None:
         np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
         program = engine.manifest.programs[0]
         assert program.arenas["host_device"] > 0
-        assert {value.memory for value in program.values} == {"", "host_device"}
+        assert {value.memory for value in program.values} == {"host_device"}
     with pytest.raises(dt.PlanDeviceMismatchError, match="host_device"):
         dt.load(tmp_path / "plan")
 
@@ -137,8 +131,9 @@ def test_memory_goes_back_with_the_engine() -> None:
 def test_an_arena_grows_and_is_reused() -> None:
     with host_device() as device:
         engine = build(chain())
-        engine(X)
-        engine(np.resize(X, (500, 8)))
+        for _ in range(2):  # what was bound before the arena grew is bound again
+            engine(X)
+            engine(np.resize(X, (500, 8)))
         taken = device.allocator.statistics
         engine(X)
         engine(np.resize(X, (500, 8)))
@@ -158,8 +153,7 @@ def test_the_shape_of_a_device_value_is_read_without_a_copy() -> None:
     with host_device() as device:
         engine = build(model)
         assert steps_of(engine) == [
-            *("Copy@host_device", "Relu@host_device", "Shape@cpu", "Gather@cpu", "Concat@cpu"),
-            *("Reshape@host_device", "Copy@host_device"),
+            *("Relu@host_device", "Shape@cpu", "Gather@cpu", "Concat@cpu", "Reshape@host_device")
         ]
         device.statistics.reset()
         np.testing.assert_array_equal(engine(X), np.maximum(X, 0).reshape(3, 2, 4))

@@ -153,8 +153,18 @@ def _run_profiled(engine: dt.Engine, device: HostDevice) -> None:
     context.run([X])
 
 
+def _run_on_stream(engine: dt.Engine, device: HostDevice) -> None:
+    stream = device.create_stream()
+    assert stream is not None
+    engine.create_execution_context().use_streams({device.name: stream.handle})
+
+
 def _run_given(engine: dt.Engine, device: HostDevice) -> None:
     engine(device.to_device(X))
+
+
+def _run_foreign(engine: dt.Engine, device: HostDevice) -> None:
+    engine(X.tolist())
 
 
 RUNS: list[tuple[str, Callable[[dt.Engine, HostDevice], None], int]] = [
@@ -172,6 +182,9 @@ RUNS: list[tuple[str, Callable[[dt.Engine, HostDevice], None], int]] = [
     ("start_profiling", _run_profiled, 1),
     ("stop_profiling", _run_profiled, 1),
     ("import_array", _run_given, 1),
+    ("dlpack_device", _run_foreign, 1),
+    ("pinned_allocator", _run, 0),
+    ("wrap_stream", _run_on_stream, 1),
 ]
 
 
@@ -179,7 +192,8 @@ RUNS: list[tuple[str, Callable[[dt.Engine, HostDevice], None], int]] = [
 def test_a_device_that_raises_in_a_run(
     callback: str, action: Callable[[dt.Engine, HostDevice], None], before: int
 ) -> None:
-    ops = None if callback == "import_array" else ["MatMul", "Relu", "Add"]
+    is_border = callback in ("import_array", "dlpack_device")
+    ops = None if is_border else ["MatMul", "Relu", "Add"]
     with host_device(ops=ops) as device:
         engine = build(chain())
         for _ in range(before):
@@ -205,7 +219,7 @@ def test_wait_that_raises() -> None:
             engine(X)
 
 
-@pytest.mark.parametrize("callback", ["close_stream", "synchronize"])
+@pytest.mark.parametrize("callback", ["close_stream", "deallocate_async"])
 def test_a_device_that_raises_at_the_end(callback: str) -> None:
     with host_device() as device:
         engine = build(chain())
@@ -225,8 +239,8 @@ def test_an_event_of_a_stranger_is_refused() -> None:
         assert stream is not None
         with pytest.raises(ProviderError, match="another device"):
             stream.wait(object())  # type: ignore[arg-type]
-        with pytest.raises(ProviderError, match="another device"):
-            device.submit(object(), "work", lambda: None)  # type: ignore[arg-type]
+        with host_device(name="other") as other, pytest.raises(ProviderError, match="no stream of this device"):
+            device.submit(other.create_stream(), "work", lambda: None)
         with pytest.raises(ProviderError, match="no stream"):
             device.find_stream(1)
 

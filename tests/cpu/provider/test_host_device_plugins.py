@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +64,13 @@ class DeviceScaleCreator(dt.IPluginCreatorV3One):
 
 
 def _engine(
-    *, plugins: int = 1, is_open: bool = False, annotate: bool = True, memory: str = "", annotation: str = "host_device"
+    *,
+    plugins: int = 1,
+    is_open: bool = False,
+    annotate: bool = True,
+    memory: str = "",
+    annotation: str = "host_device",
+    providers: Sequence[str] = ("host_device", "cpu"),
 ) -> dt.Engine:
     builder = dt.Builder()
     network = builder.create_network()
@@ -78,7 +85,7 @@ def _engine(
     tensor.name = "y"
     network.mark_output(tensor)
     config = builder.create_builder_config()
-    config.providers = ["host_device", "cpu"]
+    config.providers = providers
     if annotate:
         config.layer_providers["scale*"] = annotation
     registry = dt.PluginRegistry()
@@ -128,24 +135,40 @@ def test_without_an_annotation_a_plugin_is_on_the_host(monkeypatch: pytest.Monke
         monkeypatch.setattr(DeviceScale, "enqueued", [])
         engine = _engine(annotate=False)
         assert [step.kind for step in engine.manifest.programs[0].steps] == [
-            *("copy", "kernel", "copy", "plugin", "copy", "kernel", "copy")
+            *("kernel", "copy", "plugin", "copy", "kernel")
         ]
         for _ in range(3):
             np.testing.assert_array_equal(engine(X), X * 3)
         assert not DeviceScale.enqueued
 
 
-def test_the_callers_stream_is_for_plugins_of_the_host() -> None:
-    with host_device():
+def test_a_plugin_of_the_device_gets_the_callers_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device() as device:
+        monkeypatch.setattr(DeviceScale, "device", device)
+        monkeypatch.setattr(DeviceScale, "enqueued", [])
         engine = _engine()
-        context = engine.create_execution_context()
-        (step,) = context._instance.all_plugin_steps()
-        handle = step.stream
-        result = np.empty_like(X)
-        context.set_tensor_address("x", X.ctypes.data)
-        context.set_tensor_address("y", result.ctypes.data)
-        context.execute_async_v3(77)
-        assert step.stream == handle != 77
+        engine.capture_graphs = False
+        context, stream = engine.create_execution_context(), device.create_stream()
+        assert stream is not None
+        given, result = device.to_device(X), device.empty(X.shape, np.float32)
+        context.set_tensor_address("x", given.address)
+        context.set_tensor_address("y", result.address)
+        for handle in (0, stream.handle, 0):
+            context.execute_async_v3(handle)
+            np.testing.assert_array_equal(device.to_host(result), X * 3)
+        handles = [used for used, _ in DeviceScale.enqueued]
+        assert handles[1] == stream.handle != handles[0] == handles[2]
+
+
+def test_a_plugin_of_the_host_gets_the_callers_handle() -> None:
+    context = _engine(annotate=False, providers=["cpu"]).create_execution_context()
+    (step,) = context._instance.all_plugin_steps()
+    result = np.empty_like(X)
+    context.set_tensor_address("x", X.ctypes.data)
+    context.set_tensor_address("y", result.ctypes.data)
+    context.execute_async_v3(77)
+    assert step.stream == 77
+    np.testing.assert_array_equal(result, X * 3)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +202,7 @@ def test_a_plugin_lies_between_compiled_partitions_without_copies(monkeypatch: p
         monkeypatch.setattr(DeviceScale, "enqueued", [])
         engine = _engine(annotate=False, memory="device")
         kinds = [step.kind for step in engine.manifest.programs[0].steps]
-        assert kinds == ["copy", "partition", "plugin", "partition", "copy"]
+        assert kinds == ["partition", "plugin", "partition"]
         device.statistics.reset()
         np.testing.assert_array_equal(engine(X), X * 3)
         assert (device.statistics.copies_to_device, device.statistics.copies_to_host) == (1, 1)

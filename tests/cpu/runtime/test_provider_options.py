@@ -21,8 +21,8 @@ from tests.support.device_models import WEIGHT, X, build, chain, expected
 OPTIONS = {"host_device": {"can_capture": "0"}}
 ON_DEVICE = ["MatMul", "Relu", "Add"]
 CALLBACKS = (
-    *("allocate", "array_at", "compile", "copy", "create_stream", "host_inputs", "import_array", "start_profiling"),
-    *("stop_profiling", "synchronize"),
+    *("allocate", "array_at", "load_kernel", "copy", "create_stream", "host_inputs", "import_array", "start_profiling"),
+    *("stop_profiling", "synchronize", "pinned_allocator", "deallocate_async"),
 )
 
 

@@ -280,6 +280,9 @@ from dovetail.runtime.context import (
     ExecutionContext as ExecutionContext,
     IExecutionContext as IExecutionContext,
 )
+from dovetail.runtime.devices.tensors import (
+    DeviceTensor as DeviceTensor,
+)
 from dovetail.runtime.engine import (
     Engine as Engine,
     ICudaEngine as ICudaEngine,

@@ -20,6 +20,7 @@ _MODULES: dict[str, str] = {
     "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",
     "dovetail.runtime.engine": "Engine ICudaEngine",
     "dovetail.runtime.bind.run": "BoundRun",
+    "dovetail.runtime.devices.tensors": "DeviceTensor",
     "dovetail.runtime.context": "ExecutionContext IExecutionContext",
     "dovetail.runtime.loading": "Runtime load",
     "dovetail.runtime.refit": "Refitter",

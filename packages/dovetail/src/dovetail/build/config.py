@@ -128,6 +128,9 @@ class BuilderConfig(NoOpContext):
         self.rivals = False
         """Whether whole assignments are timed where several of the providers can take nodes, and the fastest is kept;
         else the order of the providers alone decides."""
+        self.io_memory: dict[str, str] = {}
+        """Input or output -> ``"host"`` or the id of the provider in whose memory it is to lie. Without an entry it
+        lies where the steps need it: on a device when only steps of that device read it, or one of them makes it."""
         self.timing_cache_path: str | os.PathLike[str] | None = None
         """A timing cache shared with other processes; written after every measurement."""
         self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}

@@ -23,7 +23,7 @@ from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
 from dovetail.plan.manifest import ProgramRecord, StepRecord, SymbolRecord
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import PackedWeight, Provider, TensorSpec
+from dovetail.provider.interfaces import PackedWeight, Provider
 from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.types import TensorFormat
 
@@ -177,18 +177,7 @@ class Lowering:
         if not source.memory:
             return ""
         provider = self._context.assigner.provider(source.memory)
-        specs = (self._spec(value, source), self._spec(value, replace(target, memory=source.memory)))
-        return source.memory if call(provider.id, "can_reformat", provider.can_reformat, *specs) else ""
-
-    def _spec(self, value: ir.Value, place: Place) -> TensorSpec:
-        dims = self._context.dims(value)
-        return TensorSpec(
-            dtype=place.dtype,
-            dims=None if dims is None else tuple(dim.value if isinstance(dim, Constant) else None for dim in dims),
-            format=place.format.name,
-            scale=place.scale if place.dtype == "int8" else -1.0,
-            memory=place.memory,
-        )
+        return source.memory if self._context.can_reformat(value, source, target, provider) else ""
 
     def _reformat(self, value: ir.Value, source: Place, place: Place) -> int:
         target = self._add(value, place, self._draft(value, place))

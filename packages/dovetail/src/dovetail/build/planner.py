@@ -21,6 +21,7 @@ from dovetail.build.blobs import BlobTable
 from dovetail.build.built_records import BuiltStore
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
+from dovetail.build.io_memory import find_io_memory
 from dovetail.build.lower import Lowering
 from dovetail.build.network_formats import choose_formats
 from dovetail.build.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
@@ -31,7 +32,7 @@ from dovetail.build.provider_passes import rewrite_for_providers
 from dovetail.build.scales import find_scales
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
-from dovetail.build.tensor_records import input_records, output_records
+from dovetail.build.tensor_records import TensorPlaces, find_shape_inputs, input_records, output_records
 from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
 from dovetail.build.tune.trial import PluginLayer
@@ -163,6 +164,8 @@ class _Planner:
         """The object that each plugin record of a program was made from, by identity of the record."""
         self._tables: list[LayerRecord] = []
         self._aliases: dict[str, str] = {}
+        self._io_memory: dict[str, str] | None = None
+        """Where inputs and outputs lie, by name; the same for all profiles."""
         self._narrow_types: frozenset[DataType] = frozenset()
         """Types other than the network's own that a plugin layer accepted."""
         self._known: dict[str, Expr] | None = None
@@ -289,6 +292,10 @@ class _Planner:
         choices = choose_formats(self._graph, context, tuned, layers, self._tuner)
         for node, _, _ in nodes:
             context.chosen[node] = self._finish(node, layers[node], tuned[node], choices[node], index)
+        if self._io_memory is None:
+            shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
+            self._io_memory = find_io_memory(self._graph, context, self._config.io_memory, shape_inputs)
+        context.io_memory = self._io_memory
         lowering = Lowering(context, self._graph)
         program = lowering.lower()
         self._aliases.update({o.name or "": i.name or "" for o, i in lowering.aliases.items()})
@@ -385,15 +392,17 @@ class _Planner:
             libraries.append(LibraryRecord(name=name, blob=blob))
         refit = self._refit_record()
         blobs, records = self._blobs.finish(strip=self._find_stripped(refit))
+        shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
+        places = TensorPlaces(memory=self._io_memory or {}, has_devices=self._has_devices(programs))
         manifest = Manifest(
             format_version=FORMAT_VERSION,
             producer=f"dovetail {__version__}",
             name=request.name or self._graph.name or "network",
             open=request.is_open,
             strongly_typed=request.strongly_typed,
-            inputs=input_records(self._graph, self._inference, self._static, self._plugin_symbols),
+            inputs=input_records(self._graph, self._inference, shape_inputs, places),
             outputs=output_records(
-                self._graph, self._inference, self._static, self._aliases, self._known or {}, programs
+                self._graph, self._inference, self._static, self._aliases, self._known or {}, programs, places
             ),
             profiles=[_profile_record(profile) for profile in self._config.profiles],
             programs=programs,
@@ -415,6 +424,10 @@ class _Planner:
         given = frozenset(refit.weights.values())
         packed = {blob for blob, record in self._store.packed.items() if not given.isdisjoint(record.sources.values())}
         return given | packed
+
+    def _has_devices(self, programs: Sequence[ProgramRecord]) -> bool:
+        used = {step.provider for program in programs for step in walk_steps(program)}
+        return any(provider.id in used and not provider.memory.is_host for provider in self._providers)
 
     def _refit_record(self) -> RefitRecord | None:
         if not self._request.refittable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import onnx_ir as ir
 
@@ -14,11 +14,12 @@ from dovetail.build.io_formats import io_format
 from dovetail.build.shapes import Ranges, StaticSymbol, dims_of, substitute_dims
 from dovetail.build.tune.combinations import Combination, Layout
 from dovetail.errors import InternalError
-from dovetail.expr import Expr, SizeTensor, symbols_of
+from dovetail.expr import Constant, Expr, SizeTensor, symbols_of
 from dovetail.network.value_types import object_type
 from dovetail.plan.manifest import PluginRecord
 from dovetail.plugin.handle import PluginHandle
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import Provider, TensorSpec
 from dovetail.types import TensorFormat
 
 __all__ = ["ChosenPlugin", "Place", "ProgramContext", "network_place", "place_of"]
@@ -77,6 +78,8 @@ class ProgramContext:
     is_open: bool
     plugin_dims: dict[ir.Value, list[Expr]] = field(default_factory=dict)
     """Exact shapes of plugin outputs, which onnx-ir's dims cannot always carry."""
+    io_memory: Mapping[str, str] = field(default_factory=dict)
+    """The provider in whose memory inputs and outputs lie, by name, for those that do not lie on the host."""
     known: Mapping[str, Expr] = field(default_factory=dict)
     """Open dims that are known because the profile bounds what callers pass as sizes."""
     profile: int = 0
@@ -103,7 +106,23 @@ class ProgramContext:
         """The network's own place of a value."""
         return network_place(value, self.scales.get(value, -1.0))
 
+    def can_reformat(self, value: ir.Value, source: Place, target: Place, provider: Provider) -> bool:
+        """Whether a device can bring a value from one format or type to another in its memory."""
+        specs = [self._spec(value, replace(place, memory=provider.memory_name)) for place in (source, target)]
+        return call(provider.id, "can_reformat", provider.can_reformat, *specs)
+
+    def _spec(self, value: ir.Value, place: Place) -> TensorSpec:
+        dims = self.dims(value)
+        return TensorSpec(
+            dtype=place.dtype,
+            dims=None if dims is None else tuple(dim.value if isinstance(dim, Constant) else None for dim in dims),
+            format=place.format.name,
+            scale=place.scale if place.dtype == "int8" else -1.0,
+            memory=place.memory,
+        )
+
     def io_place(self, value: ir.Value) -> Place:
         """Where a caller binds an input or output."""
         place = self.place(value)
-        return Place(place.dtype, io_format(value), place.scale, place.type)
+        memory = self.io_memory.get(value.name or "", "")
+        return Place(place.dtype, io_format(value), place.scale, place.type, memory)

@@ -38,6 +38,7 @@ __all__ = ["declare", "run"]
 
 _DURATION_S: Final = 3.0
 _TRACED_RUNS: Final = 2000
+_BINS: Final = 40
 """Of the measured runs; a viewer with more is slow and shows nothing new."""
 _LATENCIES: Final = ("min", "p50", "p90", "p95", "p99", "p99.9", "max", "mean")
 
@@ -200,26 +201,32 @@ def _call_engine(engine: Engine, named: Mapping[str, Any]) -> Callable[[], objec
 
 
 def _bind(context: ExecutionContext, named: Mapping[str, Any]) -> Callable[[], object] | None:
-    """A run over memory that is bound once; None when something has no address or no size before it runs."""
+    """A run over memory that is bound once, on devices too; None when something has no address or no size by then."""
     import numpy as np
 
     engine = context.engine
     tensors = (*engine.manifest.inputs, *engine.manifest.outputs)
     if any(t.type or t.format != "LINEAR" or t.alias or t.dims is None or _is_packed(t.dtype) for t in tensors):
         return None
-    arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
+    arrays = {name: engine.place_array(name, np.ascontiguousarray(array)) for name, array in named.items()}
     for name, array in arrays.items():
         context.set_input_shape(name, array.shape)
-        context.set_tensor_address(name, array.ctypes.data)
+        context.set_tensor_address(name, _address_of(array))
     if context.infer_shapes():
         return None
     for tensor in engine.manifest.outputs:
         shape = tuple(context.get_tensor_shape(tensor.name))
         if any(size < 0 for size in shape):
             return None
-        arrays[tensor.name] = np.empty(shape, np.dtype(tensor.dtype))
-        context.set_tensor_address(tensor.name, arrays[tensor.name].ctypes.data)
+        arrays[tensor.name] = engine.place_array(tensor.name, np.empty(shape, np.dtype(tensor.dtype)))
+        context.set_tensor_address(tensor.name, _address_of(arrays[tensor.name]))
     return _BoundRun(context, arrays)
+
+
+def _address_of(array: Any) -> int:
+    from dovetail.runtime.devices.tensors import DeviceTensor
+
+    return array.address if isinstance(array, DeviceTensor) else int(array.ctypes.data)
 
 
 class _BoundRun:
@@ -263,17 +270,17 @@ def _summarize(spans: Sequence[Span]) -> dict[str, Any]:
     return {**summarize(spans), "histogram": _histogram(times_ms)}
 
 
-def _histogram(times_ms: Sequence[float], bins: int = 40) -> dict[str, Any]:
+def _histogram(times_ms: Sequence[float]) -> dict[str, Any]:
     """How many runs took how long, up to the 95th percentile: a few slow runs must not flatten the rest."""
     from dovetail.tools.measuring import percentile
 
     ordered = sorted(times_ms)
     low, high = ordered[0], percentile(ordered, 95)
-    width = (high - low) / bins or 1.0
-    counts = [0] * bins
+    width = (high - low) / _BINS or 1.0
+    counts = [0] * _BINS
     for value in ordered:
         if value <= high:
-            counts[min(int((value - low) / width), bins - 1)] += 1
+            counts[min(int((value - low) / width), _BINS - 1)] += 1
     return {"from_ms": low, "to_ms": high, "counts": counts}
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection
 from typing import Final
 
+from dovetail.formats import FOUR_BIT_TYPES
 from dovetail.plan._header import show
 from dovetail.plan._rules import (
     MAX_BYTES,
@@ -78,13 +79,22 @@ def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Col
     check_format(value.format, None if value.dims is None else len(value.dims), where)
     is_known = not value.memory or any(value.memory == device.provider for device in manifest.devices)
     require(is_known, where, "lies in the memory of a provider that the plan does not have", value.memory)
-    is_callers = value.kind in ("input", "output", "object")
-    require(not (is_callers and value.memory), where, f"a value of kind {value.kind} lies on a device", value.memory)
+    if value.memory and value.kind in ("input", "output", "object"):
+        _verify_callers(value, where, kinds)
     is_constant = value.kind == "constant"
     require(is_constant == (value.blob is not None), where, "constants, and only they, have a blob")
     require(value.alias is None or value.kind in _MADE_KINDS, where, "shares memory and is not made by a step")
     if value.blob is not None:
         _verify_constant(value, value.blob, manifest, where)
+
+
+def _verify_callers(value: ValueRecord, where: str, kinds: Collection[str]) -> None:
+    """What callers bind on a device is numbers of whole bytes, row by row; bodies get theirs on the host."""
+    is_bound = value.kind != "object" and not value.type and kinds is _KINDS
+    require(is_bound, where, f"a value of kind {value.kind} lies on a device", value.memory)
+    require(value.format == "LINEAR", where, "lies on a device and not row by row", value.format)
+    is_whole = value.dtype not in FOUR_BIT_TYPES
+    require(is_whole, where, "lies on a device and two elements share a byte", value.dtype)
 
 
 def _verify_object(value: ValueRecord, kind: ValueType, where: str) -> None:
@@ -252,6 +262,7 @@ def _verify_tensors(program: ProgramRecord, manifest: Manifest, where: str) -> N
         value, place = program.values[index], f"{where}, tensor {show(tensor.name)}"
         same = (value.dtype, value.format, value.type) == (tensor.dtype, tensor.format, tensor.type)
         require(same, place, "is of another type or format than its value", (value.dtype, value.format))
+        require(value.memory == tensor.memory, place, "lies in another memory than its value", tensor.memory)
         unknown = check_dims([*(tensor.dims or ()), *(tensor.max_dims or ())], place, nullable=True) - static
         require(not unknown, place, "has a shape that inputs do not decide", sorted(unknown)[:3])
     for index, tensor in zip(program.inputs, manifest.inputs, strict=True):

@@ -68,6 +68,8 @@ class TensorRecord(_Record, frozen=True, kw_only=True):
     type: str = ""
     """Object values: their ONNX type, such as ``seq(tensor(float))``; ``dtype`` is then that of the tensors inside,
     ``object`` for strings."""
+    memory: str = ""
+    """The provider in whose memory callers bind it; empty for host memory."""
 
 
 class SymbolRecord(_Record, frozen=True, kw_only=True):

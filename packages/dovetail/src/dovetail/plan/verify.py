@@ -75,6 +75,8 @@ def _verify_tensor(tensor: TensorRecord) -> None:
     check_name(tensor.name, where)
     kind = check_value_type(tensor.type, tensor.dtype, where)
     require(tensor.location in ("DEVICE", "HOST"), where, "unknown location", tensor.location)
+    is_far = bool(tensor.memory) and (tensor.is_shape or tensor.location == "HOST")
+    require(not is_far, where, "lies on a device, and the host reads it", tensor.memory)
     check_dims(tensor.dims or (), where, nullable=True)
     check_format(tensor.format, None if tensor.dims is None else len(tensor.dims), where)
     if tensor.max_dims is not None:

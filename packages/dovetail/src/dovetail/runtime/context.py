@@ -19,14 +19,16 @@ from dovetail.formats import pack, packed_shape, size_bytes
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
-from dovetail.provider.devices import Stream
-from dovetail.runtime.bind.arrays import PackedMemory, array_at
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import Provider
+from dovetail.runtime.bind.arrays import PackedMemory, array_at, array_in
 from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.objects import refuse_address, shape_of
 from dovetail.runtime.bind.outputs import require_array
 from dovetail.runtime.bind.profiles import check_profile, find_profile, known_dims
+from dovetail.runtime.bind.results import make_results
 from dovetail.runtime.bind.run import BoundRun, Visit
-from dovetail.runtime.devices.placement import import_outputs
+from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.profiler import IProfiler, profile_with
 from dovetail.runtime.steps.base import Array
@@ -62,13 +64,15 @@ class _ResourceContext(IPluginResourceContext):
 class ExecutionContext:
     """Runs an engine: bind by address and ``execute_async_v3``, or pass arrays with ``run``."""
 
-    def __init__(self, engine: Engine, streams: Mapping[str, Stream] | None = None) -> None:
+    def __init__(self, engine: Engine, streams: Mapping[str, int] | None = None) -> None:
         self._engine = engine
         self.name = ""
         self._profiler: IProfiler | None = None
         self._resources = _ResourceContext(engine.allocator)
         self._instances: dict[int, ProgramInstance] = {}
-        self._devices = ContextDevices(engine.providers, capture_graphs=engine.capture_graphs, streams=streams)
+        handles = self._check_streams(streams or {})
+        self._devices = ContextDevices(engine.providers, capture_graphs=engine.capture_graphs, handles=handles)
+        self._callers = CallerArrays(self._devices)
         self._shapes: dict[str, tuple[int, ...]] = engine.static_input_shapes()
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, IOutputAllocator] = {}
@@ -214,7 +218,7 @@ class ExecutionContext:
     # addresses
 
     def set_tensor_address(self, name: str, memory: int) -> bool:
-        """Bind an input or output to memory of the caller's."""
+        """Bind an input or output to memory of the caller's, where the tensor lies: on the host or on a device."""
         if name not in self._addresses:
             refuse_address(self._engine.tensor(name))
         self._addresses[name] = (
@@ -282,11 +286,14 @@ class ExecutionContext:
         return self._instance.find(tuple(shapes))
 
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
-        """Run with what is bound; on a CPU the work is done when this returns."""
+        """Run with what is bound, on a queue of the caller's or, with 0, on the context's own.
+
+        Plugins on the host get the handle as it is, and the work of the engine's device goes to that queue. When all
+        inputs and outputs lie on the device, nobody waits for a queue of the caller's: the work is ordered when this
+        returns. It is done then on the context's own queue, and on a CPU.
+        """
         if stream_handle != self._stream:
-            self._stream = int(stream_handle)
-            for instance in self._instances.values():
-                instance.set_stream(self._stream)
+            self._use_stream(int(stream_handle))
         run = self._bound
         if run is None:
             run = self._bind_shapes()
@@ -294,6 +301,39 @@ class ExecutionContext:
         if self._allocators or results:
             self._deliver(run, results)
         return True
+
+    def _use_stream(self, handle: int) -> None:
+        devices = self._engine.device_names
+        if handle and len(devices) > 1:
+            raise UsageError(
+                "the engine has several devices, and a stream belongs to one",
+                where="execute_async_v3",
+                expected=f"0, for the engine runs on {', '.join(devices)}",
+                fix="call use_streams with a handle for each device",
+            )
+        self.use_streams(dict.fromkeys(devices, handle))
+        self._stream = handle
+        for instance in self._instances.values():
+            instance.set_stream(handle)
+
+    def use_streams(self, handles: Mapping[str, int]) -> None:
+        """Put the work of devices on queues of the caller's from the next run on, behind what is under way.
+
+        Nothing is bound anew. A queue must live until the context uses another one or is closed.
+
+        Args:
+            handles: The id of a device's provider -> the handle of a queue; 0 for the context's own.
+        """
+        self._devices.use(self._check_streams(handles))
+        for instance in self._instances.values():
+            instance.set_stream(self._stream)
+
+    def _check_streams(self, handles: Mapping[str, int]) -> dict[str, int]:
+        unknown = sorted(handles.keys() - set(self._engine.device_names)) if handles else ()
+        if unknown:
+            expected = ", ".join(self._engine.device_names) or "no device"
+            raise UsageError(f"the engine does not run on {', '.join(unknown)}", where="streams", expected=expected)
+        return {name: as_address(handle, f"stream on '{name}'") for name, handle in handles.items()}
 
     def execute_v2(self, bindings: Sequence[int]) -> bool:
         """Run with one address for each tensor, in the engine's order."""
@@ -333,7 +373,7 @@ class ExecutionContext:
         allocator = self._allocators.get(tensor.name)
         if allocator is not None:
             size = _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
-            return _reallocate(allocator, tensor.name, address or 0, size, self._stream)
+            return self._reallocate(allocator, tensor, address or 0, size)
         if address is None:
             raise _no_address("output", tensor.name, "call set_tensor_address or set_output_allocator")
         return address
@@ -350,21 +390,45 @@ class ExecutionContext:
             if allocator is not None:
                 allocator.notify_shape(tensor.name, Dims(array.shape if shape is None else shape))
 
-    def _copy_out(self, run: BoundRun, tensor: TensorRecord, array: Array, allocator: IOutputAllocator | None) -> None:
+    def _reallocate(self, allocator: IOutputAllocator, tensor: TensorRecord, memory: int, size: int) -> int:
+        """Memory for an output from the caller's allocator, where the tensor lies."""
+        provider = self._engine.providers[tensor.memory] if tensor.memory else None
+        alignment = 256 if provider is None else provider.memory.alignment_bytes
+        address = int(
+            allocator.reallocate_output_async(tensor.name, memory, size, alignment, self._stream_of(provider)) or 0
+        )
+        if not address and size:
+            raise InputError(f"the output allocator gave no memory for {size} bytes", where=f"output '{tensor.name}'")
+        return address
+
+    def _stream_of(self, provider: Provider | None) -> int:
+        stream = None if provider is None else self._devices.stream(provider)
+        return self._stream if stream is None else stream.handle
+
+    def _copy_out(self, run: BoundRun, tensor: TensorRecord, array: Any, allocator: IOutputAllocator | None) -> None:
         address = self._addresses.get(tensor.name, 0)
-        size = _memory_bytes(tensor, require_array(array, tensor).shape)
+        size = _memory_bytes(tensor, (array if tensor.memory else require_array(array, tensor)).shape)
         if allocator is not None:
-            address = self._addresses[tensor.name] = _reallocate(allocator, tensor.name, address, size, self._stream)
+            address = self._addresses[tensor.name] = self._reallocate(allocator, tensor, address, size)
         if not address:
             fix = "call set_output_allocator: the shape depends on the data"
             raise InputError("no memory is set", where=f"output '{tensor.name}'", fix=fix)
         if allocator is None:
             self._check_bound(tensor, size, run.symbols)
         self._check_told(tensor, array.shape, run.symbols)
-        if data_type_from_numpy(array.dtype).bits < 8:
+        if tensor.memory:
+            self._copy_on_device(tensor, array, address)
+        elif data_type_from_numpy(array.dtype).bits < 8:
             PackedMemory(address, array.shape, array.dtype).write(array)
         else:
             np.copyto(array_at(address, array.shape, array.dtype), array)
+
+    def _copy_on_device(self, tensor: TensorRecord, array: Any, address: int) -> None:
+        provider = self._engine.providers[tensor.memory]
+        stream, target = self._devices.stream(provider), array_in(provider, address, array.shape, array.dtype)
+        call(provider.name, "copy", provider.copy, array, target, stream)
+        if stream is not None:  # the array goes when this run is forgotten
+            call(provider.name, "synchronize_stream", stream.synchronize)
 
     def _check_bound(self, tensor: TensorRecord, size: int, symbols: Sequence[int]) -> None:
         """Memory that the caller bound beforehand is as large as the bound says, if there is one."""
@@ -395,28 +459,60 @@ class ExecutionContext:
 
     def call(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         """``run`` over arrays in order or by name, in the first profile that allows them."""
-        inputs = self._engine.gather_inputs(arrays, named) if named else self._engine.check_inputs(arrays)
-        if self._has_choice:
-            self.set_optimization_profile_async(find_profile(self._engine.manifest, inputs))
+        inputs = self._gather(arrays, named)
         return self._run(inputs)
 
-    def run(self, inputs: Sequence[Any], outputs: Mapping[str, Any] | None = None) -> list[Any]:
+    def call_on_device(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
+        """The same with results of devices left there."""
+        return self._run_into(self._gather(arrays, named), {}, keep=True)
+
+    def _gather(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
+        engine, callers = self._engine, self._callers
+        inputs = engine.gather_inputs(arrays, named, callers) if named else engine.check_inputs(arrays, callers)
+        if self._has_choice:
+            self.set_optimization_profile_async(find_profile(engine.manifest, inputs))
+        return inputs
+
+    def run(
+        self,
+        inputs: Sequence[Any],
+        outputs: Mapping[str, Any] | None = None,
+        *,
+        keep_on_device: bool = False,
+    ) -> list[Any]:
         """Run over arrays in the engine's input order; the returned arrays belong to the caller.
 
-        A sequence is a list of arrays, an empty optional is None, and strings are an array of ``str``. Outputs that a
-        device makes can be written to arrays of that device, by name; these are then what is returned for them.
+        A sequence is a list of arrays, an empty optional is None, and strings are an array of ``str``. For an input
+        that lies on a device, an array of that device is used where it is, and one of the host is copied there.
+
+        Args:
+            inputs: The arrays.
+            outputs: By name, arrays of the device that outputs which lie there are written to; these are then what is
+                returned for them.
+            keep_on_device: Whether other outputs that lie on a device stay there, as ``DeviceTensor``; else they are
+                copied to the host.
         """
-        checked = self._engine.check_inputs(inputs)
-        return self._run(checked) if not outputs else self._run_into(checked, outputs)
+        checked = self._engine.check_inputs(inputs, self._callers)
+        if outputs or keep_on_device:
+            return self._run_into(checked, outputs or {}, keep=keep_on_device)
+        return self._run(checked)
 
     def observe(self, inputs: Sequence[Any], visit: Visit) -> list[Any]:
         """Run over arrays with somebody who runs the steps one by one, such as ``dovetail.runtime.observe`` gives."""
-        return self._run(self._engine.check_inputs(inputs), visit)
+        return self._run(self._engine.check_inputs(inputs, self._callers), visit)
 
     def _run(self, inputs: Sequence[Any], visit: Visit | None = None) -> list[Any]:
         run = self._find_run(inputs)
         arrays = inputs if not self._engine.has_formatted_io else self._pack_inputs(inputs)
-        return run.outputs.finish(run.run(arrays, run.outputs.make(arrays), visit))
+        try:
+            return run.outputs.finish(run.run(arrays, run.outputs.make(arrays), visit))
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        """Let go of what callers gave on devices."""
+        if self._callers.owners:
+            self._callers.owners.clear()
 
     def _find_run(self, inputs: Sequence[Any]) -> BoundRun:
         if self._engine.has_objects:
@@ -427,14 +523,19 @@ class ExecutionContext:
         formats = [TensorFormat[tensor.format] for tensor in self._engine.manifest.inputs]
         return [a if f is TensorFormat.LINEAR else pack(a, f) for a, f in zip(inputs, formats, strict=True)]
 
-    def _run_into(self, inputs: Sequence[Any], outputs: Mapping[str, Any]) -> list[Any]:
-        run, program = self._find_run(inputs), self._instance.program
-        allowed = self._engine.device_outputs[self._profile]
-        given = import_outputs(outputs, self._engine.manifest, program, allowed, self._engine.providers)
-        made = run.outputs.make(inputs)
-        targets = [given.get(index, array) for index, array in zip(program.outputs, made, strict=True)]
-        results = run.run(inputs, targets)
-        return run.outputs.finish(results, given=[index in given for index in program.outputs])
+    def _run_into(self, inputs: Sequence[Any], outputs: Mapping[str, Any], *, keep: bool) -> list[Any]:
+        """Run with some results in memory of devices: the caller's arrays, or new ones."""
+        run = self._find_run(inputs)
+        arrays = inputs if not self._engine.has_formatted_io else self._pack_inputs(inputs)
+        tensors, shapes = self._engine.manifest.outputs, run.output_shapes
+        kept = make_results(tensors, shapes, outputs, callers=self._callers, devices=self._devices, keep=keep)
+        made = run.outputs.make(arrays, skip=kept)
+        targets = [kept[i].target if i in kept else array for i, array in enumerate(made)]
+        try:
+            finished = run.outputs.finish(run.run(arrays, targets, keep=keep), skip=kept)
+        finally:
+            self._release()
+        return [kept[i].give(result) if i in kept else result for i, result in enumerate(finished)]
 
 
 IExecutionContext = ExecutionContext
@@ -450,19 +551,15 @@ def _memory_bytes(tensor: TensorRecord, physical: Sequence[int]) -> int:
     return size_bytes(physical, data_type_from_numpy(tensor.dtype))
 
 
-def _reallocate(allocator: IOutputAllocator, name: str, memory: int, size: int, stream: int) -> int:
-    address = int(allocator.reallocate_output_async(name, memory, size, 256, stream) or 0)
-    if not address and size:
-        raise InputError(f"the output allocator gave no memory for {size} bytes", where=f"output '{name}'")
-    return address
-
-
 def _destroy_instances(instances: dict[int, ProgramInstance], devices: ContextDevices) -> None:
     for instance in instances.values():
         instance.forget()
-    devices.close()  # work that is under way uses what the instances have
-    for instance in instances.values():
-        for step in instance.all_plugin_steps():
-            step.handle.destroy()
-        instance.close()
+    devices.abandon()  # work that is under way uses what the instances have
+    try:
+        for instance in instances.values():
+            for step in instance.all_plugin_steps():
+                step.handle.destroy()
+            instance.close()
+    finally:
+        devices.close()
     instances.clear()

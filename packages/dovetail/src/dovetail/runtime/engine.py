@@ -23,7 +23,6 @@ from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
-from dovetail.provider.devices import Stream
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.arrays import as_input
 from dovetail.runtime.bind.instance import ProgramInstance
@@ -32,8 +31,9 @@ from dovetail.runtime.bind.partitions import Partitions
 from dovetail.runtime.bind.profiles import known_dims
 from dovetail.runtime.bind.template import ProgramTemplate, create_runtime_plugin
 from dovetail.runtime.context import ExecutionContext
-from dovetail.runtime.devices.placement import device_inputs, device_outputs, import_input
+from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.devices.tensors import DeviceTensor
 from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.memory.blocks import DeviceWeights
 from dovetail.runtime.steps.base import Array
@@ -115,7 +115,24 @@ class Engine:
             self._idle.append(context)
         return results[0] if len(results) == 1 else dict(zip(self._output_names, results))  # noqa: B905
 
-    def gather_inputs(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> Sequence[Any]:
+    def run_on_device(self, *arrays: Any, **named: Any) -> Any:
+        """The same with outputs that lie on a device left there, as ``DeviceTensor``.
+
+        A handle is taken by other engines on the device, and by everything that imports DLPack; ``numpy()`` copies.
+        """
+        try:
+            context = self._idle.pop()
+        except IndexError:
+            context = self.create_execution_context()
+        try:
+            results = context.call_on_device(arrays, named)
+        finally:
+            self._idle.append(context)
+        return results[0] if len(results) == 1 else dict(zip(self._output_names, results, strict=True))
+
+    def gather_inputs(
+        self, arrays: tuple[Any, ...], named: Mapping[str, Any], callers: CallerArrays | None = None
+    ) -> Sequence[Any]:
         """What the caller gave, some of it by name, in the order of inputs and checked."""
         names = self.input_names
         unknown = named.keys() - set(names[len(arrays) :])
@@ -123,56 +140,39 @@ class Engine:
             raise InputError(
                 f"unknown or repeated input(s) {', '.join(sorted(unknown))}", expected=f"inputs {', '.join(names)}"
             )
-        return self.check_inputs((*arrays, *(named[name] for name in names[len(arrays) :] if name in named)))
+        return self.check_inputs((*arrays, *(named[name] for name in names[len(arrays) :] if name in named)), callers)
 
-    def check_inputs(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """One array an input, in order, each of the type that the input has; for objects, lists, None and strings."""
+    def check_inputs(self, arrays: Sequence[Any], callers: CallerArrays | None = None) -> Sequence[Any]:
+        """One array an input, in order, each of the type that the input has; for objects, lists, None and strings.
+
+        Args:
+            arrays: What the caller gave.
+            callers: What takes arrays of devices for inputs that lie there; None for arrays of the host only.
+        """
         if len(arrays) != len(self.input_names):
             names = ", ".join(self.input_names)
             raise InputError("wrong number of inputs", expected=f"{len(self.input_names)} ({names})", got=len(arrays))
-        try:
-            return [
-                value
-                if value.__class__ is np.ndarray and value.dtype is dtype and value.flags.carray
-                else _check_input(value, tensor)
-                for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._plain_dtypes)  # noqa: B905 - counted
-            ]
-        except InputError:
-            if not self.device_inputs:
-                raise
-            return self._import_inputs(arrays)
-
-    def _import_inputs(self, arrays: Sequence[Any]) -> list[Any]:
-        """Inputs of which some lie on devices, for the steps there."""
-        inputs: list[Any] = []
-        for position, (value, tensor) in enumerate(zip(arrays, self.manifest.inputs, strict=True)):
-            array = import_input(value, tensor, self.device_inputs.get(position), self.providers)
-            if array is None:
-                array = _check_input(value, tensor)
-            inputs.append(array)
-        return inputs
+        return [
+            value
+            if value.__class__ is np.ndarray and value.dtype is dtype and value.flags.carray
+            else _check_input(value, tensor, callers)
+            for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._plain_dtypes)  # noqa: B905 - counted
+        ]
 
     @cached_property
-    def device_inputs(self) -> dict[int, str]:
-        """The inputs, by position, that may be arrays of a device, with its provider."""
-        found = [device_inputs(program, self.manifest) for program in self.manifest.programs]
-        return {position: name for position, name in found[0].items() if all(f.get(position) == name for f in found)}
-
-    @cached_property
-    def device_outputs(self) -> list[dict[int, str]]:
-        """For each profile the outputs, by position, that may be written to arrays of a device, with its provider."""
-        return [device_outputs(program, self.manifest) for program in self.manifest.programs]
+    def device_names(self) -> list[str]:
+        """The providers with memory of their own that the engine runs on, by id."""
+        names = [device.provider for device in self.manifest.devices]
+        return [name for name in names if not self.providers[name].memory.is_host]
 
     def create_execution_context(
-        self, strategy: Any = None, *, streams: Mapping[str, Stream] | None = None
+        self, strategy: Any = None, *, streams: Mapping[str, int] | None = None
     ) -> ExecutionContext:
         """A context of its own for one thread; every plugin is attached to it.
 
         Args:
             strategy: Taken for the contract's sake.
-            streams: By provider, queues of the caller's that the context puts its work on. A run whose inputs and
-                outputs are arrays of those devices then returns when its work is queued; the caller waits for the
-                queues, and closes them when the context is closed.
+            streams: Queues of the caller's to begin on, as ``ExecutionContext.use_streams`` takes them.
         """
         if not self._finalizer.alive:
             raise UsageError("the engine is closed", fix="load or build it again")
@@ -334,8 +334,17 @@ class Engine:
         return TensorFormat[self.tensor(name).format]
 
     def get_tensor_location(self, name: str) -> TensorLocation:
-        """Where a tensor is expected."""
+        """Where a tensor is expected: in memory of the host, or of the engine's device (``get_tensor_memory``)."""
         return TensorLocation[self.tensor(name).location]
+
+    def get_tensor_memory(self, name: str) -> str:
+        """The id of the provider in whose memory a tensor is bound; empty for the host's."""
+        return self.tensor(name).memory
+
+    def place_array(self, name: str, array: Array) -> Array | DeviceTensor:
+        """An array as it can be bound to a tensor by address: itself, or a copy in the memory of a device."""
+        memory = self.get_tensor_memory(name)
+        return DeviceTensor.copy_of(self.providers[memory], array) if memory else array
 
     def is_shape_inference_io(self, name: str) -> bool:
         """Whether shapes depend on the contents of the tensor."""
@@ -399,7 +408,11 @@ ICudaEngine = Engine
 """The contract's name."""
 
 
-def _check_input(value: Any, tensor: TensorRecord) -> Any:
+def _check_input(value: Any, tensor: TensorRecord, callers: CallerArrays | None) -> Any:
+    if tensor.memory and callers is not None:
+        array = callers.import_input(value, tensor)
+        if array is not None:
+            return array
     return as_object(value, tensor) if tensor.type else as_input(value, tensor, np.dtype(tensor.dtype))
 
 

@@ -35,10 +35,12 @@ def observe_with(observe: Observer) -> Visit:
             observe(value, _read(value, array, providers))
 
         with _watched_bodies(instance.steps, observe):
+            run.begin()
             _show(program, program.inputs, values, observe_on_host)
             for record, step in run.single_steps():
                 step.run()
                 _show(program, record.outputs, values, observe_on_host)
+            run.end()
 
     return visit
 

@@ -98,7 +98,9 @@ def profile_with(profiler: IProfiler) -> Visit:
     def visit(run: BoundRun) -> None:
         # Reports come after the run, so that they do not disturb it.
         with _device_events(run.instance) as events:
+            run.begin()
             spans = [(record.name, *_time_span(step)) for record, step in run.single_steps()]
+            run.end()
         for name, start_ns, end_ns in spans:
             profiler.report_layer_time(name, (end_ns - start_ns) / 1e6)
             profiler.report_layer_span(name, start_ns, end_ns)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError
 from dovetail.formats import FOUR_BIT_TYPES, pack_nibbles, stored_size_bytes, unpack_nibbles
+from dovetail.provider.arena import align
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_streams import HostStream
@@ -151,28 +152,37 @@ class HostDeviceAllocator(ArenaAllocator):
         self._attempts = 0
         self._memory = memory or HostMemory("a host device")
         self._find_stream = find_stream
+        self._sizes: dict[int, int] = {}
+        self._freed: dict[int, int] = {}
+        """What was given back on a stream that has not come there yet, with its size."""
 
     def allocate(self, size: int, alignment: int, flags: int) -> int:
         """A block that holds the pattern, or 0."""
         if self._before is not None:
             self._before("allocate")
         self._attempts += 1
-        is_over = self._limit_bytes is not None and self.statistics.used_bytes + size > self._limit_bytes
+        # What is given back on a stream counts as free: memory is asked for in the order of the same stream.
+        used_bytes = self.statistics.used_bytes - sum(map(align, self._freed.copy().values()))
+        is_over = self._limit_bytes is not None and used_bytes + size > self._limit_bytes
         if is_over or self._attempts == self._fail_at:
             return 0
         address = super().allocate(size, alignment, flags)
         if address:
             ctypes.memset(address, POISON, size)
             self._memory.add(address, size)
+            self._sizes[address] = size
         return address
 
     def deallocate(self, memory: int) -> bool:
         """Take a block back now: what still waits on a stream must not use it."""
         self._memory.remove(memory)
+        self._sizes.pop(memory, None)
         return super().deallocate(memory)
 
     def deallocate_async(self, memory: int, stream: int) -> bool:
         """Take a block back when the stream comes there; what is put on it later must not use the block."""
+        if self._before is not None:
+            self._before("deallocate_async")
         if self._find_stream is None or not stream:
             return self.deallocate(memory)
         queue = self._find_stream(stream)
@@ -180,7 +190,12 @@ class HostDeviceAllocator(ArenaAllocator):
             raise ProviderError("memory was freed during a capture", fix="free it before or after")
 
         def free() -> None:
+            size = self._freed.pop(memory)
+            ctypes.memset(memory, POISON, size)
             self.deallocate(memory)
 
-        queue.submit("free", free)
-        return self._memory.free_at(memory, queue.moment)
+        if not self._memory.free_at(memory, queue.moment):
+            return False
+        self._freed[memory] = self._sizes[memory]
+        queue.submit("free", free, is_certain=True)
+        return True

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -49,13 +49,17 @@ from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
 from dovetail.testing.host_reformats import HostDeviceReformat
-from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet
+from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet, WrappedHostStream
 from dovetail.testing.statistics import DeviceStatistics
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["HostDevice", "HostDeviceFactory", "HostDeviceOptions", "host_device"]
+
+
+_EXTENSION_DEVICE: Final = 12
+"""DLPack's type for devices that it does not know."""
 
 
 class HostDevice(Provider):
@@ -174,6 +178,12 @@ class HostDevice(Provider):
     # memory
 
     @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """An extension device, so that NumPy and everybody else who does not know it refuses its arrays."""
+        self.check("dlpack_device")
+        return _EXTENSION_DEVICE, self.device.ordinal
+
+    @property
     def allocator(self) -> HostDeviceAllocator:
         """Its private memory, with statistics and ``shrink``."""
         return self._allocator
@@ -287,15 +297,18 @@ class HostDevice(Provider):
             raise ProviderError("no stream of this device", where=f"provider '{self.id}'", got=handle)
         return self._streams.streams[handle]
 
+    def wrap_stream(self, handle: int) -> WrappedHostStream:
+        """A stream of this device that somebody else made."""
+        self.check("wrap_stream")
+        return WrappedHostStream(self.find_stream(handle))
+
     def submit(self, stream: Stream | None, name: str, run: Callable[[], None]) -> None:
         """Put work on a stream, or do it when there is none."""
         work = run if not self.options.work_s else partial(_run_slowly, run, self.options.work_s)
         if stream is None:
             work()
-        elif isinstance(stream, HostStream):
-            stream.submit(name, work)
         else:
-            raise ProviderError("a stream of another device", where=f"provider '{self.id}'", got=type(stream).__name__)
+            self.find_stream(stream.handle).submit(name, work)
 
     def synchronize(self) -> None:
         """Run everything that waits."""

@@ -18,7 +18,7 @@ from dovetail.provider.devices import CapturedGraph, Event, ProfileEvent, Stream
 from dovetail.testing.host_clocks import HOST_CLOCK, Moment, StreamClock, running
 from dovetail.testing.statistics import DeviceStatistics
 
-__all__ = ["HostEvent", "HostGraph", "HostStream", "StreamSet", "Work"]
+__all__ = ["HostEvent", "HostGraph", "HostStream", "StreamSet", "Work", "WrappedHostStream"]
 
 _handles: Final = itertools.count(0x5D0000, 16)
 """Handles look like those of drivers: not zero, and different on all devices of the process."""
@@ -32,6 +32,8 @@ class Work:
     run: Callable[[], None]
     moment: Moment | None = None
     """Where it is in its stream; None while it is only recorded."""
+    is_certain: bool = False
+    """Whether it is done even when what came before it failed, as giving memory back is."""
 
 
 @dataclass
@@ -82,13 +84,13 @@ class HostStream(Stream):
         """How many pieces of work wait."""
         return len(self._queue)
 
-    def submit(self, name: str, run: Callable[[], None]) -> None:
+    def submit(self, name: str, run: Callable[[], None], *, is_certain: bool = False) -> None:
         """Put work on the queue, or into the recording while there is one."""
         with self._set.lock:
             if self._is_closed:
                 raise ProviderError("work was put on a closed stream", where=self._set.where)
             if self._recording is None:
-                self._queue.append(Work(name, run, self._clock.advance(name)))
+                self._queue.append(Work(name, run, self._clock.advance(name), is_certain=is_certain))
             else:
                 self._recording.append(Work(name, run))
 
@@ -130,13 +132,20 @@ class HostStream(Stream):
         self.finish(None)
 
     def close(self) -> None:
-        """Forget what still waits."""
+        """Forget what still waits, but for memory that is given back."""
         with self._set.lock:
             self._set.check("close_stream")
             self._is_closed = True
-            self._queue.clear()
+            self._drop_queue()
             self._set.streams.pop(self._handle, None)
             HOST_CLOCK.close(self._handle)
+
+    def _drop_queue(self) -> None:
+        queue, self._queue = self._queue, []
+        self._done += len(queue)
+        for work in queue:
+            if work.is_certain:
+                work.run()
 
     def is_done(self, position: int) -> bool:
         """Whether the work before a position was done."""
@@ -173,8 +182,7 @@ class HostStream(Stream):
                 try:
                     self._run(work)
                 except BaseException:
-                    self._done += len(self._queue)
-                    self._queue.clear()
+                    self._drop_queue()
                     self._last = self.moment
                     raise
 
@@ -208,6 +216,30 @@ class HostStream(Stream):
     def _refuse_in_capture(self, what: str) -> None:
         if self._recording is not None:
             raise ProviderError(f"{what} during a capture", where=self._set.where)
+
+
+class WrappedHostStream(Stream):
+    """A stream of somebody else's: closing it leaves the stream as it is."""
+
+    def __init__(self, stream: HostStream) -> None:
+        self._stream = stream
+
+    @property
+    def handle(self) -> int:
+        """That of the stream."""
+        return self._stream.handle
+
+    def record(self, *, is_timed: bool = False) -> HostEvent:
+        """An event for what was put on the queue so far."""
+        return self._stream.record(is_timed=is_timed)
+
+    def wait(self, event: Event) -> None:
+        """Have later work wait for an event of another stream."""
+        self._stream.wait(event)
+
+    def synchronize(self) -> None:
+        """Run all that waits."""
+        self._stream.synchronize()
 
 
 class HostEvent(Event):
@@ -258,11 +290,12 @@ class HostGraph(CapturedGraph):
     def replay(self, stream: Stream) -> None:
         """Put all of it on a stream."""
         self._set.check("replay")
-        if self.is_closed or not isinstance(stream, HostStream):
+        if self.is_closed or stream.handle not in self._set.streams:
             raise ProviderError("a graph cannot be replayed here", where=self._set.where)
         self._set.statistics.replays += 1
+        queue = self._set.streams[stream.handle]
         for work in self.work:
-            stream.submit(work.name, work.run)
+            queue.submit(work.name, work.run)
 
     def update(self, recorded: CapturedGraph) -> bool:
         """Take over the work of another recording, unless the device was told that it cannot."""

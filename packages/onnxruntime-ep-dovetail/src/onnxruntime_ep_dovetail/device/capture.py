@@ -55,7 +55,7 @@ class GraphRecord:
     def context_of(self, partition: Any) -> dovetail.ExecutionContext:
         """The context that a partition has in this graph and nowhere else."""
         if partition not in self._contexts:
-            streams = {self._device.name: self.stream}
+            streams = {self._device.name: self.stream.handle}
             self._contexts[partition] = partition.engine.create_execution_context(streams=streams)
         return self._contexts[partition]
 

@@ -42,7 +42,7 @@ class _Contexts:
             idle = self._idle.get(handle)
             if idle:
                 return idle.pop()
-        streams = None if stream is None else {self._device.name: stream}
+        streams = None if stream is None else {self._device.name: stream.handle}
         return self._engine.create_execution_context(streams=streams)
 
     def put_back(self, context: dovetail.ExecutionContext, stream: Stream | None) -> None:
@@ -80,15 +80,14 @@ class DevicePartition(Partition):
     @cached_property
     def device_inputs(self) -> frozenset[int]:
         """The positions of inputs that steps of the device read where they lie."""
-        names, found = self.engine.manifest.inputs, self.engine.device_inputs
-        on_device = {self.inputs.index(names[i].name) for i, owner in found.items() if owner == self.device.name}
-        return frozenset(on_device) - self.host_inputs
+        tensors = self.engine.manifest.inputs
+        return frozenset(self.inputs.index(t.name) for t in tensors if t.memory == self.device.name) - self.host_inputs
 
     @cached_property
     def device_outputs(self) -> frozenset[int]:
         """The positions of outputs that steps of the device write where they shall lie."""
-        names, found = self.engine.manifest.outputs, self.engine.device_outputs[0]
-        return frozenset(self.outputs.index(names[i].name) for i, owner in found.items() if owner == self.device.name)
+        tensors = self.engine.manifest.outputs
+        return frozenset(self.outputs.index(t.name) for t in tensors if t.memory == self.device.name)
 
 
 def place_partition(partition: Partition, backend: Backend, host_inputs: frozenset[int] = frozenset()) -> Partition:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -12,9 +12,14 @@ from dovetail import host_arrays
 from dovetail.errors import InputError
 from dovetail.formats import pack_nibbles, unpack_nibbles
 from dovetail.plan.manifest import TensorRecord
+from dovetail.provider.calls import call
+from dovetail.provider.interfaces import Provider
 from dovetail.runtime.steps.base import Array
 
-__all__ = ["PackedMemory", "array_at", "as_input"]
+__all__ = ["PackedMemory", "array_at", "array_in", "as_input"]
+
+_READABLE_DEVICES: Final = frozenset((1, 3, 11, 13))
+"""DLPack's types of devices whose memory the host reads: the CPU's, pinned and managed memory."""
 
 
 def as_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
@@ -65,6 +70,15 @@ def _from_numbers(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Arr
 
 
 def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
+    device_type = int(value.__dlpack_device__()[0])
+    if device_type not in _READABLE_DEVICES:
+        raise InputError(
+            "an array on a device, and the input lies on the host" if not tensor.memory else "an array elsewhere",
+            where=f"input '{tensor.name}'",
+            expected=f"memory of {tensor.memory or 'the host'}",
+            got=f"{type(value).__name__} on a device of DLPack's type {device_type}",
+            fix="copy it first",
+        )
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError) as error:
@@ -77,10 +91,21 @@ def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
 
 def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """A view of memory that the caller bound by address; it owns nothing."""
-    size_bytes = math.prod(shape) * dtype.itemsize
+    _check_address(address, math.prod(shape) * dtype.itemsize)
+    return host_arrays.array_at(address, shape, dtype)
+
+
+def array_in(provider: Provider | None, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    """The same for memory of a device, as an array of it; without a provider for memory of the host."""
+    if provider is None:
+        return array_at(address, shape, dtype)
+    _check_address(address, math.prod(shape) * dtype.itemsize)
+    return call(provider.name, "array_at", provider.array_at, address, tuple(shape), dtype)
+
+
+def _check_address(address: int, size_bytes: int) -> None:
     if size_bytes and not address:
         raise InputError("a null address was bound to a tensor that is not empty", got=f"{size_bytes} bytes")
-    return host_arrays.array_at(address, shape, dtype)
 
 
 class PackedMemory:

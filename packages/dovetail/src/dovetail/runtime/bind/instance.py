@@ -11,11 +11,11 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
 from dovetail.formats import packed_shape
 from dovetail.plan.manifest import Manifest, ProgramRecord
+from dovetail.runtime.bind.border import Border, BoundBorder
 from dovetail.runtime.bind.outputs import Outputs
 from dovetail.runtime.bind.profiles import check_profile, check_values
 from dovetail.runtime.bind.run import BoundRun, Visit
 from dovetail.runtime.bind.shapes import ShapePlan
-from dovetail.runtime.devices.placement import DeviceIO
 from dovetail.runtime.devices.schedule import Schedule
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.memory.arenas import make_arenas
@@ -76,7 +76,7 @@ class ProgramInstance:
         self._dtypes = [np.dtype(value.dtype) for value in self.program.values]
         self._symbols = {symbol.name: symbol for symbol in self.program.symbols}
         self._arenas = make_arenas(
-            self.program, self.shapes.placed, devices.providers, is_open=manifest.open, allocator=allocator
+            self.program, self.shapes.placed, devices, is_open=manifest.open, allocator=allocator
         )
         self._runs: dict[Any, BoundRun] = {}
         """By the shapes of the inputs, and the elements that shapes depend on; the most recent last."""
@@ -159,9 +159,8 @@ class ProgramInstance:
         is_loose = self.shapes.has_empty(symbols)
         if is_loose:
             self._unplace_partitions(values, found)
-        movable = frozenset() if self._io is None else self._io.movable
         placed = [index for index, value in enumerate(values[:-1]) if value is not None]
-        fixed = frozenset(self._constants) if is_loose else frozenset(placed) - movable
+        fixed = frozenset(self._constants if is_loose else placed)
         steps = list(walk_all_steps(self.steps))
         given = {n: space for arena in self._arenas for n, space in arena.place_workspaces(scratch, place).items()}
         workspaces = {steps[number]: workspace for number, workspace in given.items()}
@@ -228,21 +227,25 @@ class ProgramInstance:
     # devices
 
     def _use_devices(self) -> None:
-        self._io: DeviceIO | None = None
+        self._border: Border | None = None
         self._schedule: Schedule | None = None
         if memories_of(self.program):
-            self._io = DeviceIO(self.program, self.steps)
-            self._schedule = Schedule(self.program, self.steps, self.devices, self.silence, self._io)
+            self._border = Border(self.manifest, self.program, self.steps, self.devices)
+            self._schedule = Schedule(self.program, self.steps, self.devices, self.silence, self._border.places)
+
+    def bind_border(self, frame: Frame) -> BoundBorder | None:
+        """What brings inputs to devices and results back; None where everything lies on the host."""
+        return None if self._border is None else self._border.bind(frame)
 
     def schedule_steps(self, entries: Sequence[Entry], frame: Frame) -> Sequence[Entry]:
         """The bound steps with the waits and captures that devices need."""
         return entries if self._schedule is None else self._schedule.bind(entries, frame)
 
-    def schedule_singly(self, entries: Sequence[Entry], frame: Frame) -> list[list[Entry]]:
+    def schedule_singly(self, entries: Sequence[Entry]) -> list[list[Entry]]:
         """Each bound step with what makes it run for itself."""
         if self._schedule is None:
             return [[entry] for entry in entries]
-        return self._schedule.bind_singly(entries, frame)
+        return self._schedule.bind_singly(entries)
 
     # plugins
 
@@ -251,10 +254,10 @@ class ProgramInstance:
         return (step for step in walk_all_steps(self.steps) if isinstance(step, PluginStep))
 
     def set_stream(self, stream: int) -> None:
-        """Use a stream in every plugin of the host from the next run on."""
+        """Use a stream in every plugin of the host from the next run on; those of devices get their device's."""
         for step in self.all_plugin_steps():
-            if step.device is None:
-                step.stream = stream
+            queue = None if step.device is None else self.devices.stream(step.device)
+            step.stream = stream if step.device is None else 0 if queue is None else queue.handle
 
     # failures
 

@@ -15,6 +15,7 @@ import numpy as np
 from dovetail.errors import InputError, InternalError, UsageError
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plan.value_types import ValueType, parse_value_type
+from dovetail.provider.devices import DeviceArray
 from dovetail.provider.typed_maps import TypedMap
 from dovetail.runtime.bind.arrays import as_input
 from dovetail.runtime.steps.base import Array
@@ -125,7 +126,7 @@ def _as_strings(value: Any, where: str) -> Array:
 
 def shape_of(value: Any) -> tuple[int, ...] | None:
     """The shape of an input; None for what has none."""
-    return value.shape if isinstance(value, np.ndarray) else None
+    return tuple(value.shape) if isinstance(value, np.ndarray | DeviceArray) else None
 
 
 def give_object(value: Any, tensor: TensorRecord) -> Any:

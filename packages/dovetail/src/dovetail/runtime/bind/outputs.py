@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ class Outputs:
         physical: Sequence[Shape | None],
     ) -> None:
         inputs = {tensor.name: position for position, tensor in enumerate(manifest.inputs)}
-        made = results_of_partitions(program.steps, program.outputs)
+        made = results_of_partitions(program)
         self._slots = [
             _Slot(
                 tensor,
@@ -88,14 +88,20 @@ class Outputs:
             for position, (index, tensor) in enumerate(zip(program.outputs, manifest.outputs, strict=True))
         ]
 
-    def make(self, inputs: Sequence[Any]) -> list[Any]:
-        """New memory for all outputs that the caller's runs need it for."""
-        return [slot.make(inputs) for slot in self._slots]
+    def make(self, inputs: Sequence[Any], skip: Collection[int] = ()) -> list[Any]:
+        """New memory for all outputs that the caller's runs need it for, but for those at the skipped positions."""
+        if not skip:
+            return [slot.make(inputs) for slot in self._slots]
+        return [None if position in skip else slot.make(inputs) for position, slot in enumerate(self._slots)]
 
-    def finish(self, results: Sequence[Any], given: Sequence[bool] | None = None) -> list[Any]:
-        """What a run made, as the caller gets it; results that lie in arrays that the caller gave stay as they are."""
-        kept = given or [False] * len(results)
-        return [result if keep else slot.finish(result) for slot, result, keep in zip(self._slots, results, kept)]  # noqa: B905
+    def finish(self, results: Sequence[Any], skip: Collection[int] = ()) -> list[Any]:
+        """What a run made, as the caller gets it; results at the skipped positions stay as they are."""
+        if not skip:
+            return [slot.finish(result) for slot, result in zip(self._slots, results)]  # noqa: B905 - one a slot
+        return [
+            result if position in skip else slot.finish(result)
+            for position, (slot, result) in enumerate(zip(self._slots, results, strict=True))
+        ]
 
 
 def require_array(array: Any, tensor: TensorRecord) -> Array:

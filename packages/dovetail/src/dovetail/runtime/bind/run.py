@@ -8,12 +8,14 @@ by address, hosts such as ONNX Runtime, profilers and tools that look at every v
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.errors import InputError
 from dovetail.plan.manifest import StepRecord
 from dovetail.runtime.bind.outputs import Outputs
 from dovetail.runtime.bind.views import TensorViews
+from dovetail.runtime.steps.base import BoundStep
 from dovetail.runtime.steps.frame import Frame, Shape
 from dovetail.runtime.steps.loop import BoundSteps, Entry
 
@@ -26,7 +28,7 @@ _MAX_KNOWN: Final = 16
 """Sets of addresses that are remembered; a caller with ever new ones must not make a bound run grow."""
 
 Visit = Callable[["BoundRun"], None]
-"""Runs the steps of a bound run one by one, for those who look at each."""
+"""Runs the steps of a bound run one by one, for those who look at each, between its ``begin`` and its ``end``."""
 
 
 class BoundRun:
@@ -52,7 +54,9 @@ class BoundRun:
         """The program in its context."""
         self._values = frame.values
         self._entries = entries
-        self._steps = BoundSteps(instance.schedule_steps(entries, frame), instance.silence)
+        steps = BoundSteps(instance.schedule_steps(entries, frame), instance.silence)
+        self._border = instance.bind_border(frame)
+        self._run_all: BoundStep = steps.run if self._border is None else partial(self._border.run_around, steps.run)
         self._inputs, self._outputs = program.inputs, program.outputs
         self._num_inputs = len(program.inputs)
         self._before = list(frame.values)
@@ -69,22 +73,27 @@ class BoundRun:
 
     # runs
 
-    def run(self, inputs: Sequence[Any], outputs: Sequence[Any], visit: Visit | None = None) -> list[Any]:
+    def run(
+        self, inputs: Sequence[Any], outputs: Sequence[Any], visit: Visit | None = None, *, keep: bool = False
+    ) -> list[Any]:
         """Run once.
 
         Args:
-            inputs: For each input an array as it lies in memory, of a device where it may be one, or an object.
-            outputs: For each output an array to write to; None for one whose step brings the memory.
+            inputs: For each input an array as it lies in memory or an object. Where the input lies on a device, the
+                array may be the device's or the host's.
+            outputs: For each output an array to write to, in the same way; None for one whose step brings the memory.
             visit: Runs the steps in place of the loop over them.
+            keep: Whether results that steps of a device bring stay there; else they are copied to the host.
 
         Returns:
             For each output what was written to, or what its step made.
         """
         values = self._values
         try:
-            self._place(inputs, outputs)
+            self._place(inputs, outputs, keep=keep)
             self._run_steps(visit)
-            return [values[index] for index in self._outputs]
+            results = [values[index] for index in self._outputs]
+            return results if self._border is None else self._border.collect(results)
         finally:
             self._clear()
 
@@ -107,13 +116,15 @@ class BoundRun:
         finally:
             self._clear()
 
-    def _place(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def _place(self, inputs: Sequence[Any], outputs: Sequence[Any], *, keep: bool) -> None:
         values = self._values
         self._placed = None
         for index, array in zip(self._inputs, inputs):  # noqa: B905 - counted by who calls, here and below
             values[index] = array
         for index, array in zip(self._outputs, outputs):  # noqa: B905
             values[index] = array
+        if self._border is not None:
+            self._border.place(inputs, outputs, keep=keep)
         for take_addresses in self.frame.placers:
             take_addresses()
 
@@ -121,6 +132,8 @@ class BoundRun:
         """Have the frame as it was before the run: nothing of the caller's is kept."""
         values, before = self._values, self._before
         self._placed = None
+        if self._border is not None:
+            self._border.clear()
         for index in self._loose:
             values[index] = before[index]
 
@@ -131,7 +144,7 @@ class BoundRun:
                 self._announce()
             walk = visit or instance.profile
             if walk is None:
-                self._steps.run()
+                self._run_all()
             else:
                 walk(self)
         except BaseException as error:  # noqa: BLE001 - it is raised again
@@ -152,7 +165,7 @@ class BoundRun:
             self._check_aliases(addresses)
             self.instance.announced = None  # the contract: plugins hear of shapes again when an address changed
             self._told = addresses
-        self._place(*(self._known.get(addresses) or self._find_arrays(addresses)))
+        self._place(*(self._known.get(addresses) or self._find_arrays(addresses)), keep=True)
         self._placed = addresses if self._is_plain else None
 
     def _find_arrays(self, addresses: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
@@ -176,7 +189,10 @@ class BoundRun:
     def _make_views(self) -> list[TensorViews]:
         manifest, instance = self.instance.manifest, self.instance
         ports = (*zip(self._inputs, manifest.inputs, strict=True), *zip(self._outputs, manifest.outputs, strict=True))
-        self._views = [TensorViews(tensor, instance.physical_shape(self.frame, index)) for index, tensor in ports]
+        self._views = [
+            TensorViews(tensor, instance.physical_shape(self.frame, index), instance.devices.providers)
+            for index, tensor in ports
+        ]
         callers = {*self._inputs, *self._outputs}
         is_sized = all(view.has_shape and not view.is_packed for view in self._views)
         self._is_plain = is_sized and callers.issuperset(self._loose) and not self.frame.is_loose
@@ -201,9 +217,20 @@ class BoundRun:
 
     # single steps
 
+    def begin(self) -> None:
+        """Bring inputs to devices, which is done when this returns; before the single steps."""
+        if self._border is not None:
+            self._border.upload()
+            self._border.wait()
+
+    def end(self) -> None:
+        """Bring results to where the caller wants them; after the single steps."""
+        if self._border is not None:
+            self._border.finish()
+
     def single_steps(self) -> list[tuple[StepRecord, BoundSteps]]:
         """Each step for itself, done when it returns."""
-        singles = self.instance.schedule_singly(self._entries, self.frame)
+        singles = self.instance.schedule_singly(self._entries)
         bound = [BoundSteps(entries, self.instance.silence) for entries in singles]
         return list(zip(self.instance.program.steps, bound, strict=True))
 

@@ -231,9 +231,8 @@ class ProgramTemplate:
             provider = self._providers[template.record.provider]
             if provider.memory.is_host:
                 return PluginStep(template.record, values, attached, in_body=in_body)
-            stream = devices.stream(provider)
-            handle = 0 if stream is None else stream.handle
-            return PluginStep(template.record, values, attached, provider=provider, devices=devices, stream=handle)
+            queue = devices.stream(provider)
+            return PluginStep(template.record, values, attached, provider=provider, devices=devices, queue=queue)
         if template.record.kind == "control":
             bodies = [body.make_body(context, devices, silence) for body in template.bodies]
             return make_control_step(template.record, bodies)

@@ -12,7 +12,8 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.plan.manifest import TensorRecord
-from dovetail.runtime.bind.arrays import PackedMemory, array_at
+from dovetail.provider.options import Providers
+from dovetail.runtime.bind.arrays import PackedMemory, array_in
 from dovetail.runtime.steps.base import Array
 from dovetail.runtime.steps.frame import Shape
 from dovetail.types import DataType
@@ -30,12 +31,14 @@ class TensorViews:
     Args:
         tensor: The input or output.
         shape: Its physical shape; None when only the run tells.
+        providers: Those of the engine, for a tensor that lies on a device.
     """
 
-    __slots__ = ("_dtype", "_shape", "_views", "has_shape", "is_packed")
+    __slots__ = ("_dtype", "_provider", "_shape", "_views", "has_shape", "is_packed")
 
-    def __init__(self, tensor: TensorRecord, shape: Shape | None) -> None:
+    def __init__(self, tensor: TensorRecord, shape: Shape | None, providers: Providers) -> None:
         self._dtype = np.dtype(tensor.dtype)
+        self._provider = providers[tensor.memory] if tensor.memory else None
         self._shape = shape
         self.has_shape = shape is not None
         """Whether the shape is known before the run."""
@@ -43,17 +46,17 @@ class TensorViews:
         """Whether two elements share a byte of the caller's memory."""
         self._views: dict[int, Any] = {}
 
-    def find(self, address: int) -> Array | None:
+    def find(self, address: int) -> Any | None:
         """The array at an address; None when the shape is not known before the run."""
         view = self._views.get(address)
         return self._make(address) if view is None else view
 
-    def _make(self, address: int) -> Array | None:
+    def _make(self, address: int) -> Any | None:
         if self._shape is None:
             return None
         if self.is_packed:  # its bytes are read and written around a run, so it is made for each
             return PackedMemory(address, self._shape, self._dtype).read()
-        view = array_at(address, self._shape, self._dtype)
+        view = array_in(self._provider, address, self._shape, self._dtype)
         if len(self._views) >= _MAX_VIEWS:
             self._views.clear()
         self._views[address] = view

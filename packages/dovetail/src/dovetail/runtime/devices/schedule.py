@@ -1,18 +1,17 @@
-"""The order of a run that uses devices: where the host waits, what is captured, and that all is done at the end.
+"""The order of steps that use devices: where the host waits between them, and what is captured.
 
-The host waits in two places only: before a step of its own reads what a copy from a device wrote, and when the run
-ends; not then on a stream of the caller's. Between two steps of one device nobody waits: the stream keeps their order.
+The host waits before a step of its own reads what a copy from a device wrote, and when a run or the body of control
+flow ends. Between two steps of one device nobody waits: the stream keeps their order.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.calls import call
 from dovetail.runtime.devices.capture import CapturedSteps
-from dovetail.runtime.devices.placement import DeviceIO
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.base import Step
 from dovetail.runtime.steps.copy import CopyStep
@@ -20,6 +19,9 @@ from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence
 
 __all__ = ["Schedule"]
+
+_PLACED_KINDS: Final = frozenset(("input", "output", "planned"))
+"""What has memory before the steps run."""
 
 
 class Schedule:
@@ -30,7 +32,8 @@ class Schedule:
         steps: Its steps, in the same order.
         devices: The streams of the context.
         silence: How kernels are entered.
-        io: Callers' arrays on devices; None for a body, in which nothing is captured either.
+        places: The values that callers may bring to lie elsewhere in each run; None for a body, which waits at its end
+            and in which nothing is captured.
     """
 
     def __init__(
@@ -39,31 +42,23 @@ class Schedule:
         steps: Sequence[Step],
         devices: ContextDevices,
         silence: Silence,
-        io: DeviceIO | None = None,
+        places: Sequence[int] | None = None,
     ) -> None:
         self._program = program
         self._steps = steps
         self._devices = devices
         self._silence = silence
-        self._io = io
-        self._copies = [step for step in steps if isinstance(step, CopyStep)]
+        self._places = places
         self._waits = self._find_waits()
 
     def bind(self, entries: Sequence[Entry], frame: Frame) -> list[Entry]:
         """The bound steps of a frame with what belongs around them."""
-        return [*self._begin(frame), *self._with_captures(entries, frame), self._end]
+        ordered = list(self._with_captures(entries, frame))
+        return ordered if self._places is not None else [*ordered, self._end]
 
-    def bind_singly(self, entries: Sequence[Entry], frame: Frame) -> list[list[Entry]]:
+    def bind_singly(self, entries: Sequence[Entry]) -> list[list[Entry]]:
         """Each step for itself, with its waits before it and its work done after it."""
-        begin = self._begin(frame)
-        singles = []
-        for entry, waits in zip(entries, self._waits, strict=True):
-            singles.append([*begin, *map(_wait, waits), entry, self._end])
-            begin = []
-        return singles
-
-    def _begin(self, frame: Frame) -> list[Entry]:
-        return [] if self._io is None else [Entry(self._io.name, self._io.bind(frame))]
+        return [[*map(_wait, waits), entry, self._end] for entry, waits in zip(entries, self._waits, strict=True)]
 
     # waiting
 
@@ -85,17 +80,12 @@ class Schedule:
 
     @property
     def _end(self) -> Entry:
-        return Entry("the end of the run", self._finish)
+        return Entry("the end of the steps", self._finish)
 
     def _finish(self) -> None:
-        """Wait for everything: results are the caller's now, and what the caller passed in may change.
-
-        On a stream that the caller lent nobody waits, unless memory of the host was copied from or to in this run.
-        """
-        is_copied = any(copy.given is None for copy in self._copies)
+        """Wait for everything."""
         for name, stream in self._devices.streams():
-            if is_copied or not self._devices.is_lent(name):
-                call(name, "synchronize_stream", stream.synchronize)
+            call(name, "synchronize_stream", stream.synchronize)
 
     # capture
 
@@ -117,11 +107,11 @@ class Schedule:
 
     def _find_capturer(self, record: StepRecord, step: Step, frame: Frame) -> str | None:
         """The provider by which a step can be captured: all it touches stays where it is and is what it is."""
-        if self._io is None or not (self._devices.capture_graphs and step in frame.capturable):
+        if self._places is None or not (self._devices.capture_graphs and step in frame.capturable):
             return None
         values = [self._program.values[i] for i in (*record.inputs, *record.outputs) if i >= 0]
         is_fixed = all(
-            value.kind == "constant" or (value.kind == "planned" and value.memory == record.provider)
+            value.kind == "constant" or (value.kind in _PLACED_KINDS and value.memory == record.provider)
             for value in values
         )
         return record.provider if is_fixed and self._devices.providers[record.provider].can_capture else None
@@ -138,8 +128,7 @@ class Schedule:
 
     def _find_places(self, frame: Frame) -> Any:
         """What changes when a value of a frame comes to lie elsewhere: only callers' arrays do."""
-        movable = () if self._io is None else self._io.movable
-        return tuple([frame.values[index].address for index in movable])
+        return tuple([frame.values[index].address for index in self._places or ()])
 
 
 def _wait(copy: CopyStep) -> Entry:

@@ -1,55 +1,145 @@
-"""The streams of one context: one for each device that takes part in its runs, and lanes that steps ask for."""
+"""The streams of one context: one for each device, on a queue that callers can change, and lanes that steps ask for."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
+from dovetail.errors import ProviderError
 from dovetail.provider.calls import call
-from dovetail.provider.devices import Stream
+from dovetail.provider.devices import Event, Stream
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.options import Providers
 
-__all__ = ["ContextDevices"]
+__all__ = ["ContextDevices", "ContextStream"]
+
+_MAX_WRAPPED: Final = 8
+"""Queues of callers that are kept; a caller with ever new ones must not make a context grow."""
+
+
+class ContextStream(Stream):
+    """What steps are bound to: work goes to the context's own queue, or to the caller's while that is chosen.
+
+    Another queue binds nothing anew, because ``handle`` is read whenever work is put on the stream.
+
+    Args:
+        provider: The device's.
+        queue: The context's own; None when it begins on a queue of the caller's and may never need one.
+        handle: Of that queue.
+    """
+
+    def __init__(self, provider: Provider, queue: Stream | None, handle: int = 0) -> None:
+        self._provider = provider
+        self._own = queue
+        self._wrapped: dict[int, Stream] = {}
+        self._queue = self._find(handle) if queue is None else queue
+        self.is_closed = False
+
+    @property
+    def handle(self) -> int:
+        """Of the queue that is used now."""
+        return self._queue.handle
+
+    @property
+    def is_own(self) -> bool:
+        """Whether work goes to the context's own queue, for which every run waits at its end."""
+        return self._queue is self._own
+
+    def use(self, handle: int) -> None:
+        """Put work on a queue of the caller's from now on, behind what is under way; 0 for the context's own."""
+        queue = self._find(handle)
+        if queue is self._queue:
+            return
+        if not self.is_own:
+            event = call(self._provider.id, "record", self._queue.record)
+            call(self._provider.id, "wait", queue.wait, event)
+        self._queue = queue
+
+    def _find(self, handle: int) -> Stream:
+        if not handle:
+            self._own = self._own or _create(self._provider)
+            if self._own is None:
+                raise ProviderError("it gave no stream", where=f"provider '{self._provider.id}'")
+            return self._own
+        if handle not in self._wrapped:
+            queue = call(self._provider.id, "wrap_stream", self._provider.wrap_stream, handle)
+            if len(self._wrapped) >= _MAX_WRAPPED:
+                unused = [key for key, kept in self._wrapped.items() if kept is not self._queue]
+                self._wrapped.pop(unused[0]).close()
+            self._wrapped[handle] = queue
+        return self._wrapped[handle]
+
+    def record(self, *, is_timed: bool = False) -> Event:
+        """An event for what was put on the queue so far."""
+        return self._queue.record(is_timed=is_timed)
+
+    def wait(self, event: Event) -> None:
+        """Have later work wait for an event of another stream."""
+        self._queue.wait(event)
+
+    def synchronize(self) -> None:
+        """Wait until the queue is empty."""
+        self._queue.synchronize()
+
+    def close(self) -> None:
+        """Give the context's own queue back; those of callers stay as they are."""
+        self.is_closed = True
+        for queue in (*self._wrapped.values(), self._own):
+            if queue is not None:
+                queue.close()
+        self._wrapped.clear()
+
+
+def _create(provider: Provider) -> Stream | None:
+    return call(provider.id, "create_stream", provider.create_stream)
 
 
 class ContextDevices:
-    """The devices of one context: a stream for each, made when it is first needed or lent by the caller."""
+    """The devices of one context: a stream for each, made when it is first needed."""
 
     def __init__(
-        self, providers: Providers, *, capture_graphs: bool = True, streams: Mapping[str, Stream] | None = None
+        self, providers: Providers, *, capture_graphs: bool = True, handles: Mapping[str, int] | None = None
     ) -> None:
         self.providers = providers
         """Those of the engine."""
         self.capture_graphs = capture_graphs
         """Whether steps that can be captured are."""
-        self._streams: dict[str, Stream | None] = dict(streams or {})
+        self._streams: dict[str, ContextStream | None] = {}
         self._lanes: dict[tuple[str, int], Stream | None] = {}
         """Further queues, by device and number."""
-        self._lent = frozenset(streams or ())
-        """The devices whose queue is the caller's, who waits for it and closes it."""
+        self._handles: dict[str, int] = dict(handles or {})
+        """The queues of callers, by device."""
 
-    def stream(self, provider: Provider) -> Stream | None:
-        """The context's queue on a device; None when its steps end before they return."""
-        if provider.id not in self._streams:
-            self._streams[provider.id] = call(provider.id, "create_stream", provider.create_stream)
-        return self._streams[provider.id]
+    def stream(self, provider: Provider) -> ContextStream | None:
+        """The context's stream on a device; None when its steps end before they return."""
+        name = provider.id
+        if name not in self._streams:
+            handle = self._handles.get(name, 0)
+            queue = None if handle else _create(provider)
+            has_stream = bool(handle) or queue is not None
+            self._streams[name] = ContextStream(provider, queue, handle) if has_stream else None
+        return self._streams[name]
 
     def lane(self, provider: Provider, number: int) -> Stream | None:
         """A further queue of the context on a device; who puts work there has the main one wait for it."""
         key = (provider.id, number)
         if key not in self._lanes:
-            self._lanes[key] = call(provider.id, "create_stream", provider.create_stream)
+            self._lanes[key] = _create(provider)
         return self._lanes[key]
 
-    def streams(self) -> Iterator[tuple[str, Stream]]:
-        """The queues made so far."""
+    def streams(self) -> Iterator[tuple[str, ContextStream]]:
+        """The streams made so far."""
         for name, stream in self._streams.items():
             if stream is not None:
                 yield name, stream
 
-    def is_lent(self, name: str) -> bool:
-        """Whether the queue of a device is the caller's."""
-        return name in self._lent
+    def use(self, handles: Mapping[str, int]) -> None:
+        """Put the work of devices on queues of the caller's, by the device's provider; 0 for the context's own."""
+        for name, handle in handles.items():
+            stream = self._streams.get(name)
+            if stream is not None:
+                stream.use(handle)
+            self._handles[name] = handle
 
     def abandon(self) -> None:
         """Wait for all work after a failure, so that nothing of it is under way when the caller hears of it."""
@@ -63,8 +153,7 @@ class ContextDevices:
         """Finish and give back the queues that are not the caller's."""
         self.abandon()
         for name, stream in self.streams():
-            if not self.is_lent(name):
-                call(name, "close_stream", stream.close)
+            call(name, "close_stream", stream.close)
         for (name, _), lane in self._lanes.items():
             if lane is not None:
                 call(name, "close_stream", lane.close)

@@ -15,7 +15,7 @@ from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord
 from dovetail.plan.workspaces import WorkspaceGroup, find_workspaces, walk_steps
 from dovetail.provider.arena import Span, plan_offsets
-from dovetail.provider.options import Providers
+from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
 from dovetail.runtime.steps.frame import Shape, Workspace
 from dovetail.types import TensorFormat
@@ -29,7 +29,7 @@ _MAX_CACHED_SHAPES: Final = 64
 def make_arenas(
     program: ProgramRecord,
     placed: Sequence[int],
-    providers: Providers,
+    devices: ContextDevices,
     *,
     is_open: bool,
     allocator: IGpuAllocator | None,
@@ -51,11 +51,16 @@ def make_arenas(
             planned,
             groups.get(memory, []),
             lifetimes,
-            DeviceBlock(providers[memory]) if memory else HostBlock(allocator),
+            _make_block(memory, devices) if memory else HostBlock(allocator),
             is_open=is_open,
         )
         for memory, planned in by_memory.items()
     ]
+
+
+def _make_block(memory: str, devices: ContextDevices) -> DeviceBlock:
+    provider = devices.providers[memory]
+    return DeviceBlock(provider, stream=devices.stream(provider))
 
 
 class Arena:

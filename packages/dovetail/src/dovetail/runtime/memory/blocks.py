@@ -20,6 +20,7 @@ from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.arrays import array_at
+from dovetail.runtime.devices.streams import ContextStream
 from dovetail.runtime.steps.base import check_same_size, share_memory
 from dovetail.runtime.steps.frame import Shape
 
@@ -27,10 +28,18 @@ __all__ = ["DeviceBlock", "DeviceWeights", "HostBlock", "PinnedBlock"]
 
 
 class DeviceBlock:
-    """Memory of a device that goes back when nobody has the block any more."""
+    """Memory of a device that goes back when nobody has the block any more.
 
-    def __init__(self, provider: Provider, size_bytes: int = 0) -> None:
+    Args:
+        provider: Whose memory.
+        size_bytes: How much of it.
+        stream: The one stream that the memory is used on: it is then taken and given back in the order of that stream.
+            Without one the whole device is waited for before memory goes back.
+    """
+
+    def __init__(self, provider: Provider, size_bytes: int = 0, stream: ContextStream | None = None) -> None:
         self.provider = provider
+        self._stream = stream
         self.size_bytes = 0
         self.address = 0
         self._finalizer: weakref.finalize[Any, Any] | None = None
@@ -43,7 +52,7 @@ class DeviceBlock:
         self.close()
         allocator = call(self.provider.id, "allocator", lambda: self.provider.allocator)
         alignment = self.provider.memory.alignment_bytes
-        address = call(self.provider.id, "allocate", allocator.allocate, size_bytes, alignment, 0)
+        address = _allocate(self.provider, allocator, size_bytes, alignment, self._stream)
         if not address:
             raise ProviderError(
                 f"it has no memory for {size_bytes} bytes",
@@ -51,7 +60,7 @@ class DeviceBlock:
                 fix="use smaller shapes, fewer contexts, or another provider",
             )
         self.address, self.size_bytes = address, size_bytes
-        self._finalizer = weakref.finalize(self, _give_back_quietly, self.provider, address)
+        self._finalizer = weakref.finalize(self, _give_back_quietly, self.provider, address, self._stream)
         return True
 
     def size_of(self, shape: Sequence[int], dtype: np.dtype[Any]) -> int:
@@ -71,19 +80,30 @@ class DeviceBlock:
         """Give the memory back when the device is done with it."""
         address, self.size_bytes, self.address = self.address, 0, 0
         if self._finalizer is not None and self._finalizer.detach() is not None:
-            _give_back(self.provider, address)
+            _give_back(self.provider, address, self._stream)
 
 
-def _give_back(provider: Provider, address: int) -> None:
+def _allocate(
+    provider: Provider, allocator: IGpuAllocator, size_bytes: int, alignment: int, stream: ContextStream | None
+) -> int:
+    if stream is None:
+        return call(provider.id, "allocate", allocator.allocate, size_bytes, alignment, 0)
+    return call(provider.id, "allocate", allocator.allocate_async, size_bytes, alignment, 0, stream.handle)
+
+
+def _give_back(provider: Provider, address: int, stream: ContextStream | None) -> None:
+    if stream is not None and not stream.is_closed:
+        call(provider.id, "deallocate_async", provider.allocator.deallocate_async, address, stream.handle)
+        return
     try:
         call(provider.id, "synchronize", provider.synchronize)  # work that is still queued may use the memory
     finally:
         call(provider.id, "deallocate", provider.allocator.deallocate, address)
 
 
-def _give_back_quietly(provider: Provider, address: int) -> None:
+def _give_back_quietly(provider: Provider, address: int, stream: ContextStream | None) -> None:
     with suppress(ProviderError):  # the garbage collector has nobody to tell
-        _give_back(provider, address)
+        _give_back(provider, address, stream)
 
 
 class HostBlock:

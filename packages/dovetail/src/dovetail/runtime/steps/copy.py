@@ -22,11 +22,7 @@ __all__ = ["CopyStep"]
 
 
 class CopyStep(Step):
-    """Copies one value; the host may have to wait before it reads what was copied to it.
-
-    A caller who binds an array of the device to an input or output of the engine saves the copy: ``given`` is then
-    that array, and the steps on the device use it in place of memory of the context.
-    """
+    """Copies one value; the host may have to wait before it reads what was copied to it."""
 
     def __init__(self, record: StepRecord, values: Sequence[ValueRecord], devices: ContextDevices) -> None:
         super().__init__(record)
@@ -36,10 +32,12 @@ class CopyStep(Step):
         self.event: Event | None = None
         """When what was copied to the host is there; set by each run for copies that somebody waits for."""
         self.is_awaited = False
-        self.given: Any = None
+        self.is_with_host = not (self.source_memory and self.target_memory)
+        """Whether one of the two memories is the host's."""
         self._placed = is_placed(values, self.target)
         self._providers = devices.providers
         self._stream = devices.stream(self._device)
+        self._streams = {name: devices.stream(devices.providers[name]) for name in {self.target_memory} - {""}}
         self._other = self._find_other(devices)
         self._block: DeviceBlock | None = None
 
@@ -54,8 +52,6 @@ class CopyStep(Step):
 
     def _run(self, values: list[Any]) -> None:
         """Put the copy on the stream."""
-        if self.given is not None:
-            return
         target = values[self.target] if self._placed else self._make_target(values)
         try:
             self._copy(values[self.source], target)
@@ -97,7 +93,8 @@ class CopyStep(Step):
             values[self.target] = np.empty(source.shape, source.dtype)
         else:
             if self._block is None:
-                self._block = DeviceBlock(self._providers[self.target_memory])
+                provider = self._providers[self.target_memory]
+                self._block = DeviceBlock(provider, stream=self._streams[self.target_memory])
             self._block.reserve(max(self._block.size_of(source.shape, source.dtype), 1))
             values[self.target] = self._block.view(0, source.shape, source.dtype)
         return values[self.target]

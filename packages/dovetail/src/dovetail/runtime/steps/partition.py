@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.errors import DovetailError, ProviderError
-from dovetail.plan.manifest import StepRecord
+from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.calls import call, first_line
 from dovetail.provider.interfaces import LoadedPartition, Provider
 from dovetail.runtime.devices.streams import ContextDevices
@@ -66,12 +66,13 @@ class PartitionStep(Step):
         return ProviderError(f"it failed: {first_line(error)}", where=f"step '{self.name}'")
 
 
-def results_of_partitions(steps: Sequence[StepRecord], outputs: Sequence[int]) -> frozenset[int]:
-    """The outputs of an engine that a partition makes and nobody else reads, where all its results are such.
+def results_of_partitions(program: ProgramRecord) -> frozenset[int]:
+    """The outputs on the host that a partition makes and nobody else reads, where all its results are such.
 
     Nothing is allocated for them before a run: the provider's own memory goes to the caller as it is.
     """
-    leaving = set(outputs)
+    steps = program.steps
+    leaving = {index for index in program.outputs if not program.values[index].memory}
     read = {index for step in steps for index in (*step.inputs, *step.shape_inputs)}
     read |= {outside for step in steps for body in step.bodies for outside, _ in body.captures}
     free = [

@@ -19,7 +19,7 @@ from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import PluginCapabilityType
 from dovetail.provider.interfaces import Provider
-from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.devices.streams import ContextDevices, ContextStream
 from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
 from dovetail.runtime.steps.base import Array, BoundStep, Step
 from dovetail.runtime.steps.frame import Frame, Shape, Workspace
@@ -72,14 +72,15 @@ class PluginStep(Step):
         in_body: bool = False,
         provider: Provider | None = None,
         devices: ContextDevices | None = None,
-        stream: int = 0,
+        queue: ContextStream | None = None,
     ) -> None:
         super().__init__(record)
         self._devices = devices
         self.device = provider
         """The device whose addresses and stream the plugin gets; None for the host."""
         self.handle = handle
-        self.stream = stream
+        self.stream = 0 if queue is None else queue.handle
+        """What the plugin gets as its stream."""
         self.in_body = in_body
         """Whether values of one run of this step may still be in use in its next."""
         self.sizes = {name: decode_expr(upper) for name, upper in record.sizes.items()}
@@ -92,7 +93,9 @@ class PluginStep(Step):
         """Whether all shapes are known before the run."""
         self._address_of: Callable[[Any], int] = address_of if provider is None else _device_address
         self._workspace_query = _find_workspace_query(handle, record) if record.asks_workspace else None
-        self._block: HostBlock | DeviceBlock = HostBlock(None) if provider is None else DeviceBlock(provider)
+        self._block: HostBlock | DeviceBlock = (
+            HostBlock(None) if provider is None else DeviceBlock(provider, stream=queue)
+        )
         """Scratch memory for shapes that only the run tells."""
 
     def find_workspace_bytes(self, shapes: Sequence[Shape | None] | None) -> int:
@@ -134,14 +137,14 @@ class PluginStep(Step):
     def _bind_addresses(self, frame: Frame, in_descs: Descs, out_descs: Descs) -> BoundStep:
         """The plugin over addresses that are taken as late as they have to be.
 
-        Those of fixed values are taken now, and those of callers' values when these are put into the frame. On a device
-        a run may still bring other memory, and with a dimension of 0 other shapes: there they are taken in the run.
+        Those of fixed values are taken now, and those of callers' values when these are put into the frame. With a
+        dimension of 0 a run may still bring other shapes: there they are taken in the run.
         """
         values, find = frame.values, self._address_of
         in_slots, out_slots = [port.index for port in self.inputs], [port.index for port in self.outputs]
         inputs, outputs = [0] * len(in_slots), [0] * len(out_slots)
         is_fixed = frame.fixed.issuperset((*in_slots, *out_slots))
-        is_late = not is_fixed and (frame.is_loose or self.device is not None)
+        is_late = not is_fixed and frame.is_loose
 
         def take_addresses() -> None:
             inputs[:] = [find(values[i]) for i in in_slots]
