@@ -304,6 +304,22 @@ def attack_device() -> Iterator[None]:
 
 def _device() -> Target:
     """Steps of a device, one of the host between them, a weight on both, and copies, with a profile."""
+    return _compile_device("device", _on_host())
+
+
+def _on_host() -> dt.BuilderConfig:
+    """Has inputs and outputs on the host, and so copies to and from the device."""
+    config = dt.BuilderConfig()
+    config.io_memory = {"x": "host", "y": "host"}
+    return config
+
+
+def _device_io() -> Target:
+    """The same with inputs and outputs in the memory of the device."""
+    return _compile_device("device_io", dt.BuilderConfig())
+
+
+def _compile_device(name: str, config: dt.BuilderConfig) -> Target:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),
         helper.make_node("Relu", ["a"], ["b"]),
@@ -313,11 +329,12 @@ def _device() -> Target:
     ]
     weight = helper.make_tensor("w", TensorProto.FLOAT, [3, 3], [float(i) for i in range(9)])
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3, 3]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "device", ports[:1], ports[1:], [weight])
+    graph = helper.make_graph(nodes, name, ports[:1], ports[1:], [weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     with attack_device():
-        engine = dt.compile(model, providers=[DEVICE, "cpu"], shapes={"x": ((1, 3, 3), (2, 3, 3), (4, 3, 3))})
-        return _target("device", engine.serialize(), np.ones((2, 3, 3), np.float32))
+        shapes = {"x": ((1, 3, 3), (2, 3, 3), (4, 3, 3))}
+        engine = dt.compile(model, providers=[DEVICE, "cpu"], shapes=shapes, config=config)
+        return _target(name, engine.serialize(), np.ones((2, 3, 3), np.float32))
 
 
 def _objects() -> Target:
@@ -438,7 +455,7 @@ def _mixed() -> Target:
     graph = helper.make_graph(nodes, "mixed", ports[:1], ports[1:], [_weight("w", 20, 20)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
     with attack_device():
-        engine = dt.compile(model, providers=[DEVICE, "onnxruntime", "cpu"])
+        engine = dt.compile(model, providers=[DEVICE, "onnxruntime", "cpu"], config=_on_host())
         return _target("mixed", engine.serialize(), np.ones((2, 20, 20), np.float32))
 
 
@@ -469,6 +486,7 @@ _MAKERS: dict[str, Callable[[], Target]] = {
     "mixed": _mixed,
     "objects": _objects,
     "device": _device,
+    "device_io": _device_io,
     "chain": _chain,
     "open": _open,
     "loop": _loop,
