@@ -312,6 +312,22 @@ def attack_device() -> Iterator[None]:
 
 def _device() -> Target:
     """Steps of a device, one of the host between them, a weight on both, and copies, with a profile."""
+    return _compile_device("device", _on_host())
+
+
+def _on_host() -> dt.BuilderConfig:
+    """Has inputs and outputs on the host, and so copies to and from the device."""
+    config = dt.BuilderConfig()
+    config.io_memory = {"x": "host", "y": "host"}
+    return config
+
+
+def _device_io() -> Target:
+    """The same with inputs and outputs in the memory of the device."""
+    return _compile_device("device_io", dt.BuilderConfig())
+
+
+def _compile_device(name: str, config: dt.BuilderConfig) -> Target:
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),
         helper.make_node("Relu", ["a"], ["b"]),
@@ -321,11 +337,12 @@ def _device() -> Target:
     ]
     weight = helper.make_tensor("w", TensorProto.FLOAT, [3, 3], [float(i) for i in range(9)])
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3, 3]) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "device", ports[:1], ports[1:], [weight])
+    graph = helper.make_graph(nodes, name, ports[:1], ports[1:], [weight])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     with attack_device():
-        engine = dt.compile(model, providers=[DEVICE, "cpu"], shapes={"x": ((1, 3, 3), (2, 3, 3), (4, 3, 3))})
-        return _target("device", engine.serialize(), np.ones((2, 3, 3), np.float32))
+        shapes = {"x": ((1, 3, 3), (2, 3, 3), (4, 3, 3))}
+        engine = dt.compile(model, providers=[DEVICE, "cpu"], shapes=shapes, config=config)
+        return _target(name, engine.serialize(), np.ones((2, 3, 3), np.float32))
 
 
 def _built() -> Target:
@@ -340,7 +357,7 @@ def _built() -> Target:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "built", ports[:1], ports[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    config = dt.BuilderConfig()
+    config = _on_host()
     config.set_flag(dt.BuilderFlag.REFIT)
     with attack_device():
         engine = dt.compile(
@@ -471,7 +488,7 @@ def _mixed() -> Target:
     graph = helper.make_graph(nodes, "mixed", ports[:1], ports[1:], [_weight("w", 20, 20)])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
     with attack_device():
-        engine = dt.compile(model, providers=[DEVICE, "onnxruntime", "cpu"])
+        engine = dt.compile(model, providers=[DEVICE, "onnxruntime", "cpu"], config=_on_host())
         return _target("mixed", engine.serialize(), np.ones((2, 20, 20), np.float32))
 
 
@@ -503,6 +520,7 @@ _MAKERS: dict[str, Callable[[], Target]] = {
     "objects": _objects,
     "device": _device,
     "built": _built,
+    "device_io": _device_io,
     "chain": _chain,
     "open": _open,
     "loop": _loop,

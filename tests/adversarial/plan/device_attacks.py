@@ -2,21 +2,46 @@
 
 The numbers are those of the plan "device": x is copied to the device (step 0: 0 -> 1), MatMul (1: 1 and 2, a weight
 there, give 3), Relu (2: 3 -> 4), a copy to the host (3: 4 -> 5), Softmax (4: 5 -> 6) and Sub (5: 6 and 7, the weight
-here, give 8) there, a copy back (6: 8 -> 9), Add (7: 9 and 4 give 10), and a copy to the output (8: 10 -> 11).
+here, give 8) there, a copy back (6: 8 -> 9), Add (7: 9 and 4 give 10), and a copy to the output (8: 10 -> 11). In the
+plan "device_io" input (0) and output lie on the device.
 """
 
 from __future__ import annotations
 
 from tests.adversarial.plan.edits import Case, append, body, both, drop, each, put, step, value
-from tests.support.attack_plans import DEVICE
+from tests.support.attack_plans import DEVICE, Json
 
 __all__ = ["DEVICE_RULES"]
+
+
+def _move_objects(manifest: Json) -> None:
+    for made in manifest["programs"][0]["values"]:
+        if made["kind"] == "object":
+            made["memory"] = "cpu"
+
+
+def _move_body_inputs(manifest: Json) -> None:
+    bodies = [inner for made in manifest["programs"][0]["steps"] for inner in made.get("bodies", ())]
+    for made in (made for inner in bodies for made in inner["values"]):
+        if made["kind"] == "input":
+            made["memory"] = "cpu"
+
 
 DEVICE_RULES: dict[str, list[Case]] = {
     "lies in the memory of a provider that the plan does not have": each(
         "device", value(3, memory="gpu"), value(2, memory="gpu"), value(5, memory="onnxruntime")
     ),
-    "lies on a device": each("device", value(0, memory=DEVICE), value(11, memory=DEVICE)),
+    "lies in another memory than its value": [
+        *each("device", value(0, memory=DEVICE), value(11, memory=DEVICE)),
+        *each("device_io", put("inputs/0/memory", ""), put("outputs/0/memory", "cpu"), put("outputs/0/memory", "gpu")),
+    ],
+    "a value of kind object lies on a device": each("objects", _move_objects),
+    "a value of kind input lies on a device": each("loop", _move_body_inputs),
+    "lies on a device and not row by row": each("device_io", value(0, format="HWC")),
+    "lies on a device and two elements share a byte": each("device_io", value(0, dtype="int4")),
+    "lies on a device, and the host reads it": each(
+        "device_io", put("inputs/0/is_shape", True), put("inputs/0/location", "HOST"), put("outputs/0/location", "HOST")
+    ),
     "is an element of a value on a device": each(
         "device",
         both(

@@ -281,3 +281,36 @@ def test_a_branch_whose_plugin_tells_a_size(device: HostDevice) -> None:
         given = np.array(x, np.float32)
         doubled = given * 2
         np.testing.assert_array_equal(engine(given), doubled[doubled > 0] if given.sum() > 0 else -given)
+
+
+def test_a_loop_over_rows_whose_body_runs_on_the_device(device: HostDevice) -> None:
+    """Rows of x doubled, one iteration each, and stacked."""
+    builder = dt.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", dt.float32, (3, 4))
+    loop = network.add_loop()
+    count = network.add_constant((), np.array(3, np.int32)).get_output(0)
+    loop.add_trip_limit(count, dt.TripLimit.COUNT)
+    row = loop.add_iterator(x, 0).get_output(0)
+    doubled = network.add_plugin_v3([row], [], TwicePlugin()).get_output(0)
+    output = loop.add_loop_output(doubled, dt.LoopOutput.CONCATENATE, 0)
+    output.set_input(1, count)
+    output.get_output(0).name = "y"
+    network.mark_output(output.get_output(0))
+    engine = _compile(network, TwicePlugin, builder=builder)
+    given = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for scale in (1, 2, 3):
+        np.testing.assert_array_equal(engine(given * scale), given * scale * 2)
+
+
+def test_sizes_of_a_device_without_streams() -> None:
+    builder = dt.Builder()
+    network = builder.create_network()
+    layer = network.add_plugin_v3([network.add_input("x", dt.float32, (-1,))], [], SplitPlugin())
+    for index in range(4):
+        layer.get_output(index).name = f"y{index}"
+        network.mark_output(layer.get_output(index))
+    with host_device(has_streams=False):
+        engine = _compile(network, SplitPlugin, builder=builder)
+        results = engine(np.array([3, -1, 2], np.float32))
+        assert (results["y0"].tolist(), results["y3"].item()) == ([3, 2], 1)

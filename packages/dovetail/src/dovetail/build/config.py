@@ -114,7 +114,8 @@ class BuilderConfig(NoOpContext):
         self.strict = False
         """Whether tactics that disagree with no reference end the build."""
         self.providers: Sequence[str] | None = None
-        """Back ends in order of preference; None for the default ones."""
+        """Back ends in order of preference, by name or, for a further device of one, by id such as ``gpu:1``; None
+        for the default ones."""
         self.provider_options: dict[str, dict[str, str]] = {}
         """Provider -> its options, for the build and for an engine that is made without going through a file. A plan
         has none stored: options such as threads belong to the machine that runs and are given to ``dovetail.load``."""
@@ -123,7 +124,7 @@ class BuilderConfig(NoOpContext):
         self.extra_passes: Sequence[Any] = ()
         """Passes of your own (``dovetail.passes.base.Pass``), run after the cleaning ones."""
         self.layer_providers: dict[str, str] = {}
-        """Patterns of layer names (``*`` and ``?``) -> the provider they are for."""
+        """Patterns of layer names (``*`` and ``?``) -> the provider they are for, by its id."""
         self.rivals = False
         """Whether whole assignments are timed where several of the providers can take nodes, and the fastest is kept;
         else the order of the providers alone decides."""

@@ -139,7 +139,7 @@ def _find_kernel_reads(layer: NodeLayer, memory: str, context: ProgramContext) -
         return
     provider = context.assigner.provider(layer.provider)
     on_host = (
-        call(provider.name, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
+        call(provider.id, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
         if memory
         else frozenset[int]()
     )

@@ -426,9 +426,9 @@ class ExecutionContext:
     def _copy_on_device(self, tensor: TensorRecord, array: Any, address: int) -> None:
         provider = self._engine.providers[tensor.memory]
         stream, target = self._devices.stream(provider), array_in(provider, address, array.shape, array.dtype)
-        call(provider.name, "copy", provider.copy, array, target, stream)
+        call(provider.id, "copy", provider.copy, array, target, stream)
         if stream is not None:  # the array goes when this run is forgotten
-            call(provider.name, "synchronize_stream", stream.synchronize)
+            call(provider.id, "synchronize_stream", stream.synchronize)
 
     def _check_bound(self, tensor: TensorRecord, size: int, symbols: Sequence[int]) -> None:
         """Memory that the caller bound beforehand is as large as the bound says, if there is one."""

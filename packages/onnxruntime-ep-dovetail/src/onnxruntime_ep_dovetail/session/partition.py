@@ -97,8 +97,12 @@ class HostFrame:
         self._shapes: tuple[Shape, ...] = ()
         self._bound: dovetail.BoundRun | None = None
         """The run over memory of ONNX Runtime; None where arrays are passed and results copied."""
-        self._needs_values = any(partition.engine.is_shape_inference_io(name) for name in partition.inputs)
-        """Whether elements of inputs decide shapes, so that addresses must be known before sizes are."""
+        engine = partition.engine
+        self._needs_arrays = any(engine.is_shape_inference_io(name) for name in partition.inputs) or any(
+            engine.get_tensor_memory(name) for name in engine.tensor_names
+        )
+        """Whether elements of inputs decide shapes, so that addresses must be known before sizes are, or tensors lie on
+        a device, to which arrays of the host are copied."""
         count = len(partition.inputs)
         order = (*partition.input_order, *(count + position for position in partition.output_order))
         self._reorder = None if order == tuple(range(len(order))) else itemgetter(*order)
@@ -112,7 +116,7 @@ class HostFrame:
         partition = self._partition
         given = self._shapes = tuple([shape or () for shape in shapes])
         self._bound = None
-        if self._needs_values or any(0 in shape for shape in given):
+        if self._needs_arrays or any(0 in shape for shape in given):
             return (None,) * len(partition.outputs)
         bound = self._context.bind([given[position] for position in partition.input_order])
         shapes_made = bound.output_shapes

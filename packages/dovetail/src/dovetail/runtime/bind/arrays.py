@@ -100,7 +100,7 @@ def array_in(provider: Provider | None, address: int, shape: Sequence[int], dtyp
     if provider is None:
         return array_at(address, shape, dtype)
     _check_address(address, math.prod(shape) * dtype.itemsize)
-    return call(provider.name, "array_at", provider.array_at, address, tuple(shape), dtype)
+    return call(provider.id, "array_at", provider.array_at, address, tuple(shape), dtype)
 
 
 def _check_address(address: int, size_bytes: int) -> None:

@@ -41,7 +41,7 @@ class _Port:
 
     def copy(self, source: Any, target: Any) -> None:
         """Copy in the order of the context's stream."""
-        call(self.provider.name, "copy", self.provider.copy, source, target, self.stream)
+        call(self.provider.id, "copy", self.provider.copy, source, target, self.stream)
 
 
 class Border:

@@ -48,10 +48,10 @@ class CallerArrays:
             return None
         if isinstance(value, DeviceTensor):
             return self._take(value, provider)
-        array = call(provider.name, "import_array", provider.import_array, value)
+        array = call(provider.id, "import_array", provider.import_array, value)
         if array is not None:
             return array
-        device = call(provider.name, "dlpack_device", lambda: provider.dlpack_device)
+        device = call(provider.id, "dlpack_device", lambda: provider.dlpack_device)
         if device is None:
             return None
         if device[0] == CUDA_DEVICE and hasattr(value, "__cuda_array_interface__"):
@@ -77,8 +77,8 @@ class CallerArrays:
         """Have the context's queue wait for the one that still writes an array, where its maker names one."""
         stream = self._devices.stream(provider)
         if handle is not None and stream is not None:
-            queue = call(provider.name, "wrap_stream", provider.wrap_stream, int(handle))
-            call(provider.name, "wait", stream.wait, call(provider.name, "record", queue.record))
+            queue = call(provider.id, "wrap_stream", provider.wrap_stream, int(handle))
+            call(provider.id, "wait", stream.wait, call(provider.id, "record", queue.record))
 
     def _import_dlpack(self, value: Any, provider: Provider, where: str, *, is_written: bool) -> Any:
         try:
@@ -113,7 +113,7 @@ def _row_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _array_at(provider: Provider, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    return call(provider.name, "array_at", provider.array_at, address, shape, dtype)
+    return call(provider.id, "array_at", provider.array_at, address, shape, dtype)
 
 
 def _check_type(array: Any, tensor: TensorRecord, where: str) -> None:

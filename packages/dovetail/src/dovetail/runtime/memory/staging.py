@@ -26,12 +26,12 @@ class PinnedBlock:
     """Memory of the host that a device copies from and to best; it goes back when nobody has the block any more."""
 
     def __init__(self, provider: Provider, size_bytes: int) -> None:
-        allocator = call(provider.name, "pinned_allocator", lambda: provider.pinned_allocator)
+        allocator = call(provider.id, "pinned_allocator", lambda: provider.pinned_allocator)
         alignment = provider.memory.alignment_bytes
-        self.address: int = call(provider.name, "allocate", allocator.allocate, size_bytes, alignment, 0)
+        self.address: int = call(provider.id, "allocate", allocator.allocate, size_bytes, alignment, 0)
         if not self.address:
             raise ProviderError(
-                f"it has no memory of the host for {size_bytes} bytes", where=f"provider '{provider.name}'"
+                f"it has no memory of the host for {size_bytes} bytes", where=f"provider '{provider.id}'"
             )
         self._finalizer = weakref.finalize(self, _give_back_quietly, allocator, self.address)
 
