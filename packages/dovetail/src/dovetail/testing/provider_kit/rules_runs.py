@@ -169,7 +169,7 @@ def judge_device_arrays(subject: Subject) -> None:
     if subject.provider.memory.is_host:
         raise NotOffered("its memory is the host's")
     engine, model, feed = subject.build(CHAIN), CHAIN.make_model(), _feed(5)
-    if not engine.device_inputs or not engine.device_outputs[0]:
+    if not all(tensor.memory for tensor in (*engine.manifest.inputs, *engine.manifest.outputs)):
         raise NotOffered("input or output of the kit's model is not on the device")
     with DeviceArrays(subject.provider) as arrays, engine.create_execution_context() as context:
         source, target = arrays.upload(feed["x"]), arrays.make((3, 8), np.float32)
