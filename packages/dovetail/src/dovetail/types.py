@@ -110,7 +110,7 @@ def data_type_from_numpy(dtype: DTypeLike) -> DataType:
 
 def nptype(dtype: DataType) -> type[np.generic]:
     """The NumPy scalar type of a DataType that NumPy itself knows; TypeError for the others, as the contract says."""
-    if not _NUMPY_TYPES[dtype].isbuiltin:
+    if _NUMPY_TYPES[dtype].isbuiltin != 1:  # 2 for types that others register
         raise TypeError(f"Could not resolve TensorRT datatype to an equivalent numpy datatype: {dtype.name}")
     return _NUMPY_TYPES[dtype].type
 
