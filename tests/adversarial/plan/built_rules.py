@@ -22,6 +22,10 @@ BUILT_RULES: dict[str, list[Case]] = {
     ),
     "has a workspace that it cannot use": each("built", step(0, workspace_bytes=64), step(3, workspace_bytes=1)),
     "workspace out of range": each("built", *(step(1, workspace_bytes=n) for n in (-1, 2**47, 2**70))),
+    "its workspace lies outside the arena": each("built", step(1, workspace_bytes=769), step(4, workspace_bytes=2**30)),
+    "lies on the bytes of another value that is still needed": each(
+        "built", step(1, workspace_bytes=257), step(4, workspace_offset=256)
+    ),
     "names a blob that is no payload": [
         *each("built", *(put(f"{K}/payload", name) for name in ("w", "ghost", "code:main", "kernel:Product"))),
         *each("built", *(put(f"{P}/payload", name) for name in ("", "v", "code:main"))),

@@ -112,7 +112,7 @@ def test_what_is_built_comes_back_when_the_plan_is_loaded(tmp_path: Path) -> Non
 
         def load_kernel(stored: StoredKernel) -> Any:
             loaded.append(stored)
-            return original(replace(stored, payload=memoryview(b""), code={}))
+            return original(replace(stored, payload=memoryview(b""), version="", tactic="", code={}))
 
         device.load_kernel = load_kernel  # type: ignore[method-assign]
         build(chain(), shapes=BOUNDS).save(tmp_path / "plan")
