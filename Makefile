@@ -3,13 +3,16 @@
 #   PYTHON   the interpreter to make the environment with       make test PYTHON=python3.13
 #   JOBS     how many processes the tests run in                make test JOBS=8
 #   ARGS     more arguments for pytest                          make test ARGS="-k pad -x"
+#   OPENVINO all, quick or off: tests of the OpenVINO provider  make test-all OPENVINO=off
 
 PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
+OPENVINO ?= all
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
+OPENVINO_VENV := .venv-openvino
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
 # A suite that has no test file yet is left out, because pytest calls an empty run a failure.
@@ -26,7 +29,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-pythons test-versions test-long bench check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-openvino test-pythons test-versions test-long bench check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -40,7 +43,13 @@ demo: venv ## Build, tune, check, save, reload and time a model with a custom op
 test: venv ## Run the tests and the doctests: under 8 minutes on two cores.
 	$(PYTEST) -n $(JOBS) $(QUICK) --doctest-modules $(SOURCE) $(ARGS)
 
-test-all: test test-long ## Also the long suites, the benchmarks, other ONNX Runtimes and Pythons.
+test-all: test test-openvino test-long ## Also the long suites, the benchmarks, OpenVINO, other ONNX Runtimes and Pythons.
+
+test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
+ifneq ($(OPENVINO),off)
+	@tools/openvino_venv $(OPENVINO_VENV) $(VENV)
+	$(OPENVINO_VENV)/bin/python -m pytest -n $(JOBS) $(if $(filter quick,$(OPENVINO)),-m "not slow") tests/openvino $(ARGS)
+endif
 
 test-versions: venv ## The tests of the execution provider with other versions of ONNX Runtime: two minutes.
 	$(VENV)/bin/python tools/ort_versions -n $(JOBS) -m "versions and not slow" $(VERSIONS) $(ARGS)
@@ -77,7 +86,7 @@ format: venv ## Format the code and mend what ruff can mend.
 wheels: venv ## Build the wheels into dist, for each Python of this machine.
 	@$(VENV)/bin/python tools/wheels dist
 
-lock: ## Write the lock files anew: requirements/dev.txt, models.txt and onnxruntime.txt.
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt and openvino.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -87,6 +96,10 @@ lock: ## Write the lock files anew: requirements/dev.txt, models.txt and onnxrun
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes --no-deps \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		requirements/models.in --output-file requirements/models.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		--constraint requirements/dev.txt --no-emit-package numpy requirements/openvino.in \
+		--output-file requirements/openvino.txt
 	# One file cannot ask for several versions of a package, so each is locked by itself.
 	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
 	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \

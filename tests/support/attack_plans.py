@@ -25,12 +25,15 @@ from dovetail.testing import host_device
 from tests.support.dynamic_plugins import FillPlugin, PositivePlugin
 from tests.support.plugins import PlainCreator, ScalePlugin
 
-__all__ = ["DEVICE", "IMPORTED", "TARGETS", "Json", "Target", "attack_device", "target"]
+__all__ = ["BUILDER", "COMPILER", "DEVICE", "IMPORTED", "TARGETS", "Json", "Target", "attack_device", "target"]
 
 Json = dict[str, Any]
 
 DEVICE = "attack_device"
 """The provider that one of the plans needs besides the embedded one."""
+
+BUILDER, COMPILER = "attack_builder", "attack_compiler"
+"""The providers of the plan "built": one packs weights and gives device code with kernels, one compiles partitions."""
 
 IMPORTED: list[str] = []
 """A carried library of these plans writes its name here when it is imported."""
@@ -294,12 +297,17 @@ def _library() -> Target:
 
 @contextmanager
 def attack_device() -> Iterator[None]:
-    """Have the device of the plan ``device`` here, unless it is already."""
+    """Have the devices of the plans ``device`` and ``built`` here, unless they are already."""
     if has_provider(DEVICE):
         yield
-    else:
-        with host_device(name=DEVICE, ops=["MatMul", "Relu", "Add"]):
-            yield
+        return
+    built: dict[str, Any] = {"has_code": True, "workspace_bytes": 64}
+    with (
+        host_device(name=DEVICE, ops=["MatMul", "Relu", "Add"]),
+        host_device(name=BUILDER, ops=["MatMul"], packs=True, **built),
+        host_device(name=COMPILER, ops=["Mul", "Tanh"], compiles=True, **built),
+    ):
+        yield
 
 
 def _device() -> Target:
@@ -335,6 +343,31 @@ def _compile_device(name: str, config: dt.BuilderConfig) -> Target:
         shapes = {"x": ((1, 3, 3), (2, 3, 3), (4, 3, 3))}
         engine = dt.compile(model, providers=[DEVICE, "cpu"], shapes=shapes, config=config)
         return _target(name, engine.serialize(), np.ones((2, 3, 3), np.float32))
+
+
+def _built() -> Target:
+    """What providers built: a kernel with a packed weight, a partition with a report, device code, and a note."""
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"], name="product"),
+        helper.make_node("Tanh", ["a"], ["b"], name="tanh"),
+        helper.make_node("Mul", ["b", "v"], ["c"], name="times"),
+        helper.make_node("Softmax", ["c"], ["y"], name="softmax"),
+    ]
+    weights = [helper.make_tensor(name, TensorProto.FLOAT, [3, 3], [float(i) for i in range(9)]) for name in "wv"]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "built", ports[:1], ports[1:], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    config = dt.BuilderConfig()
+    config.set_flag(dt.BuilderFlag.REFIT)
+    with attack_device():
+        engine = dt.compile(
+            model,
+            providers=[BUILDER, COMPILER],
+            config=config,
+            shapes={"x": ((1, 3), (3, 3), (3, 3))},
+            logger=dt.Logger(dt.Logger.ERROR),
+        )
+        return _target("built", engine.serialize(), np.ones((3, 3), np.float32))
 
 
 def _objects() -> Target:
@@ -487,6 +520,7 @@ _MAKERS: dict[str, Callable[[], Target]] = {
     "objects": _objects,
     "device": _device,
     "device_io": _device_io,
+    "built": _built,
     "chain": _chain,
     "open": _open,
     "loop": _loop,

@@ -23,7 +23,7 @@ PARTITION_RULES: dict[str, list[Case]] = {
         ),
         *each("chain", step(0, kind="partition")),
     ],
-    "names a blob that is no partition": [
+    "names a blob that is no payload": [
         *each("partitions", *(put(f"{G}/payload", name) for name in ("w", "ghost", "", "partition:First"))),
         *each("partitions", put("programs/1/steps/2/partition/payload", "w")),
     ],
@@ -79,7 +79,7 @@ PARTITION_RULES: dict[str, list[Case]] = {
         "partitions",
         step(0, shape_inputs=[0]),
         step(0, sizes={"n": 1}),
-        step(0, tactic=64),
+        step(0, tactic=1),
         step(0, asks_workspace=True),
     ),
     "has attributes, which only kernels and control flow have": each(

@@ -27,6 +27,7 @@ import dovetail as dt
 from dovetail.errors import DovetailError, PlanCorruptError, PlanError, PlanVersionError
 from dovetail.plan import manifest, verify
 from dovetail.plan.manifest import Manifest
+from tests.adversarial.plan.built_rules import BUILT_RULES
 from tests.adversarial.plan.device_attacks import DEVICE_RULES
 from tests.adversarial.plan.edits import Edit, both, put, value
 from tests.adversarial.plan.engine_attacks import ENGINE_RULES
@@ -125,6 +126,7 @@ def test_the_plans_themselves_load_and_run(name: str, folder: Path) -> None:
             *DEVICE_RULES.items(),
             *OBJECT_RULES.items(),
             *PARTITION_RULES.items(),
+            *BUILT_RULES.items(),
         )
         for number, (name, edit) in enumerate(cases)
     ],
@@ -157,6 +159,7 @@ def test_every_rule_has_an_attack() -> None:
         *DEVICE_RULES,
         *OBJECT_RULES,
         *PARTITION_RULES,
+        *BUILT_RULES,
         "a weight is stripped and cannot be given back",
     }
     missing = {rule for rule in _rules_in_source() if not any(rule in text or text in rule for text in attacked)}
@@ -171,6 +174,20 @@ def test_a_stripped_weight_that_cannot_be_given_back(folder: Path) -> None:
     changed["refit"]["weights"].clear()
     error = _refused(plan, plan.packed(json.dumps(changed).encode(), []), folder)
     assert "a weight is stripped and cannot be given back" in error.what
+
+
+def test_a_stripped_packed_weight_whose_sources_are_not_given_back(folder: Path) -> None:
+    plan = target("built")
+    for sources in ({"w": ""}, {}, {"w": "w"}):
+        changed = json.loads(json.dumps(plan.manifest))
+        changed["blobs"]["packed:w"].update(stripped=True, digest="")
+        changed["blobs"]["w"].update(stripped=True, digest="")
+        changed["packed"]["packed:w"]["sources"] = sources
+        if sources == {"w": "w"}:
+            del changed["refit"]["weights"]["w"]
+        blobs = [blob for blob in plan.blobs if blob.name not in ("w", "packed:w")]
+        error = _refused(plan, plan.packed(json.dumps(changed).encode(), blobs), folder)
+        assert "a weight is stripped and cannot be given back" in error.what
 
 
 # types, fields and versions
@@ -292,7 +309,9 @@ def test_unknown_fields_are_refused_at_every_level(name: str, folder: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "version", [[0, 9], [2, 0], [1, 2], [1, 2**70], [1, -1], [-1, 0], [2**64, 0]], ids=lambda v: ".".join(map(str, v))
+    "version",
+    [[1, 0], [1, 1], [3, 0], [2, 1], [2, 2**70], [2, -1], [-1, 0], [2**64, 0]],
+    ids=lambda v: ".".join(map(str, v)),
 )
 def test_other_versions_are_another_error(version: list[int], folder: Path) -> None:
     plan = target("chain")
@@ -302,7 +321,7 @@ def test_other_versions_are_another_error(version: list[int], folder: Path) -> N
 
 def test_a_later_version_is_said_before_its_unknown_fields(folder: Path) -> None:
     plan = target("chain")
-    raw = plan.changed(lambda m: m.update(format_version=[1, 5], novelty={"deep": []}))
+    raw = plan.changed(lambda m: m.update(format_version=[2, 5], novelty={"deep": []}))
     assert type(_refused(plan, raw, folder)) is PlanVersionError
 
 

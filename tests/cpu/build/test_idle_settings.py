@@ -242,9 +242,15 @@ def test_wishes_for_layers_and_networks_are_told() -> None:
     layer.precision = dt.float16
     layer.set_output_type(0, dt.float16)
     network.mark_output(layer.get_output(0))
-    builder.max_threads = 4
+    builder.num_DLA_cores = 4
     builder.build_engine_with_config(network, builder.create_builder_config()).close()
-    for text in ("PREFER_JIT", "max_threads", "precision of layer", "set_output_type of layer", "dynamic range of 'x'"):
+    for text in (
+        "PREFER_JIT",
+        "num_DLA_cores",
+        "precision of layer",
+        "set_output_type of layer",
+        "dynamic range of 'x'",
+    ):
         assert sum(text in line for line in log.idle) == 1, text
     with pytest.raises(UsageError, match="STRONGLY_TYPED"):
         builder.create_network(1 << dt.NetworkDefinitionCreationFlag.STRONGLY_TYPED, strongly_typed=False)

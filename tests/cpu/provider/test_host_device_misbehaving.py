@@ -105,7 +105,10 @@ def test_a_device_that_takes_what_it_cannot_compile() -> None:
 # making an engine
 
 
-@pytest.mark.parametrize("callback", ["host_inputs", "load_kernel", "array_at", "copy", "synchronize", "allocate"])
+@pytest.mark.parametrize(
+    "callback",
+    ["rewrite", "host_inputs", "build_kernel", "load_kernel", "array_at", "copy", "synchronize", "allocate"],
+)
 def test_a_device_that_raises_while_an_engine_is_made(callback: str) -> None:
     with host_device(raises_in=[callback]), pytest.raises(ProviderError, match=f"'host_device'.*{callback}"):
         build(chain())

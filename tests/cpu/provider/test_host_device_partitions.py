@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -12,9 +11,8 @@ from onnx import TensorProto, helper
 
 import dovetail as dt
 from dovetail.errors import ProviderError
-from dovetail.plan.container import PlanFile, plan_bytes
+from dovetail.plan.container import Blob, PlanFile, plan_bytes
 from dovetail.plan.manifest import decode_manifest, encode_manifest
-from dovetail.runtime.save import make_blob
 from dovetail.testing import host_device
 from tests.support.device_models import X, build, chain, expected, make_model, steps_of
 
@@ -95,7 +93,10 @@ def test_a_partition_of_another_version_is_refused() -> None:
                 for s in program.steps
             ]
             changed = msgspec.structs.replace(manifest, programs=[msgspec.structs.replace(program, steps=steps)])
-            blobs: list[Any] = [make_blob(n, np.frombuffer(file.blob(n), np.uint8)) for n in file.blobs]
+            blobs = [
+                Blob(name=n, dtype=info.dtype, shape=info.shape, data=bytes(file.blob(n)))
+                for n, info in file.blobs.items()
+            ]
             raw = plan_bytes(encode_manifest(changed), blobs)
         with pytest.raises(ProviderError, match=r"'host_device'.*another version"):
             dt.Runtime().deserialize_cuda_engine(raw)

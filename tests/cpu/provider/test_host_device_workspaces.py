@@ -46,11 +46,11 @@ def test_workspaces_lie_in_the_arena_with_the_values(tmp_path: Path, contexts: l
         build(chain(), shapes=PROFILE).save(tmp_path / "plan")
         engine = dt.load(tmp_path / "plan")
         (program,) = engine.manifest.programs
-        places = [(s.workspace_bytes, s.workspace_offset) for s in program.steps if s.kind == "partition"]
-        assert [size for size, _ in places] == [size, size]
+        places = [(s.workspace_bytes, s.workspace_offset) for s in program.steps if s.kind != "copy"]
+        assert [needed for needed, _ in places] == [size] * 3
         assert all(offset is not None and offset + size <= program.arenas["host_device"] for _, offset in places)
         _run_over_shapes(engine)
-        assert {context.workspace_bytes for context in contexts} == {0, size}
+        assert {context.workspace_bytes for context in contexts} == {size}
 
 
 @pytest.mark.parametrize("size", [16, 1000])
@@ -59,7 +59,7 @@ def test_an_engine_without_bounds_plans_them_with_the_shapes(contexts: list[Bind
         engine = build(chain())
         assert {step.workspace_offset for step in engine.manifest.programs[0].steps} == {None}
         _run_over_shapes(engine)
-        assert {context.workspace_bytes for context in contexts} == {0, size}
+        assert {context.workspace_bytes for context in contexts} == {size}
 
 
 def test_kernels_and_partitions_are_told_the_shapes_of_the_run(contexts: list[BindContext]) -> None:
@@ -67,7 +67,7 @@ def test_kernels_and_partitions_are_told_the_shapes_of_the_run(contexts: list[Bi
         engine = build(chain())
         for rows in (3, 5, 3):
             engine(np.resize(X, (rows, 8)))
-        softmax = [context for context in contexts if len(context.input_shapes) == 1 and context.workspace_bytes == 0]
+        softmax = [context for context in contexts if len(context.input_shapes) == 1]
         assert {tuple(context.input_shapes) for context in softmax} >= {((3, 8),), ((5, 8),)}
         assert all(context.stream is not None for context in contexts)
         assert len(contexts) == 3 * 2  # three steps, two shapes
@@ -92,6 +92,14 @@ def test_a_partition_that_does_not_say_how_much_it_needs_is_named() -> None:
         engine = build(chain())
         _break(device, "workspace_bytes")
         with pytest.raises(dt.ProviderError, match=r"'host_device'.*workspace_bytes.*told to fail"):
+            engine(X)
+
+
+def test_a_kernel_that_binds_to_nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device():
+        engine = build(chain())
+        monkeypatch.setattr(HostDeviceFunction, "bind", lambda self, context: None)
+        with pytest.raises(dt.ProviderError, match=r"'host_device', step 'matmul'.*bind gave no kernel"):
             engine(X)
 
 

@@ -319,16 +319,16 @@ def test_empty_tensors_move_and_their_address_does_not_matter() -> None:
 def test_inputs_and_outputs_of_a_device_program_move(capture: bool) -> None:
     from dovetail.testing import host_device
 
-    with host_device():
+    with host_device() as device:
         engine = build(chain())
         engine.capture_graphs = capture
         context = engine.create_execution_context()
         context.set_input_shape("x", X.shape)
-        sets = [(X * k, np.zeros_like(expected(chain(), X))) for k in (1, 2, 3)]
-        for x, y in (*sets, *sets, *sets):
-            y[...] = 0
-            context.execute_v2([address_of(x), address_of(y)])
-            np.testing.assert_allclose(y, expected(chain(), x), rtol=1e-6)
+        shape = expected(chain(), X).shape
+        sets = [(X * k, device.to_device(X * k), device.empty(shape, np.float32)) for k in (1, 2, 3)]
+        for x, source, target in (*sets, *sets, *sets):
+            context.execute_v2([source.address, target.address])
+            np.testing.assert_allclose(device.to_host(target), expected(chain(), x), rtol=1e-6)
 
 
 def test_a_layer_sees_the_buffers_of_its_run() -> None:

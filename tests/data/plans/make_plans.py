@@ -168,6 +168,7 @@ def _store(
     for library in libraries:
         builder.get_plugin_registry().load_library(library)
     imported = import_model(model, registry=builder.get_plugin_registry())
+    config.providers = ["cpu"]  # the one provider that every version has
     plan = builder.build_plan(imported, config, is_open=not config.profiles)
     device = plan.manifest.devices[0]
     stored = DeviceRecord(provider=device.provider, name="stored plan", fingerprint="0" * 16, version=device.version)

@@ -11,6 +11,7 @@ import pytest
 
 from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
+from dovetail.provider.devices import Device
 from dovetail.provider.interfaces import (
     BindContext,
     BoundPartition,
@@ -44,6 +45,7 @@ class _Recorder(Provider):
     """Keeps what it is asked to load."""
 
     name = "recorder"
+    device = Device(name="recorder", kind="cpu", fingerprint="recorder")
 
     def __init__(self, when_loading: Callable[[], object] = lambda: None) -> None:
         self.stored: list[StoredPartition] = []

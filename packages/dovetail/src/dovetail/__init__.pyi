@@ -41,7 +41,7 @@ from dovetail.build.support import (
     Support as Support,
     find_support as find_support,
 )
-from dovetail.build.timing_cache import (
+from dovetail.build.tune.cache import (
     ITimingCache as ITimingCache,
     TimingCache as TimingCache,
 )

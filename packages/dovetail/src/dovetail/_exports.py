@@ -80,7 +80,7 @@ _MODULES: dict[str, str] = {
         register_plugin""",
     "dovetail.plugin.safe": "SafePluginRegistry get_safe_plugin_registry register_safe_plugin",
     "dovetail.build.progress": "IProgressMonitor",
-    "dovetail.build.timing_cache": "ITimingCache TimingCache",
+    "dovetail.build.tune.cache": "ITimingCache TimingCache",
 }
 
 EXPORTS: dict[str, str] = {name: module for module, names in _MODULES.items() for name in names.split()}

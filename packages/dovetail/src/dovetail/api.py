@@ -40,6 +40,7 @@ def compile(  # noqa: A001 - what users look for
     providers: Sequence[str] | None = None,
     shapes: Mapping[str, Shape | Bounds] | None = None,
     profiles: Sequence[Mapping[str, Shape | Bounds]] | None = None,
+    rivals: bool = False,
     strict: bool = False,
     config: BuilderConfig | None = None,
     registry: PluginRegistry | None = None,
@@ -56,6 +57,7 @@ def compile(  # noqa: A001 - what users look for
             have names that occur in these needs none. Without shapes the engine is open: it takes any shape and sizes
             its memory when shapes change.
         profiles: Several such mappings, for several profiles.
+        rivals: Where several of the providers can take nodes, time whole assignments and keep the fastest.
         strict: End the build where it would otherwise report and go on.
         config: Everything else; its profiles are used too, and the engine runs with its provider options.
         registry: Where plugins are looked up; the global one by default.
@@ -65,6 +67,7 @@ def compile(  # noqa: A001 - what users look for
     builder = Builder(logger)
     settings = _copy_config(config)
     settings.strict = settings.strict or strict
+    settings.rivals = settings.rivals or rivals
     if providers is not None:
         settings.providers = [providers] if isinstance(providers, str) else list(providers)
     for name in settings.providers or ():
@@ -79,7 +82,7 @@ def compile(  # noqa: A001 - what users look for
     if not isinstance(source, Network):
         for profile in added:
             complete_profile(profile, source.graph.inputs)
-    plan = builder.build_plan(source, settings, is_open=not settings.profiles)
+    plan = builder.build_plan(source, settings, is_open=not settings.profiles, registry=lookup)
     del source  # and with it the map of the weights as the model has them
     return engine_from_plan(plan, lookup, settings.provider_options)
 

@@ -139,7 +139,7 @@ def test_a_partition_is_stored_once_for_all_profiles() -> None:
     shapes = [{"x": ((1, 8), (2, 8), (4, 8))}, {"x": ((5, 8), (6, 8), (9, 8))}]
     engine = dt.compile(_plain(), profiles=shapes)
     kinds = [record.kind for record in engine.manifest.blobs.values()]
-    assert kinds.count("partition") == 1
+    assert kinds.count("payload") == 1
     for rows in (3, 9):
         x = RNG.standard_normal((rows, 8), np.float32)
         np.testing.assert_allclose(engine(x), _expected(_plain(), x), rtol=1e-5, atol=1e-6)

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import onnx_ir as ir
 
 from dovetail.build.borders import Border
 from dovetail.build.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
+from dovetail.build.owners import Owner, check_kinds
 from dovetail.build.partitions import CompiledPartition, LayerFault, PartitionCompiler, describe_fault
 from dovetail.build.services import BuildServices
+from dovetail.build.shapes import ProfileShapes
 from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.plugins import PluginEntry, entry_of
+from dovetail.plan.limits import MAX_NAME_CHARS
+from dovetail.plan.manifest import NoteRecord
 from dovetail.plugin.interfaces import PREFERS_DEVICE, PREFERS_HOST
 from dovetail.provider.interfaces import BuiltPartition, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
@@ -35,18 +39,6 @@ _CHEAP: Final = "a partition of its own would cost more than it saves"
 _SMALL_ELEMENTS: Final = 64
 
 
-class _Owner(NamedTuple):
-    """Who has a node, and what it makes of it."""
-
-    provider: str
-    kind: str = StepKind.NODE
-
-    @property
-    def is_compiled(self) -> bool:
-        """Whether nodes become partitions."""
-        return self.kind == StepKind.PARTITION
-
-
 @dataclass(frozen=True, kw_only=True)
 class Group:
     """Nodes that become one step, and the compiled partition when they are several under one provider."""
@@ -54,7 +46,12 @@ class Group:
     provider: str
     layers: Sequence[NodeLayer]
     border: Border | None = None
-    built: BuiltPartition | None = None
+    builds: Sequence[BuiltPartition] = ()
+    """The compiled partition: one for all profiles, or one for each."""
+
+    def find_built(self, profile: int) -> BuiltPartition | None:
+        """The compiled partition for a profile."""
+        return self.builds[profile if len(self.builds) > 1 else 0] if self.builds else None
 
 
 @dataclass(kw_only=True)
@@ -67,6 +64,8 @@ class Assigner:
     logger: ILogger
     services: BuildServices
     """What providers build with."""
+    order: Sequence[str] = ()
+    """The names of the providers in the order they get nodes, where that is not the order of ``providers``."""
     strict: bool = False
     is_host_asked: bool = True
     """Whether whoever builds named the host's provider, or none."""
@@ -74,12 +73,18 @@ class Assigner:
     """Names of weights that may be replaced in a loaded engine."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     _banned: dict[tuple[str, ir.Node], str] = field(default_factory=dict, init=False)
+    notes: list[NoteRecord] = field(default_factory=list, init=False)
+    """What went otherwise than asked, for the plan."""
     _told: set[str] = field(default_factory=set, init=False)
     _groups: dict[ir.Graph, list[Group]] = field(default_factory=dict, init=False)
     _compiler: PartitionCompiler = field(init=False)
 
     def __post_init__(self) -> None:
         self._compiler = PartitionCompiler(model=self.model, services=self.services)
+
+    def use_profiles(self, profiles: Sequence[ProfileShapes]) -> None:
+        """Have partitions compiled for the shapes of these profiles."""
+        self._compiler.profiles = profiles
 
     @property
     def host(self) -> Provider:
@@ -133,11 +138,11 @@ class Assigner:
             compiled = self._compile(name, named)
             if compiled is None:
                 return None
-            if compiled.built is not None:  # else nobody reads what it makes
-                groups.append(Group(provider=name, layers=named, border=compiled.border, built=compiled.built))
+            if compiled.builds:  # else nobody reads what it makes
+                groups.append(Group(provider=name, layers=named, border=compiled.border, builds=compiled.builds))
         return groups
 
-    def _ban_cheap(self, layers: Sequence[NodeLayer], partitions: Sequence[tuple[_Owner, Sequence[int]]]) -> bool:
+    def _ban_cheap(self, layers: Sequence[NodeLayer], partitions: Sequence[tuple[Owner, Sequence[int]]]) -> bool:
         """Give partitions of nothing but free ops to the next provider; on a device copies would cost more."""
         cheap = [
             (owner.provider, nodes)
@@ -154,6 +159,7 @@ class Assigner:
         try:
             return self._compiler.compile(provider, layers)
         except DovetailError as error:
+            self.services.refuse_stop(error)
             faults = self._compiler.find_faults(provider, layers, error)
             self._report_faults(name, faults)
             for fault in faults:
@@ -173,6 +179,12 @@ class Assigner:
         """One of the providers of this build, with its options."""
         return next(provider for provider in self.providers if provider.id == name)
 
+    def plugin_provider(self, node: ir.Node) -> Provider:
+        """The provider in whose memory and on whose stream a plugin layer runs."""
+        layer = NodeLayer(node, self.host.name, self.model.opset_imports)
+        name = _PLUGIN if layer.entry is None else self._plugin_provider(layer, layer.entry)
+        return self.provider(self._step_provider(name))
+
     def _ban(self, provider: str, nodes: Sequence[ir.Node], reason: str) -> None:
         for node in nodes:
             self._banned[provider, node] = reason
@@ -183,6 +195,7 @@ class Assigner:
             raise error or ProviderError(text)
         if text not in self._told:
             self._told.add(text)
+            self.notes.append(NoteRecord(text=text.replace("\0", "?")[:MAX_NAME_CHARS]))
             self.logger.log(Severity.WARNING, text)
 
     # asking
@@ -191,7 +204,7 @@ class Assigner:
         opsets = self.model.opset_imports
         return [NodeLayer(node, self.host.id, opsets) for node in graph if not is_constant_node(node)]
 
-    def _place(self, layers: Sequence[NodeLayer]) -> list[_Owner]:
+    def _place(self, layers: Sequence[NodeLayer]) -> list[Owner]:
         """Who has each layer; names stand for plugins and for control flow that is run from here."""
         plain = [layer for layer in layers if layer.entry is None]
         claims = {provider.id: self._ask(provider, plain) for provider in self.providers}
@@ -199,7 +212,7 @@ class Assigner:
         found = place(
             nodes,
             claims,
-            [provider.id for provider in self.providers],
+            self.order or [provider.id for provider in self.providers],
             annotations=self.annotations,
             budgets={provider.id: provider.budget_bytes for provider in self.providers},
             devices=[provider.id for provider in self.providers if not provider.memory.is_host],
@@ -215,7 +228,7 @@ class Assigner:
             if name is not None
         }
         return [
-            owners[layer.node] if layer.entry is None else _Owner(self._plugin_provider(layer, layer.entry))
+            owners[layer.node] if layer.entry is None else Owner(self._plugin_provider(layer, layer.entry))
             for layer in layers
         ]
 
@@ -250,10 +263,10 @@ class Assigner:
             self._report(f"plugin layer '{layer.name}' {who} for {wanted}, which is not among the providers")
         return _PLUGIN
 
-    def _owner(self, layer: NodeLayer, name: str, claim: Claim) -> _Owner:
+    def _owner(self, layer: NodeLayer, name: str, claim: Claim) -> Owner:
         if layer.is_control and name == self.host.id:
-            return _Owner(_CONTROL)
-        return _Owner(name, claim.step_kind or self.provider(name).step_kind)
+            return Owner(_CONTROL)
+        return Owner(name, claim.step_kind or self.provider(name).step_kind)
 
     def _ask(self, provider: Provider, layers: Sequence[NodeLayer]) -> list[Claim]:
         views = [NodeLayer(layer.node, provider.id, layer.opsets) for layer in layers]
@@ -263,7 +276,7 @@ class Assigner:
                 raise ProviderError(
                     "get_capability gave another number of claims", expected=len(views), got=len(claims)
                 )
-            _check_kinds(provider, claims)
+            check_kinds(provider, claims)
         except Exception as error:  # noqa: BLE001 - whatever a provider does wrong, the others go on
             text = f"provider '{provider.id}' failed when it was asked what it takes: {error}"
             self._report(text, ProviderError(text))
@@ -294,20 +307,6 @@ class Assigner:
             raise UnsupportedOpError(
                 f"{len(rows)} node(s) that no provider takes:\n" + "\n".join(rows),
                 fix="write a plugin for the operator, or replace the node",
-            )
-
-
-def _check_kinds(provider: Provider, claims: Sequence[Claim]) -> None:
-    """A claim says one of the kinds of steps, and a group, which stays together, has one kind."""
-    kinds: dict[str, str] = {}
-    for claim in claims:
-        kind = claim.step_kind or provider.step_kind
-        if kind not in (StepKind.NODE, StepKind.PARTITION):
-            raise ProviderError("a claim has an unknown kind of step", expected="node or partition", got=kind)
-        if claim.taken and claim.group is not None and kinds.setdefault(claim.group, kind) != kind:
-            raise ProviderError(
-                f"the claims of group '{claim.group}' have different kinds of steps",
-                expected="one kind for all nodes of a group",
             )
 
 

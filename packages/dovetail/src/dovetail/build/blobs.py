@@ -36,7 +36,7 @@ class BlobTable:
         self.arrays: dict[str, Array] = {}
         self._kinds: dict[str, str] = {}
         self._by_id: dict[int, str] = {}
-        self._by_contents: dict[tuple[str, tuple[int, ...], str], str] = {}
+        self._by_contents: dict[tuple[object, ...], str] = {}
 
     def add_constant(self, name: str, tensor: ir.TensorProtocol) -> str:
         """Store a constant once; the blob's name comes back."""
@@ -70,11 +70,25 @@ class BlobTable:
             self._by_contents[key] = self.add_array(name, array)
         return self._by_contents[key]
 
-    def add_payload(self, name: str, payload: bytes) -> str:
-        """Store what a provider compiled, once for all programs."""
-        key = ("payload", (), xxhash.xxh3_128_hexdigest(payload))
+    def add_packed(self, name: str, array: Array, recipe: object) -> str:
+        """Store a packed weight once for everyone who packs it from the same sources by the same recipe."""
+        key = ("packed", array.dtype.name, array.shape, _digest(array), recipe)
         if key not in self._by_contents:
-            self._by_contents[key] = self.add_array(name, np.frombuffer(payload, np.uint8), kind="partition")
+            self._by_contents[key] = self.add_array(name, array)
+        return self._by_contents[key]
+
+    def add_payload(self, name: str, payload: bytes) -> str:
+        """Store what a provider built, once for all programs."""
+        return self._add_bytes(name, payload, "payload")
+
+    def add_code(self, name: str, code: bytes) -> str:
+        """Store device code, once for all steps."""
+        return self._add_bytes(name, code, "kernel")
+
+    def _add_bytes(self, name: str, payload: bytes, kind: str) -> str:
+        key = (kind, xxhash.xxh3_128_hexdigest(payload))
+        if key not in self._by_contents:
+            self._by_contents[key] = self.add_array(name, np.frombuffer(payload, np.uint8), kind=kind)
         return self._by_contents[key]
 
     def finish(self, *, strip: frozenset[str] = frozenset()) -> tuple[list[Blob], dict[str, BlobRecord]]:

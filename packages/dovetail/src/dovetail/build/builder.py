@@ -20,6 +20,7 @@ from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.refittable import split_weights
+from dovetail.build.tune.rivals import OpenPlan, build_fastest
 from dovetail.errors import DovetailError, ResourceError, UsageError
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
@@ -29,7 +30,7 @@ from dovetail.passes import standard_passes
 from dovetail.passes.base import run_passes
 from dovetail.passes.clone import clone_model
 from dovetail.plan.container import PlanFile, plan_bytes, write_plan
-from dovetail.plan.manifest import encode_manifest
+from dovetail.plan.manifest import Manifest, encode_manifest
 from dovetail.plugin.libraries import pack_library
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.defaults import default_providers
@@ -52,7 +53,8 @@ class Builder(NoOpContext):
     def __init__(self, logger: ILogger | None = None) -> None:
         self.logger: ILogger = logger or Logger()
         self.error_recorder: IErrorRecorder = ErrorRecorder()
-        self.max_threads = 1
+        self.max_threads = 0
+        """How many threads providers may compile in; 0 for one a core. Timing is done one thing after the other."""
         self.num_DLA_cores = 0
         self.max_DLA_batch_size = 0
         self.phase_times: list[tuple[str, str | None, float]] = []
@@ -101,15 +103,31 @@ class Builder(NoOpContext):
         return True
 
     def build_plan(
-        self, network: Network | ir.Model, config: BuilderConfig, *, is_open: bool = False, name: str = ""
+        self,
+        network: Network | ir.Model,
+        config: BuilderConfig,
+        *,
+        is_open: bool = False,
+        name: str = "",
+        registry: PluginRegistry | None = None,
     ) -> BuiltPlan:
-        """The parts of a plan, from a network or an imported model; with ``is_open`` dynamic dims need no profile."""
+        """The parts of a plan, from a network or an imported model.
+
+        Args:
+            network: What to build.
+            config: How.
+            is_open: Whether dynamic dims need no profile.
+            name: What the engine is called; by default as the network is.
+            registry: Where creators of plugins are found when plans are timed; by default the builder's own.
+        """
         phases = Phases(config.progress_monitor)
         try:
             request = self._make_request(network, config, phases, is_open=is_open, name=name)
             tell_idle(self._find_idle(), self.logger, strict=config.strict)
             tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
             request.ranges = collect_ranges(request, phases)
+            if config.rivals and len(set(request.providers)) > 1:
+                return build_fastest(request, phases, self._plan_opener(config, registry))
             return build_plan(request, phases)
         except DovetailError as error:
             self.error_recorder.report_error(ErrorCode.FAILED_INITIALIZATION, str(error).splitlines()[0])
@@ -117,11 +135,18 @@ class Builder(NoOpContext):
         finally:
             self.phase_times = list(phases.times)
 
+    def _plan_opener(self, config: BuilderConfig, registry: PluginRegistry | None) -> OpenPlan:
+        """What makes engines of plans while they are timed, with plugins and options as they will run."""
+
+        def open_plan(path: Path, manifest: Manifest) -> Engine:
+            return _open_engine(path, manifest, registry or self._registry, Providers(config.provider_options))
+
+        return open_plan
+
     def _find_idle(self) -> list[str]:
         """The attributes of this builder that somebody set, none of which changes anything."""
-        default = {"max_threads": 1, "num_DLA_cores": 0, "max_DLA_batch_size": 0}
-        reason = "builds time one thing after the other, and there is no DLA"
-        return [f"builder.{name} has no effect: {reason}" for name in default if getattr(self, name) != default[name]]
+        settings = {"num_DLA_cores": self.num_DLA_cores, "max_DLA_batch_size": self.max_DLA_batch_size}
+        return [f"builder.{name} has no effect: there is no DLA" for name, value in settings.items() if value]
 
     def _make_request(
         self, source: Network | ir.Model, config: BuilderConfig, phases: Phases, *, is_open: bool, name: str
@@ -150,6 +175,7 @@ class Builder(NoOpContext):
             refittable=refittable,
             excluded_weights=excluded,
             providers=providers,
+            num_threads=_check_threads(self.max_threads),
         )
 
     def _choose_providers(self, model: ir.Model) -> tuple[str, ...]:
@@ -162,6 +188,12 @@ class Builder(NoOpContext):
                 f'{install_line("onnxruntime")}, or choose providers=["cpu"] if that is what you want',
             )
         return providers
+
+
+def _check_threads(count: int) -> int:
+    if count < 0:
+        raise UsageError("not a number of threads", where="builder.max_threads", expected="0 or more", got=count)
+    return count
 
 
 def _check_creation(flags: int, *, strongly_typed: bool, logger: ILogger) -> None:
@@ -190,10 +222,14 @@ def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry, options: Provide
         _write_temporary(path, plan)
         plan.blobs.clear()
         gc.collect()  # graphs have cycles, and as long as they are there the weights that they map are too
-        file = PlanFile.open(path)
-        # Nobody else could touch the file since it was written, so nothing in it is checked again.
-        blobs = BlobStore(manifest.blobs, file, mapped_by_others=frozenset(manifest.blobs))
-        return Engine(manifest, file, registry, blobs=blobs, providers=providers)
+        return _open_engine(path, manifest, registry, providers)
+
+
+def _open_engine(path: Path, manifest: Manifest, registry: PluginRegistry, providers: Providers) -> Engine:
+    """An engine of a plan that was just written: nobody else could touch the file, so nothing is checked again."""
+    file = PlanFile.open(path)
+    blobs = BlobStore(manifest.blobs, file, mapped_by_others=frozenset(manifest.blobs))
+    return Engine(manifest, file, registry, blobs=blobs, providers=providers)
 
 
 def _write_temporary(path: Path, plan: BuiltPlan) -> None:

@@ -21,7 +21,7 @@ from dovetail.build.planner import BuildRequest, reference_program
 from dovetail.build.progress import Phases
 from dovetail.build.range_stats import MinMaxStatistic, RangeStatistic
 from dovetail.build.scales import find_scales, graph_values
-from dovetail.build.tuner import NoFormatError
+from dovetail.build.tune.plugins import NoFormatError
 from dovetail.errors import BuildError, DovetailError, UsageError
 from dovetail.loggers import Severity
 from dovetail.network.plugins import entry_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import IProgressMonitor
-from dovetail.build.timing_cache import TimingCache
+from dovetail.build.tune.cache import TimingCache
 from dovetail.errors import UsageError
 from dovetail.types import EngineCapability
 
@@ -124,6 +124,9 @@ class BuilderConfig(NoOpContext):
         """Passes of your own (``dovetail.passes.base.Pass``), run after the cleaning ones."""
         self.layer_providers: dict[str, str] = {}
         """Patterns of layer names (``*`` and ``?``) -> the provider they are for."""
+        self.rivals = False
+        """Whether whole assignments are timed where several of the providers can take nodes, and the fastest is kept;
+        else the order of the providers alone decides."""
         self.io_memory: dict[str, str] = {}
         """Input or output -> ``"host"`` or the id of the provider in whose memory it is to lie. Without an entry it
         lies where the steps need it: on a device when only steps of that device read it, or one of them makes it."""
@@ -216,9 +219,9 @@ class BuilderConfig(NoOpContext):
     @staticmethod
     def accepts_cache(cache: TimingCache) -> bool:
         """Whether a cache was made where this process runs."""
-        from dovetail.build.tuner import cache_identity
+        from dovetail.build.tune.session import accepts_cache
 
-        return cache.matches(*cache_identity()) is None
+        return accepts_cache(cache)
 
     def get_timing_cache(self) -> TimingCache | None:
         """The cache in use."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 
 from dovetail.build.program_context import Place
 from dovetail.expr import Expr, encode_expr
-from dovetail.formats import packed_shape
+from dovetail.formats import packed_shape, stored_size_bytes
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
 from dovetail.plan.workspaces import WorkspaceGroup, find_workspaces, walk_steps
@@ -51,7 +52,9 @@ class Draft:
 
 def _size_bytes(draft: Draft) -> int:
     physical = packed_shape(draft.bound or (), draft.place.format)
-    return int(np.prod(physical, dtype=np.int64)) * np.dtype(draft.place.dtype).itemsize
+    if draft.place.memory:
+        return stored_size_bytes(draft.place.dtype, physical)
+    return math.prod(physical) * np.dtype(draft.place.dtype).itemsize
 
 
 def encode_dims(dims: Sequence[Expr | None] | None) -> list[Any] | None:

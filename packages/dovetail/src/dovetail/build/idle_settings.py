@@ -84,6 +84,8 @@ def find_idle_settings(request: BuildRequest, source: Network | ir.Model) -> Ite
             yield f"BuilderFlag.{flag.name} has no effect: {reason}"
     yield from _find_idle_limits(request.config)
     yield from _find_idle_attributes(request.config)
+    if request.config.rivals and len(set(request.providers)) < 2:
+        yield f"config.rivals has no effect: '{request.providers[0]}' is the only provider that was asked for"
     yield from _find_unmatched(request, source)
     if network is not None:
         yield from _find_idle_wishes(network)

@@ -123,8 +123,8 @@ def _memory_of_outputs(outputs: Sequence[ir.Value], groups: Sequence[Group], con
 def _find_reads(group: Group, context: ProgramContext) -> Iterator[tuple[ir.Value, str]]:
     """What a step reads, and the memory it needs it in."""
     layer = group.layers[0]
-    memory = context.assigner.provider(group.provider if group.built is not None else layer.provider).memory_name
-    if group.built is not None and group.border is not None:
+    memory = context.assigner.provider(group.provider if group.builds else layer.provider).memory_name
+    if group.builds and group.border is not None:
         yield from ((value, memory) for value in group.border.inputs)
     elif layer.entry is not None:
         yield from _find_plugin_reads(layer, memory, context)

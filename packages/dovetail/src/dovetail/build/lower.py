@@ -12,16 +12,18 @@ import onnx_ir as ir
 from dovetail.build.assign import Assigner, Group
 from dovetail.build.attributes import attribute_records
 from dovetail.build.blobs import array_from_tensor
+from dovetail.build.built_records import StepOwner
 from dovetail.build.drafts import Draft, encode_dims, plan_memory
+from dovetail.build.kernels import build_kernel
 from dovetail.build.layers import NodeLayer
 from dovetail.build.program_context import ChosenPlugin, Place, ProgramContext, place_of
 from dovetail.errors import BuildError, InternalError
 from dovetail.expr import Constant, Expr, SizeTensor, Symbol, encode_expr, symbols_of
 from dovetail.network.plugins import PluginEntry
 from dovetail.network.shapes import size_symbols
-from dovetail.plan.manifest import PartitionRecord, ProgramRecord, StepRecord, SymbolRecord
+from dovetail.plan.manifest import ProgramRecord, StepRecord, SymbolRecord
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import PackedWeight, Provider
 from dovetail.provider.shape_slots import reads_only_shape
 from dovetail.types import TensorFormat
 
@@ -262,7 +264,7 @@ class Lowering:
 
     def _emit(self, group: Group) -> None:
         layer = group.layers[0]
-        if group.built is not None:
+        if group.builds:
             self._emit_partition(group)
         elif layer.entry is not None:
             self._emit_plugin(layer, layer.entry, self._context.chosen[layer.node])
@@ -273,7 +275,14 @@ class Lowering:
 
     def _emit_kernel(self, layer: NodeLayer) -> None:
         provider = self._context.assigner.provider(layer.provider)
-        inputs = [self._need_port(slot, value, layer, provider) for slot, value in enumerate(layer.node.inputs)]
+        owner = StepOwner(provider=provider, name=layer.name)
+        built = build_kernel(layer, provider, self._context)
+        inputs = [
+            self._add_packed(slot, value, layer, owner, built.weights[slot])
+            if value is not None and slot in built.weights
+            else self._need_port(slot, value, layer, provider)
+            for slot, value in enumerate(layer.node.inputs)
+        ]
         outputs = [self._add_result(value, memory=provider.memory_name) for value in layer.node.outputs]
         self._steps.append(
             StepRecord(
@@ -286,52 +295,58 @@ class Lowering:
                 attributes=attribute_records(layer.node, self._context.blobs),
                 inputs=inputs,
                 outputs=_trim(outputs),
+                workspace_bytes=built.workspace_bytes,
+                kernel=self._context.store.kernel_record(owner, built),
             )
         )
+
+    def _add_packed(self, slot: int, value: ir.Value, layer: NodeLayer, owner: StepOwner, weight: PackedWeight) -> int:
+        """A constant in the form that the kernel wants it, in the memory that it reads it from."""
+        name = value.name or ""
+        blob = self._context.store.add_packed(owner, name, weight)
+        memory = self._port_memory(slot, layer, owner.provider)
+        place = Place(weight.array.dtype.name, memory=memory)
+        self._drafts.append(Draft(name, place, "constant", list(weight.array.shape), blob=blob))
+        return len(self._drafts) - 1
 
     def _need_port(self, slot: int, value: ir.Value | None, layer: NodeLayer, provider: Provider) -> int:
         """An input of a kernel, in the memory that it reads it from."""
         if provider.memory.is_host:
             is_idle = reads_only_shape(layer.op, layer.domain)
             return self._need_shape(value) if is_idle else self._need(value)
+        return self._need_in(value, self._port_memory(slot, layer, provider))
+
+    def _port_memory(self, slot: int, layer: NodeLayer, provider: Provider) -> str:
         on_host = call(provider.id, "host_inputs", provider.host_inputs, layer.op, layer.domain, layer.opset)
-        return self._need_in(value, "" if slot in on_host else provider.memory_name)
+        return "" if slot in on_host else provider.memory_name
 
     def _emit_partition(self, group: Group) -> None:
         """A compiled partition; its weights are stored once for all programs."""
-        border, built = group.border, group.built
+        border, built = group.border, group.find_built(self._context.profile)
         if border is None or built is None:
             raise InternalError("a partition without a border", where=f"provider '{group.provider}'")
-        blobs = self._context.blobs
-        memory = self._context.assigner.provider(group.provider).memory_name
+        provider = self._context.assigner.provider(group.provider)
         names = [layer.name for layer in group.layers]
-        record = PartitionRecord(
-            payload=blobs.add_payload(f"partition:{names[0]}", built.payload),
-            version=built.version,
+        name = names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]} ({len(names)} layers)"
+        record = self._context.store.partition_record(
+            StepOwner(provider=provider, name=name),
+            built,
             inputs=[value.name or "" for value in border.inputs],
             outputs=[value.name or "" for value in border.outputs],
-            weights={name: self._add_weight(name, array) for name, array in built.weights.items()},
             layers=names,
         )
         self._steps.append(
             StepRecord(
-                name=names[0] if len(names) == 1 else f"{names[0]} ... {names[-1]} ({len(names)} layers)",
+                name=name,
                 kind="partition",
                 provider=group.provider,
                 op="Partition",
-                inputs=[self._need_in(value, memory) for value in border.inputs],
-                outputs=[self._add_result(value, memory=memory) for value in border.outputs],
-                partition=record,
+                inputs=[self._need_in(value, provider.memory_name) for value in border.inputs],
+                outputs=[self._add_result(value, memory=provider.memory_name) for value in border.outputs],
                 workspace_bytes=built.workspace_bytes,
+                partition=record,
             )
         )
-
-    def _add_weight(self, name: str, array: Any) -> str:
-        """A weight of a partition; one that may be replaced is shared only with others of its name."""
-        original = self._context.model.graph.initializers.get(name)
-        if name in self._context.assigner.keep and original is not None and original.const_value is not None:
-            return self._context.blobs.add_constant(name, original.const_value)
-        return self._context.blobs.add_weight(name, array)
 
     def _add_result(self, value: ir.Value, *, dynamic: bool = False, memory: str = "") -> int:
         if not value.name or (value.dtype is None and not value.uses() and not value.is_graph_output()):

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from dovetail.build.cache_session import CacheSession
-from dovetail.build.enumerate import Layout
 from dovetail.build.io_formats import io_format
 from dovetail.build.program_context import ProgramContext, place_of
-from dovetail.build.reformats import ReformatTimer
 from dovetail.build.select import Edge, Layer, Option, choose_options
-from dovetail.build.trial import PluginLayer
-from dovetail.build.tuner import Choice, PluginTuner, TunedLayer
+from dovetail.build.tune.combinations import Layout
+from dovetail.build.tune.plugins import Choice, TunedLayer
+from dovetail.build.tune.reformats import ReformatTimer
+from dovetail.build.tune.trial import PluginLayer
+from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.network.shapes import data_type_from_ir
 
 __all__ = ["choose_formats"]
@@ -52,14 +52,13 @@ def choose_formats(
     context: ProgramContext,
     tuned: Mapping[ir.Node, TunedLayer],
     layers: Mapping[ir.Node, PluginLayer],
-    session: CacheSession,
-    tuner: PluginTuner,
+    tuner: CandidateTuner,
 ) -> dict[ir.Node, Choice]:
     """The choice of every plugin layer that is best for all of them together, reformats included."""
     if all(len(result.choices) == 1 for result in tuned.values()):
         return {node: result.choices[0] for node, result in tuned.items()}
     problem = _make_problem(graph, context, tuned, layers)
-    timer = ReformatTimer(session, tuner)
+    timer = ReformatTimer(tuner, context.assigner.host)
 
     def reformat_us(edge: int, source: Layout, target: Layout) -> float:
         dims = context.ranges.at(context.dims(problem.tensors[edge]) or [])[1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -13,9 +13,9 @@ from dovetail.build.borders import Border, extract_model, find_border
 from dovetail.build.faults import Fault, find_faults
 from dovetail.build.layers import NodeLayer
 from dovetail.build.services import BuildServices
-from dovetail.errors import DovetailError
-from dovetail.provider.calls import call
-from dovetail.provider.interfaces import BuiltPartition, Provider
+from dovetail.build.shapes import ProfileShapes, unite_shapes
+from dovetail.errors import DovetailError, ProviderError
+from dovetail.provider.interfaces import BuiltPartition, Provider, ShapeRange
 
 __all__ = ["CompiledPartition", "LayerFault", "PartitionCompiler", "describe_fault"]
 
@@ -30,7 +30,8 @@ class CompiledPartition:
     """A partition as a provider compiled it; nothing is compiled where nobody reads what it makes."""
 
     border: Border
-    built: BuiltPartition | None
+    builds: Sequence[BuiltPartition] = ()
+    """One, or one a profile for a provider whose payloads depend on shapes."""
 
 
 @dataclass(kw_only=True)
@@ -39,6 +40,8 @@ class PartitionCompiler:
 
     model: ir.Model
     services: BuildServices
+    profiles: Sequence[ProfileShapes] = ()
+    """The shapes of each profile; empty where nobody knows them yet."""
     _tries_left: dict[str, int] = field(default_factory=dict, init=False)
     _results: dict[tuple[str, tuple[ir.Node, ...]], CompiledPartition | DovetailError] = field(
         default_factory=dict, init=False
@@ -73,6 +76,7 @@ class PartitionCompiler:
         try:
             self.compile(provider, layers)
         except DovetailError as error:
+            self.services.refuse_stop(error)
             return error
         return None
 
@@ -80,14 +84,44 @@ class PartitionCompiler:
         nodes = [layer.node for layer in layers]
         border = find_border(nodes)
         if not border.outputs:
-            return CompiledPartition(border=border, built=None)
+            return CompiledPartition(border=border)
         try:
-            model = extract_model(self.model, nodes, border, name=_partition_name(layers))
-            context = self.services.make_context(provider)
-            built = call(provider.id, "build_partition", provider.build_partition, model, context)
-            return CompiledPartition(border=border, built=built)
+            shapes = self._find_shapes(provider, border)
+            builds = [self._build(provider, layers, border, index, found) for index, found in enumerate(shapes)]
+            return CompiledPartition(border=border, builds=builds)
         except DovetailError as error:
+            self.services.refuse_stop(error)
             return error
+
+    def _find_shapes(self, provider: Provider, border: Border) -> list[dict[str, ShapeRange]]:
+        """The shapes of the border in each profile, or over all of them for a provider that builds once."""
+        found = [profile.find_all(border.inputs) for profile in self.profiles]
+        if provider.builds_per_profile and found:
+            return found
+        return [unite_shapes(found)]
+
+    def _build(
+        self,
+        provider: Provider,
+        layers: Sequence[NodeLayer],
+        border: Border,
+        profile: int,
+        shapes: Mapping[str, ShapeRange],
+    ) -> BuiltPartition:
+        name = _partition_name(layers)
+        model = extract_model(self.model, [layer.node for layer in layers], border, name=name)
+        built = self.services.build(
+            provider, "build_partition", provider.build_partition, model, name=name, profile=profile, shapes=shapes
+        )
+        if not isinstance(built, BuiltPartition):
+            raise ProviderError(
+                "build_partition gave no partition",
+                where=f"provider '{provider.id}'",
+                expected="a BuiltPartition",
+                got=type(built).__name__,
+            )
+        self.services.check_workspace(provider, built.workspace_bytes, name)
+        return built
 
 
 def describe_fault(fault: LayerFault) -> str:

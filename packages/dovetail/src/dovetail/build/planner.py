@@ -18,7 +18,7 @@ from dovetail._unset_dims import tell_unset
 from dovetail._version import __version__
 from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
-from dovetail.build.cache_session import CacheSession
+from dovetail.build.built_records import BuiltStore
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
 from dovetail.build.io_memory import find_io_memory
@@ -31,10 +31,12 @@ from dovetail.build.progress import Phases
 from dovetail.build.provider_passes import rewrite_for_providers
 from dovetail.build.scales import find_scales
 from dovetail.build.services import BuildServices
-from dovetail.build.shapes import find_unset_symbols, known_dims, ranges_from_profile, static_symbols
+from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tensor_records import TensorPlaces, find_shape_inputs, input_records, output_records
-from dovetail.build.trial import PluginLayer
-from dovetail.build.tuner import Choice, PluginTuner, TunedLayer, TunerOptions
+from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
+from dovetail.build.tune.session import CacheSession
+from dovetail.build.tune.trial import PluginLayer
+from dovetail.build.tune.tuner import CandidateTuner, TunerOptions
 from dovetail.errors import ModelError, UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
 from dovetail.loggers import ILogger
@@ -65,7 +67,7 @@ from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.template import ProgramTemplate
 from dovetail.types import DataType
 
-__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_program"]
+__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_program", "tuner_options"]
 
 
 @dataclass(kw_only=True)
@@ -78,6 +80,8 @@ class BuildRequest:
     name: str = ""
     providers: Sequence[str] = ("cpu",)
     """Back ends in order of preference; ``cpu`` runs what no other takes."""
+    order: Sequence[str] = ()
+    """In which order providers get nodes, where ``cpu`` need not be the last; empty for the order of ``providers``."""
     is_open: bool = False
     strongly_typed: bool = True
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -90,6 +94,8 @@ class BuildRequest:
     """Weights that cannot, with the reason."""
     is_reference: bool = False
     """Whether plugins are offered only the network's own types, row by row."""
+    num_threads: int = 0
+    """How many threads providers may compile in; 0 for one a core."""
 
 
 @dataclass(frozen=True)
@@ -128,11 +134,23 @@ class _Planner:
         self._graph = request.model.graph
         self._all_providers = Providers(request.config.provider_options)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
-        self._services = BuildServices(request.config, request.logger, keep=request.refittable, is_open=request.is_open)
+        self._session = CacheSession(self._config, request.logger)
+        self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger)
+        self._plugin_tuner = PluginTuner(self._tuner)
+        self._services = BuildServices(
+            request.config,
+            request.logger,
+            self._tuner,
+            keep=request.refittable,
+            is_open=request.is_open,
+            num_threads=request.num_threads,
+            phases=phases,
+        )
         self._assigner = Assigner(
             model=self._model,
             services=self._services,
             providers=self._providers,
+            order=_with_last(request.order),
             logger=request.logger,
             strict=request.config.strict,
             is_host_asked="cpu" in request.providers,
@@ -140,16 +158,10 @@ class _Planner:
             annotations=request.config.layer_providers,
         )
         self._blobs = BlobTable()
+        self._store = BuiltStore(model=self._model, blobs=self._blobs, keep=request.refittable)
         self._owned: list[PluginHandle] = []
         self._finals: dict[int, PluginHandle] = {}
         """The object that each plugin record of a program was made from, by identity of the record."""
-        self._session = CacheSession(self._config, request.logger)
-        self._tuner = PluginTuner(
-            _tuner_options(self._config, strict=self._config.strict),
-            self._session.cache,
-            request.logger,
-            self._session.record,
-        )
         self._tables: list[LayerRecord] = []
         self._aliases: dict[str, str] = {}
         self._io_memory: dict[str, str] | None = None
@@ -162,8 +174,8 @@ class _Planner:
         """What the exact shapes of plugin outputs depend on, which onnx-ir's dims cannot always carry."""
 
     def close(self) -> None:
-        self._tuner.close()
         self._services.close()
+        self._tuner.close()
         self._session.close()
         for handle in reversed(self._owned):
             handle.destroy(self._request.logger)
@@ -189,6 +201,7 @@ class _Planner:
             self._graph_handles = {node: self._own(entry.handle.clone()) for node, entry, _ in self._plugin_nodes()}
             phase.step()
         profiles: Sequence[OptimizationProfile | None] = self._config.profiles or [None]
+        self._assigner.use_profiles([self._profile_shapes(profile) for profile in profiles])
         with self._phases.phase("Build programs", steps=len(profiles)) as phase:
             programs = []
             for index, profile in enumerate(profiles):
@@ -208,7 +221,7 @@ class _Planner:
         """The first program over the plugin objects of this build; they live until the planner is closed."""
         template = ProgramTemplate(manifest.programs[0], self._blobs.array, self._all_providers)
         template.create_plugins(lambda _, record: self._finals[id(record)])
-        instance = template.make_instance(manifest, 0, self._tuner.context)
+        instance = template.make_instance(manifest, 0, self._plugin_tuner.find_context(self._assigner.host))
         for step in instance.all_plugin_steps():
             self._own(step.handle)
         return instance
@@ -261,7 +274,7 @@ class _Planner:
     # one profile
 
     def _build_program(self, index: int, profile: OptimizationProfile | None) -> ProgramRecord:
-        context = self._make_context(profile)
+        context = self._make_context(index, profile)
         nodes = self._plugin_nodes()
         self._assigner.groups(self._graph)  # nobody waits for tuning to hear of an unknown op
         layers: dict[ir.Node, PluginLayer] = {}
@@ -269,14 +282,14 @@ class _Planner:
         with self._phases.phase(f"Tune profile {index}", steps=max(len(nodes), 1)) as phase:
             for node, entry, in_body in nodes:
                 layers[node] = self._prepare_layer(node, entry, context, in_body=in_body)
-                tuned[node] = self._tuner.tune(layers[node])
+                tuned[node] = self._plugin_tuner.tune(layers[node])
                 self._narrow_types |= _narrow_types(layers[node], tuned[node])
                 phase.step()
         if profile is None and self._config.tells_unset_dims:
             compared = [node for node in tuned if len(tuned[node].table) > 1]
             unset = find_unset_symbols(self._graph.inputs, self._symbols_of(compared, context))
             tell_unset(unset, self._request.logger, strict=self._config.strict)
-        choices = choose_formats(self._graph, context, tuned, layers, self._session, self._tuner)
+        choices = choose_formats(self._graph, context, tuned, layers, self._tuner)
         for node, _, _ in nodes:
             context.chosen[node] = self._finish(node, layers[node], tuned[node], choices[node], index)
         if self._io_memory is None:
@@ -302,7 +315,14 @@ class _Planner:
         dims = [dim for value in values for dim in context.dims(value) or () if dim is not None]
         return frozenset().union(*(symbols_of(dim) for dim in dims))
 
-    def _make_context(self, profile: OptimizationProfile | None) -> ProgramContext:
+    def _profile_shapes(self, profile: OptimizationProfile | None) -> ProfileShapes:
+        """What providers that compile partitions are told of shapes; plugins say theirs only later."""
+        ranges = ranges_from_profile(self._graph.inputs, profile)
+        for node, _, _ in self._plugin_nodes():
+            ranges.add_sizes(node)
+        return ProfileShapes(ranges, known_dims(self._inference.assumed_dims, ranges))
+
+    def _make_context(self, index: int, profile: OptimizationProfile | None) -> ProgramContext:
         ranges = ranges_from_profile(self._graph.inputs, profile)
         known = known_dims(self._inference.assumed_dims, ranges)
         self._known = known if self._known is None else {name: self._known[name] for name in self._known.keys() & known}
@@ -310,6 +330,7 @@ class _Planner:
             model=self._model,
             assigner=self._assigner,
             blobs=self._blobs,
+            store=self._store,
             static=self._static,
             ranges=ranges,
             chosen={},
@@ -317,6 +338,7 @@ class _Planner:
             is_open=self._request.is_open,
             plugin_dims={},
             known=known,
+            profile=index,
         )
 
     def _prepare_layer(
@@ -339,12 +361,12 @@ class _Planner:
         self, node: ir.Node, layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int
     ) -> ChosenPlugin:
         """The final object: attached, configured with what was chosen, asked for what the plan stores."""
-        final = self._own(layer.handle.attach_to_context(self._tuner.context))
+        final = self._own(layer.handle.attach_to_context(self._plugin_tuner.find_context(layer.provider)))
         descs = [port.describe(layout) for port, layout in zip(layer.ports, choice.combination, strict=True)]
         inputs, outputs = descs[: layer.num_inputs], descs[layer.num_inputs :]
         final.configure(inputs, outputs)
         final.set_tactic(choice.tactic)
-        workspace_bytes = self._tuner.ask_workspace(layer, final, choice.combination)
+        workspace_bytes = self._plugin_tuner.ask_workspace(layer, final, choice.combination)
         metadata = final.metadata_string
         self._tables.append(_layer_record(layer, tuned, choice, profile, metadata))
         record = _plugin_record(final, metadata)
@@ -369,12 +391,7 @@ class _Planner:
             blob = self._blobs.add_array(f"library:{name}", _bytes_array(payload), kind="library")
             libraries.append(LibraryRecord(name=name, blob=blob))
         refit = self._refit_record()
-        strip = (
-            frozenset(refit.weights.values())
-            if refit and self._config.get_flag(BuilderFlag.STRIP_PLAN)
-            else frozenset()
-        )
-        blobs, records = self._blobs.finish(strip=strip)
+        blobs, records = self._blobs.finish(strip=self._find_stripped(refit))
         shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
         places = TensorPlaces(memory=self._io_memory or {}, has_devices=self._has_devices(programs))
         manifest = Manifest(
@@ -393,14 +410,24 @@ class _Planner:
             libraries=libraries,
             devices=self._device_records(),
             refit=refit,
-            tuning=self._tables,
+            packed=self._store.packed,
+            tuning=[*self._tables, *self._services.tables.records],
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
+            notes=self._assigner.notes,
         )
         return BuiltPlan(manifest, blobs)
 
+    def _find_stripped(self, refit: RefitRecord | None) -> frozenset[str]:
+        """The blobs to leave out: weights that can be given back, and what is packed from them."""
+        if refit is None or not self._config.get_flag(BuilderFlag.STRIP_PLAN):
+            return frozenset()
+        given = frozenset(refit.weights.values())
+        packed = {blob for blob, record in self._store.packed.items() if not given.isdisjoint(record.sources.values())}
+        return given | packed
+
     def _has_devices(self, programs: Sequence[ProgramRecord]) -> bool:
         used = {step.provider for program in programs for step in walk_steps(program)}
-        return any(provider.name in used and not provider.memory.is_host for provider in self._providers)
+        return any(provider.id in used and not provider.memory.is_host for provider in self._providers)
 
     def _refit_record(self) -> RefitRecord | None:
         if not self._request.refittable:
@@ -428,6 +455,11 @@ def _device_record(provider: Provider) -> DeviceRecord:
     )
 
 
+def _with_last(order: Sequence[str]) -> list[str]:
+    """An order in which ``cpu`` gets what is left, unless it stands elsewhere; no order stays none."""
+    return [*order, "cpu"] if order and "cpu" not in order else list(order)
+
+
 def _with_host(names: Sequence[str]) -> list[str]:
     return [*(name for name in dict.fromkeys(names) if name != "cpu"), "cpu"]
 
@@ -436,13 +468,14 @@ def _bytes_array(payload: bytes) -> Any:
     return np.frombuffer(payload, np.uint8)
 
 
-def _tuner_options(config: BuilderConfig, *, strict: bool) -> TunerOptions:
+def tuner_options(config: BuilderConfig) -> TunerOptions:
+    """What a configuration allows the tuner."""
     return TunerOptions(
         timeout_s=config.tactic_timeout_s,
         workspace_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
         max_tactics=config.max_num_tactics,
         error_on_cache_miss=config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS),
-        strict=strict,
+        strict=config.strict,
     )
 
 

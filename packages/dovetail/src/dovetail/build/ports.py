@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from dovetail.build.enumerate import Layout, Port, propose_layouts
 from dovetail.build.layers import layer_name
 from dovetail.build.program_context import ProgramContext
-from dovetail.build.trial import PluginLayer
+from dovetail.build.tune.combinations import Layout, Port, propose_layouts
+from dovetail.build.tune.trial import PluginLayer
 from dovetail.errors import PluginError
 from dovetail.expr import Expr, Symbol
 from dovetail.network.plugins import PluginEntry
@@ -120,6 +120,7 @@ def make_plugin_layer(
     return PluginLayer(
         name=layer_name(node),
         handle=handle,
+        provider=context.assigner.plugin_provider(node),
         ports=ports,
         num_inputs=entry.num_inputs,
         data_dependent=tuple(_size_axes(dims, sizes) for dims in outputs),

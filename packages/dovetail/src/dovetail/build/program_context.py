@@ -9,9 +9,10 @@ import onnx_ir as ir
 
 from dovetail.build.assign import Assigner
 from dovetail.build.blobs import BlobTable
-from dovetail.build.enumerate import Combination, Layout
+from dovetail.build.built_records import BuiltStore
 from dovetail.build.io_formats import io_format
 from dovetail.build.shapes import Ranges, StaticSymbol, dims_of, substitute_dims
+from dovetail.build.tune.combinations import Combination, Layout
 from dovetail.errors import InternalError
 from dovetail.expr import Constant, Expr, SizeTensor, symbols_of
 from dovetail.network.value_types import object_type
@@ -69,6 +70,7 @@ class ProgramContext:
     model: ir.Model
     assigner: Assigner
     blobs: BlobTable
+    store: BuiltStore
     static: Mapping[str, StaticSymbol]
     ranges: Ranges
     chosen: dict[ir.Node, ChosenPlugin]
@@ -80,6 +82,7 @@ class ProgramContext:
     """The provider in whose memory inputs and outputs lie, by name, for those that do not lie on the host."""
     known: Mapping[str, Expr] = field(default_factory=dict)
     """Open dims that are known because the profile bounds what callers pass as sizes."""
+    profile: int = 0
 
     @property
     def provider(self) -> Provider:

@@ -17,8 +17,11 @@ from dovetail.errors import UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, substitute, symbols_of
 from dovetail.network.dim_exprs import expr_from_dim
 from dovetail.network.shapes import MAX_VALUE_SYMBOLS, size_symbols, static_count, value_symbol
+from dovetail.network.value_types import has_no_shape
+from dovetail.provider.tensors import ShapeRange
 
 __all__ = [
+    "ProfileShapes",
     "Ranges",
     "StaticSymbol",
     "complete_profile",
@@ -28,6 +31,7 @@ __all__ = [
     "ranges_from_profile",
     "static_symbols",
     "substitute_dims",
+    "unite_shapes",
 ]
 
 Dims = list[Expr | None]
@@ -111,6 +115,57 @@ class Ranges:
                 return None
             result.append(max(interval(dim, bounds)[1], 0))
         return tuple(result)
+
+    def cover(self, dims: Sequence[Expr | None]) -> ShapeRange:
+        """The smallest, the tuned and the largest of each dimension over the whole profile."""
+        low, opt, _ = self.at(dims)
+        bounds = {name: (a, b) for name, (a, _, b) in self.symbols.items() if b != _UNBOUNDED}
+        ends = [
+            interval(dim, bounds) if dim is not None and symbols_of(dim) <= bounds.keys() else (a, None)
+            for dim, a in zip(dims, low, strict=True)
+        ]
+        return ShapeRange(
+            min=tuple(max(first, 0) for first, _ in ends),
+            opt=opt,
+            max=tuple(None if last is None else max(last, 0) for _, last in ends),
+        )
+
+
+@dataclass(frozen=True)
+class ProfileShapes:
+    """The shapes that values have in one profile, as providers are told them."""
+
+    ranges: Ranges
+    known: Mapping[str, Expr] = field(default_factory=dict)
+    """Open dims that are known because the profile bounds what callers pass as sizes."""
+
+    def find(self, value: ir.Value) -> ShapeRange | None:
+        """The shapes of a value; None when even the rank is unknown, and for objects."""
+        dims = None if has_no_shape(value) else dims_of(value)
+        return None if dims is None else self.ranges.cover(substitute_dims(dims, self.known))
+
+    def find_all(self, values: Sequence[ir.Value]) -> dict[str, ShapeRange]:
+        """The same by name, for those that have a shape."""
+        found = {value.name or "": self.find(value) for value in values}
+        return {name: shapes for name, shapes in found.items() if shapes is not None}
+
+
+def unite_shapes(profiles: Sequence[Mapping[str, ShapeRange]]) -> dict[str, ShapeRange]:
+    """The shapes over several profiles, tuned for those of the first."""
+    first, *others = profiles or [{}]
+    return {name: _unite(shapes, [other[name] for other in others]) for name, shapes in first.items()}
+
+
+def _unite(first: ShapeRange, others: Sequence[ShapeRange]) -> ShapeRange:
+    every = [first, *others]
+    return ShapeRange(
+        min=tuple(min(sizes) for sizes in zip(*(shapes.min for shapes in every), strict=True)),
+        opt=first.opt,
+        max=tuple(
+            None if None in sizes else max(size for size in sizes if size is not None)
+            for sizes in zip(*(shapes.max for shapes in every), strict=True)
+        ),
+    )
 
 
 def find_unset_symbols(inputs: Sequence[ir.Value], symbols: Collection[str]) -> list[UnsetDim]:

@@ -38,6 +38,7 @@ __all__ = ["declare", "run"]
 
 _DURATION_S: Final = 3.0
 _TRACED_RUNS: Final = 2000
+_BINS: Final = 40
 """Of the measured runs; a viewer with more is slow and shows nothing new."""
 _LATENCIES: Final = ("min", "p50", "p90", "p95", "p99", "p99.9", "max", "mean")
 
@@ -269,17 +270,17 @@ def _summarize(spans: Sequence[Span]) -> dict[str, Any]:
     return {**summarize(spans), "histogram": _histogram(times_ms)}
 
 
-def _histogram(times_ms: Sequence[float], bins: int = 40) -> dict[str, Any]:
+def _histogram(times_ms: Sequence[float]) -> dict[str, Any]:
     """How many runs took how long, up to the 95th percentile: a few slow runs must not flatten the rest."""
     from dovetail.tools.measuring import percentile
 
     ordered = sorted(times_ms)
     low, high = ordered[0], percentile(ordered, 95)
-    width = (high - low) / bins or 1.0
-    counts = [0] * bins
+    width = (high - low) / _BINS or 1.0
+    counts = [0] * _BINS
     for value in ordered:
         if value <= high:
-            counts[min(int((value - low) / width), bins - 1)] += 1
+            counts[min(int((value - low) / width), _BINS - 1)] += 1
     return {"from_ms": low, "to_ms": high, "counts": counts}
 
 

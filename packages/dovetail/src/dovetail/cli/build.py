@@ -16,7 +16,7 @@ from dovetail.cli.screen import Screen, format_bytes, format_time
 from dovetail.cli.settings import BuildSettings, add_build_settings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds, parse_shapes
 from dovetail.cli.targets import StderrLogger, load_libraries, require_file
-from dovetail.cli.tuning import show_tuning, tuning_rows
+from dovetail.cli.tuning import candidate_text, show_tuning, tuning_rows
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
@@ -249,6 +249,7 @@ def _describe(
         "arena_bytes": [program.arena_bytes for program in manifest.programs],
         "workspace_bytes": [max_workspace(program) for program in manifest.programs],
         "layers": tuning_rows(manifest.tuning),
+        "rivals": manifest.build.get("rivals"),
         "libraries": [library.name for library in manifest.libraries],
         "refittable": [] if manifest.refit is None else sorted(manifest.refit.weights),
         "not_refittable": {} if manifest.refit is None else dict(manifest.refit.excluded),
@@ -269,6 +270,8 @@ def _show(document: Document, screen: Screen) -> None:
         memory = f"arena {format_bytes(document['arena_bytes'][index])}"
         name = "any shape" if document["open"] else f"profile {index}"
         screen.line(f"{name}: {sum(kinds.values())} steps ({steps}), {memory}")
+    if document["rivals"]:
+        screen.line(f"rivals: {document['rivals']}")
     if document["refittable"]:
         screen.line(
             f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot"
@@ -278,14 +281,14 @@ def _show(document: Document, screen: Screen) -> None:
 
 def _show_chosen(document: Document, screen: Screen) -> None:
     rows = [
-        (layer["layer"], layer["profile"], ", ".join(c["formats"]), c["tactic"], format_time(c["time_us"]), c["status"])
+        (layer["layer"], layer["profile"], candidate_text(c), c["tactic"], format_time(c["time_us"]), c["status"])
         for layer in document["layers"]
         for c in layer["candidates"]
         if c["chosen"]
     ]
     if rows:
         screen.title("Chosen")
-        screen.table(("layer", "profile", "formats", "tactic", "time", "how"), rows, right=(1, 3, 4))
+        screen.table(("layer", "profile", "candidate", "tactic", "time", "how"), rows, right=(1, 3, 4))
 
 
 def _show_verbose(document: Document, screen: Screen) -> None:

@@ -56,6 +56,7 @@ def _show_summary(document: Document, screen: Screen) -> None:
             ("network", f"'{document['name']}', {'strongly' if document['strongly_typed'] else 'weakly'} typed"),
             ("made by", f"{document['producer']}, manifest {document['format_version']}"),
             *(("tuned on", f"{d['provider']} {d['version']}: {d['name']}") for d in document["devices"]),
+            *(("rivals", note) for note in [document["build"].get("rivals")] if note),
             ("digests", f"ok, {digests['checked']} blob(s)" if digests["ok"] else damage),
             *(("problem", problem) for problem in document["problems"]),
             *(("program", _program_text(program, document)) for program in document["programs"]),

@@ -18,6 +18,7 @@ class BuildSettings(NamedTuple):
     """What was asked for; the defaults ask for nothing."""
 
     providers: tuple[str, ...] | None = None
+    rivals: bool = False
     strict: bool = False
     off: tuple[str, ...] = ()
     layer_providers: tuple[tuple[str, str], ...] = ()
@@ -27,6 +28,7 @@ class BuildSettings(NamedTuple):
         """Write all but the overrides, which are for the import, into a configuration."""
         config.strict = self.strict
         config.providers = self.providers
+        config.rivals = self.rivals
         config.passes_off = self.off
         config.layer_providers = dict(self.layer_providers)
         return config
@@ -38,6 +40,9 @@ def add_build_settings(parser: argparse.ArgumentParser) -> None:
         "--providers", metavar="A,B", help="back ends in order of preference (default: onnxruntime where it is, cpu)"
     )
     add_provider_options(parser)
+    parser.add_argument(
+        "--rivals", action="store_true", help="time each back end as the first of the order, and keep the fastest"
+    )
     parser.add_argument(
         "--layer-provider",
         action="append",
@@ -69,6 +74,7 @@ def read_settings(args: argparse.Namespace) -> BuildSettings:
     """
     return BuildSettings(
         providers=None if args.providers is None else _names(args.providers, "--providers"),
+        rivals=args.rivals,
         strict=args.strict,
         off=() if args.off is None else _names(args.off, "--off"),
         layer_providers=tuple(_layer_provider(text) for text in args.layer_provider),

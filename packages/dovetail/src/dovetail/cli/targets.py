@@ -71,7 +71,7 @@ def open_engine(
         raise UsageError(
             "a plan is built already",
             where=f"'{args.target}'",
-            expected="a model, for --providers, --layer-provider, --off and --override",
+            expected="a model, for --providers, --rivals, --layer-provider, --off and --override",
             fix="build the plan again with these options",
         )
     engine = _make_runtime(args, logger).load_engine(path)

@@ -10,7 +10,7 @@ from dovetail.cli.screen import Screen, format_time
 if TYPE_CHECKING:
     from dovetail.plan.manifest import LayerRecord
 
-__all__ = ["show_tuning", "tuning_rows"]
+__all__ = ["candidate_text", "show_tuning", "tuning_rows"]
 
 
 def tuning_rows(tables: Iterable[LayerRecord]) -> list[dict[str, Any]]:
@@ -25,13 +25,18 @@ def show_tuning(layers: Sequence[Mapping[str, Any]], screen: Screen) -> None:
     for layer in layers:
         screen.title(f"Tuning of '{layer['layer']}', profile {layer['profile']}")
         rows = [_row(candidate) for candidate in layer["candidates"]]
-        screen.table(("", "formats", "tactic", "time", "status", "reason"), rows, right=(2, 3))
+        screen.table(("", "candidate", "tactic", "time", "status", "reason"), rows, right=(2, 3))
+
+
+def candidate_text(candidate: Mapping[str, Any]) -> str:
+    """What a candidate is: the name that its provider gave it, or the formats of a plugin layer."""
+    return candidate["name"] or ", ".join(candidate["formats"])
 
 
 def _row(candidate: Mapping[str, Any]) -> tuple[object, ...]:
     return (
         "*" if candidate["chosen"] else "",
-        ", ".join(candidate["formats"]),
+        candidate_text(candidate),
         candidate["tactic"],
         format_time(candidate["time_us"]),
         candidate["status"],

@@ -321,11 +321,11 @@ class Emitter:
             )
         return axis % rank
 
-    def axes(self, mask: int, rank: int, name: str = "axes") -> list[int]:
+    def axes(self, mask: int, rank: int) -> list[int]:
         """The axes of a bit mask, checked."""
         if mask >> rank:
             raise self.error(
-                f"'{name}' has a bit beyond the last axis",
+                "'axes' has a bit beyond the last axis",
                 expected=f"bits 0 to {rank - 1} for a tensor of rank {rank}",
                 got=bin(mask),
                 fix="use 1 << axis",

@@ -25,17 +25,14 @@ class PluginEntry:
     num_shape_inputs: int
 
 
-def make_plugin_node(
-    entry: PluginEntry, index: int, inputs: list[ir.Value], *, name: str, outputs: list[ir.Value] | None = None
-) -> ir.Node:
+def make_plugin_node(entry: PluginEntry, index: int, inputs: list[ir.Value], *, name: str) -> ir.Node:
     """A node for a plugin layer; ``inputs`` are the device inputs, then the shape inputs."""
     node = ir.Node(
         PLUGIN_DOMAIN,
         PLUGIN_OP,
         inputs,
         [ir.AttrInt64("plugin", index)],
-        outputs=outputs,
-        num_outputs=None if outputs is not None else entry.handle.num_outputs,
+        num_outputs=entry.handle.num_outputs,
         name=name,
     )
     node.meta[_META_KEY] = entry

@@ -90,23 +90,16 @@ def check_name(value: Any, where: str, what: str, max_bytes: int) -> None:
         )
 
 
-def integer(*, minimum: int | None = None, maximum: int | None = None) -> Converter[int]:
-    """An integer within bounds."""
-    bounds = " ".join(
-        part
-        for part in (
-            f"at least {minimum}" if minimum is not None else "",
-            f"at most {maximum}" if maximum is not None else "",
-        )
-        if part
-    )
+def integer(*, minimum: int | None = None) -> Converter[int]:
+    """An integer, of at least the minimum."""
+    expected = "an integer" if minimum is None else f"an integer at least {minimum}"
 
     def convert(value: Any, where: str, name: str) -> int:
         is_integer = hasattr(value, "__index__") and not isinstance(value, float)
         number = int(value) if is_integer else 0
         too_small = minimum is not None and number < minimum
-        if not is_integer or too_small or (maximum is not None and number > maximum):
-            raise _refuse(value, where, name, f"an integer {bounds}".strip())
+        if not is_integer or too_small:
+            raise _refuse(value, where, name, expected)
         return number
 
     return convert

@@ -31,6 +31,7 @@ PASS_NAMES: Final = (
     "attention",
     "matmul_add",
     "layout",
+    "rewrite",
 )
 """Every pass by the name that switches it off."""
 

@@ -13,21 +13,18 @@ from dovetail.passes._graph import constant_array, is_onnx
 __all__ = [
     "Dim",
     "dims_of",
-    "float_attribute",
     "int_attribute",
     "ints_attribute",
     "ints_of",
     "is_float",
     "is_named",
     "is_private",
-    "last_dim",
     "normalize_axis",
     "one_reader",
     "producer_of",
     "rank_of",
     "same_dims",
     "scalar_of",
-    "text_attribute",
 ]
 
 Dim = int | ir.SymbolicDim
@@ -74,12 +71,6 @@ def rank_of(value: ir.Value | None) -> int | None:
     return None if value is None or value.shape is None else len(value.shape)
 
 
-def last_dim(value: ir.Value | None) -> int | None:
-    """The size of the last axis when it is a number."""
-    dims = dims_of(value)
-    return dims[-1] if dims and isinstance(dims[-1], int) else None
-
-
 def is_named(dim: Dim) -> bool:
     """Whether a size is a number or an expression, and not just unknown."""
     return isinstance(dim, int) or dim.value is not None
@@ -108,9 +99,9 @@ def scalar_of(value: ir.Value | None, keep: frozenset[str] = frozenset()) -> flo
     return float(array.reshape(())[()])
 
 
-def ints_of(value: ir.Value | None, keep: frozenset[str] = frozenset()) -> list[int] | None:
+def ints_of(value: ir.Value | None) -> list[int] | None:
     """The integers that a constant of at most one axis holds."""
-    array = constant_array(value, keep)
+    array = constant_array(value)
     if array is None or array.ndim > 1 or not np.issubdtype(array.dtype, np.integer):
         return None
     return [int(number) for number in array.reshape(-1)]
@@ -125,22 +116,10 @@ def int_attribute(node: ir.Node, name: str, default: int) -> int:
     return default if attribute is None or attribute.is_ref() else attribute.as_int()
 
 
-def float_attribute(node: ir.Node, name: str, default: float) -> float:
-    """A float attribute, or what the schema says without one."""
-    attribute = node.attributes.get(name)
-    return default if attribute is None or attribute.is_ref() else attribute.as_float()
-
-
 def ints_attribute(node: ir.Node, name: str) -> list[int] | None:
     """An attribute that is a list of integers, if the node has it."""
     attribute = node.attributes.get(name)
     return None if attribute is None or attribute.is_ref() else [int(number) for number in attribute.as_ints()]
-
-
-def text_attribute(node: ir.Node, name: str, default: str) -> str:
-    """A text attribute, or what the schema says without one."""
-    attribute = node.attributes.get(name)
-    return default if attribute is None or attribute.is_ref() else attribute.as_string()
 
 
 def is_float(value: ir.Value | None) -> bool:

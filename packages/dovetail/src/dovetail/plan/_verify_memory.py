@@ -13,7 +13,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from dovetail.expr import decode_expr, interval, symbols_of
-from dovetail.formats import packed_shape
+from dovetail.formats import packed_shape, stored_size_bytes
 from dovetail.plan._header import show
 from dovetail.plan._rules import MAX_BYTES, check_range, dtype_from_name, require
 from dovetail.plan.lifetimes import value_lifetimes
@@ -143,7 +143,7 @@ class _Needs:
     def find(self, value: ValueRecord, where: str) -> int:
         dims = value.dims or ()
         is_plain = all(type(dim) is int or type(dim) is str for dim in dims)
-        key = (value.dtype, value.format, *dims) if is_plain else None
+        key = (value.dtype, value.format, bool(value.memory), *dims) if is_plain else None
         if key is None or key not in self._known:
             needed = self._work_out(value, dims, where)
             if key is None:
@@ -158,7 +158,10 @@ class _Needs:
             unbounded = symbols_of(expr) - self._ranges.keys()
             require(not unbounded, where, "is planned and the profile does not bound its shape", sorted(unbounded)[:3])
             bound.append(max(interval(expr, self._ranges)[1], 0))
-        return math.prod(packed_shape(bound, TensorFormat[value.format])) * dtype_from_name(value.dtype).itemsize
+        physical = packed_shape(bound, TensorFormat[value.format])
+        if value.memory:  # two four-bit elements share a byte there
+            return stored_size_bytes(value.dtype, physical)
+        return math.prod(physical) * dtype_from_name(value.dtype).itemsize
 
 
 def _verify_disjoint(program: ProgramRecord, memory: str, workspaces: Sequence[_Workspace], where: str) -> None:

@@ -125,12 +125,17 @@ def _verify_constant(value: ValueRecord, blob: str, manifest: Manifest, where: s
 
 def _verify_symbols(program: ProgramRecord, where: str) -> None:
     inputs = set(program.inputs)
+    sizes = {name for step in program.steps for name in step.sizes}
     for symbol in program.symbols:
         place = f"{where}, symbol {show(symbol.name)}"
         check_name(symbol.name, place)
         check_indices((symbol.value,), len(program.values), place)
         check_range(symbol.index, _MAX_INDEX, place, "is out of range")
-        _verify_symbol(symbol, program.values[symbol.value], place, is_input=symbol.value in inputs)
+        value = program.values[symbol.value]
+        # Sizes that plugins of a device write are read back by their step.
+        is_reachable = not value.memory or symbol.source == "dim" or symbol.name in sizes
+        require(is_reachable, place, "is an element of a value on a device", value.memory)
+        _verify_symbol(symbol, value, place, is_input=symbol.value in inputs)
     names = {symbol.name for symbol in program.symbols}
     require(len(names) == len(program.symbols), where, "two symbols have the same name")
 
@@ -143,7 +148,6 @@ def _verify_symbol(symbol: SymbolRecord, value: ValueRecord, where: str, *, is_i
         rank = _MAX_INDEX if value.dims is None else len(value.dims)
         require(symbol.index < rank, where, "is a dimension that the value does not have", symbol.index)
         return
-    require(not value.memory, where, "is an element of a value on a device", value.memory)
     is_integer = value.dtype in ("int32", "int64")
     require(is_integer or not is_input, where, "is an element of an input that holds no integers", value.dtype)
     if value.dims is not None and all(isinstance(dim, int) for dim in value.dims):

@@ -11,6 +11,7 @@ from typing import Any, Final
 from dovetail.errors import DovetailError, PlanCorruptError, UsageError
 from dovetail.expr import Symbol, decode_expr
 from dovetail.plan._rules import MAX_BYTES, check_dims, check_name, check_range, dtype_from_name, require
+from dovetail.plan._verify_built import verify_kernel, verify_partition
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import FieldRecord, Manifest, PluginRecord, ProgramRecord, StepRecord, SymbolRecord
 from dovetail.plugin.fields import MAX_NAME_BYTES, decode_fields
@@ -50,6 +51,7 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     require(is_partition == (step.partition is not None), where, "compiled steps, and only they, have a partition")
     is_plugin = step.kind == "plugin"
     require(is_plugin == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
+    require(step.kernel is None or step.kind == "kernel", where, "has what only kernels are built to")
     others = (step.shape_inputs, step.sizes, step.tactic, step.asks_workspace)
     require(is_plugin or not any(others), where, "has what only plugin steps have")
     has_workspace = is_plugin or is_partition or step.kind == "kernel"
@@ -114,6 +116,13 @@ def _read_attributes(step: StepRecord, scope: Scope, where: str) -> Mapping[str,
 
 def _verify_kernel(step: StepRecord, scope: Scope, where: str) -> None:
     _read_attributes(step, scope, where)
+    if step.kernel is not None:
+        verify_kernel(step.kernel, scope.manifest, where)
+
+
+def _verify_partition(step: StepRecord, scope: Scope, where: str) -> None:
+    if step.partition is not None:
+        verify_partition(step, step.partition, scope.program, scope.manifest, where)
 
 
 def _verify_reformat(step: StepRecord, scope: Scope, where: str) -> None:
@@ -126,31 +135,6 @@ def _verify_reformat(step: StepRecord, scope: Scope, where: str) -> None:
     require(same, where, "a reformat changes the number of dimensions")
     memories = {scope.program.values[index].memory for index in (*step.inputs, *step.outputs)}
     require(len(memories) == 1, where, "a reformat goes from one memory to another", sorted(memories))
-
-
-def _verify_partition(step: StepRecord, scope: Scope, where: str) -> None:
-    record = step.partition
-    if record is None:
-        return
-    blob = scope.manifest.blobs.get(record.payload)
-    require(blob is not None and blob.kind == "partition", where, "names a blob that is no partition", record.payload)
-    for names, ports in ((record.inputs, step.inputs), (record.outputs, step.outputs)):
-        same = len(names) == len(ports) and len(set(names)) == len(names)
-        require(same, where, "a partition has another number of names than values", len(names))
-        require(min(ports, default=0) >= 0, where, "a partition has no absent inputs or outputs")
-        for name in names:
-            check_name(name, where)
-    for index in (*step.inputs, *step.outputs):
-        # Providers get arrays as they lie in memory, and know one order of elements.
-        is_linear = scope.program.values[index].format == "LINEAR"
-        require(is_linear, where, "a partition takes a value that does not lie row by row", index)
-    for name in (record.version, *record.layers):
-        check_name(name, where, may_be_empty=True)
-    for name, weight in record.weights.items():
-        check_name(name, where)
-        require(name not in record.inputs, where, "a weight of a partition has the name of an input", name)
-        known = scope.manifest.blobs.get(weight)
-        require(known is not None and known.kind == "weights", where, "names a blob that is no weights", weight)
 
 
 # control flow

@@ -208,6 +208,7 @@ def _evaluate(dim: Any, symbols: Mapping[str, int]) -> int:
 
 def _describe_candidate(candidate: CandidateRecord) -> dict[str, Any]:
     return {
+        "name": candidate.name,
         "formats": candidate.formats,
         "tactic": candidate.tactic,
         "time_us": candidate.time_us,

@@ -21,14 +21,19 @@ __all__ = [
     "CandidateRecord",
     "DeviceRecord",
     "FieldRecord",
+    "KernelRecord",
     "LayerRecord",
     "LibraryRecord",
     "Manifest",
+    "NodeReportRecord",
+    "NoteRecord",
+    "PackedRecord",
     "PartitionRecord",
     "PluginRecord",
     "ProfileRecord",
     "ProgramRecord",
     "RefitRecord",
+    "ReportRecord",
     "StepRecord",
     "SymbolRecord",
     "TensorRecord",
@@ -37,7 +42,7 @@ __all__ = [
     "encode_manifest",
 ]
 
-FORMAT_VERSION: Final = (1, 1)
+FORMAT_VERSION: Final = (2, 0)
 """Major and minor. A reader takes every minor of its major up to its own, and one major back when it says so."""
 
 
@@ -126,6 +131,43 @@ class PluginRecord(_Record, frozen=True, kw_only=True):
     metadata: str | None = None
 
 
+class KernelRecord(_Record, frozen=True, kw_only=True):
+    """What a provider built for a node that is a step of its own."""
+
+    payload: str = ""
+    """The blob that the provider loads it from; empty where it needs none."""
+    version: str = ""
+    """What made the payload."""
+    tactic: str = ""
+    """What the provider calls the way that it chose."""
+    code: dict[str, str] = {}
+    """What the provider calls a piece of device code -> blob."""
+
+
+class NodeReportRecord(_Record, frozen=True, kw_only=True):
+    """One thing that a compiled partition does, for people."""
+
+    name: str
+    op: str
+    layers: list[str] = []
+    """The layers of the network that it was made of."""
+    made_by: str = ""
+    """The pass that fused it."""
+    tactic: str = ""
+    flops: int | None = None
+    bytes: int | None = None
+    """How much memory it reads and writes."""
+    time_us: float | None = None
+
+
+class ReportRecord(_Record, frozen=True, kw_only=True):
+    """What a provider tells people of a partition; nothing runs by it."""
+
+    nodes: list[NodeReportRecord] = []
+    refusals: dict[str, str] = {}
+    """Layer -> why something better was not possible."""
+
+
 class PartitionRecord(_Record, frozen=True, kw_only=True):
     """A partition that its provider compiled."""
 
@@ -140,6 +182,9 @@ class PartitionRecord(_Record, frozen=True, kw_only=True):
     """What the payload calls a weight -> blob."""
     layers: list[str] = []
     """The names of the layers in it."""
+    code: dict[str, str] = {}
+    """What the provider calls a piece of device code -> blob."""
+    report: ReportRecord | None = None
 
 
 class StepRecord(_Record, frozen=True, kw_only=True):
@@ -159,6 +204,7 @@ class StepRecord(_Record, frozen=True, kw_only=True):
     shape_inputs: list[int] = []
     """Plugin steps: values whose contents shapes depend on."""
     tactic: int = 0
+    """Plugin steps: what the plugin is told."""
     workspace_bytes: int = 0
     """Plugins, kernels and partitions: scratch memory for the largest shapes."""
     workspace_offset: int | None = None
@@ -167,6 +213,7 @@ class StepRecord(_Record, frozen=True, kw_only=True):
     """Plugin steps without bounds: the plugin is asked for its workspace whenever shapes change."""
     plugin: PluginRecord | None = None
     partition: PartitionRecord | None = None
+    kernel: KernelRecord | None = None
     sizes: dict[str, Any] = {}
     """Plugin steps: symbol of a size tensor -> its upper bound as an expression."""
     bodies: list[ProgramRecord] = []
@@ -198,7 +245,8 @@ class BlobRecord(_Record, frozen=True, kw_only=True):
     """One blob of the container: its true type, and its digest."""
 
     kind: str
-    """"weights", "strings" (see ``dovetail.plan.strings``), "library", "kernel" or "partition"."""
+    """"weights", "strings" (see ``dovetail.plan.strings``), "library" (host code), "kernel" (device code) or
+    "payload" (what a provider built)."""
     dtype: str
     shape: list[int]
     algorithm: str
@@ -225,6 +273,8 @@ class DeviceRecord(_Record, frozen=True, kw_only=True):
 class CandidateRecord(_Record, frozen=True, kw_only=True):
     """One way to run a layer, as the tuner saw it."""
 
+    name: str = ""
+    """What the provider that proposed it calls it; empty for plugin layers, which have formats and tactics."""
     formats: list[str]
     tactic: int
     time_us: float | None = None
@@ -241,6 +291,24 @@ class LayerRecord(_Record, frozen=True, kw_only=True):
     profile: int
     candidates: list[CandidateRecord]
     metadata: str | None = None
+
+
+class PackedRecord(_Record, frozen=True, kw_only=True):
+    """How a blob of weights that a provider packed is made again when one of its sources is replaced."""
+
+    provider: str
+    sources: dict[str, str]
+    """Name of a weight of the network -> its blob; empty texts where the plan is not made for refit."""
+    recipe: str = ""
+    """What the provider needs to know, in its own words."""
+
+
+class NoteRecord(_Record, frozen=True, kw_only=True):
+    """Something that the build found worth telling, such as why a provider did not get a layer."""
+
+    text: str
+    provider: str = ""
+    layer: str = ""
 
 
 class RefitRecord(_Record, frozen=True, kw_only=True):
@@ -269,9 +337,12 @@ class Manifest(_Record, frozen=True, kw_only=True):
     libraries: list[LibraryRecord] = []
     devices: list[DeviceRecord]
     refit: RefitRecord | None = None
+    packed: dict[str, PackedRecord] = {}
+    """Blob of packed weights -> what it was made of."""
     tuning: list[LayerRecord] = []
     build: dict[str, str] = {}
     """Build settings worth keeping: flags, limits."""
+    notes: list[NoteRecord] = []
 
 
 _DECODER: Final = msgspec.json.Decoder(Manifest)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Final
 
 from dovetail.errors import PlanDeviceMismatchError
@@ -24,6 +24,7 @@ from dovetail.plan._rules import (
     dtype_from_name,
     require,
 )
+from dovetail.plan._verify_built import verify_code, verify_notes, verify_packed
 from dovetail.plan._verify_programs import verify_program
 from dovetail.plan.blob_types import STORED_TYPES
 from dovetail.plan.container import BlobInfo, PlanFile
@@ -32,7 +33,7 @@ from dovetail.provider.loader import has_provider, provider_names
 
 __all__ = ["dtype_from_name", "verify_manifest"]
 
-_BLOB_KINDS: Final = frozenset(("weights", "strings", "library", "kernel", "partition"))
+_BLOB_KINDS: Final = frozenset(("weights", "strings", "library", "kernel", "payload"))
 _DIGESTS: Final = {"xxh3": re.compile("[0-9a-f]{32}"), "sha256": re.compile("[0-9a-f]{64}")}
 
 
@@ -41,11 +42,14 @@ def verify_manifest(manifest: Manifest, file: PlanFile) -> None:
     _verify_tensors(manifest)
     _verify_blobs(manifest, file)
     _verify_libraries(manifest)
+    verify_packed(manifest)
     _verify_refit(manifest)
     _verify_profiles(manifest)
     _verify_device_records(manifest)
     for index, program in enumerate(manifest.programs):
         verify_program(program, manifest, index)
+    verify_code(manifest)
+    verify_notes(manifest)
     _verify_tuning(manifest)
     _verify_providers(manifest)  # last: a plan for a provider that is not here is whole all the same
 
@@ -146,8 +150,17 @@ def _verify_refit(manifest: Manifest) -> None:
         record = manifest.blobs.get(blob)
         require(record is not None and record.kind == "weights", where, "names a blob that is not weights", blob)
     stripped = {name for name, record in manifest.blobs.items() if record.stripped}
-    missing = stripped - set(weights.values())
+    missing = stripped - set(weights.values()) - _repacked(manifest, stripped - set(weights.values()))
     require(not missing, "refit", "a weight is stripped and cannot be given back", sorted(missing)[:3])
+
+
+def _repacked(manifest: Manifest, lost: Set[str]) -> set[str]:
+    """The packed weights that come back by packing, because everything they are made of is here or is given back."""
+    return {
+        blob
+        for blob, record in manifest.packed.items()
+        if record.sources and all(source and source not in lost for source in record.sources.values())
+    }
 
 
 # profiles, devices, tables
@@ -198,6 +211,7 @@ def _verify_tuning(manifest: Manifest) -> None:
         check_name(table.name, where, may_be_empty=True)
         require(0 <= table.profile < len(manifest.programs), where, "belongs to no profile", table.profile)
         for candidate in table.candidates:
+            check_name(candidate.name, where, may_be_empty=True)
             is_time = candidate.time_us is None or candidate.time_us >= 0
             require(is_time, where, "has a negative time", candidate.time_us)
 

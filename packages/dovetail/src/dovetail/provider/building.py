@@ -57,7 +57,9 @@ class Candidate:
     None for one whose results need no comparison.
     """
     close: Callable[[], None] = lambda: None
-    """Gives back what ``start`` took."""
+    """Gives back what it has; called once, also where ``start`` was not, but not where a run could not be stopped."""
+    tolerance: float = 0.0
+    """What its arithmetic may be off more than the types of its results say, relative to their largest magnitude."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +88,8 @@ class Tuner(ABC):
         Args:
             question: What is to be done, completely: operator, shapes, types. With the device and the version of the
                 provider it is the key of the timings.
-            candidates: In the order they are worth trying; those after the time limit of the build are not tried.
+            candidates: In the order they are worth trying; those past ``max_num_tactics`` are not tried, and those
+                that the timing cache knows are not started.
             reference: Right outputs, where they are known; else candidates are compared with each other.
 
         Raises:

@@ -39,7 +39,10 @@ class MemoryInfo:
 
 @runtime_checkable
 class DeviceArray(Protocol):
-    """What the runtime looks at in an array of a device: elements lie row by row from the address on."""
+    """What the runtime looks at in an array of a device: elements lie row by row from the address on.
+
+    Two elements of a four-bit type share a byte.
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:

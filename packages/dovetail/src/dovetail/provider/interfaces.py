@@ -225,7 +225,11 @@ class Provider(ABC):
         return source.is_host and target.is_host
 
     def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
-        """Copy an array to one of the same shape and type, in the order of the stream."""
+        """Copy an array to one of the same shape and type, in the order of the stream.
+
+        Four-bit elements lie two to a byte in memory of a device, the first in the low half, and one to a byte in
+        arrays of the host: copies between the two pack and unpack them.
+        """
         target[...] = source
 
     # order

@@ -224,6 +224,10 @@ class Engine:
             for context in self._live_contexts():
                 context.renew_steps(profile, template)
 
+    def refit_partitions(self, blobs: Mapping[str, Array]) -> None:
+        """Give new weights to the partitions that read them, for providers that take them in place."""
+        self._partitions.refit(blobs)
+
     def close(self) -> None:
         """Destroy contexts and plugins now."""
         for context in self._live_contexts():

@@ -38,6 +38,8 @@ class Runtime(NoOpContext):
         self.gpu_allocator: IGpuAllocator | None = None
         self.engine_host_code_allowed = False
         """Whether a plugin library carried in a plan may be imported. Only ever set by the caller."""
+        self.engine_device_code_allowed = True
+        """Whether device code in a plan may be given to its provider. Its digest is checked either way."""
         self.capture_graphs = True
         """Whether engines capture the steps that a device can replay."""
         self.max_threads = 1
@@ -91,6 +93,13 @@ class Runtime(NoOpContext):
                 fix="if you trust whoever made the plan, load it with host_code=True "
                 "(runtime.engine_host_code_allowed = True)",
             )
+        code = [name for name, record in manifest.blobs.items() if record.kind == "kernel"]
+        if code and not self.engine_device_code_allowed:
+            raise PlanTrustError(
+                f"the plan carries device code, {len(code)} piece(s) such as {code[0][:60]!a}, which is not allowed",
+                fix="if you trust whoever made the plan, load it with device_code=True "
+                "(runtime.engine_device_code_allowed = True), or build it here from the model",
+            )
 
     def _make_engine(self, manifest: Manifest, file: PlanFile, blobs: BlobStore) -> Engine:
         registry = PluginRegistry(parent=self._registry)
@@ -130,6 +139,7 @@ def load(
     path: str | os.PathLike[str],
     *,
     host_code: bool = False,
+    device_code: bool = True,
     provider_options: ProviderOptions | None = None,
     logger: ILogger | None = None,
 ) -> Engine:
@@ -138,6 +148,7 @@ def load(
     Args:
         path: The file; it is mapped, so keep it while the engine lives.
         host_code: Whether plugin libraries carried in the plan may be imported.
+        device_code: Whether code for accelerators carried in the plan may be loaded there.
         provider_options: Provider -> its options, such as ``{"onnxruntime": {"threads": "2"}}``. They belong to the
             machine that runs, so a plan has none stored: those of the build are not known here.
         logger: Where messages go.
@@ -148,4 +159,5 @@ def load(
     """
     runtime = Runtime(logger, provider_options=provider_options)
     runtime.engine_host_code_allowed = host_code
+    runtime.engine_device_code_allowed = device_code
     return runtime.load_engine(path)

@@ -11,6 +11,7 @@ from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Logger
 from dovetail.provider.interfaces import RefitMode
 from dovetail.runtime.engine import Engine
+from dovetail.runtime.packing import pack_again
 from dovetail.runtime.steps.base import Array
 from dovetail.types import Weights
 
@@ -89,12 +90,16 @@ class Refitter:
         missing = self.get_missing_weights()
         if missing:
             raise UsageError(f"{len(missing)} weight(s) are missing: {', '.join(missing[:5])}", fix="set them all")
-        for name, array in self._pending.items():
-            blob, fresh = self._blob(name), array.copy()
-            self._engine.blobs.replace(blob, fresh)
-            self._engine.replace_constant(blob, fresh)
-        if self._recreates_steps():
+        was_incomplete = bool(self._engine.blobs.missing)
+        replaced = {self._blob(name): array.copy() for name, array in self._pending.items()}
+        replaced |= pack_again(self._engine, replaced)
+        for blob, array in replaced.items():
+            self._engine.blobs.replace(blob, array)
+            self._engine.replace_constant(blob, array)
+        if was_incomplete or self._recreates_steps():
             self._engine.recompile()
+        else:
+            self._engine.refit_partitions(replaced)
         self._pending.clear()
         return True
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError
+from dovetail.formats import FOUR_BIT_TYPES, pack_nibbles, stored_size_bytes, unpack_nibbles
 from dovetail.provider.arena import align
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.testing.host_memory import HostMemory
@@ -68,8 +69,8 @@ class HostDeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """How many bytes it takes."""
-        return self.size * self.dtype.itemsize
+        """How many bytes it takes: two four-bit elements share one."""
+        return stored_size_bytes(self.dtype.name, self.shape)
 
     def __array__(self, *args: Any, **kwargs: Any) -> NoReturn:
         raise TypeError(f"an array on device '{self.device}' cannot be read on the host: copy it first")
@@ -80,16 +81,35 @@ class HostDeviceArray:
             self._memory.require(self.address, self.nbytes, user)
 
     def read(self) -> npt.NDArray[Any]:
-        """The memory as NumPy sees it, to read only; for code that runs on the device."""
+        """The memory as NumPy sees it, four-bit elements unpacked, to read only; for code that runs on the device."""
         self._touch(is_write=False)
-        view = self._open()
+        view = self._unpack() if self._is_packed else self._open()
         view.flags.writeable = False
         return view
 
     def view(self) -> npt.NDArray[Any]:
         """The memory as NumPy sees it, to read and to write; for code that runs on the device."""
+        if self._is_packed:
+            raise TypeError(f"{self.dtype.name} lies packed on device '{self.device}': use read and write")
         self._touch(is_write=True)
         return self._open()
+
+    def write(self, array: npt.NDArray[Any]) -> None:
+        """Put an array of the same shape and type here; for code that runs on the device."""
+        if (array.shape, array.dtype) != (self.shape, self.dtype):
+            raise TypeError(f"{array.dtype} {array.shape} written to {self!r}")
+        if self._is_packed:
+            self._touch(is_write=True)
+            ctypes.memmove(self.address, pack_nibbles(array).ctypes.data, self.nbytes)
+        else:
+            self.view()[...] = array
+
+    @property
+    def _is_packed(self) -> bool:
+        return self.dtype.name in FOUR_BIT_TYPES
+
+    def _unpack(self) -> npt.NDArray[Any]:
+        return unpack_nibbles(ctypes.string_at(self.address, self.nbytes), self.dtype, self.size).reshape(self.shape)
 
     def _touch(self, *, is_write: bool) -> None:
         if self._memory is not None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -17,9 +19,12 @@ from dovetail.errors import ProviderError, ResourceError
 from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
+    BindContext,
     BuildContext,
+    BuiltKernel,
     BuiltPartition,
     Claim,
+    KernelRequest,
     NodeView,
     Provider,
     StepKind,
@@ -31,6 +36,14 @@ from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
 from dovetail.provider.shape_slots import shape_slots
 from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
+from dovetail.testing.host_building import (
+    build_kernel,
+    check_code,
+    pack_weight,
+    report_steps,
+    rewrite_relu,
+    unpack_inputs,
+)
 from dovetail.testing.host_functions import HostDeviceFunction
 from dovetail.testing.host_memory import HostMemory
 from dovetail.testing.host_options import HostDeviceOptions
@@ -60,6 +73,8 @@ class HostDevice(Provider):
         self.preferred_layout = options.layout
         self.can_capture = options.can_capture and options.has_streams
         self.budget_bytes = options.budget_bytes
+        self.builds_per_profile = options.per_profile
+        self.refit_mode = options.refit_mode
         self.step_kind = StepKind.PARTITION if options.compiles else StepKind.NODE
         self.statistics = DeviceStatistics()
         """What the device was told to do."""
@@ -113,19 +128,27 @@ class HostDevice(Provider):
         self.check("host_inputs")
         return super().host_inputs(op, domain, opset)
 
+    def build_kernel(self, request: KernelRequest, context: BuildContext) -> BuiltKernel:
+        """Packed weights, device code and a workspace, as the options say."""
+        self.check("build_kernel")
+        return build_kernel(self, request, context)
+
     def load_kernel(self, stored: StoredKernel) -> HostDeviceFunction:
         """The kernel of ``cpu`` over this device's memory."""
         self.check("load_kernel")
         op, domain, opset = stored.op, stored.domain, stored.opset
         if self._kernels.find(op, domain, opset) is None:
             raise ProviderError(f"no kernel for {domain or 'ai.onnx'}::{op}", where=f"provider '{self.id}'")
-        function = get_provider("cpu").load_kernel(stored)
+        if stored.name:  # else it comes from no plan
+            check_code(self, stored.name, stored.code)
+        function = unpack_inputs(self, stored, get_provider("cpu").load_kernel(stored))
         return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), stored.num_outputs)
 
     def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """A plan for ``cpu``."""
         self.check("build_partition")
-        return compile_partition(model, self.options.workspace_bytes)
+        report_steps(self, context)
+        return compile_partition(self, model, context)
 
     def load_partition(self, stored: StoredPartition) -> HostDevicePartition:
         """That plan, over this device's memory."""
@@ -141,6 +164,16 @@ class HostDevice(Provider):
         """What changes formats of arrays here."""
         self.check("load_reformat")
         return HostDeviceReformat(self, source, target)
+
+    def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> npt.NDArray[Any]:
+        """Transpose a weight again."""
+        self.check("pack_weight")
+        return pack_weight(self, recipe, sources)
+
+    def rewrite(self, model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+        """Its own pass, where the options want one."""
+        self.check("rewrite")
+        return rewrite_relu(model, is_own) if self.options.rewrites else ()
 
     # memory
 
@@ -194,7 +227,7 @@ class HostDevice(Provider):
         for array in (source, target):
             if isinstance(array, HostDeviceArray):
                 array.require_live("copy")
-        self.submit(stream, "copy", lambda: np.copyto(_view(target), _read(source), casting="no"))
+        self.submit(stream, "copy", lambda: _write(target, _read(source)))
 
     def _count_copy(self, source: Any, target: Any) -> None:
         is_from, is_to = isinstance(source, HostDeviceArray), isinstance(target, HostDeviceArray)
@@ -216,6 +249,20 @@ class HostDevice(Provider):
         array.require_live(name)
         return array
 
+    def open_workspace(self, context: BindContext, name: str) -> HostDeviceArray | None:
+        """The scratch memory that a step was bound with; None when its options ask for none."""
+        needed = self.options.workspace_bytes
+        if not needed:
+            return None
+        if context.workspace_bytes < needed:
+            raise ProviderError(
+                "the workspace is smaller than was asked for",
+                where=f"provider '{self.id}', step '{name}'",
+                expected=needed,
+                got=context.workspace_bytes,
+            )
+        return self.view_at(context.workspace, (needed,), np.uint8, user=name)
+
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> HostDeviceArray:
         """New memory, which lives as long as the array."""
         array = HostDeviceArray(0, shape, dtype, device=self.id, memory=self._live)
@@ -229,7 +276,7 @@ class HostDevice(Provider):
     def to_device(self, array: npt.NDArray[Any]) -> HostDeviceArray:
         """A copy of an array in this device's memory, made at once."""
         made = self.empty(array.shape, array.dtype)
-        made.view()[...] = array
+        made.write(array)
         return made
 
     def to_host(self, array: HostDeviceArray) -> npt.NDArray[Any]:
@@ -257,10 +304,11 @@ class HostDevice(Provider):
 
     def submit(self, stream: Stream | None, name: str, run: Callable[[], None]) -> None:
         """Put work on a stream, or do it when there is none."""
+        work = run if not self.options.work_s else partial(_run_slowly, run, self.options.work_s)
         if stream is None:
-            run()
+            work()
         else:
-            self.find_stream(stream.handle).submit(name, run)
+            self.find_stream(stream.handle).submit(name, work)
 
     def synchronize(self) -> None:
         """Run everything that waits."""
@@ -300,9 +348,16 @@ def _id_of(memory: MemoryInfo) -> str:
     return f"{memory.name}:{memory.ordinal}" if memory.ordinal else memory.name
 
 
-def _view(array: Any) -> npt.NDArray[Any]:
-    view: npt.NDArray[Any] = array.view() if isinstance(array, HostDeviceArray) else array
-    return view
+def _write(target: Any, array: npt.NDArray[Any]) -> None:
+    if isinstance(target, HostDeviceArray):
+        target.write(array)
+    else:
+        np.copyto(target, array, casting="no")
+
+
+def _run_slowly(run: Callable[[], None], seconds: float) -> None:
+    time.sleep(seconds)
+    run()
 
 
 def _read(array: Any) -> npt.NDArray[Any]:

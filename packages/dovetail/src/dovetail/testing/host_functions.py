@@ -9,7 +9,7 @@ import numpy as np
 
 from dovetail.errors import ProviderError
 from dovetail.provider.interfaces import BindContext, CompiledKernel, Stream
-from dovetail.testing.host_arrays import HostDeviceArray
+from dovetail.testing.host_arrays import POISON, HostDeviceArray
 
 if TYPE_CHECKING:
     from dovetail.testing.host_device import HostDevice
@@ -20,7 +20,7 @@ __all__ = ["HostDeviceFunction"]
 class HostDeviceFunction(CompiledKernel):
     """A compiled node; contexts bind it to their stream."""
 
-    __slots__ = ("_device", "_function", "_host_inputs", "_num_outputs", "_op", "_stream")
+    __slots__ = ("_device", "_function", "_host_inputs", "_num_outputs", "_op", "_stream", "_workspace")
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class HostDeviceFunction(CompiledKernel):
         function: Callable[..., Any],
         host_inputs: frozenset[int],
         num_outputs: int,
-        stream: Stream | None = None,
+        context: BindContext | None = None,
     ) -> None:
         super().__init__(lambda *arrays: self._run(*arrays), lambda *arrays: self._queue(*arrays))
         self._device = device
@@ -37,14 +37,13 @@ class HostDeviceFunction(CompiledKernel):
         self._function = function
         self._host_inputs = host_inputs
         self._num_outputs = num_outputs
-        self._stream = stream
+        self._stream: Stream | None = None if context is None else context.stream
+        self._workspace = None if context is None else device.open_workspace(context, op)
 
     def bind(self, context: BindContext) -> HostDeviceFunction:
         """The function for one bound run."""
         self._device.check("bind")
-        return HostDeviceFunction(
-            self._device, self._op, self._function, self._host_inputs, self._num_outputs, context.stream
-        )
+        return HostDeviceFunction(self._device, self._op, self._function, self._host_inputs, self._num_outputs, context)
 
     def _run(self, *arrays: Any) -> Any:
         """Run now, because the shape of the result is known only then; the results are new arrays."""
@@ -81,6 +80,8 @@ class HostDeviceFunction(CompiledKernel):
         return result if isinstance(result, tuple) else (result,)
 
     def _write(self, inputs: Sequence[Any], outputs: Sequence[HostDeviceArray | None]) -> None:
+        if self._workspace is not None:  # whatever else lies there is lost before it is read
+            self._workspace.view()[...] = POISON
         for output, result in zip(outputs, self._compute(inputs), strict=False):
             if output is None:
                 continue
@@ -92,4 +93,4 @@ class HostDeviceFunction(CompiledKernel):
                     expected=f"{output.dtype.name} {output.shape}",
                     got=f"{array.dtype.name} {array.shape}",
                 )
-            output.view()[...] = array
+            output.write(array)

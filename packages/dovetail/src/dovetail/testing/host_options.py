@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from dovetail.errors import ProviderError
-from dovetail.provider.interfaces import API_VERSION
+from dovetail.provider.interfaces import API_VERSION, RefitMode
 
 __all__ = ["HostDeviceOptions"]
 
@@ -25,7 +25,7 @@ class HostDeviceOptions:
     compiled_ops: Collection[str] = ()
     """Operators that become partitions, on a device that takes single nodes otherwise."""
     workspace_bytes: int = 0
-    """Scratch memory that each partition asks for, and fills with a pattern in each run."""
+    """Scratch memory that each kernel and partition asks for, and fills with a pattern in each run."""
     num_lanes: int = 0
     """Further streams on which partitions put their work in turn; such partitions are not captured."""
     reformats: bool = True
@@ -42,8 +42,21 @@ class HostDeviceOptions:
     """What each of its claims costs."""
     groups: Mapping[str, str] = field(default_factory=dict)
     """Operator -> group that stays together."""
+    packs: bool = False
+    """Whether it packs the weights of MatMul."""
+    has_code: bool = False
+    """Whether what it builds has device code, without which it does not load."""
+    rewrites: bool = False
+    """Whether it has a pass of its own, by which Relu becomes LeakyRelu."""
+    per_profile: bool = False
+    """Whether it compiles partitions for each profile, which take no other shapes then."""
+    num_reports: int = 0
+    """How many steps of progress it reports for each thing it builds."""
+    refit_mode: str = RefitMode.IN_PLACE
     memory_bytes: int | None = None
     """How much memory there is; None for as much as the process has."""
+    work_s: float = 0.0
+    """How many seconds more each piece of work takes."""
 
     # ways to misbehave
     raises_in: Collection[str] = ()

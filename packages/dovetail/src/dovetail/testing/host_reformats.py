@@ -50,9 +50,7 @@ class HostDeviceReformat(CompiledKernel):
     def _queue(self, array: HostDeviceArray, output: HostDeviceArray) -> None:
         source, target = (self._device.require_own(one, "Reformat") for one in (array, output))
         self._device.statistics.launches += 1
-        self._device.submit(
-            self._stream, "Reformat", lambda: np.copyto(target.view(), self._apply(source), casting="no")
-        )
+        self._device.submit(self._stream, "Reformat", lambda: target.write(self._apply(source)))
 
     def _apply(self, array: HostDeviceArray) -> np.ndarray[tuple[int, ...], np.dtype[np.generic]]:
         dims = array.shape if self._dims is None else self._dims

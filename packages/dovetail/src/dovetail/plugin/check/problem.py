@@ -107,10 +107,6 @@ class Problem:
             return self
         return replace(self, cases=(*self.cases, second), has_derived_case=True)
 
-    def without_derived_case(self) -> Problem:
-        """The problem with the given cases alone."""
-        return replace(self, cases=self.cases[:-1], has_derived_case=False) if self.has_derived_case else self
-
     def describe(self) -> str:
         """The inputs in a few words."""
         if not self.main:

@@ -49,7 +49,6 @@ class Level:
     """How far ONNX Runtime optimises a graph, by the names it gives."""
 
     NONE: Final = "ORT_DISABLE_ALL"
-    BASIC: Final = "ORT_ENABLE_BASIC"
     EXTENDED: Final = "ORT_ENABLE_EXTENDED"
     """Everything that does not depend on the CPU."""
     ALL: Final = "ORT_ENABLE_ALL"

@@ -44,13 +44,21 @@ class Partitions:
 
     def __init__(self, file: BlobPlaces | None = None) -> None:
         self._file = file
-        self._loaded: dict[Hashable, LoadedPartition] = {}
+        self._loaded: dict[Hashable, tuple[LoadedPartition, str, Mapping[str, str]]] = {}
+        """Each with its provider and its weights: name -> blob."""
         self.notes: list[str] = []
         """What whoever loads the plan should know."""
 
     def forget(self) -> None:
         """Load everything anew when it is asked for next, because weights changed; what runs now goes on."""
         self._loaded.clear()
+
+    def refit(self, blobs: Mapping[str, Array]) -> None:
+        """Give new weights, by blob, to every partition that is loaded and reads them."""
+        for loaded, provider, weights in self._loaded.values():
+            for name, blob in weights.items():
+                if blob in blobs:
+                    call(provider, f"refit of weight '{name}'", loaded.refit, name, blobs[blob])
 
     def load(
         self,
@@ -67,15 +75,15 @@ class Partitions:
             return None
         border = (_describe(values, step.inputs), _describe(values, step.outputs))
         names = (tuple(record.inputs), tuple(record.outputs), tuple(record.weights.items()))
-        key = (provider.id, record.payload, names, border)
+        key = (provider.id, record.payload, tuple(record.code.items()), names, border)
         if key not in self._loaded:
             stored = self._store(step, record, load_blob, border, is_whole=is_whole)
             loaded = call(provider.id, f"load_partition of step '{step.name}'", provider.load_partition, stored)
             self._check_file(stored)
             if loaded.note and loaded.note not in self.notes:
                 self.notes.append(loaded.note)
-            self._loaded[key] = loaded
-        return self._loaded[key]
+            self._loaded[key] = (loaded, provider.name, record.weights)
+        return self._loaded[key][0]
 
     def _is_complete(self, record: PartitionRecord) -> bool:
         return self._file is None or self._file.missing.isdisjoint(record.weights.values())
@@ -95,6 +103,7 @@ class Partitions:
             is_whole=is_whole,
             input_specs=border[0],
             output_specs=border[1],
+            code={name: load_blob(blob).data for name, blob in record.code.items()},
         )
 
     def _check_file(self, stored: StoredPartition) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InternalError, PluginError, ProviderError
 from dovetail.plan.attributes import decode_attributes
-from dovetail.plan.manifest import Manifest, PluginRecord, ProgramRecord, StepRecord, ValueRecord
+from dovetail.plan.manifest import KernelRecord, Manifest, PluginRecord, ProgramRecord, StepRecord, ValueRecord
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -121,6 +121,7 @@ class ProgramTemplate:
 
     def _stored_kernel(self, record: StepRecord, load_blob: Callable[[str], Array]) -> StoredKernel:
         values = [None if index < 0 else self.program.values[index] for index in record.inputs]
+        built = record.kernel or KernelRecord()
         return StoredKernel(
             name=record.name,
             op=record.op,
@@ -129,6 +130,10 @@ class ProgramTemplate:
             attributes=decode_attributes(record.attributes, load_blob),
             inputs=[None if value is None else TensorSpec(dtype=value.dtype, type=value.type) for value in values],
             num_outputs=len(record.outputs),
+            payload=load_blob(built.payload).data if built.payload else memoryview(b""),
+            version=built.version,
+            tactic=built.tactic,
+            code={name: load_blob(blob).data for name, blob in built.code.items()},
         )
 
     def _load_partition(self, record: StepRecord, load_blob: Callable[[str], Array]) -> LoadedPartition | None:
@@ -227,7 +232,7 @@ class ProgramTemplate:
             if provider.memory.is_host:
                 return PluginStep(template.record, values, attached, in_body=in_body)
             queue = devices.stream(provider)
-            return PluginStep(template.record, values, attached, provider=provider, queue=queue)
+            return PluginStep(template.record, values, attached, provider=provider, devices=devices, queue=queue)
         if template.record.kind == "control":
             bodies = [body.make_body(context, devices, silence) for body in template.bodies]
             return make_control_step(template.record, bodies)

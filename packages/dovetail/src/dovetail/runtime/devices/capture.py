@@ -2,7 +2,8 @@
 
 The first run over new places is an ordinary one: kernels may still be compiled or warmed up in it. The second is
 captured, and every further one replays what was captured. Graphs of several places are kept, so that a caller with two
-buffers in turn replays both.
+buffers in turn replays both. When there are too many, the oldest one takes over the next recording, where the device
+can do that: to update a graph costs less than to make one.
 """
 
 from __future__ import annotations

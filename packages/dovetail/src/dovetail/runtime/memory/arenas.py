@@ -5,7 +5,6 @@ With a profile offsets are fixed; an open engine plans them whenever shapes chan
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, Final
 
@@ -110,7 +109,7 @@ class Arena:
             key: What sizes follow from.
         """
         physical = [self._physical(i, shapes) for i in self._planned]
-        sizes = [math.prod(s) * dtypes[i].itemsize for i, s in zip(self._planned, physical, strict=True)]
+        sizes = [self._block.size_of(s, dtypes[i]) for i, s in zip(self._planned, physical, strict=True)]
         if not self._is_open:
             self._check_room(sizes)
             return False

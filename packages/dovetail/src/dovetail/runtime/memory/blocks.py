@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ import numpy as np
 
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import ProviderError, ResourceError
+from dovetail.formats import stored_size_bytes
 from dovetail.host_arrays import address_of
 from dovetail.provider.arena import ALIGNMENT_BYTES, aligned_empty
 from dovetail.provider.calls import call
@@ -22,7 +24,7 @@ from dovetail.runtime.devices.streams import ContextStream
 from dovetail.runtime.steps.base import check_same_size, share_memory
 from dovetail.runtime.steps.frame import Shape
 
-__all__ = ["DeviceBlock", "DeviceWeights", "HostBlock"]
+__all__ = ["DeviceBlock", "DeviceWeights", "HostBlock", "PinnedBlock"]
 
 
 class DeviceBlock:
@@ -60,6 +62,10 @@ class DeviceBlock:
         self.address, self.size_bytes = address, size_bytes
         self._finalizer = weakref.finalize(self, _give_back_quietly, self.provider, address, self._stream)
         return True
+
+    def size_of(self, shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+        """Bytes of an array here: two four-bit elements share a byte."""
+        return stored_size_bytes(dtype.name, shape)
 
     def view(self, offset: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
         """A part of the block as an array of the device."""
@@ -139,6 +145,10 @@ class HostBlock:
         """Where it begins."""
         return address_of(self._memory)
 
+    def size_of(self, shape: Sequence[int], dtype: np.dtype[Any]) -> int:
+        """Bytes of an array here: every element has its own."""
+        return math.prod(shape) * dtype.itemsize
+
     def view(self, offset: int, shape: Shape, dtype: np.dtype[Any]) -> Any:
         """An array in it."""
         return np.ndarray(shape, dtype, self._memory, offset)
@@ -146,6 +156,13 @@ class HostBlock:
     def share(self, array: Any, shape: Shape, dtype: np.dtype[Any]) -> Any:
         """All of an array that lies in it, with another shape."""
         return share_memory(array, shape, dtype)
+
+
+class PinnedBlock(HostBlock):
+    """Memory of the host that a device copies from and to best."""
+
+    def __init__(self, provider: Provider) -> None:
+        super().__init__(call(provider.id, "pinned_allocator", lambda: provider.pinned_allocator))
 
 
 class DeviceWeights:
@@ -185,8 +202,9 @@ class DeviceWeights:
 
 
 def _upload(provider: Provider, array: Any) -> tuple[DeviceBlock, Any]:
-    block = DeviceBlock(provider, max(array.nbytes, 1))
+    block = DeviceBlock(provider)
+    block.reserve(max(block.size_of(array.shape, array.dtype), 1))
     target = block.view(0, array.shape, array.dtype)
-    call(provider.id, "copy", provider.copy, np.ascontiguousarray(array), target, None)
+    call(provider.id, "copy", provider.copy, np.ascontiguousarray(array).reshape(array.shape), target, None)
     call(provider.id, "synchronize", provider.synchronize)
     return block, target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -96,6 +95,6 @@ class CopyStep(Step):
             if self._block is None:
                 provider = self._providers[self.target_memory]
                 self._block = DeviceBlock(provider, stream=self._streams[self.target_memory])
-            self._block.reserve(max(math.prod(source.shape) * source.dtype.itemsize, 1))
+            self._block.reserve(max(self._block.size_of(source.shape, source.dtype), 1))
             values[self.target] = self._block.view(0, source.shape, source.dtype)
         return values[self.target]

@@ -7,11 +7,11 @@ from typing import Any
 
 from dovetail.errors import DovetailError, InternalError
 from dovetail.plan.manifest import StepRecord, ValueRecord
-from dovetail.provider.calls import call, provider_failure
+from dovetail.provider.calls import provider_failure
 from dovetail.provider.interfaces import CompiledKernel, Provider
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.base import BoundStep, Step, argument_getter, check_like, is_placed, split_results
-from dovetail.runtime.steps.binding import make_bind_context
+from dovetail.runtime.steps.binding import bind_kernel, make_bind_context
 from dovetail.runtime.steps.frame import Frame, Workspace
 
 __all__ = ["DeviceKernelStep"]
@@ -41,7 +41,7 @@ class DeviceKernelStep(Step):
         """The kernel over a frame; what it returns when it is called is work on the stream."""
         workspace = frame.workspaces.get(self, Workspace())
         context = make_bind_context(self.record, frame, workspace, self._device, self._devices)
-        kernel = call(self.provider, "bind", self._kernel.bind, context)
+        kernel = bind_kernel(self._kernel, self.record, context)
         values, fetch, write = frame.values, self._fetch, kernel.write if self._is_planned else None
         if write is not None:
             frame.capturable.add(self)

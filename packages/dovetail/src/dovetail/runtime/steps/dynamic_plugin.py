@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from dovetail.errors import InternalError, PluginError
 from dovetail.expr import Expr, Symbol, compile_expr, symbols_of
 from dovetail.formats import packed_shape
-from dovetail.runtime.steps.base import Array, share_memory, writable
 from dovetail.runtime.steps.frame import Frame, Workspace
-from dovetail.runtime.steps.plugin import NibblePacking, PluginPort, PluginStep
+from dovetail.runtime.steps.plugin import PluginPort, PluginStep
+from dovetail.runtime.steps.plugin_buffers import PluginBuffers, describe_mismatch
 from dovetail.types import PluginTensorDesc, TensorFormat
 
 __all__ = ["DynamicPlugin"]
@@ -21,11 +20,12 @@ __all__ = ["DynamicPlugin"]
 class DynamicPlugin:
     """One such plugin step over one frame."""
 
-    def __init__(self, step: PluginStep, frame: Frame) -> None:
+    def __init__(self, step: PluginStep, frame: Frame, buffers: PluginBuffers) -> None:
         self._step = step
         self._frame = frame
-        self._packing = NibblePacking(step)
-        self._buffers: dict[int, Array] = {}
+        self._buffers = buffers
+        self._rooms: list[int] = []
+        """How many elements each output has room for."""
         self._announced: tuple[Any, ...] | None = None
         """The shapes that the plugin was told last."""
         self._in_descs: list[PluginTensorDesc] = []
@@ -40,20 +40,21 @@ class DynamicPlugin:
     def run(self) -> None:
         """Run the plugin once."""
         values, step = self._frame.values, self._step
-        arrays = {port.index: self._contiguous(values, port) for port in step.inputs}
+        arrays = {port.index: self._buffers.take(values, port) for port in step.inputs}
         dims = [self._output_dims(port) for port in step.outputs]
         self._allocate(values, dims)
         self._announce(arrays, dims)
-        for port, desc in zip(step.outputs, self._out_descs, strict=True):
-            desc.room = self._buffers[port.index].size
-        inputs, outputs = self._packing.pack(arrays, self._buffers)
-        step.enqueue(self._in_descs, self._out_descs, inputs, outputs, self._workspace)
-        self._packing.unpack(self._buffers)
+        for desc, room in zip(self._out_descs, self._rooms, strict=True):
+            desc.room = room
+        self._buffers.run(arrays, self._enqueue)
         self._finish(values)
 
-    def _announce(self, arrays: dict[int, Array], dims: list[list[int]]) -> None:
+    def _enqueue(self, inputs: list[int], outputs: list[int]) -> None:
+        self._step.enqueue(self._in_descs, self._out_descs, inputs, outputs, self._workspace)
+
+    def _announce(self, arrays: dict[int, Any], dims: list[list[int]]) -> None:
         step = self._step
-        shapes = (tuple(array.shape for array in arrays.values()), tuple(map(tuple, dims)))
+        shapes = (tuple(tuple(array.shape) for array in arrays.values()), tuple(map(tuple, dims)))
         if shapes == self._announced:
             return
         self._in_descs = [p.describe(self._logical(p, arrays[p.index])) for p in step.inputs]
@@ -63,24 +64,12 @@ class DynamicPlugin:
         self._workspace = self._workspace if asked is None else asked
         self._announced = shapes
 
-    def _contiguous(self, values: list[Any], port: PluginPort) -> Array:
-        array: Array = values[port.index]
-        if type(array) is not np.ndarray or array.dtype != port.dtype:
-            raise self._mismatch(port.dtype.name, getattr(array, "dtype", type(array).__name__))
-        if not array.flags.c_contiguous:
-            array = values[port.index] = np.ascontiguousarray(array)
-        return array
-
-    def _mismatch(self, expected: object, got: object) -> InternalError:
-        what = f"step '{self._step.name}' gets an input of another type or shape than the plan says"
-        return InternalError(what, expected=expected, got=got)
-
-    def _logical(self, port: PluginPort, array: Array) -> Sequence[int]:
+    def _logical(self, port: PluginPort, array: Any) -> Sequence[int]:
         if port.format is TensorFormat.LINEAR or port.dims is None:
-            return array.shape
+            return tuple(array.shape)
         dims = [self._value(expr) for expr in port.dims]
-        if packed_shape(dims, port.format) != array.shape:
-            raise self._mismatch(dims, array.shape)
+        if packed_shape(dims, port.format) != tuple(array.shape):
+            raise describe_mismatch(self._step, dims, array.shape)
         return dims
 
     def _output_dims(self, port: PluginPort) -> list[int]:
@@ -96,20 +85,12 @@ class DynamicPlugin:
         return compile_expr(expr, names)([self._frame.read_symbol(name) for name in names])
 
     def _allocate(self, values: list[Any], dims: list[list[int]]) -> None:
+        self._rooms = []
         for port, known in zip(self._step.outputs, dims, strict=True):
             shape = [self._bound(port, axis) if n < 0 else n for axis, n in enumerate(known)]
-            self._buffers[port.index] = self._find_buffer(port, values, packed_shape(shape, port.format))
-
-    def _find_buffer(self, port: PluginPort, values: list[Any], physical: tuple[int, ...]) -> Array:
-        placed: Array | None = values[port.index] if port.placed and not port.is_data_dependent else None
-        if placed is not None and placed.shape == physical:
-            return placed
-        if port.alias is not None:
-            return share_memory(writable(values[port.alias]), physical, port.dtype)
-        buffer = self._buffers.get(port.index)
-        if self._step.in_body or buffer is None or buffer.shape != physical:
-            buffer = np.empty(physical, port.dtype)
-        return buffer
+            physical = packed_shape(shape, port.format)
+            self._buffers.provide(values, port, physical)
+            self._rooms.append(math.prod(physical))
 
     def _bound(self, port: PluginPort, axis: int) -> int:
         symbol = port.dims[axis] if port.dims is not None else None
@@ -119,14 +100,14 @@ class DynamicPlugin:
 
     def _finish(self, values: list[Any]) -> None:
         """Put the outputs into the frame: sizes first, because the shapes of the others depend on them."""
-        for port in self._step.outputs:
-            if not port.is_data_dependent:
-                values[port.index] = self._buffers[port.index]
-        for port in self._step.outputs:
-            if port.is_data_dependent:
-                values[port.index] = self._trim(port)
+        step, frame = self._step, self._frame
+        places = {name: frame.symbols[name].value for name in step.sizes}
+        sizes = self._buffers.read_sizes(list(dict.fromkeys(places.values())))
+        frame.told.update({name: sizes[index] for name, index in places.items()})
+        for port in step.outputs:
+            values[port.index] = self._trim(port) if port.is_data_dependent else self._buffers.whole(port)
 
-    def _trim(self, port: PluginPort) -> Array:
+    def _trim(self, port: PluginPort) -> Any:
         """The part of an output that the plugin said it wrote: elements lie at the start of the buffer, in order."""
         actual = []
         for axis, expr in enumerate(port.dims or ()):
@@ -134,9 +115,7 @@ class DynamicPlugin:
             if self._is_size(expr):
                 self._check_size(port, axis, value)
             actual.append(value)
-        flat = self._buffers[port.index].reshape(-1)
-        physical = packed_shape(actual, port.format)
-        return flat[: int(np.prod(physical, dtype=np.int64))].reshape(physical)
+        return self._buffers.trim(port, packed_shape(actual, port.format))
 
     def _check_size(self, port: PluginPort, axis: int, value: int) -> None:
         upper = self._bound(port, axis)

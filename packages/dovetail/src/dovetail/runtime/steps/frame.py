@@ -29,7 +29,7 @@ class Frame:
 
     __slots__ = (
         *("announcers", "capturable", "closers", "fixed", "is_loose", "placers", "shapes", "symbols", "values"),
-        "workspaces",
+        *("told", "workspaces"),
     )
 
     def __init__(
@@ -51,6 +51,8 @@ class Frame:
         """Whether steps may give other shapes than the plan says, as they do where a dimension of an input is 0."""
         self.workspaces = workspaces or {}
         """By step, for those that have scratch memory; steps of bodies too."""
+        self.told: dict[str, int] = {}
+        """Sizes that plugins of this run wrote, by symbol."""
         self.capturable: set[Any] = set()
         """Steps whose work can be recorded once and replayed, for as long as their values stay where they are; each
         adds itself when it is bound."""
@@ -67,6 +69,8 @@ class Frame:
 
     def read_symbol(self, name: str) -> int:
         """The value of a symbol now: from the logical shape where it is known, else from the value itself."""
+        if name in self.told:
+            return self.told[name]
         symbol = self.symbols[name]
         if symbol.source == "dim":
             shape = self.shapes[symbol.value]

@@ -7,11 +7,10 @@ from functools import partial
 from typing import Any
 
 from dovetail.plan.manifest import StepRecord, ValueRecord
-from dovetail.provider.calls import call
 from dovetail.provider.interfaces import CompiledKernel, Provider
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.base import BoundStep, Step, argument_getter, is_placed, split_results, store
-from dovetail.runtime.steps.binding import make_bind_context
+from dovetail.runtime.steps.binding import bind_kernel, make_bind_context
 from dovetail.runtime.steps.frame import Frame, Workspace
 
 __all__ = ["KernelStep"]
@@ -51,7 +50,7 @@ class KernelStep(Step):
         """
         workspace = frame.workspaces.get(self, Workspace())
         context = make_bind_context(self.record, frame, workspace, self._owner, self._devices)
-        kernel = call(self.provider, "bind", self._kernel.bind, context)
+        kernel = bind_kernel(self._kernel, self.record, context)
         compute = partial(self._compute_and_store, kernel.compute, frame.values)
         if kernel.write is None or not self._is_sized or frame.is_loose:
             return compute

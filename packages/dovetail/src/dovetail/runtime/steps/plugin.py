@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import InputError, PluginError, ProviderError
+from dovetail.errors import InputError, PluginError
 from dovetail.expr import Expr, Symbol, decode_expr
 from dovetail.formats import pack_nibbles, packed_shape, unpack_nibbles
 from dovetail.host_arrays import address_of
@@ -19,7 +19,7 @@ from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import PluginCapabilityType
 from dovetail.provider.interfaces import Provider
-from dovetail.runtime.devices.streams import ContextStream
+from dovetail.runtime.devices.streams import ContextDevices, ContextStream
 from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
 from dovetail.runtime.steps.base import Array, BoundStep, Step
 from dovetail.runtime.steps.frame import Frame, Shape, Workspace
@@ -71,9 +71,11 @@ class PluginStep(Step):
         *,
         in_body: bool = False,
         provider: Provider | None = None,
+        devices: ContextDevices | None = None,
         queue: ContextStream | None = None,
     ) -> None:
         super().__init__(record)
+        self._devices = devices
         self.device = provider
         """The device whose addresses and stream the plugin gets; None for the host."""
         self.handle = handle
@@ -95,17 +97,6 @@ class PluginStep(Step):
             HostBlock(None) if provider is None else DeviceBlock(provider, stream=queue)
         )
         """Scratch memory for shapes that only the run tells."""
-        if provider is not None:
-            self._check_device(provider)
-
-    def _check_device(self, provider: Provider) -> None:
-        is_plain = not any(port.is_four_bit for port in (*self.inputs, *self.outputs))
-        if not (self.is_static and is_plain):
-            raise ProviderError(
-                "a plugin on a device needs shapes that are known before the run, and types of at least eight bits",
-                where=f"provider '{provider.id}', step '{self.name}'",
-                fix="leave the layer on the host",
-            )
 
     def find_workspace_bytes(self, shapes: Sequence[Shape | None] | None) -> int:
         """What the plan knows, or what the plugin says when shapes are known before the run."""
@@ -121,16 +112,24 @@ class PluginStep(Step):
     def bind(self, frame: Frame) -> BoundStep:
         """The plugin over a frame."""
         if not self.is_static:
-            from dovetail.runtime.steps.dynamic_plugin import DynamicPlugin
-
-            return DynamicPlugin(self, frame).run
+            return self._bind_dynamic(frame)
         in_descs, out_descs = self._describe(self.inputs, frame), self._describe(self.outputs, frame)
         frame.announcers.append(lambda: self.handle.on_shape_change(in_descs, out_descs))
         if self.device is not None:
             frame.capturable.add(self)
-        if any(port.is_four_bit for port in (*self.inputs, *self.outputs)):
+        if self.device is None and any(port.is_four_bit for port in (*self.inputs, *self.outputs)):
             return self._bind_packed(frame, in_descs, out_descs)
         return self._bind_addresses(frame, in_descs, out_descs)
+
+    def _bind_dynamic(self, frame: Frame) -> BoundStep:
+        from dovetail.runtime.steps.dynamic_plugin import DynamicPlugin
+        from dovetail.runtime.steps.plugin_buffers import DeviceBuffers, HostBuffers
+
+        if self.device is None or self._devices is None:
+            return DynamicPlugin(self, frame, HostBuffers(self)).run
+        buffers = DeviceBuffers(self, self.device, self._devices)
+        frame.closers.append(buffers.close)
+        return DynamicPlugin(self, frame, buffers).run
 
     def _describe(self, ports: Sequence[PluginPort], frame: Frame) -> Descs:
         return [port.describe(frame.shapes[port.index] or ()) for port in ports]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dovetail.build.worker import CallTimeoutError, TimingWorker
+from dovetail.build.tune.worker import CallTimeoutError, TimingWorker
 from dovetail.errors import ResourceError, UsageError
 
 

@@ -1,6 +1,6 @@
 """Timings that outlive a build: in memory, as bytes, and in a file that several processes share.
 
-Keys name what was timed and where (``timing_keys``), so entries of different devices never stand for each other. The
+Keys name what was timed and where (``keys``), so entries of different devices never stand for each other. The
 header of a cache says which device and version it comes from, for those who want to refuse a foreign one outright.
 """
 
@@ -17,7 +17,7 @@ import filelock
 import msgspec
 
 from dovetail._version import __version__
-from dovetail.build.timing_codec import (
+from dovetail.build.tune.codec import (
     FORMAT_VERSION,
     MAX_BYTES,
     TimingDocument,
@@ -28,7 +28,7 @@ from dovetail.build.timing_codec import (
     encode_document,
     encode_line,
 )
-from dovetail.build.timing_keys import make_key, make_reformat_key
+from dovetail.build.tune.keys import make_key, make_reformat_key
 from dovetail.errors import TimingCacheError, UsageError
 
 __all__ = ["ITimingCache", "TimingCache", "TimingCacheFile", "TimingValue", "make_key", "make_reformat_key"]

@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dovetail
-from dovetail.build import timing_codec
-from dovetail.build.timing_cache import (
+from dovetail.build.tune import codec
+from dovetail.build.tune.cache import (
     ITimingCache,
     TimingCache,
     TimingCacheFile,
@@ -33,7 +33,7 @@ dims = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
 shapes = dims | st.tuples(dims, dims, dims)
 tensors = st.tuples(shapes, texts, texts)
 values = st.builds(
-    TimingValue, time_us=st.floats(0, 1e12), status=st.sampled_from(timing_codec.STATUSES), reason=st.none() | texts
+    TimingValue, time_us=st.floats(0, 1e12), status=st.sampled_from(codec.STATUSES), reason=st.none() | texts
 )
 caches = st.dictionaries(texts, values, max_size=5)
 
@@ -264,7 +264,7 @@ def test_random_bytes_are_refused(data: bytes) -> None:
 
 
 def test_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing_codec, "MAX_BYTES", 10)
+    monkeypatch.setattr(codec, "MAX_BYTES", 10)
     with pytest.raises(TimingCacheError, match="not a timing cache: "):
         TimingCache(document())
 
@@ -435,7 +435,7 @@ def test_a_read_only_cache_is_read_without_a_lock(tmp_path: Path, monkeypatch: p
 
 WRITER = """
 import sys
-from dovetail.build.timing_cache import TimingCache, TimingCacheFile, TimingValue
+from dovetail.build.tune.cache import TimingCache, TimingCacheFile, TimingValue
 
 path, name, mode, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
 file, cache = TimingCacheFile(path), TimingCache()

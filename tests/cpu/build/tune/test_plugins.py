@@ -282,7 +282,7 @@ def test_a_crash_while_timing_loses_no_timings(tmp_path: Path) -> None:
         f"""
         import os, signal, sys
         import dovetail as dt
-        from tests.cpu.build.test_tuner import Cached
+        from tests.cpu.build.tune.test_plugins import Cached
 
         class Crashing(Cached):
             def enqueue(self, *args):

@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from dovetail.errors import UsageError
 
-__all__ = ["Shape", "TensorKey", "make_key", "make_reformat_key"]
+__all__ = ["Shape", "TensorKey", "make_assignment_key", "make_choice_key", "make_key", "make_reformat_key"]
 
 Shape: TypeAlias = Iterable[int] | tuple[Iterable[int], Iterable[int], Iterable[int]]
 """Concrete dimensions, or those of a profile: min, opt, max."""
@@ -59,6 +59,30 @@ def make_reformat_key(
     'reformat|cpu|1|8x4x4:HALF:LINEAR|8x4x4:HALF:CHW2'
     """
     return _join("reformat", device, provider_version, _format_tensor(shape, *source), _format_tensor(shape, *target))
+
+
+def make_choice_key(*, device: str, provider: str, provider_version: str, question: str, candidate: str) -> str:
+    r"""The key of one candidate of a provider's question.
+
+    >>> make_choice_key(device="gpu", provider="p", provider_version="2", question="MatMul 4x4|f32", candidate="tile 8")
+    'choice|gpu|p|2|MatMul 4x4\\|f32|tile 8'
+    """
+    return _join("choice", device, provider, provider_version, question, candidate)
+
+
+def make_assignment_key(*, devices: Sequence[tuple[str, str, str]], options: str, digest: str) -> str:
+    """The key of a whole network under one assignment of its nodes.
+
+    Args:
+        devices: Provider, fingerprint and version of each device that it uses.
+        options: Those of the providers.
+        digest: Of everything that is run.
+
+    >>> make_assignment_key(devices=[("cpu", "x86", "1")], options="", digest="ab12")
+    'assignment|cpu:x86:1||ab12'
+    """
+    places = ";".join(":".join(_escape(part, ":;") for part in device) for device in devices)
+    return _join("assignment", places, options, digest)
 
 
 def _format_tensor(shape: Shape, dtype: str, layout: str) -> str:

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from dovetail.build.config import BuilderConfig, BuilderFlag
-from dovetail.build.timing_cache import TimingCache, TimingCacheFile, TimingValue
-from dovetail.build.tuner import cache_identity
+from dovetail.build.tune.cache import TimingCache, TimingCacheFile, TimingValue
 from dovetail.loggers import ILogger, Severity
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.loader import get_factory, get_provider
 
-__all__ = ["CacheSession"]
+__all__ = ["CacheSession", "accepts_cache", "identify"]
+
+
+def identify(provider: Provider) -> tuple[str, str]:
+    """The device and the version that timings of a provider belong to."""
+    return provider.device.fingerprint, get_factory(provider.name).version
+
+
+def accepts_cache(cache: TimingCache) -> bool:
+    """Whether a cache was made where this process runs."""
+    return cache.matches(*_identify_host()) is None
+
+
+def _identify_host() -> tuple[str, str]:
+    return identify(get_provider("cpu"))
 
 
 class CacheSession:
@@ -18,7 +33,7 @@ class CacheSession:
         is_disabled = config.get_flag(BuilderFlag.DISABLE_TIMING_CACHE)
         given = config.get_timing_cache()
         self.cache = TimingCache() if is_disabled or given is None else given
-        self.cache.bind(*cache_identity())
+        self.cache.bind(*_identify_host())
         self._file: TimingCacheFile | None = None
         if config.timing_cache_path is not None and not is_disabled:
             self._file = TimingCacheFile(config.timing_cache_path)
@@ -28,11 +43,8 @@ class CacheSession:
         stored = file.load()
         for problem in file.problems:
             logger.log(Severity.WARNING, f"timing cache '{file.path}': {problem}")
-        reason = stored.matches(*cache_identity())
-        if reason is None:
-            self.cache.combine(stored)
-        else:
-            logger.log(Severity.WARNING, f"timing cache '{file.path}' is not used: {reason}")
+        # Keys name the device and version they belong to, so machines and devices can share a file.
+        self.cache.combine(stored, ignore_mismatch=True)
 
     def record(self, key: str, value: TimingValue) -> None:
         """Keep one measurement, on disk too when a file is shared."""
@@ -43,5 +55,4 @@ class CacheSession:
     def close(self) -> None:
         """Fold what was measured into the shared file."""
         if self._file is not None:
-            # Keys name the device and version they belong to, so entries from elsewhere do no harm in the file.
             self._file.merge_and_save(self.cache, ignore_mismatch=True)

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from dovetail._coverage import EMPTY, cover, same_specials
 from dovetail.types import DataType
 
-__all__ = ["Output", "Result", "Verdict", "judge", "tolerance"]
+__all__ = ["Output", "Result", "Verdict", "describe_arrays", "judge", "judge_against", "tolerance"]
 
 _TOLERANCES: Final = {
     DataType.FLOAT: 1e-4,
@@ -39,6 +39,7 @@ _TOLERANCES: Final = {
 }
 _WIDTHS: Final = tuple(DataType[name] for name in ["FLOAT", "HALF", "BF16", "FP8", "INT8", "INT4", "FP4"])
 """From wide to narrow; types that are not here lose nothing."""
+_SMALL_TYPES: Final = {dtype.numpy: dtype for dtype in DataType if dtype.numpy.kind == "V"}
 _FP8_MAX: Final = 448.0
 _LEAST: Final = 1e-2
 """Outputs smaller than this, from inputs around one, are what is left of larger numbers: their rounding counts."""
@@ -66,6 +67,8 @@ class Result:
 
     outputs: tuple[Output, ...]
     inputs: tuple[DataType, ...] = ()
+    tolerance: float = 0.0
+    """What its arithmetic may be off more than its types say, relative to the largest magnitude of an output."""
 
     @property
     def width(self) -> int:
@@ -84,6 +87,24 @@ class Verdict:
     """What agrees only because there is nothing finite in it to compare."""
     note: str = ""
     """How many elements were not compared, as they are not finite in what is right."""
+
+
+def describe_arrays(arrays: Sequence[Any], *, tolerance: float = 0.0) -> Result:
+    """Plain arrays as a result; those without numbers are left out, and FP64 is held to what FP32 is."""
+    kept = [np.asarray(array) for array in arrays]
+    return Result(
+        tuple(Output(_type_of(array), array.astype(np.float64)) for array in kept if array.dtype.kind not in "OSUc"),
+        tolerance=tolerance,
+    )
+
+
+def _type_of(array: npt.NDArray[Any]) -> DataType:
+    """The contract's type whose tolerance holds for an array; integers of every width are compared exactly."""
+    if array.dtype.kind in "iub":
+        return DataType.INT64
+    if array.dtype.kind == "f":
+        return DataType.HALF if array.dtype.itemsize == 2 else DataType.FLOAT
+    return _SMALL_TYPES.get(array.dtype, DataType.FP8)
 
 
 def tolerance(output: Output, inputs: Sequence[DataType], largest: float) -> float:
@@ -121,6 +142,20 @@ def judge(results: Mapping[int, Result]) -> Verdict:
         verdict.disagreement = f"{len(differing)} of {len(others)} narrower ones differ from {_WIDTHS[widest].name}"
     if len(results) > 1:
         verdict.unverified, verdict.note = _tell_gaps(reference)
+    return verdict
+
+
+def judge_against(reference: Result, results: Mapping[int, Result]) -> Verdict:
+    """Find the candidates that differ from what is known to be right.
+
+    >>> one, two = (Result((Output(DataType.FLOAT, np.full(2, x)),)) for x in (1.0, 0.0))
+    >>> judge_against(two, {0: one, 1: two}).wrong
+    {0: 'differs from the reference: output 0 differs by up to 1, 0.0001 is allowed'}
+    """
+    wrong = {number: result for number, result in results.items() if not _agree(reference, result)}
+    text = "differs from the reference: "
+    verdict = Verdict(wrong={number: text + _difference(reference, result) for number, result in wrong.items()})
+    verdict.unverified, verdict.note = _tell_gaps(reference)
     return verdict
 
 
@@ -180,6 +215,8 @@ def _difference(one: Result, other: Result) -> str:
 
 def _gaps(one: Result, other: Result) -> list[tuple[float, float]]:
     """For each output the largest difference and what is allowed."""
+    if len(one.outputs) != len(other.outputs):
+        return [(np.inf, 0.0)]
     gaps = []
     for a, b in zip(one.outputs, other.outputs, strict=True):
         if a.values.shape != b.values.shape:
@@ -188,6 +225,7 @@ def _gaps(one: Result, other: Result) -> list[tuple[float, float]]:
         left, right = np.clip(a.values, *b.limits), np.clip(b.values, *a.limits)
         largest = max(_largest(left), _largest(right))
         allowed = max(tolerance(a, one.inputs, largest), tolerance(b, other.inputs, largest))
+        allowed = max(allowed, max(one.tolerance, other.tolerance) * largest)
         gaps.append((_gap(left, right, ignores_nan=DataType.INT8 in (a.dtype, b.dtype)), allowed))
     return gaps
 

@@ -8,27 +8,25 @@ rest cannot be told apart by the tie rule anyway, or after the last round.
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from statistics import median
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
-from dovetail.build.worker import CallTimeoutError, TimingWorker
-from dovetail.errors import BuildError, UsageError
+from dovetail.build.tune.clocks import Clock, HostClock
+from dovetail.build.tune.worker import CallTimeoutError, TimingWorker
+from dovetail.errors import UsageError
 from dovetail.plugin.handle import locate_error
 
 __all__ = [
     "TIE",
-    "CallTimeoutError",
-    "Candidate",
     "Measurement",
-    "TimingWorker",
+    "Runnable",
+    "describe_error",
     "measure",
     "median_interval",
-    "pick_fastest",
     "pick_lowest",
 ]
 
@@ -45,21 +43,23 @@ _SLOW_BURSTS: Final = 10
 _MAX_REASON: Final = 500
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """One way to do the work.
+class Runnable(Protocol):
+    """What can be timed."""
 
-    Attributes:
-        id: Number that ties are decided by, lower first.
-        prepare: Called before every burst and not timed: sets the tactic, announces shapes.
-        run: The work, once.
-        label: How the caller's messages name it; reasons leave it out.
-    """
+    @property
+    def id(self) -> int:
+        """Number that tells it from the others."""
+        ...
 
-    id: int
-    prepare: Callable[[], None]
-    run: Callable[[], None]
-    label: str
+    @property
+    def prepare(self) -> Callable[[], None]:
+        """Called before every burst and not timed: sets the tactic, announces shapes."""
+        ...
+
+    @property
+    def run(self) -> Callable[[], None]:
+        """The work, once."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +74,19 @@ class Measurement:
     runs: int
     status: Literal["timed", "failed", "timeout"]
     reason: str | None
+    is_abandoned: bool = False
+    """Whether a call could not be stopped, and may still use what it was given."""
 
 
 def measure(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[Runnable],
     *,
     timeout_s: float,
     max_rounds: int = 15,
     min_runs: int = 4,
     target_burst_us: float = 2500.0,
     worker: TimingWorker | None = None,
-    clock: Callable[[], int] = time.perf_counter_ns,
+    clock: Clock | None = None,
 ) -> list[Measurement]:
     """Time candidates against each other.
 
@@ -95,7 +97,7 @@ def measure(
         min_runs: The fewest runs of a candidate that neither fails nor hangs (within ``max_rounds`` bursts).
         target_burst_us: How long a burst should take; a kernel slower than this runs once a round.
         worker: The thread to time on; by default one that lives for this call.
-        clock: Nanoseconds.
+        clock: What times a burst; by default the host's clock.
 
     Returns:
         One measurement a candidate, in the order given.
@@ -114,25 +116,11 @@ def measure(
             )
     worker.check(timeout_s)
     least = math.ceil(min_runs / min(_DECIDING_ROUNDS, max_rounds))
-    runners = [_Runner(c, worker, clock, timeout_s, target_burst_us, least) for c in candidates]
+    runners = [_Runner(c, worker, clock or HostClock(), timeout_s, target_burst_us, least) for c in candidates]
     for runner in runners:
         runner.warm_up()
     _race(runners, max_rounds)
     return [runner.result() for runner in runners]
-
-
-def pick_fastest(measurements: Iterable[Measurement]) -> int:
-    """The id of the fastest; of those within 2% of it, the lowest.
-
-    Raises:
-        BuildError: Nothing was timed; the reasons are in the message.
-    """
-    measurements = list(measurements)
-    times = [(m.id, m.median_us) for m in measurements if m.median_us is not None]
-    if not times:
-        rows = "".join(f"\n  candidate {m.id}: {m.status}: {m.reason}" for m in measurements)
-        raise BuildError(f"no candidate could be timed{rows}")
-    return pick_lowest(times)
 
 
 def pick_lowest(times_us: Iterable[tuple[int, float]]) -> int:
@@ -171,9 +159,7 @@ def _trimmed_ranks(count: int) -> int:
     return trim
 
 
-def _check_arguments(
-    candidates: Sequence[Candidate], *, max_rounds: int, min_runs: int, target_burst_us: float
-) -> None:
+def _check_arguments(candidates: Sequence[Runnable], *, max_rounds: int, min_runs: int, target_burst_us: float) -> None:
     repeated = [number for number, count in Counter(c.id for c in candidates).items() if count > 1]
     if repeated:
         raise UsageError("two candidates have the same id", got=repeated)
@@ -211,9 +197,9 @@ def _is_decided(live: list[_Runner]) -> bool:
 class _Runner:
     """One candidate in the race."""
 
-    candidate: Candidate
+    candidate: Runnable
     worker: TimingWorker
-    clock: Callable[[], int]
+    clock: Clock
     timeout_s: float
     target_burst_us: float
     least: int
@@ -223,6 +209,7 @@ class _Runner:
     samples_us: list[float] = field(default_factory=list)
     status: Literal["timed", "failed", "timeout"] = "timed"
     reason: str | None = None
+    is_abandoned: bool = False
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -257,6 +244,7 @@ class _Runner:
             runs=self.runs,
             status=self.status,
             reason=self.reason,
+            is_abandoned=self.is_abandoned,
         )
 
     def _burst(self, count: int) -> float | None:
@@ -264,40 +252,34 @@ class _Runner:
         limit_s = self.timeout_s + count * self.expected_us / 1e6
         try:
             self._call("prepare", self.candidate.prepare, self.timeout_s)
-            elapsed_ns = self._call("run", lambda: _time_runs(self.candidate.run, count, self.clock), limit_s)
+            # On the worker's thread, so that no hand-over between threads is in the time.
+            elapsed_us = self._call("run", lambda: self.clock.time_us(self.candidate.run, count), limit_s)
         except _OutError as out:
             self.live, self.status, self.reason = False, out.status, out.reason
+            self.is_abandoned = out.is_abandoned
             return None
         self.runs += count
-        return float(elapsed_ns) / 1e3
+        return float(elapsed_us)
 
     def _call(self, method: str, function: Callable[[], Any], limit_s: float) -> Any:
         try:
             return self.worker.call(function, limit_s)
         except CallTimeoutError as error:
-            raise _OutError("timeout", f"{method}: {error.what}") from error
+            raise _OutError("timeout", f"{method}: {error.what}", is_abandoned=error.abandoned) from error
         except (Exception, SystemExit) as error:  # a candidate may raise anything; that is recorded, and it is out
-            raise _OutError("failed", f"{method}: {_describe(error)}") from error
+            raise _OutError("failed", f"{method}: {describe_error(error)}") from error
 
 
 class _OutError(Exception):
     """A candidate is out of the race."""
 
-    def __init__(self, status: Literal["failed", "timeout"], reason: str) -> None:
+    def __init__(self, status: Literal["failed", "timeout"], reason: str, *, is_abandoned: bool = False) -> None:
         self.status: Final = status
+        self.is_abandoned = is_abandoned
         self.reason = reason[:_MAX_REASON].encode(errors="backslashreplace").decode()
 
 
-def _time_runs(run: Callable[[], None], count: int, clock: Callable[[], int]) -> int:
-    """Runs on the worker's thread, so that no hand-over between threads is in the time."""
-    repeats = range(count)
-    start = clock()
-    for _ in repeats:
-        run()
-    return clock() - start
-
-
-def _describe(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """Type, first line of the text, and the place it came from, which is that of the first cause."""
     cause = error
     while cause.__cause__ is not None:

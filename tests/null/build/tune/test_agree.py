@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.build.agree import Output, Result, Verdict, judge
+from dovetail.build.tune.agree import Output, Result, Verdict, judge
 from dovetail.quantize import convert_type
 from dovetail.types import DataType
 

@@ -1,26 +1,26 @@
-"""One way to run a plugin layer, with memory to run it in at the shapes a profile is tuned for."""
+"""One way to run a plugin layer, with memory to run it in at the shapes a profile is tuned for, where it will run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from dovetail.build.agree import Output, Result
-from dovetail.build.enumerate import Combination, Layout, Port
+from dovetail.build.tune.agree import Output, Result
+from dovetail.build.tune.clocks import Lane
+from dovetail.build.tune.combinations import Combination, Layout, Port
+from dovetail.build.tune.inputs import draw_integers, draw_numbers, make_generator
+from dovetail.build.tune.memory import PlacedArray, place_array, place_workspace
 from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpack, unpack_nibbles
-from dovetail.plugin.arrays import address_of
 from dovetail.plugin.handle import PluginHandle
-from dovetail.provider.arena import aligned_empty
+from dovetail.provider.interfaces import Provider
 from dovetail.quantize import convert_type
 from dovetail.types import DataType, Dims, PluginTensorDesc, TensorFormat
 
 __all__ = ["PluginLayer", "Trial", "dynamic_descs", "workspace_descs"]
-
-_SEED: Final = 20240607
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,8 @@ class PluginLayer:
 
     name: str
     handle: PluginHandle
+    provider: Provider
+    """Whose memory and stream it gets."""
     ports: tuple[Port, ...]
     num_inputs: int
     data_dependent: tuple[tuple[int, ...], ...]
@@ -48,13 +50,14 @@ class Trial:
     """One combination with one tactic, with memory to run it at the shapes the profile is tuned for."""
 
     def __init__(
-        self, number: int, layer: PluginLayer, combination: Combination, tactic: int, handle: PluginHandle
+        self, number: int, layer: PluginLayer, combination: Combination, tactic: int, handle: PluginHandle, lane: Lane
     ) -> None:
         self.id, self.layer, self.combination, self.tactic, self.handle = number, layer, combination, tactic, handle
         self.label = f"{', '.join(map(str, combination))} tactic {tactic}"
-        self._arrays: list[Any] | None = None
+        self._lane = lane
+        self._arrays: list[PlacedArray] | None = None
         self._workspace_bytes = 0
-        self._workspace = np.empty(0, np.uint8)
+        self._workspace: PlacedArray | None = None
         self._arguments: tuple[Any, ...] = ()
 
     def check_workspace(
@@ -87,17 +90,17 @@ class Trial:
         return self._outputs()
 
     def _allocate(self) -> None:
-        layer, count = self.layer, self.layer.num_inputs
-        inputs = [_random_input(i, port, lay) for i, (port, lay) in enumerate(self._pairs()[:count])]
+        layer, count, lane = self.layer, self.layer.num_inputs, self._lane
+        inputs = [place_array(lane, _random_input(i, *pair)) for i, pair in enumerate(self._pairs()[:count])]
         outputs = []
         for index, (port, layout) in enumerate(self._pairs()[count:]):
             source = layer.aliases[index]
-            outputs.append(inputs[source] if source >= 0 else _output_memory(port, layout, self.id))
+            outputs.append(inputs[source] if source >= 0 else place_array(lane, _output_memory(port, layout, self.id)))
         self._arrays = [*inputs, *outputs]
-        self._workspace = aligned_empty(self._workspace_bytes)
-        address = address_of(self._workspace) if self._workspace_bytes else 0
-        pointers = [address_of(array) for array in self._arrays]
-        self._arguments = (*self._descs(), pointers[:count], pointers[count:], address, 0)
+        self._workspace = place_workspace(lane, self._workspace_bytes)
+        pointers = [array.address for array in self._arrays]
+        stream = 0 if lane.stream is None else lane.stream.handle
+        self._arguments = (*self._descs(), pointers[:count], pointers[count:], self._workspace.address, stream)
 
     def _pairs(self) -> list[tuple[Port, Layout]]:
         return list(zip(self.layer.ports, self.combination, strict=True))
@@ -119,7 +122,7 @@ class Trial:
         for index, (port, layout) in enumerate(self._pairs()[count:]):
             if self.layer.data_dependent[index]:
                 continue  # how much of it is valid differs legitimately in order; its size tensor is compared
-            memory = self._arrays[count + index]
+            memory = self._arrays[count + index].read()
             if layout.dtype.bits < 8:
                 memory = unpack_nibbles(memory, layout.dtype.numpy, math.prod(port.opt)).reshape(port.opt)
             array = unpack(memory, layout.format, port.opt).astype(np.float64)
@@ -128,12 +131,11 @@ class Trial:
 
 
 def _random_input(index: int, port: Port, layout: Layout) -> Any:
-    rng = np.random.default_rng(_SEED + index)
+    rng = make_generator(index)
     if layout.dtype.is_float or layout.scale > 0:
         values = convert_type(_shared_numbers(rng, port), layout.dtype.numpy, target_scale=layout.scale)
     else:
-        # Integers may be indices: zero and one are in range of nearly everything.
-        values = rng.integers(0, 2, port.opt).astype(layout.dtype.numpy)
+        values = draw_integers(rng, port.opt, layout.dtype.numpy)
     if layout.dtype.bits < 8:
         return pack_nibbles(values)
     return pack(values, layout.format) if layout.format is not TensorFormat.LINEAR else np.ascontiguousarray(values)
@@ -146,7 +148,7 @@ def _shared_numbers(rng: np.random.Generator, port: Port) -> Any:
     if scale > 0:
         steps = 127 if DataType.FP8 not in types else max(1, min(127, int(448 / scale)))
         return rng.integers(-steps, steps + 1, port.opt).astype(np.float32) * np.float32(scale)
-    numbers = rng.uniform(-1.0, 1.0, port.opt).astype(np.float32)
+    numbers = draw_numbers(rng, port.opt)
     for dtype in (DataType.FP8, DataType.BF16, DataType.HALF):
         if dtype in types:
             numbers = numbers.astype(dtype.numpy).astype(np.float32)

@@ -1,0 +1,140 @@
+"""Tuning for providers: the candidates of a question that a provider has while it builds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from dovetail.build.tune.agree import Result, describe_arrays
+from dovetail.build.tune.candidates import Candidate, Outcome, pick_best
+from dovetail.build.tune.keys import make_choice_key
+from dovetail.build.tune.session import identify
+from dovetail.build.tune.tuner import CandidateTuner
+from dovetail.errors import BuildError, ProviderError
+from dovetail.plan.manifest import CandidateRecord, LayerRecord
+from dovetail.provider.interfaces import Candidate as Proposal
+from dovetail.provider.interfaces import Chosen, Provider, Stream, Tuner
+
+__all__ = ["ProviderTuner", "TuningTables"]
+
+
+class TuningTables:
+    """What providers asked in one build, each question of a profile once."""
+
+    def __init__(self) -> None:
+        self._tables: dict[tuple[str, int, str], LayerRecord] = {}
+
+    def add(self, provider: Provider, table: LayerRecord) -> None:
+        """Keep the table of a question."""
+        self._tables[provider.id, table.profile, table.name] = table
+
+    @property
+    def records(self) -> list[LayerRecord]:
+        """All tables, in the order they were first asked for."""
+        return list(self._tables.values())
+
+
+class ProviderTuner(Tuner):
+    """Answers the questions of one provider while it builds for one profile."""
+
+    def __init__(self, provider: Provider, tuner: CandidateTuner, tables: TuningTables, *, profile: int = 0) -> None:
+        self._provider = provider
+        self._tuner = tuner
+        self._tables = tables
+        self._profile = profile
+
+    @property
+    def stream(self) -> Stream | None:
+        """The stream, made when it is first asked for."""
+        return self._tuner.find_lane(self._provider).stream
+
+    def choose(
+        self, question: str, candidates: Sequence[Proposal], *, reference: Sequence[Any] | None = None
+    ) -> Chosen:
+        """Choose the fastest candidate that is right, and put the table into the plan."""
+        where = f"provider '{self._provider.name}', {question}"
+        _check_names(candidates, where)
+        limit = self._tuner.options.max_tactics
+        tried = candidates[:limit] if limit > 0 else candidates
+        made = [self._make_candidate(number, proposal, question) for number, proposal in enumerate(tried)]
+        right = None if reference is None else describe_arrays(reference)
+        outcomes = self._tuner.tune(where, made, self._tuner.find_lane(self._provider), reference=right)
+        best = pick_best(outcomes.items())
+        table = _make_table(question, self._profile, tried, outcomes, best)
+        self._tables.add(self._provider, table)
+        if best is None:
+            raise _no_candidate(where, table)
+        return Chosen(name=tried[best].name, time_us=outcomes[best].time_us)
+
+    def _make_candidate(self, number: int, proposal: Proposal, question: str) -> Candidate:
+        started = _StartedProposal(proposal)
+        device, version = identify(self._provider)
+        key = make_choice_key(
+            device=device,
+            provider=self._provider.name,
+            provider_version=version,
+            question=question,
+            candidate=proposal.name,
+        )
+        return Candidate(
+            id=number,
+            label=proposal.name,
+            prepare=started.prepare,
+            run=started.run,
+            key=key,
+            compute=None if proposal.results is None else started.compute,
+            close=proposal.close,
+        )
+
+
+class _StartedProposal:
+    """A candidate of a provider that is made ready once, when it is first needed."""
+
+    def __init__(self, proposal: Proposal) -> None:
+        self._proposal = proposal
+        self._run: Callable[[], None] | None = None
+
+    def prepare(self) -> None:
+        if self._run is None:
+            self._run = self._proposal.start()
+
+    def run(self) -> None:
+        assert self._run is not None  # noqa: S101 - prepared before every burst
+        self._run()
+
+    def compute(self) -> Result:
+        assert self._proposal.results is not None  # noqa: S101 - the others are not compared
+        self.prepare()
+        return describe_arrays(self._proposal.results(), tolerance=self._proposal.tolerance)
+
+
+def _check_names(candidates: Sequence[Proposal], where: str) -> None:
+    names = [candidate.name for candidate in candidates]
+    if not names:
+        raise BuildError("there is no candidate", where=where)
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise ProviderError("two candidates have one name", where=where, got=", ".join(doubled))
+
+
+def _make_table(
+    question: str, profile: int, tried: Sequence[Proposal], outcomes: Mapping[int, Outcome], best: int | None
+) -> LayerRecord:
+    rows = [
+        CandidateRecord(
+            name=proposal.name,
+            formats=[],
+            tactic=number,
+            time_us=outcomes[number].time_us,
+            status=outcomes[number].status,
+            reason=outcomes[number].reason,
+            chosen=number == best,
+        )
+        for number, proposal in enumerate(tried)
+    ]
+    return LayerRecord(name=question, profile=profile, candidates=rows)
+
+
+def _no_candidate(where: str, table: LayerRecord) -> BuildError:
+    rows = "\n".join(f"  {row.name}: {row.status} ({row.reason})" for row in table.candidates)
+    return BuildError(f"no candidate works\n{rows}", where=where)
