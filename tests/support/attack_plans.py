@@ -357,7 +357,7 @@ def _built() -> Target:
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "built", ports[:1], ports[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    config = dt.BuilderConfig()
+    config = _on_host()
     config.set_flag(dt.BuilderFlag.REFIT)
     with attack_device():
         engine = dt.compile(
