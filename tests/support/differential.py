@@ -303,14 +303,29 @@ def _use_file(engine: dt.Engine, expected: Expected, registry: Any) -> None:
         assert again == path.read_bytes(), "a plan that is loaded and serialized is another"
 
 
+class _Bytes:
+    """Memory for a tensor where the engine wants it, with a guard behind it."""
+
+    def __init__(self, engine: dt.Engine, name: str, size: int) -> None:
+        self._placed = engine.place_array(name, np.full(size + _GUARD, 0xA5, np.uint8))
+
+    @property
+    def address(self) -> int:
+        return self._placed.address if isinstance(self._placed, dt.DeviceTensor) else _address(self._placed)
+
+    def read(self) -> Any:
+        return self._placed.numpy() if isinstance(self._placed, dt.DeviceTensor) else self._placed
+
+
 class _Allocator(dt.IOutputAllocator):
-    def __init__(self) -> None:
+    def __init__(self, engine: dt.Engine) -> None:
         super().__init__()
-        self.memory, self.shape = np.empty(0, np.uint8), ()
+        self.engine, self.shape = engine, ()
+        self.memory: _Bytes | None = None
 
     def reallocate_output_async(self, tensor_name: str, memory: int, size: int, alignment: int, stream: int) -> int:
-        self.memory = np.empty(max(size, 1) + _GUARD, np.uint8)
-        return int(self.memory.ctypes.data)
+        self.memory = _Bytes(self.engine, tensor_name, max(size, 1))
+        return self.memory.address
 
     def notify_shape(self, tensor_name: str, shape: Any) -> None:
         self.shape = tuple(shape)
@@ -328,38 +343,43 @@ def _use_addresses(engine: dt.Engine, expected: Expected, registry: Any) -> None
 
 
 def _run_bound(context: Any, feed: dict[str, Any], wanted: Results, noise: dict[str, float]) -> None:
-    held = {name: array.copy() for name, array in feed.items()}
+    held = {name: context.engine.place_array(name, array.copy()) for name, array in feed.items()}
     for name, array in held.items():
         context.set_input_shape(name, array.shape)
-        context.set_tensor_address(name, _address(array))
+        context.set_tensor_address(name, array.address if isinstance(array, dt.DeviceTensor) else _address(array))
     assert not context.infer_shapes()
     memory: dict[str, Any] = {}
     for name, array in wanted.items():
         shape = _known_shape(context, name)
         if shape is None or -1 in shape:
-            memory[name] = _Allocator()
+            memory[name] = _Allocator(context.engine)
             context.set_output_allocator(name, memory[name])
         else:
             assert shape == array.shape, f"the context says {shape} for {name}, not {array.shape}"
             context.set_output_allocator(name, None)
-            memory[name] = np.full(array.nbytes + _GUARD, 0xA5, np.uint8)
-            context.set_tensor_address(name, _address(memory[name]))
+            _bind_fresh(context, name, array, memory)
     assert context.execute_async_v3(0)
     _compare_memory(memory, wanted, noise)
     for _ in range(0 if any(isinstance(held, _Allocator) for held in memory.values()) else 2):
-        for raw in memory.values():
-            raw[...] = 0xA5
+        for name in memory:
+            _bind_fresh(context, name, wanted[name], memory)
         context.execute_async_v3(0)
         _compare_memory(memory, wanted, noise)
+
+
+def _bind_fresh(context: Any, name: str, array: Any, memory: dict[str, Any]) -> None:
+    memory[name] = _Bytes(context.engine, name, array.nbytes)
+    context.set_tensor_address(name, memory[name].address)
 
 
 def _compare_memory(memory: dict[str, Any], wanted: Results, noise: dict[str, float]) -> None:
     for name, array in wanted.items():
         held = memory[name]
         if isinstance(held, _Allocator):
-            raw, shape = held.memory, held.shape
+            assert held.memory is not None
+            raw, shape = held.memory.read(), held.shape
         else:
-            raw, shape = held, array.shape
+            raw, shape = held.read(), array.shape
             assert (raw[array.nbytes :] == 0xA5).all(), f"{name} was written past its end"
         assert shape == array.shape, f"{name} has the shape {shape}, not {array.shape}"
         compare(raw[: array.nbytes].view(array.dtype).reshape(shape), array, name, noise.get(name, 0.0))

@@ -88,6 +88,11 @@ class Stream(ABC):
     def handle(self) -> int:
         """What plugins get as their stream."""
 
+    @property
+    def current(self) -> Stream:
+        """The stream that work goes to now, as the provider made it: a context's stands for one, which may change."""
+        return self
+
     @abstractmethod
     def record(self, *, is_timed: bool = False) -> Event:
         """An event for what was put on the queue so far; one that is timed may cost more."""

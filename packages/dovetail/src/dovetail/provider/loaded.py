@@ -21,7 +21,7 @@ class BindContext:
     stream: Stream | None = None
     """Where its work goes; None where steps end before they return.
 
-    Callers may change the stream of a context between runs, so its ``handle`` is to be read in every run.
+    Callers may change the stream of a context between runs, so ``handle`` or ``current`` is to be read in every run.
     """
     workspace: int = 0
     """The address of scratch memory in the provider's memory, as much as was asked for; others use it between runs."""

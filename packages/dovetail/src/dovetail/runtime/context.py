@@ -73,6 +73,8 @@ class ExecutionContext:
         handles = self._check_streams(streams or {})
         self._devices = ContextDevices(engine.providers, capture_graphs=engine.capture_graphs, handles=handles)
         self._callers = CallerArrays(self._devices)
+        self._owners = self._callers.owners
+        """What keeps memory of callers on devices alive; cleared after each run."""
         self._shapes: dict[str, tuple[int, ...]] = engine.static_input_shapes()
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, IOutputAllocator] = {}
@@ -459,8 +461,9 @@ class ExecutionContext:
 
     def call(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         """``run`` over arrays in order or by name, in the first profile that allows them."""
-        inputs = self._gather(arrays, named)
-        return self._run(inputs)
+        if named or self._has_choice:
+            return self._run(self._gather(arrays, named))
+        return self._run(self._engine.check_inputs(arrays, self._callers))
 
     def call_on_device(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> list[Any]:
         """The same with results of devices left there."""
@@ -507,12 +510,8 @@ class ExecutionContext:
         try:
             return run.outputs.finish(run.run(arrays, run.outputs.make(arrays), visit))
         finally:
-            self._release()
-
-    def _release(self) -> None:
-        """Let go of what callers gave on devices."""
-        if self._callers.owners:
-            self._callers.owners.clear()
+            if self._owners:
+                self._owners.clear()
 
     def _find_run(self, inputs: Sequence[Any]) -> BoundRun:
         if self._engine.has_objects:
@@ -534,7 +533,7 @@ class ExecutionContext:
         try:
             finished = run.outputs.finish(run.run(arrays, targets, keep=keep), skip=kept)
         finally:
-            self._release()
+            self._owners.clear()
         return [kept[i].give(result) if i in kept else result for i, result in enumerate(finished)]
 
 

@@ -44,7 +44,7 @@ class _DeviceArray(PlacedArray):
         self._block = DeviceBlock(lane.provider, max(array.nbytes, 1))
         self.array = self._block.view(0, array.shape, array.dtype)
         self.address = self._block.address
-        self._copy(np.ascontiguousarray(array), self.array)
+        self._copy(np.ascontiguousarray(array).reshape(array.shape), self.array)
 
     def read(self) -> Any:
         array = np.empty(self.array.shape, self.array.dtype)

@@ -138,7 +138,11 @@ def _random_input(index: int, port: Port, layout: Layout) -> Any:
         values = draw_integers(rng, port.opt, layout.dtype.numpy)
     if layout.dtype.bits < 8:
         return pack_nibbles(values)
-    return pack(values, layout.format) if layout.format is not TensorFormat.LINEAR else np.ascontiguousarray(values)
+    return (
+        pack(values, layout.format)
+        if layout.format is not TensorFormat.LINEAR
+        else np.ascontiguousarray(values).reshape(values.shape)
+    )
 
 
 def _shared_numbers(rng: np.random.Generator, port: Port) -> Any:

@@ -90,7 +90,7 @@ class BoundRun:
         """
         values = self._values
         try:
-            self._place(inputs, outputs, keep=keep)
+            self._place(inputs, outputs, keep)
             self._run_steps(visit)
             results = [values[index] for index in self._outputs]
             return results if self._border is None else self._border.collect(results)
@@ -116,7 +116,7 @@ class BoundRun:
         finally:
             self._clear()
 
-    def _place(self, inputs: Sequence[Any], outputs: Sequence[Any], *, keep: bool) -> None:
+    def _place(self, inputs: Sequence[Any], outputs: Sequence[Any], keep: bool) -> None:
         values = self._values
         self._placed = None
         for index, array in zip(self._inputs, inputs):  # noqa: B905 - counted by who calls, here and below
@@ -165,7 +165,7 @@ class BoundRun:
             self._check_aliases(addresses)
             self.instance.announced = None  # the contract: plugins hear of shapes again when an address changed
             self._told = addresses
-        self._place(*(self._known.get(addresses) or self._find_arrays(addresses)), keep=True)
+        self._place(*(self._known.get(addresses) or self._find_arrays(addresses)), True)
         self._placed = addresses if self._is_plain else None
 
     def _find_arrays(self, addresses: tuple[int, ...]) -> tuple[list[Any], list[Any]]:

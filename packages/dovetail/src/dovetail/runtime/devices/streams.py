@@ -41,6 +41,11 @@ class ContextStream(Stream):
         return self._queue.handle
 
     @property
+    def current(self) -> Stream:
+        """The queue that is used now."""
+        return self._queue
+
+    @property
     def is_own(self) -> bool:
         """Whether work goes to the context's own queue, for which every run waits at its end."""
         return self._queue is self._own

@@ -44,7 +44,7 @@ class DeviceTensor:
         """A copy of an array of the host in the memory of a device."""
         block = DeviceBlock(provider, max(array.nbytes, 1))
         target = block.view(0, array.shape, array.dtype)
-        call(provider.id, "copy", provider.copy, np.ascontiguousarray(array), target, None)
+        call(provider.id, "copy", provider.copy, np.ascontiguousarray(array).reshape(array.shape), target, None)
         call(provider.id, "synchronize", provider.synchronize)
         return cls(provider, target, block)
 
