@@ -22,7 +22,7 @@ LIBRARY = "libdovetail_ep.so"
 FLAGS = ["-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra"]
 
 
-class BuildError(Exception):
+class CompileError(Exception):
     """The native part cannot be compiled here."""
 
 
@@ -34,7 +34,7 @@ def find_compiler() -> list[str]:
         if words and shutil.which(words[0]):
             return words
     what = f"CC names '{named}', which is not there" if named else "none was found"
-    raise BuildError(f"a C compiler is needed to build it from source, and {what}: install gcc or clang, or a wheel")
+    raise CompileError(f"a C compiler is needed to build it from source, and {what}: install gcc or clang, or a wheel")
 
 
 def find_headers() -> str:
@@ -42,7 +42,7 @@ def find_headers() -> str:
     folder = sysconfig.get_path("include")
     if not Path(folder, "Python.h").is_file():
         package = f"python{sysconfig.get_python_version()}-dev"
-        raise BuildError(f"Python.h is needed to build it from source, and {folder} has none: install {package}")
+        raise CompileError(f"Python.h is needed to build it from source, and {folder} has none: install {package}")
     return folder
 
 
@@ -53,7 +53,7 @@ def compile_file(command: list[str], source: Path, target: Path) -> None:
     finished = subprocess.run(words, capture_output=True, text=True, check=False)
     if finished.returncode != 0:
         temporary.unlink(missing_ok=True)
-        raise BuildError(f"{shlex.join(words)} failed:\n{finished.stderr}")
+        raise CompileError(f"{shlex.join(words)} failed:\n{finished.stderr}")
     # A process that has the old file loaded keeps it: the new one is another file under the same name.
     temporary.replace(target)
 
@@ -76,7 +76,7 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unuse
         """Compile before the files of the wheel are collected."""
         try:
             self._compile(version, build_data)
-        except BuildError as error:
+        except CompileError as error:
             self.app.abort(f"onnxruntime-ep-dovetail: {error}")
 
     def _compile(self, version: str, build_data: dict[str, Any]) -> None:

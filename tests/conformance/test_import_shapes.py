@@ -20,7 +20,7 @@ from onnx.backend.test.loader import load_model_tests
 
 from dovetail.errors import UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 
 ALWAYS = ("concat", "if", "loop", "reshape", "scan", "split", "squeeze", "unique")
 

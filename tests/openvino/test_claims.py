@@ -6,9 +6,9 @@ import onnx
 import onnx_ir as ir
 import pytest
 
-from dovetail.build.support import find_support
+from dovetail.build.assign.support import find_support
 from dovetail.provider.loader import get_provider
-from dovetail.provider.schema_check import check_registry
+from dovetail.provider.schemas.schema_check import check_registry
 
 BODIES = "then_branch = t () => (double[n] a) { a = Neg(x) }, else_branch = e () => (double[n] b) { b = Abs(x) }"
 LEFT = {

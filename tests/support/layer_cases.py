@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.network.definition import Network
-from dovetail.network.tensor import ITensor
+from dovetail.network.api.definition import Network
+from dovetail.network.api.tensor import ITensor
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.types import DataType, data_type_from_numpy
 from tests.support.run_network import run_network

@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx import numpy_helper, parser
 
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 from dovetail.passes.base import Pass, run_passes
 from dovetail.passes.clone import clone_model
 from tests.support.transformers_models import run_onnxruntime

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.build.builder import Builder, engine_from_plan
-from dovetail.network.definition import Network
+from dovetail.network.api.definition import Network
 from dovetail.plugin.registry import PluginRegistry
 
 __all__ = ["run_network"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 from dovetail.passes.clone import clone_model
 from dovetail.provider.loader import get_provider
 from tests.support.single_kernels import load_kernel

@@ -280,7 +280,7 @@ def _make_folder(folder: Path) -> None:
 def _run(folder: Path) -> dict[str, Any]:
     from dovetail.errors import DovetailError
     from dovetail.loggers import ILogger, Severity
-    from dovetail.network.onnx_import import import_model
+    from dovetail.network.importer.importer import import_model
     from dovetail.plugin.registry import PluginRegistry
 
     class Silent(ILogger):

@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
 from dovetail.errors import ModelError
-from dovetail.network import files, tensors
-from dovetail.network.files import map_file, open_under, read_range
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer import files, tensors
+from dovetail.network.importer.files import map_file, open_under, read_range
+from dovetail.network.importer.importer import import_model
 
 SECRET = struct.pack("<4f", 6, 6, 6, 6)
 WEIGHTS = struct.pack("<4f", 1, 2, 3, 4)

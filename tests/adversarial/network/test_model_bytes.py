@@ -20,7 +20,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from dovetail.errors import DovetailError, ModelError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 from dovetail.plugin.registry import PluginRegistry
 
 TEXT = """

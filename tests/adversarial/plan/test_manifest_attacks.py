@@ -25,8 +25,9 @@ import pytest
 
 import dovetail as dt
 from dovetail.errors import DovetailError, PlanCorruptError, PlanError, PlanVersionError
-from dovetail.plan import manifest, verify
+from dovetail.plan import manifest
 from dovetail.plan.manifest import Manifest
+from dovetail.plan.verify import manifest_rules as verify
 from tests.adversarial.plan.built_rules import BUILT_RULES
 from tests.adversarial.plan.device_attacks import DEVICE_RULES
 from tests.adversarial.plan.edits import Edit, both, put, value

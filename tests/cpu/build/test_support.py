@@ -12,8 +12,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail as dt
-from dovetail.build.support import PLUGIN, find_support
-from dovetail.network.onnx_import import import_model
+from dovetail.build.assign.support import PLUGIN, find_support
+from dovetail.network.importer.importer import import_model
 from dovetail.network.plugins import entry_of
 
 

@@ -163,7 +163,7 @@ def test_a_pipe_is_no_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_outputs_stay_in_their_folder(tmp_path: Path) -> None:
-    from dovetail.cli.run import _save
+    from dovetail.cli.commands.run import _save
 
     names = ["../../up", "/etc/passwd", "a/b", "a_b", ".hidden", "", "x" * 300]
     files = _save({name: np.zeros(1) for name in names}, tmp_path / "out")

@@ -132,7 +132,7 @@ def test_stripped_weights(ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_options_reach_the_configuration() -> None:
     from dovetail.build.config import BuilderFlag, MemoryPoolType, PreviewFeature, ProfilingVerbosity
-    from dovetail.cli.build import _make_config
+    from dovetail.cli.commands.build import _make_config
     from dovetail.cli.parser import make_parser
     from dovetail.cli.settings import read_settings
 

@@ -8,7 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from dovetail.network.enums import ActivationType, ElementWiseOperation, ScaleMode, UnaryOperation
+from dovetail.network.api.enums import ActivationType, ElementWiseOperation, ScaleMode, UnaryOperation
 from dovetail.types import DataType, Weights
 from tests.support.layer_cases import Expected, Sketch, case, rand
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.network.enums import (
+from dovetail.network.api.enums import (
     BoundingBoxFormat,
     InterpolationMode,
     ResizeCoordinateTransformation,

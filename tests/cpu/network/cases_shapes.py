@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.network.enums import GatherMode, SampleMode, ScatterMode
+from dovetail.network.api.enums import GatherMode, SampleMode, ScatterMode
 from dovetail.types import Permutation
 from tests.support.layer_cases import Expected, Sketch, case, rand
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import UnsupportedOpError
-from dovetail.network.enums import (
+from dovetail.network.api.enums import (
     AttentionIOForm,
     AttentionNormalizationOp,
     CausalMaskKind,

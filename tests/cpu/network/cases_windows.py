@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.network.enums import PaddingMode, PoolingType
+from dovetail.network.api.enums import PaddingMode, PoolingType
 from dovetail.types import DimsHW, Weights
 from tests.support.layer_cases import Expected, Sketch, case, rand
 

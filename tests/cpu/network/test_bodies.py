@@ -14,10 +14,10 @@ from onnx.reference import ReferenceEvaluator
 
 import dovetail as dt
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.onnx_bodies import expand_bodies
-from dovetail.network.onnx_import import import_model
-from dovetail.network.onnx_kernels import find_kernel_in
-from dovetail.network.problems import Problems
+from dovetail.network.importer.bodies import expand_bodies
+from dovetail.network.importer.importer import import_model
+from dovetail.network.importer.kernels import find_kernel_in
+from dovetail.network.importer.problems import Problems
 
 CHANCE = np.random.default_rng(0)
 X = CHANCE.normal(size=(2, 4, 6)).astype(np.float32)

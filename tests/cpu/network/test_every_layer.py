@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dovetail.network.definition import Network
-from dovetail.network.layers.base import ILayer
-from dovetail.network.properties import Property
+from dovetail.network.api.definition import Network
+from dovetail.network.api.layers.base import ILayer
+from dovetail.network.api.properties import Property
 from tests.support.layer_cases import CASES, Case, Sketch, check
 
 FAMILIES = ("windows", "elements", "shapes", "axes", "images", "special")

@@ -11,7 +11,7 @@ from onnx import parser
 
 import dovetail as dt
 from dovetail.errors import ModelError
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 
 X = np.random.default_rng(0).normal(size=(2, 3)).astype(np.float32)
 TRUE, FALSE = np.array(True), np.array(False)

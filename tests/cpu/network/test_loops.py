@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from dovetail.errors import DovetailError, InputError, ModelError, UsageError
-from dovetail.network.definition import Network
-from dovetail.network.emission import Emitter
-from dovetail.network.enums import ElementWiseOperation, LoopOutput, ReduceOperation, TripLimit, UnaryOperation
-from dovetail.network.tensor import ITensor
+from dovetail.network.api.definition import Network
+from dovetail.network.api.emission import Emitter
+from dovetail.network.api.enums import ElementWiseOperation, LoopOutput, ReduceOperation, TripLimit, UnaryOperation
+from dovetail.network.api.tensor import ITensor
 from dovetail.types import DataType
 from tests.support.layer_cases import rand
 from tests.support.run_network import run_network

@@ -13,8 +13,8 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail as dt
-from dovetail.network.onnx_import import import_model
-from dovetail.network.onnx_maps import model_from_proto, model_to_proto, save_model
+from dovetail.network.importer.importer import import_model
+from dovetail.network.importer.maps import model_from_proto, model_to_proto, save_model
 from dovetail.network.value_types import MapType, describe_type
 from dovetail.tools.compare import compare_models
 from dovetail.tools.sides import read_source

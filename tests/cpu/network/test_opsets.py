@@ -13,8 +13,8 @@ from onnx.reference import ReferenceEvaluator
 import dovetail as dt
 from dovetail.errors import UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.onnx_convert import convert_opset
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
+from dovetail.network.opsets.convert import convert_opset
 from tests.support.plugins import PlainCreator, ScalePlugin
 
 X = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)

@@ -8,9 +8,9 @@ import pytest
 from onnx import parser
 
 import dovetail as dt
-from dovetail.network.dim_exprs import describe_shape
-from dovetail.network.onnx_import import import_model
-from dovetail.network.shapes import ShapeInference
+from dovetail.network.importer.importer import import_model
+from dovetail.network.inference.dim_exprs import describe_shape
+from dovetail.network.inference.shapes import ShapeInference
 from tests.support.plugins import PlainCreator, ScalePlugin
 
 X = np.arange(12, dtype=np.float32).reshape(3, 4)

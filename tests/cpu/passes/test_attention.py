@@ -9,9 +9,9 @@ import onnx_ir as ir
 import pytest
 
 from dovetail.passes import fusion_passes, standard_passes
-from dovetail.passes.attention import AttentionFusion
 from dovetail.passes.base import run_passes
-from dovetail.passes.fusion import always
+from dovetail.passes.fusions.attention import AttentionFusion
+from dovetail.passes.fusions.base import always
 from tests.support.pass_graphs import check_numbers, make, ops, sample_inputs
 from tests.support.transformers_models import assert_close, run_kernels, run_onnxruntime
 

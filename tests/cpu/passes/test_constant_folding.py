@@ -11,7 +11,7 @@ import pytest
 from onnx import helper, parser
 from onnx.reference import ReferenceEvaluator
 
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 from dovetail.passes import standard_passes
 from dovetail.passes.base import run_passes
 from dovetail.passes.clone import clone_model

@@ -14,11 +14,11 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 from dovetail.passes import standard_passes
 from dovetail.passes.base import run_passes
 from dovetail.passes.clone import clone_model
-from dovetail.passes.conv_batchnorm import FUSED_KEY, ConvBatchNorm
+from dovetail.passes.fusions.conv_batchnorm import FUSED_KEY, ConvBatchNorm
 from dovetail.provider.loader import get_provider
 from tests.support.single_kernels import load_kernel
 

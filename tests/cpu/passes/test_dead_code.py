@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 
 import dovetail as dt
 from dovetail.errors import InternalError
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 from dovetail.network.plugins import entry_of
 from dovetail.passes import standard_passes
 from dovetail.passes.base import Pass, PassResult, run_passes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.passes.fusion import always
-from dovetail.passes.gelu import GeluFusion
+from dovetail.passes.fusions.base import always
+from dovetail.passes.fusions.gelu import GeluFusion
 from tests.support.pass_graphs import check_numbers, make, ops
 
 HEADER = "g (float[n, 8] x) => (float[n, 8] y)"

@@ -11,7 +11,7 @@ import pytest
 from onnx import helper
 
 import dovetail as dt
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 from dovetail.passes.base import run_passes
 from dovetail.passes.layout import NHWC_DOMAIN, LayoutPass
 from dovetail.provider.loader import get_provider

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.passes.fusion import always
-from dovetail.passes.matmul_add import MatMulAddFusion
+from dovetail.passes.fusions.base import always
+from dovetail.passes.fusions.matmul_add import MatMulAddFusion
 from tests.support.pass_graphs import check_numbers, make, ops
 
 

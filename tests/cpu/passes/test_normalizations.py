@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.passes.fusion import always
-from dovetail.passes.layer_normalization import LayerNormalizationFusion
-from dovetail.passes.rms_normalization import RMSNormalizationFusion
+from dovetail.passes.fusions.base import always
+from dovetail.passes.fusions.layer_normalization import LayerNormalizationFusion
+from dovetail.passes.fusions.rms_normalization import RMSNormalizationFusion
 from tests.support.pass_graphs import check_numbers, make, ops
 
 WEIGHTS = """<float[8] w = {1, 2, 3, 4, 5, 6, 7, 8}, float[8] b = {8, 7, 6, 5, 4, 3, 2, 1}, float two = {2},

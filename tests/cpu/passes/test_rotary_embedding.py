@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.passes.fusion import always
-from dovetail.passes.rotary_embedding import RotaryEmbeddingFusion
+from dovetail.passes.fusions.base import always
+from dovetail.passes.fusions.rotary_embedding import RotaryEmbeddingFusion
 from tests.support.pass_graphs import check_numbers, make, ops
 
 NUMBERS = {

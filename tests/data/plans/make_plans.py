@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dovetail
 from dovetail.build.builder import Builder
 from dovetail.build.config import BuilderConfig, BuilderFlag, ProfilingVerbosity
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 from dovetail.plan.container import write_plan
 from dovetail.plan.manifest import DeviceRecord, encode_manifest
 

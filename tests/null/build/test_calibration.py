@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dovetail as dt
-from dovetail.build.calibration_cache import cache_mismatch, decode_cache, encode_cache
-from dovetail.build.calibrators import algorithm_of, make_statistic
-from dovetail.build.range_stats import BINS, LEVELS, EntropyStatistic, MinMaxStatistic, choose_bins
-from dovetail.build.scales import scale_from_range
+from dovetail.build.calibrate.calibration_cache import cache_mismatch, decode_cache, encode_cache
+from dovetail.build.calibrate.calibrators import algorithm_of, make_statistic
+from dovetail.build.calibrate.range_stats import BINS, LEVELS, EntropyStatistic, MinMaxStatistic, choose_bins
+from dovetail.build.calibrate.scales import scale_from_range
 
 
 def _normal(count: int = 100_000) -> np.ndarray:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.build.faults import FaultSearch, find_faults
+from dovetail.build.assign.faults import FaultSearch, find_faults
 
 
 class _Compiler:

@@ -8,7 +8,7 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from dovetail.build.scales import find_scales, graph_values
+from dovetail.build.calibrate.scales import find_scales, graph_values
 
 
 def _value(name: str, dtype: ir.DataType) -> ir.Value:

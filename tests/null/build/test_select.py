@@ -13,24 +13,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.build import select
-from dovetail.build._minsum import Factor, minimise
-from dovetail.build.select import Edge, Layer, Option, choose_options, total_cost_us
+from dovetail.build.formats import select
+from dovetail.build.formats._minsum import CostFactor, minimise
+from dovetail.build.formats.select import Edge, FormatLayer, Option, choose_options, total_cost_us
 from dovetail.errors import BuildError, UsageError
 
 LAYOUTS = ["LINEAR", "HWC8", "CHW32"]
 
 
-def layer(*options: tuple[str, float]) -> Layer:
+def layer(*options: tuple[str, float]) -> FormatLayer:
     """A layer with one input (port 0) and one output (port 1); "a" is one layout for both, "a>b" two."""
-    return Layer(tuple(Option(tuple((o.split(">") * 2)[:2]), cost) for o, cost in options))
+    return FormatLayer(tuple(Option(tuple((o.split(">") * 2)[:2]), cost) for o, cost in options))
 
 
-def end(layout: str) -> Layer:
-    return Layer((Option((layout,), 0.0),))
+def end(layout: str) -> FormatLayer:
+    return FormatLayer((Option((layout,), 0.0),))
 
 
-def chain(*layers: Layer) -> list[Edge]:
+def chain(*layers: FormatLayer) -> list[Edge]:
     """Every layer's last port feeds the next one's first."""
     widths = [len(one.options[0].layouts) for one in layers]
     return [Edge((i, widths[i] - 1), (i + 1, 0)) for i in range(len(layers) - 1)]
@@ -40,7 +40,7 @@ def flat(cost_us: float) -> Callable[[int, Hashable, Hashable], float]:
     return lambda edge, source, target: cost_us
 
 
-def cost_of(layers: Sequence[Layer], edges: Sequence[Edge], choice: Sequence[int], reformat: Any) -> float:
+def cost_of(layers: Sequence[FormatLayer], edges: Sequence[Edge], choice: Sequence[int], reformat: Any) -> float:
     """The definition, written out: each layer, and each different layout wanted from a port once."""
     total = sum(one.options[i].cost_us for one, i in zip(layers, choice, strict=True))
     firsts = {edge.producer: number for number, edge in reversed(list(enumerate(edges)))}
@@ -55,7 +55,7 @@ def cost_of(layers: Sequence[Layer], edges: Sequence[Edge], choice: Sequence[int
     return total
 
 
-def every_choice(layers: Sequence[Layer]) -> list[tuple[int, ...]]:
+def every_choice(layers: Sequence[FormatLayer]) -> list[tuple[int, ...]]:
     return list(itertools.product(*(range(len(one.options)) for one in layers)))
 
 
@@ -65,12 +65,12 @@ def price(edge: int, source: Hashable, target: Hashable) -> float:
 
 
 @st.composite
-def networks(draw: st.DrawFn, shape: str) -> tuple[list[Layer], list[Edge]]:
+def networks(draw: st.DrawFn, shape: str) -> tuple[list[FormatLayer], list[Edge]]:
     """Layers with two inputs and two outputs (ports 0 to 3), joined as a chain, a tree or anyhow."""
     count = draw(st.integers(1, 5))
     costs = st.integers(0, 12).map(float)
     option = st.builds(Option, st.tuples(*[st.sampled_from(LAYOUTS)] * 4), costs)
-    layers = [Layer(tuple(draw(st.lists(option, min_size=1, max_size=3)))) for _ in range(count)]
+    layers = [FormatLayer(tuple(draw(st.lists(option, min_size=1, max_size=3)))) for _ in range(count)]
     outputs, inputs = st.sampled_from([2, 3]), st.sampled_from([0, 1])
     edges = []
     for number in range(1, count):
@@ -84,7 +84,7 @@ def networks(draw: st.DrawFn, shape: str) -> tuple[list[Layer], list[Edge]]:
 @pytest.mark.parametrize("shape", ["chain", "tree", "graph"])
 def test_nothing_is_cheaper(shape: str) -> None:
     @given(networks(shape))
-    def check(network: tuple[list[Layer], list[Edge]]) -> None:
+    def check(network: tuple[list[FormatLayer], list[Edge]]) -> None:
         layers, edges = network
         choice = choose_options(layers, edges, price)
         costs = {other: cost_of(layers, edges, other, price) for other in every_choice(layers)}
@@ -96,7 +96,7 @@ def test_nothing_is_cheaper(shape: str) -> None:
 
 
 @given(networks("graph"))
-def test_the_heuristic_ends_where_no_single_change_helps(network: tuple[list[Layer], list[Edge]]) -> None:
+def test_the_heuristic_ends_where_no_single_change_helps(network: tuple[list[FormatLayer], list[Edge]]) -> None:
     layers, edges = network
     problem = select._Problem(layers, edges, price)
     choice = problem.original(select._choose_by_descent(problem))
@@ -148,7 +148,7 @@ def test_consumers_that_want_the_same_share_a_reformat() -> None:
 
 
 def test_one_tensor_in_both_inputs_of_a_layer_is_reformatted_once() -> None:
-    both = Layer((Option(("LINEAR", "LINEAR"), 5.0), Option(("HWC8", "HWC8"), 1.0)))
+    both = FormatLayer((Option(("LINEAR", "LINEAR"), 5.0), Option(("HWC8", "HWC8"), 1.0)))
     edges = [Edge((0, 0), (1, 0)), Edge((0, 0), (1, 1))]
     assert choose_options([end("LINEAR"), both], edges, flat(3.0)) == [0, 1]
     assert total_cost_us([end("LINEAR"), both], edges, [0, 1], flat(3.0)) == 4.0
@@ -195,10 +195,12 @@ def test_a_reformat_that_cannot_be_done_is_avoided_or_an_error() -> None:
         choose_options([end("LINEAR"), end("HWC8")], [Edge((0, 0), (1, 0))], flat(math.inf))
 
 
-def tangle(count: int) -> tuple[list[Layer], list[Edge]]:
+def tangle(count: int) -> tuple[list[FormatLayer], list[Edge]]:
     """Every layer feeds every later one: nothing an exact method gets through."""
     option = lambda layout, cost: Option((layout,) * (count + 1), cost)  # noqa: E731
-    layers = [Layer((option("LINEAR", 3.0), option("HWC8", 2.0 + i % 2), option("CHW32", 2.5))) for i in range(count)]
+    layers = [
+        FormatLayer((option("LINEAR", 3.0), option("HWC8", 2.0 + i % 2), option("CHW32", 2.5))) for i in range(count)
+    ]
     return layers, [Edge((a, count), (b, a)) for a in range(count) for b in range(a + 1, count)]
 
 
@@ -212,7 +214,7 @@ def test_a_tangled_network_gets_one_layout_from_the_heuristic() -> None:
 
 def test_the_heuristic_avoids_what_cannot_be_done() -> None:
     layers, edges = tangle(20)
-    fixed = [*layers, Layer((Option(("LINEAR",) * 21, 0.0),))]
+    fixed = [*layers, FormatLayer((Option(("LINEAR",) * 21, 0.0),))]
     choice = choose_options(fixed, [*edges, Edge((19, 20), (20, 0))], flat(math.inf))
     assert choice == [0] * 21
 
@@ -249,7 +251,7 @@ def test_edges_end_at_ports(edge: Edge) -> None:
 @pytest.mark.parametrize("options", [(), (Option(("LINEAR",), 1.0), Option((), 1.0))], ids=len)
 def test_layers_have_options_of_one_kind(options: tuple[Option, ...]) -> None:
     with pytest.raises(UsageError, match="the same ports"):
-        choose_options([Layer(options)], [], flat(1.0))
+        choose_options([FormatLayer(options)], [], flat(1.0))
 
 
 @settings(max_examples=30)
@@ -258,7 +260,7 @@ def test_elimination_finds_the_least_sum_of_any_tables(data: st.DataObject) -> N
     sizes = data.draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))
     numbers = np.random.default_rng(data.draw(st.integers(0, 1000)))
     scopes = data.draw(st.lists(st.permutations(range(len(sizes))).map(lambda p: tuple(p[:3])), max_size=5))
-    factors = [Factor(scope, numbers.integers(0, 9, [sizes[v] for v in scope]).astype(float)) for scope in scopes]
+    factors = [CostFactor(scope, numbers.integers(0, 9, [sizes[v] for v in scope]).astype(float)) for scope in scopes]
 
     def cost(values: Sequence[int]) -> float:
         return float(sum(f.table[tuple(values[v] for v in f.scope)] for f in factors))
@@ -269,6 +271,6 @@ def test_elimination_finds_the_least_sum_of_any_tables(data: st.DataObject) -> N
 
 
 def test_elimination_stops_at_the_limit() -> None:
-    factor = Factor((0, 1, 2), np.zeros((4, 4, 4)))
+    factor = CostFactor((0, 1, 2), np.zeros((4, 4, 4)))
     assert minimise([4, 4, 4], [factor], max_table=64) == [0, 0, 0]
     assert minimise([4, 4, 4], [factor], max_table=63) is None

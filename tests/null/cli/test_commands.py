@@ -15,7 +15,7 @@ from dovetail.entry_points import LoadingPolicy, set_loading_policy
 from tests.support.distributions import install
 
 GREET = """
-from dovetail.cli.answers import Answer
+from dovetail.cli.answers import Reply
 from dovetail.cli.options import finish_command
 from dovetail.errors import InputError
 
@@ -26,7 +26,7 @@ def declare(parser):
 def run(args):
     if args.name == "nobody":
         raise InputError("there is nobody to greet", fix="name somebody")
-    return Answer(document={"hello": args.name}, show=show)
+    return Reply(document={"hello": args.name}, show=show)
 
 def show(document, screen):
     screen.line(f"hello {document['hello']}")

@@ -12,7 +12,7 @@ import pytest
 
 from dovetail import __version__
 from dovetail.cli import main
-from dovetail.cli.commands import COMMANDS
+from dovetail.cli.catalogue import COMMANDS
 from dovetail.cli.parser import find_command, make_parser
 
 ROOT = Path(__file__).resolve().parents[3]

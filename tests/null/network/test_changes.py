@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dovetail as dt
-from dovetail.network.definition import Network
+from dovetail.network.api.definition import Network
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ import onnx_ir as ir
 import pytest
 
 import dovetail as dt
-from dovetail.network.definition import INetworkDefinition, Network
-from dovetail.network.emission import Emitter
-from dovetail.network.tensor import ITensor
+from dovetail.network.api.definition import INetworkDefinition, Network
+from dovetail.network.api.emission import Emitter
+from dovetail.network.api.tensor import ITensor
 
 RELU = dt.ActivationType.RELU
 

@@ -15,7 +15,8 @@ from onnx import TensorProto as T
 from onnx import helper, numpy_helper
 
 from dovetail.expr import Constant, DimensionOperation, Expr, Operation, Symbol, evaluate, symbols_of
-from dovetail.network.dim_exprs import (
+from dovetail.network.importer.importer import import_model
+from dovetail.network.inference.dim_exprs import (
     PolynomialDim,
     describe_shape,
     dim_from_expr,
@@ -25,7 +26,6 @@ from dovetail.network.dim_exprs import (
     settle,
     symbols_in,
 )
-from dovetail.network.onnx_import import import_model
 
 
 def make(name: str) -> PolynomialDim:

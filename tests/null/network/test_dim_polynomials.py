@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.expr import evaluate
-from dovetail.network.dim_polynomials import (
+from dovetail.network.inference.dim_polynomials import (
     Polynomial,
     find_factor,
     floor_div,

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 import pytest
 
-from dovetail.network import enums
+from dovetail.network.api import enums
 
 LAST = {
     "ActivationType": ("GELU_TANH", 13),

@@ -10,7 +10,7 @@ import pytest
 from onnx import parser
 
 from dovetail.errors import ModelError
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21]>\n'
 

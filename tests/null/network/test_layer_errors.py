@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import dovetail as dt
-from dovetail.network.definition import Network
-from dovetail.network.tensor import ITensor
+from dovetail.network.api.definition import Network
+from dovetail.network.api.tensor import ITensor
 
 F, H, I, B = dt.float32, dt.float16, dt.int32, dt.DataType.BOOL  # noqa: E741
 

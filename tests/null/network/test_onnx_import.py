@@ -17,10 +17,10 @@ from onnx import TensorProto, helper, numpy_helper, parser
 import dovetail as dt
 from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError, UsageError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.dim_exprs import expr_from_dim
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
+from dovetail.network.inference.dim_exprs import expr_from_dim
+from dovetail.network.inference.symbols import DIMS_KEY
 from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, entry_of
-from dovetail.network.symbols import DIMS_KEY
 from tests.support.plugins import ScalePlugin
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21, "acme" : 1]>\n'

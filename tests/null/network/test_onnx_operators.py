@@ -12,8 +12,8 @@ from onnx import parser
 import dovetail as dt
 from dovetail.errors import ModelError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.onnx_import import import_model
-from dovetail.network.onnx_kernels import find_kernel_in
+from dovetail.network.importer.importer import import_model
+from dovetail.network.importer.kernels import find_kernel_in
 from dovetail.network.plugins import PLUGIN_OP
 from tests.support.plugins import PlainCreator, ScalePlugin
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from dovetail.errors import ModelError
-from dovetail.network.onnx_import import import_model
-from dovetail.network.onnx_wire import TensorStash
+from dovetail.network.importer.importer import import_model
+from dovetail.network.importer.wire import TensorStash
 
 LARGE = np.arange(20_000, dtype=np.float32)
 FLOATS = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [20_000])]
@@ -143,7 +143,7 @@ def test_weights_take_no_memory_of_their_own(tmp_path: Path, external: bool) -> 
     onnx.save(model, tmp_path / "m.onnx", save_as_external_data=external, location="w.bin")
     program = """
 import sys
-from dovetail.network.onnx_import import import_model
+from dovetail.network.importer.importer import import_model
 def own():
     lines = open("/proc/self/status").read().splitlines()
     return int(next(line for line in lines if line.startswith("RssAnon")).split()[1])

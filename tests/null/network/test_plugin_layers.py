@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dovetail as dt
-from dovetail.network.definition import Network
+from dovetail.network.api.definition import Network
 from dovetail.network.plugins import PLUGIN_DOMAIN
 from tests.support.plugins import ScalePlugin
 

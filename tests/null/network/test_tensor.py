@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import dovetail as dt
-from dovetail.network.definition import Network
-from dovetail.network.tensor import ALL_FORMATS
+from dovetail.network.api.definition import Network
+from dovetail.network.api.tensor import ALL_FORMATS
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from onnx import parser
 from dovetail.errors import InternalError, UsageError
 from dovetail.passes import PASS_NAMES, fusion_passes, standard_passes
 from dovetail.passes.base import Pass, run_passes
-from dovetail.passes.fusion import FusionPass, always
+from dovetail.passes.fusions.base import FusionPass, always
 from tests.support.pass_graphs import make
 
 NONE = frozenset[str]()

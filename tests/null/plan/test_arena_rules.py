@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.errors import PlanCorruptError
-from dovetail.plan._verify_memory import verify_arena
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, ValueRecord
-from dovetail.provider.arena import ALIGNMENT_BYTES, Span, plan_offsets
+from dovetail.plan.verify.memory import verify_arena
+from dovetail.provider.memory.arena import ALIGNMENT_BYTES, Span, plan_offsets
 from tests.support.handmade_plans import make_manifest
 
 STEPS = 8

@@ -21,7 +21,7 @@ from dovetail.plugin.check import check_creator
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, decode_fields, encode_fields
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import IPluginResourceContext
-from dovetail.plugin.quick import Layer, LayerPlugin, layer
+from dovetail.plugin.quick import LayerPlugin, QuickLayer, layer
 from dovetail.plugin.registry import get_plugin_registry
 from dovetail.plugin.symbolic import ceil_div
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, TensorRTPhase
@@ -39,7 +39,7 @@ def _clean_global() -> Iterator[None]:
             registry.deregister_creator(creator)
 
 
-def make_scaled_relu() -> Layer:
+def make_scaled_relu() -> QuickLayer:
     @dovetail.layer("my::scaled_relu", tactics=("where", "maximum"))
     def scaled_relu(x, *, alpha: float = 1.0, tactic: str = "where"):  # type: ignore[no-untyped-def]
         if tactic == "where":
@@ -369,7 +369,7 @@ def test_inputs_cannot_be_written() -> None:
 # attributes
 
 
-def all_attributes() -> Layer:
+def all_attributes() -> QuickLayer:
     @layer("t::attributes")
     def everything(
         x: Any,

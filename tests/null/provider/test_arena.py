@@ -7,7 +7,7 @@ import time
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.provider.arena import ALIGNMENT_BYTES, Span, align, plan_offsets
+from dovetail.provider.memory.arena import ALIGNMENT_BYTES, Span, align, plan_offsets
 
 
 def _spans() -> st.SearchStrategy[list[Span]]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
-from dovetail.provider.arena_allocator import ArenaAllocator
+from dovetail.provider.memory.arena_allocator import ArenaAllocator
 
 
 class Limited(HostAllocator):

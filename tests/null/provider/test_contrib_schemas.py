@@ -14,10 +14,10 @@ import onnxruntime
 import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
-from dovetail.provider.contrib_schemas import contrib_schemas, find_contrib_schema, onnxruntime_version
+from dovetail.provider.schemas.contrib_schemas import contrib_schemas, find_contrib_schema, onnxruntime_version
 
 TOOL = Path(__file__).resolve().parents[3] / "tools/export_schemas"
-TABLE = resources.files("dovetail.provider").joinpath("contrib_schemas.json")
+TABLE = resources.files("dovetail.provider.schemas").joinpath("contrib_schemas.json")
 
 
 def _load_tool() -> Any:

@@ -26,7 +26,7 @@ def make_package(folder: Path, name: str, index: dict[str, list[str]]) -> Kernel
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "_registry.py").write_text(
-        "from dovetail.provider.families import KernelFamilies\n"
+        "from dovetail.provider.schemas.families import KernelFamilies\n"
         "from dovetail.provider.kernels import KernelRegistry\n"
         f"registry = KernelRegistry({name!r}, KernelFamilies({name!r}, {index!r}))\n"
     )
@@ -110,4 +110,4 @@ def test_a_plan_of_one_op_imports_one_family() -> None:
     print(*(m.removeprefix(package) for m in sys.modules if m.startswith(package)))
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True)
-    assert {name for name in done.stdout.split() if not name.startswith("_")} == {"activation"}
+    assert {name for name in done.stdout.split() if not name.startswith("_")} == {"onnx", "onnx.activation"}

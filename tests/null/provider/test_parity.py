@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.provider.kernels import KernelRegistry
-from dovetail.provider.op_schemas import onnx_operator_set, read_schemas
-from dovetail.provider.parity import STATUSES, Coverage, ParityRow, compare, cover_kernels, cover_onnx
+from dovetail.provider.schemas.op_schemas import onnx_operator_set, read_schemas
+from dovetail.provider.schemas.parity import STATUSES, Coverage, ParityRow, compare, cover_kernels, cover_onnx
 
 
 def _registry(*kernels: tuple[str, dict[str, Any]]) -> Coverage:

@@ -11,8 +11,8 @@ import pytest
 
 from dovetail.errors import ProviderError
 from dovetail.provider.kernels import KernelRegistry
-from dovetail.provider.op_declarations import AttributeDeclaration, OpDeclaration
-from dovetail.provider.schema_check import RegistryProblem, check_registry, require_valid_registry
+from dovetail.provider.schemas.op_declarations import AttributeDeclaration, OpDeclaration
+from dovetail.provider.schemas.schema_check import RegistryProblem, check_registry, require_valid_registry
 
 FLIP = OpDeclaration(
     op="Flip",
@@ -207,5 +207,6 @@ def test_all_problems_are_in_one_error() -> None:
 
 
 def test_importing_the_check_does_not_import_onnx() -> None:
-    code = "import sys, dovetail.provider.schema_check, dovetail.provider.parity; sys.exit('onnx' in sys.modules)"
+    modules = "dovetail.provider.schemas.schema_check, dovetail.provider.schemas.parity"
+    code = f"import sys, {modules}; sys.exit('onnx' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

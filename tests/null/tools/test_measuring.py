@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dovetail.provider.devices import ProfileEvent
 from dovetail.tools.measuring import PERCENTILES, Pace, export_times, measure, percentile, summarize
 from dovetail.tools.profiling import LayerProfile, describe_profile, export_profile
-from dovetail.tools.tracing import Trace
+from dovetail.tools.tracing import Timeline
 
 SPANS = st.tuples(st.sampled_from("abc"), st.text(), st.integers(0, 10**15), st.integers(0, 10**9))
 TIMES = st.lists(st.floats(0, 1e6), min_size=1, max_size=50)
@@ -99,7 +99,7 @@ def test_a_profile_with_an_inside() -> None:
     st.lists(st.tuples(st.sampled_from("abc"), st.text(), st.integers(0, 10**15), st.integers(0, 10**9)), max_size=9)
 )
 def test_a_trace_holds_what_was_added(spans: list[tuple[str, str, int, int]]) -> None:
-    trace = Trace("process")
+    trace = Timeline("process")
     for track, name, start, duration in spans:
         trace.add(track, name, start, start + duration)
     assert len(trace) == len(spans)

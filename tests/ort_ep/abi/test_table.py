@@ -12,7 +12,7 @@ from onnxruntime_ep_dovetail.abi import (
     Functions,
     NativeObject,
     OrtError,
-    Runtime,
+    OrtRuntime,
     disarm_all,
     load_table,
     negotiate,
@@ -52,7 +52,7 @@ class FakeRuntime:
     def _text(self) -> int:
         return ctypes.addressof(self._version)
 
-    def negotiate(self) -> Runtime:
+    def negotiate(self) -> OrtRuntime:
         return negotiate(self.base)
 
 

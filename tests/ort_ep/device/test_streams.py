@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, Runtime
+from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, OrtRuntime
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.memory import MemoryKind
 from onnxruntime_ep_dovetail.device.side import DeviceFactory
@@ -28,7 +28,7 @@ class Native:
     ep_device: int
 
     @property
-    def runtime(self) -> Runtime:
+    def runtime(self) -> OrtRuntime:
         """The ONNX Runtime that has it."""
         return self.factory.runtime
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
-from dovetail.provider.claims import Claim, NodeView
+from dovetail.provider.contract.claims import Claim, NodeView
 from dovetail.provider.kernels import KernelRegistry
 from dovetail_openvino.device import TYPES
 

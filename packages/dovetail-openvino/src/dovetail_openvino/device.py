@@ -12,9 +12,9 @@ import openvino as ov
 
 from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail.provider.calls import first_line
+from dovetail.provider.contract.tensors import TensorSpec
 from dovetail.provider.devices import Device
 from dovetail.provider.host import host_device
-from dovetail.provider.tensors import TensorSpec
 
 __all__ = ["FORBIDDEN", "TYPES", "compile_model", "explain", "find_devices", "find_wide", "share"]
 

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from dovetail.errors import ProviderError
-from dovetail.provider.tensors import TensorSpec
+from dovetail.provider.contract.tensors import TensorSpec
 from dovetail_openvino.device import FORBIDDEN, find_wide
 
 __all__ = ["describe", "split_partition"]

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.errors import PlanCorruptError, ProviderError
-from dovetail.provider.building import BuildContext
-from dovetail.provider.built import BuiltPartition
-from dovetail.provider.claims import Claim, NodeView, StepKind
+from dovetail.provider.contract.building import BuildContext
+from dovetail.provider.contract.built import BuiltPartition
+from dovetail.provider.contract.claims import Claim, NodeView, StepKind
+from dovetail.provider.contract.loaded import LoadedPartition
+from dovetail.provider.contract.stored import StoredPartition
 from dovetail.provider.devices import Device, ProfileEvent
 from dovetail.provider.interfaces import OptionSpec, Provider, RefitMode
 from dovetail.provider.kernels import KernelRegistry
-from dovetail.provider.loaded import LoadedPartition
-from dovetail.provider.stored import StoredPartition
 from dovetail_openvino import __version__
 from dovetail_openvino.device import compile_model, find_devices
 from dovetail_openvino.partitions import CompiledPartition

@@ -11,10 +11,14 @@ from dovetail.api import (
     compile as compile,
     profile_from_shapes as profile_from_shapes,
 )
+from dovetail.build.assign.support import (
+    Support as Support,
+    find_support as find_support,
+)
 from dovetail.build.builder import (
     Builder as Builder,
 )
-from dovetail.build.calibrators import (
+from dovetail.build.calibrate.calibrators import (
     ArrayCalibrator as ArrayCalibrator,
     CalibrationAlgoType as CalibrationAlgoType,
     IInt8Calibrator as IInt8Calibrator,
@@ -36,10 +40,6 @@ from dovetail.build.profile import (
 )
 from dovetail.build.progress import (
     IProgressMonitor as IProgressMonitor,
-)
-from dovetail.build.support import (
-    Support as Support,
-    find_support as find_support,
 )
 from dovetail.build.tune.cache import (
     ITimingCache as ITimingCache,
@@ -83,18 +83,18 @@ from dovetail.loggers import (
     ILoggerFinder as ILoggerFinder,
     Logger as Logger,
 )
-from dovetail.network.conditionals import (
+from dovetail.network.api.conditionals import (
     IConditionLayer as IConditionLayer,
     IIfConditional as IIfConditional,
     IIfConditionalBoundaryLayer as IIfConditionalBoundaryLayer,
     IIfConditionalInputLayer as IIfConditionalInputLayer,
     IIfConditionalOutputLayer as IIfConditionalOutputLayer,
 )
-from dovetail.network.definition import (
+from dovetail.network.api.definition import (
     INetworkDefinition as INetworkDefinition,
     Network as Network,
 )
-from dovetail.network.enums import (
+from dovetail.network.api.enums import (
     ActivationType as ActivationType,
     AttentionIOForm as AttentionIOForm,
     AttentionNormalizationOp as AttentionNormalizationOp,
@@ -126,92 +126,92 @@ from dovetail.network.enums import (
     UnaryOperation as UnaryOperation,
     WeightsRole as WeightsRole,
 )
-from dovetail.network.layers.activation import (
+from dovetail.network.api.layers.activation import (
     IActivationLayer as IActivationLayer,
     IParametricReLULayer as IParametricReLULayer,
     IRaggedSoftMaxLayer as IRaggedSoftMaxLayer,
     ISoftMaxLayer as ISoftMaxLayer,
 )
-from dovetail.network.layers.attention import (
+from dovetail.network.api.layers.attention import (
     IAttention as IAttention,
     IAttentionBoundaryLayer as IAttentionBoundaryLayer,
     IKVCacheUpdateLayer as IKVCacheUpdateLayer,
     IRotaryEmbeddingLayer as IRotaryEmbeddingLayer,
 )
-from dovetail.network.layers.base import (
+from dovetail.network.api.layers.base import (
     ILayer as ILayer,
 )
-from dovetail.network.layers.basic import (
+from dovetail.network.api.layers.basic import (
     ICastLayer as ICastLayer,
     IConstantLayer as IConstantLayer,
     IIdentityLayer as IIdentityLayer,
     IShapeLayer as IShapeLayer,
 )
-from dovetail.network.layers.convolution import (
+from dovetail.network.api.layers.convolution import (
     IConvolutionLayer as IConvolutionLayer,
     IDeconvolutionLayer as IDeconvolutionLayer,
 )
-from dovetail.network.layers.elementwise import (
+from dovetail.network.api.layers.elementwise import (
     IElementWiseLayer as IElementWiseLayer,
     IScaleLayer as IScaleLayer,
     ISelectLayer as ISelectLayer,
     IUnaryLayer as IUnaryLayer,
 )
-from dovetail.network.layers.fill import (
+from dovetail.network.api.layers.fill import (
     IFillLayer as IFillLayer,
 )
-from dovetail.network.layers.gather import (
+from dovetail.network.api.layers.gather import (
     IGatherLayer as IGatherLayer,
     IOneHotLayer as IOneHotLayer,
     IReverseSequenceLayer as IReverseSequenceLayer,
     IScatterLayer as IScatterLayer,
 )
-from dovetail.network.layers.matrix import (
+from dovetail.network.api.layers.matrix import (
     IEinsumLayer as IEinsumLayer,
     IMatrixMultiplyLayer as IMatrixMultiplyLayer,
 )
-from dovetail.network.layers.nms import (
+from dovetail.network.api.layers.nms import (
     INMSLayer as INMSLayer,
 )
-from dovetail.network.layers.normalization import (
+from dovetail.network.api.layers.normalization import (
     ILRNLayer as ILRNLayer,
     INormalizationLayer as INormalizationLayer,
 )
-from dovetail.network.layers.plugin import (
+from dovetail.network.api.layers.plugin import (
     IPluginV3Layer as IPluginV3Layer,
 )
-from dovetail.network.layers.pooling import (
+from dovetail.network.api.layers.pooling import (
     IPoolingLayer as IPoolingLayer,
 )
-from dovetail.network.layers.quantize import (
+from dovetail.network.api.layers.quantize import (
     IDequantizeLayer as IDequantizeLayer,
     IDynamicQuantizeLayer as IDynamicQuantizeLayer,
     IQuantizeLayer as IQuantizeLayer,
 )
-from dovetail.network.layers.reduce import (
+from dovetail.network.api.layers.reduce import (
     ICumulativeLayer as ICumulativeLayer,
     INonZeroLayer as INonZeroLayer,
     IReduceLayer as IReduceLayer,
     ITopKLayer as ITopKLayer,
 )
-from dovetail.network.layers.resize import (
+from dovetail.network.api.layers.resize import (
     IGridSampleLayer as IGridSampleLayer,
     IResizeLayer as IResizeLayer,
 )
-from dovetail.network.layers.shuffle import (
+from dovetail.network.api.layers.shuffle import (
     IConcatenationLayer as IConcatenationLayer,
     IPaddingLayer as IPaddingLayer,
     IShuffleLayer as IShuffleLayer,
     ISqueezeLayer as ISqueezeLayer,
     IUnsqueezeLayer as IUnsqueezeLayer,
 )
-from dovetail.network.layers.slice import (
+from dovetail.network.api.layers.slice import (
     ISliceLayer as ISliceLayer,
 )
-from dovetail.network.layers.special import (
+from dovetail.network.api.layers.special import (
     IAssertionLayer as IAssertionLayer,
 )
-from dovetail.network.loops import (
+from dovetail.network.api.loops import (
     IIteratorLayer as IIteratorLayer,
     ILoop as ILoop,
     ILoopBoundaryLayer as ILoopBoundaryLayer,
@@ -219,12 +219,12 @@ from dovetail.network.loops import (
     IRecurrenceLayer as IRecurrenceLayer,
     ITripLimitLayer as ITripLimitLayer,
 )
+from dovetail.network.api.tensor import (
+    ITensor as ITensor,
+)
 from dovetail.network.surgery import (
     replace_pattern as replace_pattern,
     replace_subgraph as replace_subgraph,
-)
-from dovetail.network.tensor import (
-    ITensor as ITensor,
 )
 from dovetail.plan.inspect import (
     EngineInspector as EngineInspector,

@@ -10,11 +10,11 @@ __all__ = ["ALIASES", "EXPORTS"]
 _MODULES: dict[str, str] = {
     "dovetail.api": "compile profile_from_shapes",
     "dovetail.build.builder": "Builder",
-    "dovetail.build.calibrators": """ArrayCalibrator CalibrationAlgoType IInt8Calibrator IInt8EntropyCalibrator
-        IInt8EntropyCalibrator2 IInt8MinMaxCalibrator""",
+    "dovetail.build.calibrate.calibrators": """ArrayCalibrator CalibrationAlgoType IInt8Calibrator
+        IInt8EntropyCalibrator IInt8EntropyCalibrator2 IInt8MinMaxCalibrator""",
     "dovetail.build.config": """BuilderConfig BuilderFlag IBuilderConfig MemoryPoolType PreviewFeature
         ProfilingVerbosity""",
-    "dovetail.build.support": "Support find_support",
+    "dovetail.build.assign.support": "Support find_support",
     "dovetail.host_memory": "HostMemory IHostMemory",
     "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",
     "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",
@@ -33,8 +33,8 @@ _MODULES: dict[str, str] = {
     "dovetail.expr": "DimensionOperation DimsExprs IDimensionExpr IExprBuilder",
     "dovetail.loggers": "ErrorCode ErrorCodeTRT ErrorRecorder IErrorRecorder ILogger ILoggerFinder Logger",
     "dovetail.allocators": "AllocatorFlag HostAllocator IGpuAllocator IGpuAsyncAllocator IOutputAllocator",
-    "dovetail.network.definition": "INetworkDefinition Network",
-    "dovetail.network.enums": """
+    "dovetail.network.api.definition": "INetworkDefinition Network",
+    "dovetail.network.api.enums": """
         ActivationType AttentionIOForm AttentionNormalizationOp BoundingBoxFormat CausalMaskKind
         CollectiveOperation CumulativeOperation ElementWiseOperation FillOperation GatherMode
         InterpolationMode KVCacheMode LayerType LoopOutput MatrixOperation MoEActType
@@ -42,32 +42,32 @@ _MODULES: dict[str, str] = {
         ResizeCoordinateTransformation ResizeRoundMode ResizeSelector SampleMode ScaleMode
         ScatterMode TopKOperation TripLimit UnaryOperation WeightsRole""",
     "dovetail.network.surgery": "replace_pattern replace_subgraph",
-    "dovetail.network.tensor": "ITensor",
-    "dovetail.network.layers.base": "ILayer",
-    "dovetail.network.layers.activation": """IActivationLayer IParametricReLULayer IRaggedSoftMaxLayer
+    "dovetail.network.api.tensor": "ITensor",
+    "dovetail.network.api.layers.base": "ILayer",
+    "dovetail.network.api.layers.activation": """IActivationLayer IParametricReLULayer IRaggedSoftMaxLayer
         ISoftMaxLayer""",
-    "dovetail.network.layers.attention": """IAttention IAttentionBoundaryLayer IKVCacheUpdateLayer
+    "dovetail.network.api.layers.attention": """IAttention IAttentionBoundaryLayer IKVCacheUpdateLayer
         IRotaryEmbeddingLayer""",
-    "dovetail.network.layers.basic": "ICastLayer IConstantLayer IIdentityLayer IShapeLayer",
-    "dovetail.network.layers.convolution": "IConvolutionLayer IDeconvolutionLayer",
-    "dovetail.network.layers.elementwise": "IElementWiseLayer IScaleLayer ISelectLayer IUnaryLayer",
-    "dovetail.network.layers.fill": "IFillLayer",
-    "dovetail.network.layers.gather": "IGatherLayer IOneHotLayer IReverseSequenceLayer IScatterLayer",
-    "dovetail.network.layers.matrix": "IEinsumLayer IMatrixMultiplyLayer",
-    "dovetail.network.layers.nms": "INMSLayer",
-    "dovetail.network.layers.normalization": "ILRNLayer INormalizationLayer",
-    "dovetail.network.layers.plugin": "IPluginV3Layer",
-    "dovetail.network.layers.pooling": "IPoolingLayer",
-    "dovetail.network.layers.quantize": "IDequantizeLayer IDynamicQuantizeLayer IQuantizeLayer",
-    "dovetail.network.layers.reduce": "ICumulativeLayer INonZeroLayer IReduceLayer ITopKLayer",
-    "dovetail.network.layers.resize": "IGridSampleLayer IResizeLayer",
-    "dovetail.network.layers.shuffle": """IConcatenationLayer IPaddingLayer IShuffleLayer ISqueezeLayer
+    "dovetail.network.api.layers.basic": "ICastLayer IConstantLayer IIdentityLayer IShapeLayer",
+    "dovetail.network.api.layers.convolution": "IConvolutionLayer IDeconvolutionLayer",
+    "dovetail.network.api.layers.elementwise": "IElementWiseLayer IScaleLayer ISelectLayer IUnaryLayer",
+    "dovetail.network.api.layers.fill": "IFillLayer",
+    "dovetail.network.api.layers.gather": "IGatherLayer IOneHotLayer IReverseSequenceLayer IScatterLayer",
+    "dovetail.network.api.layers.matrix": "IEinsumLayer IMatrixMultiplyLayer",
+    "dovetail.network.api.layers.nms": "INMSLayer",
+    "dovetail.network.api.layers.normalization": "ILRNLayer INormalizationLayer",
+    "dovetail.network.api.layers.plugin": "IPluginV3Layer",
+    "dovetail.network.api.layers.pooling": "IPoolingLayer",
+    "dovetail.network.api.layers.quantize": "IDequantizeLayer IDynamicQuantizeLayer IQuantizeLayer",
+    "dovetail.network.api.layers.reduce": "ICumulativeLayer INonZeroLayer IReduceLayer ITopKLayer",
+    "dovetail.network.api.layers.resize": "IGridSampleLayer IResizeLayer",
+    "dovetail.network.api.layers.shuffle": """IConcatenationLayer IPaddingLayer IShuffleLayer ISqueezeLayer
         IUnsqueezeLayer""",
-    "dovetail.network.layers.slice": "ISliceLayer",
-    "dovetail.network.layers.special": "IAssertionLayer",
-    "dovetail.network.loops": """IIteratorLayer ILoop ILoopBoundaryLayer ILoopOutputLayer IRecurrenceLayer
+    "dovetail.network.api.layers.slice": "ISliceLayer",
+    "dovetail.network.api.layers.special": "IAssertionLayer",
+    "dovetail.network.api.loops": """IIteratorLayer ILoop ILoopBoundaryLayer ILoopOutputLayer IRecurrenceLayer
         ITripLimitLayer""",
-    "dovetail.network.conditionals": """IConditionLayer IIfConditional IIfConditionalBoundaryLayer
+    "dovetail.network.api.conditionals": """IConditionLayer IIfConditional IIfConditionalBoundaryLayer
         IIfConditionalInputLayer IIfConditionalOutputLayer""",
     "dovetail.provider.loader": "register_provider unregister_provider",
     "dovetail.plugin.fields": "PluginField PluginFieldCollection PluginFieldType",

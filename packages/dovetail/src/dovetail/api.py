@@ -16,9 +16,9 @@ from dovetail.build.profile import OptimizationProfile
 from dovetail.build.shapes import complete_profile
 from dovetail.errors import UsageError
 from dovetail.loggers import ILogger
-from dovetail.network.definition import Network
-from dovetail.network.onnx_import import import_model
-from dovetail.network.onnx_kernels import find_kernel_for
+from dovetail.network.api.definition import Network
+from dovetail.network.importer.importer import import_model
+from dovetail.network.importer.kernels import find_kernel_for
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory

@@ -41,7 +41,7 @@ FOUR_BIT_TYPES: Final = frozenset(names_of("int", "uint", "float", bits=4))
 
 
 @dataclass(frozen=True)
-class _Layout:
+class _PackedLayout:
     """How a format places the channels: which axis they are, how many make a vector, where the lanes go."""
 
     axis: int
@@ -49,18 +49,18 @@ class _Layout:
     is_major: bool = False
 
 
-_LAYOUTS: Final[dict[TensorFormat, _Layout]] = {
-    TensorFormat.CHW2: _Layout(-3, 2, is_major=True),
-    TensorFormat.HWC8: _Layout(-3, 8),
-    TensorFormat.CHW4: _Layout(-3, 4, is_major=True),
-    TensorFormat.CHW16: _Layout(-3, 16, is_major=True),
-    TensorFormat.CHW32: _Layout(-3, 32, is_major=True),
-    TensorFormat.DHWC8: _Layout(-4, 8),
-    TensorFormat.CDHW32: _Layout(-4, 32, is_major=True),
-    TensorFormat.HWC: _Layout(-3, 1),
-    TensorFormat.DLA_HWC4: _Layout(-3, 4),
-    TensorFormat.HWC16: _Layout(-3, 16),
-    TensorFormat.DHWC: _Layout(-4, 1),
+_LAYOUTS: Final[dict[TensorFormat, _PackedLayout]] = {
+    TensorFormat.CHW2: _PackedLayout(-3, 2, is_major=True),
+    TensorFormat.HWC8: _PackedLayout(-3, 8),
+    TensorFormat.CHW4: _PackedLayout(-3, 4, is_major=True),
+    TensorFormat.CHW16: _PackedLayout(-3, 16, is_major=True),
+    TensorFormat.CHW32: _PackedLayout(-3, 32, is_major=True),
+    TensorFormat.DHWC8: _PackedLayout(-4, 8),
+    TensorFormat.CDHW32: _PackedLayout(-4, 32, is_major=True),
+    TensorFormat.HWC: _PackedLayout(-3, 1),
+    TensorFormat.DLA_HWC4: _PackedLayout(-3, 4),
+    TensorFormat.HWC16: _PackedLayout(-3, 16),
+    TensorFormat.DHWC: _PackedLayout(-4, 1),
 }
 
 _PROPOSALS: Final[dict[DataType, tuple[TensorFormat, ...]]] = {
@@ -126,7 +126,7 @@ def packed_shape(
     return (*before, *after, vectors * layout.lanes)
 
 
-def _layout_of(format: TensorFormat, shape: tuple[int, ...]) -> _Layout:  # noqa: A002 - the contract's name
+def _layout_of(format: TensorFormat, shape: tuple[int, ...]) -> _PackedLayout:  # noqa: A002 - the contract's name
     layout = _LAYOUTS.get(format)
     if layout is None:
         raise UsageError("unknown tensor format", got=format, expected=", ".join(f.name for f in TensorFormat))
@@ -293,7 +293,7 @@ def _logical_view(packed: Array, format: TensorFormat, shape: tuple[int, ...]) -
     return np.moveaxis(packed[..., : shape[axis]], -1, axis)
 
 
-def _grouped(array: Array, layout: _Layout, vectors: int) -> Array:
+def _grouped(array: Array, layout: _PackedLayout, vectors: int) -> Array:
     """A view of the first ``vectors`` whole vectors of channels, lanes last."""
     before, after = array.shape[: layout.axis], array.shape[layout.axis + 1 :]
     whole = _channel_slice(array, layout, 0, vectors * layout.lanes)
@@ -301,15 +301,15 @@ def _grouped(array: Array, layout: _Layout, vectors: int) -> Array:
     return np.moveaxis(split, layout.axis, -1)
 
 
-def _channel_slice(array: Array, layout: _Layout, start: int, stop: int) -> Array:
+def _channel_slice(array: Array, layout: _PackedLayout, start: int, stop: int) -> Array:
     index: tuple[Any, ...] = (..., slice(start, stop), *[slice(None)] * (-layout.axis - 1))
     part: Array = array[index]
     return part
 
 
-def _pack_major(array: Array, target: Array, layout: _Layout) -> None:
+def _pack_major(array: Array, target: Array, layout: _PackedLayout) -> None:
     vectors, rest = divmod(array.shape[layout.axis], layout.lanes)
-    vector_axis = _Layout(layout.axis - 1, layout.lanes)
+    vector_axis = _PackedLayout(layout.axis - 1, layout.lanes)
     _channel_slice(target, vector_axis, 0, vectors)[...] = _grouped(array, layout, vectors)
     if rest:
         last = _channel_slice(target, vector_axis, vectors, vectors + 1)
@@ -317,10 +317,10 @@ def _pack_major(array: Array, target: Array, layout: _Layout) -> None:
         _fill_padded(np.expand_dims(np.moveaxis(tail, layout.axis, -1), layout.axis - 1), last)
 
 
-def _unpack_major(packed: Array, target: Array, layout: _Layout) -> None:
+def _unpack_major(packed: Array, target: Array, layout: _PackedLayout) -> None:
     channels = target.shape[layout.axis]
     vectors, rest = divmod(channels, layout.lanes)
-    vector_axis = _Layout(layout.axis - 1, layout.lanes)
+    vector_axis = _PackedLayout(layout.axis - 1, layout.lanes)
     np.copyto(_grouped(target, layout, vectors), _channel_slice(packed, vector_axis, 0, vectors))
     if rest:
         last = _channel_slice(packed, vector_axis, vectors, vectors + 1)[..., :rest]

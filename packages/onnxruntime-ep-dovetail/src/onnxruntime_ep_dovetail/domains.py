@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from dovetail import UnsupportedOpError, get_plugin_registry
 from dovetail.network.plugin_outputs import infer_plugin_outputs
-from onnxruntime_ep_dovetail.abi import CString, LogLevel, NativeObject, Runtime
+from onnxruntime_ep_dovetail.abi import CString, LogLevel, NativeObject, OrtRuntime
 from onnxruntime_ep_dovetail.graph.attributes import read_attribute
 from onnxruntime_ep_dovetail.graph.read import read_tensor_type
 from onnxruntime_ep_dovetail.session.options import EP_NAME
@@ -51,7 +51,7 @@ class CustomOp(NativeObject):
 
     struct = "OrtCustomOp"
 
-    def __init__(self, runtime: Runtime, creator_name: str, domain: str, fields: Sequence[str]) -> None:
+    def __init__(self, runtime: OrtRuntime, creator_name: str, domain: str, fields: Sequence[str]) -> None:
         self._op, self._domain, self._fields = creator_name, domain, (*fields, *_CONTROL)
         self._name, self._ep = CString(creator_name), CString(EP_NAME)
         super().__init__(runtime)
@@ -206,11 +206,11 @@ class CustomOps:
     _by_runtime: ClassVar[dict[int, CustomOps]] = {}
 
     @classmethod
-    def of(cls, runtime: Runtime) -> CustomOps:
+    def of(cls, runtime: OrtRuntime) -> CustomOps:
         """Those of a runtime, of which a process can have several."""
         return cls._by_runtime.setdefault(runtime.api.address, cls(runtime))
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: OrtRuntime) -> None:
         self._runtime = runtime
         self._known: frozenset[tuple[str, str]] = frozenset()
         self._kept: list[Any] = []

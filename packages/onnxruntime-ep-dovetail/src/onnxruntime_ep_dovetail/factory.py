@@ -10,7 +10,7 @@ from onnxruntime_ep_dovetail._version import __version__
 from onnxruntime_ep_dovetail.abi import (
     CString,
     LogLevel,
-    Runtime,
+    OrtRuntime,
     read_text,
     write_int,
     write_pointer,
@@ -30,7 +30,7 @@ from onnxruntime_ep_dovetail.session.ep import Ep
 from onnxruntime_ep_dovetail.session.given import GivenWeights
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions, read_options
 
-__all__ = ["VENDOR_ID", "Factory"]
+__all__ = ["VENDOR_ID", "EpFactory"]
 
 VENDOR: Final = "Dovetail"
 _CPU: Final = 0
@@ -39,12 +39,12 @@ _HARDWARE: Final = {"cpu": 0, "gpu": 1, "npu": 2}
 _BACKEND_KEY: Final = "backend"
 
 
-class Factory(DeviceFactory, Outliving):
+class EpFactory(DeviceFactory, Outliving):
     """Lists devices and makes execution providers."""
 
     struct = "OrtEpFactory"
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: OrtRuntime) -> None:
         self._name, self._vendor, self._version = CString(EP_NAME), CString(VENDOR), CString(__version__)
         self._custom_ops = CustomOps.of(runtime)
         self.kernel_table = KernelTable(runtime)

@@ -47,9 +47,9 @@ def _disarm(library: Any) -> None:
 
 
 def _make_factories(base: int, logger: int, factories: int, count: int) -> None:
-    from onnxruntime_ep_dovetail.factory import Factory
+    from onnxruntime_ep_dovetail.factory import EpFactory
 
-    write_pointer(factories, Factory(negotiate(base, logger or 0)).address)
+    write_pointer(factories, EpFactory(negotiate(base, logger or 0)).address)
     write_size(count, 1)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import InputError
-from dovetail.provider.typed_maps import TypedMap
+from dovetail.provider.schemas.typed_maps import TypedMap
 from dovetail.providers.cpu.kernels import load_kernels
 from dovetail.providers.cpu.kernels._checks import require_room
 from dovetail.providers.cpu.registry import registry

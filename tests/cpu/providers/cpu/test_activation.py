@@ -10,7 +10,7 @@ import pytest
 from dovetail.errors import InputError, ModelError
 from dovetail.provider.kernels import KernelFunction
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.activation import clip, gelu, sigmoid, softplus
+from dovetail.providers.cpu.kernels.onnx.activation import clip, gelu, sigmoid, softplus
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels.attention import attention, rotary_embedding
-from dovetail.providers.cpu.kernels.linear_attention import causal_conv_with_state, linear_attention
+from dovetail.providers.cpu.kernels.onnx.attention import attention, rotary_embedding
+from dovetail.providers.cpu.kernels.onnx.linear_attention import causal_conv_with_state, linear_attention
 
 
 def _by_loops(q: Array, k: Array, v: Array, *, causal: bool, left: int, right: int, offset: int) -> Array:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels.contrib_blocks import unpack_bits
+from dovetail.providers.cpu.kernels.contrib.blocks import unpack_bits
 from tests.support.ort_node import check_node, run_kernel
 
 RNG = np.random.default_rng(13)

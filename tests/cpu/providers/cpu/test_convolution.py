@@ -12,7 +12,13 @@ from hypothesis import strategies as st
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels.convolution import conv, conv_integer, conv_transpose, deform_conv, qlinear_conv
+from dovetail.providers.cpu.kernels.onnx.convolution import (
+    conv,
+    conv_integer,
+    conv_transpose,
+    deform_conv,
+    qlinear_conv,
+)
 
 
 def _conv_by_loops(x: Array, w: Array, pads: list[int], strides: list[int], dilations: list[int], group: int) -> Array:

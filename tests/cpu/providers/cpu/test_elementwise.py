@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.errors import ModelError
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.elementwise import bit_shift, divide, modulo, power, where
+from dovetail.providers.cpu.kernels.onnx.elementwise import bit_shift, divide, modulo, power, where
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()

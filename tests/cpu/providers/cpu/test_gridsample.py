@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.gridsample import affine_grid, grid_sample
+from dovetail.providers.cpu.kernels.onnx.gridsample import affine_grid, grid_sample
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()

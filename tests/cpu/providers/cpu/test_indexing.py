@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.indexing import (
+from dovetail.providers.cpu.kernels.onnx.indexing import (
     gather,
     gather_elements,
     gather_nd,

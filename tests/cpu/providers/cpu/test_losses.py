@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import InputError
-from dovetail.providers.cpu.kernels.losses import negative_log_likelihood_loss, softmax_cross_entropy_loss
+from dovetail.providers.cpu.kernels.onnx.losses import negative_log_likelihood_loss, softmax_cross_entropy_loss
 
 
 def test_ignored_samples_count_for_nothing() -> None:

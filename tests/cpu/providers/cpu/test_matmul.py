@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import InputError
-from dovetail.providers.cpu.kernels.matmul import det, einsum, gemm, matmul, matmul_integer, qlinear_matmul
+from dovetail.providers.cpu.kernels.onnx.matmul import det, einsum, gemm, matmul, matmul_integer, qlinear_matmul
 
 
 def test_vectors_give_an_array_without_axes() -> None:

@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from dovetail.errors import InputError
-from dovetail.provider.typed_maps import TypedMap
+from dovetail.provider.schemas.typed_maps import TypedMap
 from tests.support.ml_node import ML, check_ml, run_ml
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail.errors import InputError, ModelError
-from dovetail.providers.cpu.kernels.normalization import (
+from dovetail.providers.cpu.kernels.onnx.normalization import (
     normalize_batch,
     normalize_batch_by_outputs,
     normalize_by_norm,

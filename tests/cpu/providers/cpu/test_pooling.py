@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels.pooling import (
+from dovetail.providers.cpu.kernels.onnx.pooling import (
     average_pool,
     global_average_pool,
     global_lp_pool,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.errors import InputError, ModelError
 from dovetail.providers.cpu.kernels._conversion import dtype_of, integer_limits, is_integer
-from dovetail.providers.cpu.kernels.quantization import dequantize, quantize, quantize_dynamically
+from dovetail.providers.cpu.kernels.onnx.quantization import dequantize, quantize, quantize_dynamically
 
 INTEGER_NUMBERS = [2, 3, 4, 5, 21, 22, 25, 26]
 FLOAT_NUMBERS = [17, 18, 19, 20, 23, 27, 28]

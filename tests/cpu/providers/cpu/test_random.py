@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.errors import InputError, ModelError
 from dovetail.providers.cpu.kernels._conversion import dtype_of
-from dovetail.providers.cpu.kernels.random import (
+from dovetail.providers.cpu.kernels.onnx.random import (
     bernoulli,
     drop,
     drop_nothing,

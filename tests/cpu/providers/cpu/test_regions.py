@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.regions import max_roi_pool, roi_align
+from dovetail.providers.cpu.kernels.onnx.regions import max_roi_pool, roi_align
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()

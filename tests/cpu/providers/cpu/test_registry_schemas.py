@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dovetail.provider.kernels import Kernel
-from dovetail.provider.op_schemas import read_schemas
-from dovetail.provider.schema_check import check_registry, require_valid_registry
+from dovetail.provider.schemas.op_schemas import read_schemas
+from dovetail.provider.schemas.schema_check import check_registry, require_valid_registry
 from dovetail.providers.cpu.kernels import load_kernels
 from dovetail.providers.cpu.registry import registry
 

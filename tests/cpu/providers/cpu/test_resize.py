@@ -9,7 +9,7 @@ import pytest
 from dovetail.errors import InputError
 from dovetail.provider.kernels import KernelFunction
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.resize import resize
+from dovetail.providers.cpu.kernels.onnx.resize import resize
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()

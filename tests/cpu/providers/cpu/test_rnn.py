@@ -10,7 +10,7 @@ import pytest
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels.rnn import gru, lstm, rnn
+from dovetail.providers.cpu.kernels.onnx.rnn import gru, lstm, rnn
 
 GATES: dict[Callable[..., Any], int] = {rnn: 1, gru: 3, lstm: 4}
 FEATURES, HIDDEN = 3, 2

@@ -13,7 +13,7 @@ from dovetail.errors import InputError
 from dovetail.provider.kernels import KernelFunction
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.sampling import col2im, dft, dft_17, mel_weight_matrix, stft
+from dovetail.providers.cpu.kernels.onnx.sampling import col2im, dft, dft_17, mel_weight_matrix, stft
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()

@@ -12,7 +12,7 @@ from hypothesis.extra import numpy as hnp
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.selection import compress, non_max_suppression, non_zero, top_k, unique
+from dovetail.providers.cpu.kernels.onnx.selection import compress, non_max_suppression, non_zero, top_k, unique
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()

@@ -7,7 +7,7 @@ import pytest
 
 from dovetail.errors import InputError, ModelError
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels.sequences import (
+from dovetail.providers.cpu.kernels.onnx.sequences import (
     concat_from_sequence,
     optional,
     optional_get_element,

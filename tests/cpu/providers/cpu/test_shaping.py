@@ -16,8 +16,15 @@ from dovetail.errors import InputError, ProviderError
 from dovetail.provider.kernels import KernelFunction
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels import load_kernels
-from dovetail.providers.cpu.kernels.filling import constant, constant_of_shape, eye_like, range_of, shape_of, size_of
-from dovetail.providers.cpu.kernels.shaping import (
+from dovetail.providers.cpu.kernels.onnx.filling import (
+    constant,
+    constant_of_shape,
+    eye_like,
+    range_of,
+    shape_of,
+    size_of,
+)
+from dovetail.providers.cpu.kernels.onnx.shaping import (
     concat,
     depth_to_space,
     expand,
@@ -30,7 +37,7 @@ from dovetail.providers.cpu.kernels.shaping import (
     transpose,
     unsqueeze,
 )
-from dovetail.providers.cpu.kernels.slicing import center_crop_pad, pad, reverse_sequence, slice_of, trilu
+from dovetail.providers.cpu.kernels.onnx.slicing import center_crop_pad, pad, reverse_sequence, slice_of, trilu
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()

@@ -9,7 +9,7 @@ import pytest
 
 from dovetail.errors import InputError
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels.strings import (
+from dovetail.providers.cpu.kernels.onnx.strings import (
     regex_full_match,
     string_concat,
     string_normalizer,

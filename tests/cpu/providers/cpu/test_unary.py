@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dovetail.errors import ModelError
 from dovetail.providers.cpu.kernels._conversion import DTYPES, convert
 from dovetail.providers.cpu.kernels._erf import erf
-from dovetail.providers.cpu.kernels.unary import bit_cast, cast_like, cast_to, identity, is_inf
+from dovetail.providers.cpu.kernels.onnx.unary import bit_cast, cast_like, cast_to, identity, is_inf
 
 NUMBER_OF = {dtype: number for number, dtype in DTYPES.items()}
 PAIRS = [(a, b) for a in DTYPES.values() for b in DTYPES.values() if "c" not in (a.kind, b.kind)]

@@ -7,7 +7,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from dovetail.provider.op_schemas import read_schemas
+from dovetail.provider.schemas.op_schemas import read_schemas
 
 onnxruntime = pytest.importorskip("onnxruntime", reason="the provider needs it")
 

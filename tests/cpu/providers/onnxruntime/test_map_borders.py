@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dovetail as dt
-from dovetail.build.layers import NodeLayer
-from dovetail.network.onnx_import import import_model
+from dovetail.build.assign.layers import NodeLayer
+from dovetail.network.importer.importer import import_model
 from dovetail.provider.interfaces import Claim
 from dovetail.providers.onnxruntime.capability import claim_node
 

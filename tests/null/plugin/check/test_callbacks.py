@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dovetail.plugin.check import check_creator, check_plugin, rules_threads
-from dovetail.plugin.check.calls import OWNERS
+from dovetail.plugin.check import check_creator, check_plugin
+from dovetail.plugin.check.host.calls import OWNERS
+from dovetail.plugin.check.rules import threads as rules_threads
 from tests.null.plugin.check.good import Scale, ScaleCreator, creator_of
 
 CALLBACKS = [

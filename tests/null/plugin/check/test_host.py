@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.expr import Constant, DimensionOperation, Symbol
-from dovetail.plugin.check.host import ForbiddenDesc, GuardedBuffer, HostContext, HostExprBuilder
-from dovetail.plugin.check.specimen import Specimen, examine
+from dovetail.plugin.check.host.hostile import ForbiddenDesc, GuardedBuffer, HostContext, HostExprBuilder
+from dovetail.plugin.check.host.tensors import decode, difference, encode
+from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.state import buffers_of, changes, state_of
-from dovetail.plugin.check.tensors import decode, difference, encode
 from dovetail.plugin.fields import PluginField
 from dovetail.types import DataType, PluginTensorDesc, TensorFormat, TensorRTPhase
 from tests.null.plugin.check.good import Parts, Scale

@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from dovetail._extras import install_line
 from dovetail._no_op_context import NoOpContext
-from dovetail.build.calibration import collect_ranges
+from dovetail.build.calibrate.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
 from dovetail.build.idle_settings import find_idle_settings, tell_idle
 from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
@@ -24,8 +24,8 @@ from dovetail.build.tune.rivals import OpenPlan, build_fastest
 from dovetail.errors import DovetailError, ResourceError, UsageError
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
-from dovetail.network.definition import Network
-from dovetail.network.enums import NetworkDefinitionCreationFlag
+from dovetail.network.api.definition import Network
+from dovetail.network.api.enums import NetworkDefinitionCreationFlag
 from dovetail.passes import standard_passes
 from dovetail.passes.base import run_passes
 from dovetail.passes.clone import clone_model

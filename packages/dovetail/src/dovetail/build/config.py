@@ -15,7 +15,7 @@ from dovetail.errors import UsageError
 from dovetail.types import EngineCapability
 
 if TYPE_CHECKING:
-    from dovetail.build.calibrators import IInt8Calibrator
+    from dovetail.build.calibrate.calibrators import IInt8Calibrator
 
 __all__ = ["BuilderConfig", "BuilderFlag", "IBuilderConfig", "MemoryPoolType", "PreviewFeature", "ProfilingVerbosity"]
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import onnx_ir as ir
 
+from dovetail.build.assign.layers import layer_name
+from dovetail.build.calibrate.scales import graph_values
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
-from dovetail.build.layers import layer_name
-from dovetail.build.scales import graph_values
 from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Severity
-from dovetail.network.definition import Network
+from dovetail.network.api.definition import Network
 from dovetail.types import DataType
 
 if TYPE_CHECKING:

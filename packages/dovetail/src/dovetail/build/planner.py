@@ -16,23 +16,23 @@ import onnx_ir as ir
 
 from dovetail._unset_dims import tell_unset
 from dovetail._version import __version__
-from dovetail.build.assign import Assigner
-from dovetail.build.blobs import BlobTable
-from dovetail.build.built_records import BuiltStore
+from dovetail.build.assign.assigner import Assigner
+from dovetail.build.assign.provider_passes import rewrite_for_providers
+from dovetail.build.calibrate.scales import find_scales
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
+from dovetail.build.formats.network_formats import choose_formats
+from dovetail.build.formats.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
-from dovetail.build.io_memory import find_io_memory
-from dovetail.build.lower import Lowering
-from dovetail.build.network_formats import choose_formats
-from dovetail.build.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
+from dovetail.build.lower.blobs import BlobTable
+from dovetail.build.lower.built_records import BuiltStore
+from dovetail.build.lower.io_memory import find_io_memory
+from dovetail.build.lower.lowering import Lowering
+from dovetail.build.lower.program_context import ChosenPlugin, ProgramContext
+from dovetail.build.lower.tensor_records import TensorPlaces, find_shape_inputs, input_records, output_records
 from dovetail.build.profile import OptimizationProfile
-from dovetail.build.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.progress import Phases
-from dovetail.build.provider_passes import rewrite_for_providers
-from dovetail.build.scales import find_scales
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
-from dovetail.build.tensor_records import TensorPlaces, find_shape_inputs, input_records, output_records
 from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
 from dovetail.build.tune.trial import PluginLayer
@@ -40,8 +40,8 @@ from dovetail.build.tune.tuner import CandidateTuner, TunerOptions
 from dovetail.errors import ModelError, UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
 from dovetail.loggers import ILogger
+from dovetail.network.inference.shapes import ShapeInference, size_symbols
 from dovetail.network.plugins import PluginEntry, entry_of
-from dovetail.network.shapes import ShapeInference, size_symbols
 from dovetail.network.value_types import has_no_shape
 from dovetail.plan.container import Blob
 from dovetail.plan.limits import MAX_NAME_CHARS

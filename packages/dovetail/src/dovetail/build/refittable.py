@@ -9,7 +9,7 @@ import onnx_ir as ir
 from dovetail.build.config import BuilderConfig, BuilderFlag
 
 if TYPE_CHECKING:
-    from dovetail.network.definition import Network
+    from dovetail.network.api.definition import Network
 
 __all__ = ["split_weights"]
 

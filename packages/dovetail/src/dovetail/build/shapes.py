@@ -15,10 +15,10 @@ from dovetail._unset_dims import UnsetDim, shapes_option
 from dovetail.build.profile import OptimizationProfile
 from dovetail.errors import UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, substitute, symbols_of
-from dovetail.network.dim_exprs import expr_from_dim
-from dovetail.network.shapes import MAX_VALUE_SYMBOLS, size_symbols, static_count, value_symbol
+from dovetail.network.inference.dim_exprs import expr_from_dim
+from dovetail.network.inference.shapes import MAX_VALUE_SYMBOLS, size_symbols, static_count, value_symbol
 from dovetail.network.value_types import has_no_shape
-from dovetail.provider.tensors import ShapeRange
+from dovetail.provider.contract.tensors import ShapeRange
 
 __all__ = [
     "ProfileShapes",

@@ -3,7 +3,7 @@
 Nothing but the standard library is imported before a command runs, so that ``-h`` is quick. Each command is a module
 that declares its arguments in ``declare`` and does its work in ``run``, which returns an ``Answer``; what it raises
 becomes one message and an exit code (docs/cli.md) in ``dovetail.cli.failures``. Other packages add commands by entry
-points (``dovetail.cli.commands``).
+points (``dovetail.cli.catalogue``).
 """
 
 from __future__ import annotations

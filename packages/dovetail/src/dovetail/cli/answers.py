@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 from dovetail.cli.screen import Screen
 
-__all__ = ["Answer", "Document", "dump_document", "show_answer"]
+__all__ = ["Document", "Reply", "dump_document", "show_answer"]
 
 Document = Mapping[str, Any]
 """Plain data, ready for JSON."""
 
 
-class Answer(NamedTuple):
+class Reply(NamedTuple):
     """The result of a command; ``show`` writes the document for people, where ``--json`` writes it whole."""
 
     document: Document
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
     exit_code: int = 0
 
 
-def show_answer(answer: Answer, *, as_json: bool) -> None:
+def show_answer(answer: Reply, *, as_json: bool) -> None:
     """Write an answer to the standard output."""
     if as_json:
         print(dump_document(answer.document))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from dovetail.cli.answers import Answer
+    from dovetail.cli.answers import Reply
 
 __all__ = [
     "add_load",
@@ -35,7 +35,7 @@ def describe(summary: str) -> str:
     return f"{summary[0].upper()}{summary[1:]}."
 
 
-def finish_command(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], Answer]) -> None:
+def finish_command(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], Reply]) -> None:
     """Give a command its function, and ``--json``, which every command has."""
     parser.add_argument("--json", action="store_true", help="write one JSON document to the standard output")
     parser.set_defaults(run=run)
@@ -47,7 +47,7 @@ def open_subcommands(parser: argparse.ArgumentParser) -> Verbs:
 
 
 def add_subcommand(
-    verbs: Verbs, name: str, summary: str, run: Callable[[argparse.Namespace], Answer]
+    verbs: Verbs, name: str, summary: str, run: Callable[[argparse.Namespace], Reply]
 ) -> argparse.ArgumentParser:
     """Give a command that is a noun a verb."""
     subparser = verbs.add_parser(name, help=summary, description=describe(summary), allow_abbrev=False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from dovetail._version import __version__
-from dovetail.cli.commands import COMMANDS, list_offered, load_declare
+from dovetail.cli.catalogue import COMMANDS, list_offered, load_declare
 from dovetail.cli.options import describe
 from dovetail.errors import PluginError, UsageError
 

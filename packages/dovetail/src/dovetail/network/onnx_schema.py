@@ -10,9 +10,9 @@ from typing import Any, Final
 import onnx
 import onnx_ir as ir
 
-from dovetail.network.problems import Problems, describe_node, quote
+from dovetail.network.importer.problems import Problems, describe_node, quote
 from dovetail.network.value_types import describe_type, has_no_shape
-from dovetail.provider.contrib_schemas import find_contrib_schema
+from dovetail.provider.schemas.contrib_schemas import find_contrib_schema
 
 __all__ = ["SchemaCheck", "find_schema", "opset_of"]
 

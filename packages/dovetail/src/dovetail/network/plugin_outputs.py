@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from dovetail.network.onnx_import import import_model
-from dovetail.network.onnx_plugins import PluginImport
-from dovetail.network.problems import Problems
-from dovetail.network.shapes import ShapeInference
+from dovetail.network.importer.importer import import_model
+from dovetail.network.importer.plugins import PluginImport
+from dovetail.network.importer.problems import Problems
+from dovetail.network.inference.shapes import ShapeInference
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 
 __all__ = ["infer_plugin_outputs"]

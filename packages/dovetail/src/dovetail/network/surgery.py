@@ -16,8 +16,8 @@ import numpy as np
 import onnx_ir as ir
 
 from dovetail.errors import ModelError, UsageError
-from dovetail.network.problems import quote
-from dovetail.network.tensors import walk_graphs
+from dovetail.network.importer.problems import quote
+from dovetail.network.importer.tensors import walk_graphs
 
 __all__ = ["Replacement", "replace_pattern", "replace_subgraph"]
 
@@ -65,7 +65,7 @@ def replace_subgraph(
     """
     if not op or not outputs:
         raise UsageError("a replacement needs an operator and at least one output", where="replace_subgraph")
-    cut = _Cut(model, inputs, outputs)
+    cut = _SurgeryCut(model, inputs, outputs)
     cut.check()
     made = [_attribute(key, value) for key, value in (attributes or {}).items()]
     node = ir.Node(domain, op, cut.inputs, made, num_outputs=len(cut.outputs), name=name or _free_name(model, op))
@@ -128,7 +128,7 @@ def replace_pattern(
     return replaced
 
 
-class _Cut:
+class _SurgeryCut:
     """The nodes between values of one graph."""
 
     def __init__(self, model: ir.Model, inputs: Sequence[str], outputs: Sequence[str]) -> None:

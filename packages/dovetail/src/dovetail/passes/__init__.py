@@ -48,8 +48,8 @@ def standard_passes(*, keep: frozenset[str], off: Collection[str] = ()) -> list[
     """
     from dovetail.passes.common_subexpressions import CommonSubexpressions  # passes need onnx-ir, and this package is
     from dovetail.passes.constant_folding import ConstantFolding  # imported by name alone too
-    from dovetail.passes.conv_batchnorm import ConvBatchNorm
     from dovetail.passes.dead_code import DeadCode
+    from dovetail.passes.fusions.conv_batchnorm import ConvBatchNorm
     from dovetail.passes.qdq_placement import QDQPlacement
     from dovetail.passes.shape_simplification import ShapeSimplification
 
@@ -88,14 +88,14 @@ def fusion_passes(
     Raises:
         UsageError: A name is none of ``PASS_NAMES``.
     """
-    from dovetail.passes.attention import AttentionFusion
     from dovetail.passes.dead_code import DeadCode
-    from dovetail.passes.fusion import always
-    from dovetail.passes.gelu import GeluFusion
-    from dovetail.passes.layer_normalization import LayerNormalizationFusion
-    from dovetail.passes.matmul_add import MatMulAddFusion
-    from dovetail.passes.rms_normalization import RMSNormalizationFusion
-    from dovetail.passes.rotary_embedding import RotaryEmbeddingFusion
+    from dovetail.passes.fusions.attention import AttentionFusion
+    from dovetail.passes.fusions.base import always
+    from dovetail.passes.fusions.gelu import GeluFusion
+    from dovetail.passes.fusions.layer_normalization import LayerNormalizationFusion
+    from dovetail.passes.fusions.matmul_add import MatMulAddFusion
+    from dovetail.passes.fusions.rms_normalization import RMSNormalizationFusion
+    from dovetail.passes.fusions.rotary_embedding import RotaryEmbeddingFusion
 
     kinds = (
         LayerNormalizationFusion,

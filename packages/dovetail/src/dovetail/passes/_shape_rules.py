@@ -26,7 +26,7 @@ from dovetail.passes._match import (
 )
 from dovetail.passes._shape_contents import ShapeContents
 
-__all__ = ["Forward", "Rewrite", "Simpler", "find_simpler"]
+__all__ = ["Forward", "NodeRewrite", "Simpler", "find_simpler"]
 
 _REORDERING_FREE: Final = ("Reshape", "Squeeze", "Unsqueeze", "Flatten")
 """Operators that keep the order of elements and change only how they are counted."""
@@ -42,7 +42,7 @@ class Forward:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rewrite:
+class NodeRewrite:
     """The node can be another: its operator, inputs, where an array is a new constant, and attributes."""
 
     op: str
@@ -53,7 +53,7 @@ class Rewrite:
     """The first input goes through a Reshape to these sizes first."""
 
 
-Simpler = Forward | Rewrite
+Simpler = Forward | NodeRewrite
 
 
 def find_simpler(node: ir.Node, contents: ShapeContents) -> Simpler | None:
@@ -151,7 +151,7 @@ def _transposes(node: ir.Node, _contents: ShapeContents) -> Simpler | None:
     joined = [first[axis] for axis in perm]
     if joined == sorted(joined):
         return _forward(before.inputs[0])
-    return Rewrite(op="Transpose", inputs=[before.inputs[0]], perm=joined)
+    return NodeRewrite(op="Transpose", inputs=[before.inputs[0]], perm=joined)
 
 
 def _perm_of(node: ir.Node) -> list[int] | None:
@@ -175,7 +175,7 @@ def _casts(node: ir.Node, _contents: ShapeContents) -> Simpler | None:
         return None
     if source.dtype == wanted:
         return Forward(value=source)
-    return Rewrite(op="Cast", inputs=[source], ints={"to": int(wanted)})
+    return NodeRewrite(op="Cast", inputs=[source], ints={"to": int(wanted)})
 
 
 _T = ir.DataType
@@ -202,7 +202,7 @@ def _reshape_chain(node: ir.Node, _contents: ShapeContents) -> Simpler | None:
     source = None if before is None else before.inputs[0]
     if source is None or sizes is None or 0 in sizes:
         return None
-    return Rewrite(op="Reshape", inputs=[source, np.asarray(sizes, dtype=np.int64)])
+    return NodeRewrite(op="Reshape", inputs=[source, np.asarray(sizes, dtype=np.int64)])
 
 
 def _constant_reshape(node: ir.Node, contents: ShapeContents) -> Simpler | None:
@@ -219,7 +219,7 @@ def _constant_reshape(node: ir.Node, contents: ShapeContents) -> Simpler | None:
         if copied.count(None) != 1 or -1 in copied:
             return None
     numbers = [-1 if size is None else size for size in copied]
-    return Rewrite(op="Reshape", inputs=[node.inputs[0], np.asarray(numbers, dtype=np.int64)])
+    return NodeRewrite(op="Reshape", inputs=[node.inputs[0], np.asarray(numbers, dtype=np.int64)])
 
 
 def _resolve(sizes: Sequence[Dim] | None, dims: Sequence[Dim] | None) -> list[Dim] | None:
@@ -249,7 +249,7 @@ def _constant_expand(node: ir.Node, contents: ShapeContents) -> Simpler | None:
     numbers = [_expanded_size(source[axis - offset] if axis >= offset else 1, size) for axis, size in enumerate(sizes)]
     if None in numbers:
         return None
-    return Rewrite(op="Expand", inputs=[node.inputs[0], np.asarray(numbers, dtype=np.int64)])
+    return NodeRewrite(op="Expand", inputs=[node.inputs[0], np.asarray(numbers, dtype=np.int64)])
 
 
 def _expanded_size(had: Dim, size: Dim) -> int | None:
@@ -274,10 +274,10 @@ def _transposed_in_stack(node: ir.Node, _contents: ShapeContents) -> Simpler | N
     order = list(range(len(result)))
     order[-2:] = order[:-3:-1]
     if same_dims(dims_of(stack.inputs[0]), wanted):
-        return Rewrite(op="Transpose", inputs=[stack.inputs[0]], perm=order)
+        return NodeRewrite(op="Transpose", inputs=[stack.inputs[0]], perm=order)
     if not all(isinstance(size, int) for size in wanted):
         return None
-    return Rewrite(op="Transpose", inputs=[stack.inputs[0]], perm=order, reshape=np.asarray(wanted, dtype=np.int64))
+    return NodeRewrite(op="Transpose", inputs=[stack.inputs[0]], perm=order, reshape=np.asarray(wanted, dtype=np.int64))
 
 
 Rule = Callable[[ir.Node, ShapeContents], Simpler | None]

@@ -178,7 +178,7 @@ def _signature(schema: onnx.defs.OpSchema) -> tuple[object, ...]:
 
 
 @dataclass(frozen=True)
-class _Rewrite:
+class _OpsetRewrite:
     """How a node is written from a version on, and for which nodes that is known to be the same."""
 
     write: Callable[[ir.Node, set[str]], None]
@@ -236,14 +236,14 @@ def _is_inference(node: ir.Node) -> bool:
     return len(node.outputs) == 1
 
 
-_REWRITES: Final[dict[Step, _Rewrite]] = {
-    **{(op, 18): _Rewrite(_move_attribute("axes"), _is_any) for op in _REDUCTIONS},
-    **{(op, 13): _Rewrite(_move_attribute("axes"), _is_any) for op in ("ReduceSum", "Squeeze", "Unsqueeze")},
-    **{(op, 13): _Rewrite(_name_last_axis, _is_over_last_axis) for op in ("Hardmax", "LogSoftmax", "Softmax")},
-    ("Split", 13): _Rewrite(_move_attribute("split"), _is_any),
-    ("Split", 18): _Rewrite(_count_parts, _is_any),
-    ("AveragePool", 19): _Rewrite(_leave, _rounds_down),
-    ("AveragePool", 22): _Rewrite(_leave, _rounds_down),
-    ("MaxPool", 22): _Rewrite(_leave, _rounds_down),
-    ("BatchNormalization", 14): _Rewrite(_leave, _is_inference),
+_REWRITES: Final[dict[Step, _OpsetRewrite]] = {
+    **{(op, 18): _OpsetRewrite(_move_attribute("axes"), _is_any) for op in _REDUCTIONS},
+    **{(op, 13): _OpsetRewrite(_move_attribute("axes"), _is_any) for op in ("ReduceSum", "Squeeze", "Unsqueeze")},
+    **{(op, 13): _OpsetRewrite(_name_last_axis, _is_over_last_axis) for op in ("Hardmax", "LogSoftmax", "Softmax")},
+    ("Split", 13): _OpsetRewrite(_move_attribute("split"), _is_any),
+    ("Split", 18): _OpsetRewrite(_count_parts, _is_any),
+    ("AveragePool", 19): _OpsetRewrite(_leave, _rounds_down),
+    ("AveragePool", 22): _OpsetRewrite(_leave, _rounds_down),
+    ("MaxPool", 22): _OpsetRewrite(_leave, _rounds_down),
+    ("BatchNormalization", 14): _OpsetRewrite(_leave, _is_inference),
 }

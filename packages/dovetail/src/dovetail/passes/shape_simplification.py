@@ -26,7 +26,7 @@ from dovetail.passes._graph import (
 )
 from dovetail.passes._match import Dim, is_named, rank_of
 from dovetail.passes._shape_contents import ShapeContents
-from dovetail.passes._shape_rules import Forward, Rewrite, Simpler, find_simpler
+from dovetail.passes._shape_rules import Forward, NodeRewrite, Simpler, find_simpler
 from dovetail.passes.base import Pass, PassResult
 
 __all__ = ["ShapeSimplification"]
@@ -127,7 +127,7 @@ def _apply(graph: ir.Graph, node: ir.Node, simpler: Simpler | Array, taken: set[
         ir.convenience.replace_all_uses_with(old, simpler.value)
         graph.remove(node, safe=True)
         return f"removed {name}: it is '{simpler.value.name}'"
-    if isinstance(simpler, Rewrite):
+    if isinstance(simpler, NodeRewrite):
         new = _write(graph, node, simpler, taken)
         replace_output(old, new.outputs[0])
         graph.remove(node, safe=True)
@@ -151,7 +151,7 @@ def _fold(graph: ir.Graph, node: ir.Node, array: Array) -> str:
     return f"folded '{layer_name(node)}' ({node.op_type}) to {array.tolist()}"
 
 
-def _write(graph: ir.Graph, node: ir.Node, simpler: Rewrite, taken: set[str]) -> ir.Node:
+def _write(graph: ir.Graph, node: ir.Node, simpler: NodeRewrite, taken: set[str]) -> ir.Node:
     inputs = [_input(graph, node, each, taken) for each in simpler.inputs]
     if simpler.reshape is not None:
         inputs[0] = _reshape(graph, node, inputs[0], simpler.reshape, taken)

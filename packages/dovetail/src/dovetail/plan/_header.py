@@ -106,7 +106,7 @@ class Header(NamedTuple):
     pads: tuple[BlobInfo, ...]
 
 
-class _Entry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+class _HeaderEntry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """A tensor as the header spells it; offsets count from the start of the data."""
 
     dtype: str
@@ -116,7 +116,7 @@ class _Entry(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 _TABLE = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _STRINGS = msgspec.json.Decoder(dict[str, str])
-_ENTRY = msgspec.json.Decoder(_Entry)
+_ENTRY = msgspec.json.Decoder(_HeaderEntry)
 
 
 def alignment_bytes(size_bytes: int) -> int:
@@ -242,7 +242,7 @@ def _check_manifest(metadata: dict[str, str], where: str) -> bytes:
     return manifest
 
 
-def _check_entry(name: str, text: msgspec.Raw, where: str) -> _Entry:
+def _check_entry(name: str, text: msgspec.Raw, where: str) -> _HeaderEntry:
     try:
         return _ENTRY.decode(text)
     except msgspec.DecodeError as error:
@@ -250,7 +250,7 @@ def _check_entry(name: str, text: msgspec.Raw, where: str) -> _Entry:
         raise _corrupt_tensor("entry is malformed", where, name, expected=expected, got=show(str(error))) from None
 
 
-def _check_unique(text: bytes, metadata: dict[str, str], entries: dict[str, _Entry], where: str) -> None:
+def _check_unique(text: bytes, metadata: dict[str, str], entries: dict[str, _HeaderEntry], where: str) -> None:
     """Check that no object in the header has a key twice, where the last would silently win."""
     # Text that is just what these dicts encode to has no second key; only a header of another writer is searched.
     if msgspec.json.encode({METADATA: metadata, **entries}) != text:
@@ -265,7 +265,7 @@ def _refuse_duplicates(pairs: list[tuple[str, object]], where: str) -> None:
         seen.add(key)
 
 
-def _check_tensor(name: str, entry: _Entry, start: int, where: str) -> BlobInfo:
+def _check_tensor(name: str, entry: _HeaderEntry, start: int, where: str) -> BlobInfo:
     if problem := name_problem(name):
         raise _corrupt_tensor("tensor name is not allowed", where, name, got=problem)
     dtype, shape, (begin, end) = entry.dtype, entry.shape, entry.data_offsets

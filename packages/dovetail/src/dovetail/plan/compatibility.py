@@ -15,7 +15,7 @@ from dovetail.errors import DovetailError, PlanCorruptError, PlanDeviceMismatchE
 from dovetail.plan.container import PlanFile
 from dovetail.plan.inspect import find_damage, plugins_of
 from dovetail.plan.manifest import DeviceRecord, Manifest, ProgramRecord, StepRecord, decode_manifest
-from dovetail.plan.verify import verify_manifest
+from dovetail.plan.verify.manifest_rules import verify_manifest
 from dovetail.provider.interfaces import ProviderFactory
 from dovetail.provider.loader import get_factory, get_provider, split_id
 

@@ -32,7 +32,7 @@ from dovetail.plan.manifest import (
     ValueRecord,
     decode_manifest,
 )
-from dovetail.plan.verify import verify_manifest
+from dovetail.plan.verify.manifest_rules import verify_manifest
 from dovetail.plan.workspaces import max_workspace
 
 __all__ = ["EngineInspector", "LayerInformationFormat", "describe_table", "find_damage", "inspect_plan", "plugins_of"]

@@ -348,7 +348,7 @@ class Manifest(_Record, frozen=True, kw_only=True):
 _DECODER: Final = msgspec.json.Decoder(Manifest)
 
 
-class _Version(msgspec.Struct):
+class _ManifestVersion(msgspec.Struct):
     format_version: tuple[int, int]
 
 
@@ -359,7 +359,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 def decode_manifest(text: bytes) -> Manifest:
     """Read a manifest, refusing other versions, unknown fields and wrong types, each with its place."""
-    version = _decode(msgspec.json.Decoder(_Version), text).format_version
+    version = _decode(msgspec.json.Decoder(_ManifestVersion), text).format_version
     if version[0] != FORMAT_VERSION[0] or not 0 <= version[1] <= FORMAT_VERSION[1]:
         raise PlanVersionError(
             "the plan was written in a format this version does not read",

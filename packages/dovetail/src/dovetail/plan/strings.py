@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import PlanCorruptError
-from dovetail.plan._rules import MAX_BYTES, MAX_RANK, require
+from dovetail.plan.verify.rules import MAX_BYTES, MAX_RANK, require
 
 __all__ = ["pack_strings", "unpack_strings"]
 

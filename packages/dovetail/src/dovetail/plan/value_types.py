@@ -12,7 +12,7 @@ from typing import Final
 
 from dovetail.errors import PlanCorruptError
 from dovetail.plan._header import show
-from dovetail.provider.type_names import dtype_from_onnx_type
+from dovetail.provider.schemas.type_names import dtype_from_onnx_type
 
 __all__ = ["ValueType", "parse_value_type"]
 

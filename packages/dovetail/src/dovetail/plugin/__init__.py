@@ -15,7 +15,7 @@ _MODULES: Final[dict[str, str]] = {
         IPluginResourceContext IPluginV3 IPluginV3OneBuild IPluginV3OneBuildV2 IPluginV3OneCore IPluginV3OneRuntime
         IVersionedInterface InterfaceInfo PluginCapabilityType""",
     "libraries": "PluginLibrary load_packed_library load_python_library pack_library",
-    "quick": "Layer layer",
+    "quick": "QuickLayer layer",
     "registry": """IPluginRegistry PluginRegistry get_builder_plugin_registry get_plugin_registry register_plugin""",
     "safe": "SafePluginRegistry get_safe_plugin_registry register_safe_plugin",
     "symbolic": "SymbolicDim ceil_div dim_max dim_min",

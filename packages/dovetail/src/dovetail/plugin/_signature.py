@@ -15,7 +15,7 @@ from dovetail.plugin._parameters import signature_of
 from dovetail.plugin.attributes import REQUIRED, Attribute, read_attribute
 from dovetail.plugin.fields import PluginField, PluginFieldType
 
-__all__ = ["Signature", "read_signature"]
+__all__ = ["LayerSignature", "read_signature"]
 
 _KINDS: Final = inspect.Parameter
 _OUT: Final = "out"
@@ -33,7 +33,7 @@ _FIELD_TYPES: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Signature:
+class LayerSignature:
     """A layer function, read once."""
 
     inputs: tuple[str, ...]
@@ -85,7 +85,7 @@ def _value_of(attribute: Attribute, values: Mapping[str, Any], where: str) -> An
     return attribute.default
 
 
-def read_signature(function: Callable[..., Any], tactics: Sequence[str]) -> Signature:
+def read_signature(function: Callable[..., Any], tactics: Sequence[str]) -> LayerSignature:
     """Read a layer function, and refuse what a layer cannot be made of."""
     place = _place_of(function)
     parameters = list(signature_of(function).parameters.values())
@@ -93,7 +93,7 @@ def read_signature(function: Callable[..., Any], tactics: Sequence[str]) -> Sign
         _refuse_odd(parameter, place)
     _check_tactics(parameters, tactics, place)
     annotations = _annotations_of(function)
-    return Signature(
+    return LayerSignature(
         inputs=tuple(p.name for p in parameters if p.kind in (_KINDS.POSITIONAL_ONLY, _KINDS.POSITIONAL_OR_KEYWORD)),
         takes_any_inputs=any(p.kind is _KINDS.VAR_POSITIONAL for p in parameters),
         attributes=tuple(

@@ -14,7 +14,7 @@ import numpy as np
 
 from dovetail.errors import PluginError, UsageError
 from dovetail.expr import DimsExprs, IExprBuilder
-from dovetail.plugin._signature import Signature, read_signature
+from dovetail.plugin._signature import LayerSignature, read_signature
 from dovetail.plugin.arrays import as_array
 from dovetail.plugin.attributes import attributes_from_fields, describe_attributes, fields_from_attributes
 from dovetail.plugin.fields import PluginFieldCollection, iterate_fields
@@ -32,7 +32,7 @@ from dovetail.plugin.registry import get_plugin_registry, register_statically
 from dovetail.plugin.symbolic import SymbolicDim, expr_from_dim
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, TensorRTPhase
 
-__all__ = ["Layer", "LayerCreator", "LayerPlugin", "layer"]
+__all__ = ["LayerCreator", "LayerPlugin", "QuickLayer", "layer"]
 
 _MAX_BOUND: Final = 8
 """Sets of addresses that a plugin stays bound to."""
@@ -49,7 +49,7 @@ def layer(
     formats: Sequence[TensorFormat] = (TensorFormat.LINEAR,),
     shape: Callable[..., Any] | None = None,
     types: Callable[..., Any] | None = None,
-) -> Callable[[Callable[..., Any]], Layer]:
+) -> Callable[[Callable[..., Any]], QuickLayer]:
     """Make a custom layer of a function on arrays.
 
     Positional parameters of the function are the inputs, as read-only arrays. Keyword parameters are attributes; their
@@ -80,8 +80,8 @@ def layer(
     [1, 2]
     """
 
-    def decorate(function: Callable[..., Any]) -> Layer:
-        made = Layer(function, name, version, tactics, outputs, tuple(formats))
+    def decorate(function: Callable[..., Any]) -> QuickLayer:
+        made = QuickLayer(function, name, version, tactics, outputs, tuple(formats))
         if shape is not None:
             made.shape(shape)
         if types is not None:
@@ -92,7 +92,7 @@ def layer(
     return decorate
 
 
-class Layer:
+class QuickLayer:
     """A function as a custom layer: call it on arrays, or put ``plugin(...)`` of it into a network."""
 
     def __init__(
@@ -109,7 +109,7 @@ class Layer:
         self.outputs = outputs
         self.formats = formats
         self.function = function
-        self.signature: Signature = read_signature(function, tactics)
+        self.signature: LayerSignature = read_signature(function, tactics)
         self.tactics = tuple(tactics)
         self._shape: Callable[..., Any] | None = None
         self._types: Callable[..., Any] = _same_float
@@ -300,7 +300,7 @@ def _is_nested(shapes: Any) -> bool:
 class LayerCreator(IPluginCreatorV3One):
     """Makes the plugins of one layer."""
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: QuickLayer) -> None:
         super().__init__()
         self.layer = layer
         self.name = layer.name
@@ -328,7 +328,7 @@ class _BoundLayer:
 
     def __init__(
         self,
-        layer: Layer,
+        layer: QuickLayer,
         keywords: Mapping[str, Any],
         input_desc: Sequence[PluginTensorDesc],
         output_desc: Sequence[PluginTensorDesc],
@@ -347,7 +347,7 @@ class _BoundLayer:
 class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRuntime):
     """One layer with its attributes: all three capabilities in one object."""
 
-    def __init__(self, layer: Layer, attributes: Mapping[str, Any], tactic: int = 0) -> None:
+    def __init__(self, layer: QuickLayer, attributes: Mapping[str, Any], tactic: int = 0) -> None:
         super().__init__()
         self._layer = layer
         self._attributes = dict(attributes)

@@ -13,7 +13,7 @@ from dovetail.plugin.interfaces import IPluginResource
 __all__ = ["ResourceTable"]
 
 
-class _Entry:
+class _ResourceEntry:
     """One key: its resource once cloned, its users, and the lock that makes threads clone and release once."""
 
     __slots__ = ("count", "is_busy", "is_gone", "lock", "resource")
@@ -37,7 +37,7 @@ class ResourceTable:
         # Reentrant: the garbage collector may destroy a plugin, which releases its resource, in the very thread that is
         # inside one of these short sections.
         self._lock = threading.RLock()
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, _ResourceEntry] = {}
 
     def acquire(self, key: str, resource: IPluginResource) -> IPluginResource:
         """The resource under a key, with one more user; the first call clones what it is given."""
@@ -82,17 +82,17 @@ class ResourceTable:
             entry = self._entries.get(key)
         return entry.count if entry is not None else 0
 
-    def _entry(self, key: str) -> _Entry:
+    def _entry(self, key: str) -> _ResourceEntry:
         with self._lock:
-            return self._entries.setdefault(key, _Entry())
+            return self._entries.setdefault(key, _ResourceEntry())
 
-    def _remove(self, key: str, entry: _Entry) -> None:
+    def _remove(self, key: str, entry: _ResourceEntry) -> None:
         entry.is_gone = True
         with self._lock:
             if self._entries.get(key) is entry:
                 del self._entries[key]
 
-    def _clone_into(self, key: str, entry: _Entry, resource: IPluginResource) -> IPluginResource:
+    def _clone_into(self, key: str, entry: _ResourceEntry, resource: IPluginResource) -> IPluginResource:
         entry.is_busy = True
         try:
             return _clone(key, resource)
@@ -102,7 +102,7 @@ class ResourceTable:
         finally:
             entry.is_busy = False
 
-    def _release_last(self, key: str, entry: _Entry, resource: IPluginResource) -> None:
+    def _release_last(self, key: str, entry: _ResourceEntry, resource: IPluginResource) -> None:
         # The key goes after release(), so that whoever acquires it anew does not clone while the old one still works.
         entry.is_busy = True
         try:
@@ -127,7 +127,7 @@ def _check_key(key: object) -> None:
         raise PluginError("a resource key must be a non-empty string", where="plugin registry", got=repr(key)[:60])
 
 
-def _refuse_reentry(key: str, entry: _Entry, resource: IPluginResource) -> None:
+def _refuse_reentry(key: str, entry: _ResourceEntry, resource: IPluginResource) -> None:
     if entry.is_busy:  # the lock is held, so this is the very thread that is cloning or releasing
         raise PluginError(
             f"clone() or release() of the resource under '{key}' acquires its own key",

@@ -20,9 +20,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
 from dovetail.host_arrays import array_at
-from dovetail.provider.building import BuildContext, Candidate, Chosen, KernelRequest, Tuner
-from dovetail.provider.built import BuildReport, BuiltKernel, BuiltPartition, NodeReport, PackedWeight
-from dovetail.provider.claims import Claim, NodeView, StepKind, claim_by_registry
+from dovetail.provider.contract.building import BuildContext, Candidate, Chosen, KernelRequest, Tuner
+from dovetail.provider.contract.built import BuildReport, BuiltKernel, BuiltPartition, NodeReport, PackedWeight
+from dovetail.provider.contract.claims import Claim, NodeView, StepKind, claim_by_registry
+from dovetail.provider.contract.loaded import BindContext, BoundPartition, CompiledKernel, LoadedPartition
+from dovetail.provider.contract.stored import StoredKernel, StoredPartition
+from dovetail.provider.contract.tensors import ShapeRange, TensorSpec
 from dovetail.provider.devices import (
     HOST_MEMORY,
     CapturedGraph,
@@ -34,9 +37,6 @@ from dovetail.provider.devices import (
     Stream,
 )
 from dovetail.provider.kernels import KernelRegistry
-from dovetail.provider.loaded import BindContext, BoundPartition, CompiledKernel, LoadedPartition
-from dovetail.provider.stored import StoredKernel, StoredPartition
-from dovetail.provider.tensors import ShapeRange, TensorSpec
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from dovetail.errors import ProviderError
-from dovetail.provider.families import KernelFamilies
-from dovetail.provider.op_declarations import OpDeclaration
+from dovetail.provider.schemas.families import KernelFamilies
+from dovetail.provider.schemas.op_declarations import OpDeclaration
 
 __all__ = ["Kernel", "KernelRegistry"]
 

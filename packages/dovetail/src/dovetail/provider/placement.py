@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from dovetail.provider.interfaces import Claim
-from dovetail.provider.shape_slots import SHAPE_SOURCES, shape_slots
+from dovetail.provider.schemas.shape_slots import SHAPE_SOURCES, shape_slots
 
 __all__ = ["CONSTANT", "OUTSIDE", "PlacedNode", "Placement", "find_annotation", "find_shape_nodes", "place"]
 

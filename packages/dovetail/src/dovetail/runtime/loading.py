@@ -11,7 +11,7 @@ from dovetail.errors import PlanTrustError, UsageError
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
-from dovetail.plan.verify import verify_manifest
+from dovetail.plan.verify.manifest_rules import verify_manifest
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.options import ProviderOptions, Providers
 from dovetail.runtime.engine import Engine

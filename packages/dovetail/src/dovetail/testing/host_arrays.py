@@ -13,9 +13,9 @@ import numpy.typing as npt
 from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError
 from dovetail.formats import FOUR_BIT_TYPES, pack_nibbles, stored_size_bytes, unpack_nibbles
-from dovetail.provider.arena import align
-from dovetail.provider.arena_allocator import ArenaAllocator
-from dovetail.testing.host_memory import HostMemory
+from dovetail.provider.memory.arena import align
+from dovetail.provider.memory.arena_allocator import ArenaAllocator
+from dovetail.testing.host_memory import DeviceAllocations
 from dovetail.testing.host_streams import HostStream
 
 __all__ = ["POISON", "HostDeviceAllocator", "HostDeviceArray"]
@@ -46,7 +46,7 @@ class HostDeviceArray:
         *,
         device: str,
         owner: Any = None,
-        memory: HostMemory | None = None,
+        memory: DeviceAllocations | None = None,
     ) -> None:
         self.address = address
         self.shape = tuple(shape)
@@ -142,7 +142,7 @@ class HostDeviceAllocator(ArenaAllocator):
         limit_bytes: int | None = None,
         fail_at: int = 0,
         before: Callable[[str], None] | None = None,
-        memory: HostMemory | None = None,
+        memory: DeviceAllocations | None = None,
         find_stream: Callable[[int], HostStream] | None = None,
     ) -> None:
         super().__init__(HostAllocator(), chunk_bytes=2**16)
@@ -150,7 +150,7 @@ class HostDeviceAllocator(ArenaAllocator):
         self._fail_at = fail_at
         self._before = before
         self._attempts = 0
-        self._memory = memory or HostMemory("a host device")
+        self._memory = memory or DeviceAllocations("a host device")
         self._find_stream = find_stream
         self._sizes: dict[int, int] = {}
         self._freed: dict[int, int] = {}

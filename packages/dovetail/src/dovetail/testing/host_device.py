@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from dovetail.allocators import HostAllocator
 from dovetail.errors import ProviderError, ResourceError
-from dovetail.provider.arena_allocator import ArenaAllocator
 from dovetail.provider.devices import Device, MemoryInfo, ProfileEvent, Stream
 from dovetail.provider.interfaces import (
     BindContext,
@@ -31,6 +30,7 @@ from dovetail.provider.interfaces import (
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider
+from dovetail.provider.memory.arena_allocator import ArenaAllocator
 from dovetail.testing.host_arrays import HostDeviceAllocator, HostDeviceArray
 from dovetail.testing.host_building import (
     build_kernel,
@@ -42,7 +42,7 @@ from dovetail.testing.host_building import (
 )
 from dovetail.testing.host_functions import HostDeviceFunction
 from dovetail.testing.host_kernels import copy_kernels
-from dovetail.testing.host_memory import HostMemory
+from dovetail.testing.host_memory import DeviceAllocations
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
 from dovetail.testing.host_reformats import HostDeviceReformat
@@ -78,7 +78,7 @@ class HostDevice(Provider):
         self.graphs: list[HostGraph] = []
         """Everything that was captured."""
         self._streams = StreamSet(f"provider '{self.id}'", self.statistics, self.check)
-        self._live = HostMemory(f"provider '{self.id}'")
+        self._live = DeviceAllocations(f"provider '{self.id}'")
         self._allocator = HostDeviceAllocator(
             limit_bytes=options.memory_bytes,
             fail_at=options.fail_allocation,

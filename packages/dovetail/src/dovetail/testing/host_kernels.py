@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider
-from dovetail.provider.shape_slots import shape_slots
+from dovetail.provider.schemas.shape_slots import shape_slots
 from dovetail.testing.host_options import HostDeviceOptions
 
 __all__ = ["copy_kernels"]

@@ -14,7 +14,7 @@ from typing import Final
 from dovetail.errors import ProviderError
 from dovetail.testing.host_clocks import HOST_CLOCK, Moment, current_moment
 
-__all__ = ["HostMemory"]
+__all__ = ["DeviceAllocations"]
 
 _MAX_ACCESSES: Final = 256
 """Accesses that an allocation remembers before it forgets those that the host has waited for."""
@@ -37,7 +37,7 @@ class _Allocation:
     """Where the stream is that frees it."""
 
 
-class HostMemory:
+class DeviceAllocations:
     """The live allocations of one device, by address."""
 
     def __init__(self, where: str) -> None:

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from dovetail.build.borders import Border, extract_model, find_border
+from dovetail.build.assign.borders import Border, extract_model, find_border
 
-__all__ = ["Cut", "Record", "cut_model", "keep_outputs", "resize"]
+__all__ = ["CutKind", "Record", "cut_model", "keep_outputs", "resize"]
 
 Record = Callable[[Collection[str]], Mapping[str, Any]]
 """Gives what tensors of the whole model held in a run, as far as that is known."""
 
 
-class Cut(Enum):
+class CutKind(Enum):
     """What becomes of a tensor whose maker is left out."""
 
     STATIC_INPUT = "inputs of the shapes they had"
@@ -29,7 +29,7 @@ class Cut(Enum):
     DECLARED_INPUT = "inputs of the shapes they are declared with"
 
 
-def cut_model(model: ir.Model, nodes: Sequence[ir.Node], cut: Cut, record: Record) -> ir.Model | None:
+def cut_model(model: ir.Model, nodes: Sequence[ir.Node], cut: CutKind, record: Record) -> ir.Model | None:
     """These nodes of a model's main graph as a model; None when a tensor on the border has no known type.
 
     Its outputs are those of the model, and what the nodes that are left out read.
@@ -100,16 +100,16 @@ def _called_functions(model: ir.Model, nodes: Iterable[ir.Node]) -> list[ir.Oper
 # borders
 
 
-def _settle_inputs(part: ir.Model, own: Collection[str | None], cut: Cut, record: Record) -> bool:
+def _settle_inputs(part: ir.Model, own: Collection[str | None], cut: CutKind, record: Record) -> bool:
     """Give new inputs a type, a shape or a value; False when one has no type that anybody knows."""
     new = [value for value in part.graph.inputs if value.name not in own]
     known = record([value.name or "" for value in new])
     for value in new:
         held = known.get(value.name or "")
-        if cut is Cut.CONSTANT and isinstance(held, np.ndarray):
+        if cut is CutKind.CONSTANT and isinstance(held, np.ndarray):
             _make_constant(part, value, held)
         elif isinstance(held, np.ndarray):
-            _give_type(value, held, is_static=cut is not Cut.DECLARED_INPUT)
+            _give_type(value, held, is_static=cut is not CutKind.DECLARED_INPUT)
         if value.type is None:
             return False
     return True

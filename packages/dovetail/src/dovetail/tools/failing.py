@@ -24,14 +24,14 @@ from dovetail.tools.differences import TensorDifference, Tolerance, compare_valu
 from dovetail.tools.recording import Recorder
 from dovetail.tools.sides import DovetailSide, Side, save_model
 
-__all__ = ["CommandFailure", "CompareFailure", "CrashFailure", "Signature", "sign_error"]
+__all__ = ["CommandFailure", "CompareFailure", "CrashFailure", "FailureSignature", "sign_error"]
 
 _VARYING: Final = re.compile(r"'[^']*'|\"[^\"]*\"|0x[0-9a-f]+|\d+|\([^()]*\)|\[[^\[\]]*\]")
 _HEAD_CHARS: Final = 60
 
 
 @dataclass(frozen=True)
-class Signature:
+class FailureSignature:
     """What makes two errors the same: their class, and how their messages start."""
 
     kind: str
@@ -41,7 +41,7 @@ class Signature:
         return f"{self.kind}: {self.head}"
 
 
-def sign_error(error: BaseException) -> Signature:
+def sign_error(error: BaseException) -> FailureSignature:
     """The signature of an error; names, numbers and shapes do not count, as they change with the model.
 
     >>> sign_error(ValueError("node 'a' has 3 inputs")) == sign_error(ValueError("node 'bc' has 12 inputs"))
@@ -50,7 +50,7 @@ def sign_error(error: BaseException) -> Signature:
     text = error.what if isinstance(error, DovetailError) else str(error)
     lines = [line for line in text.splitlines() if line.strip()]
     head = " ".join(_VARYING.sub("*", lines[0] if lines else "").split())
-    return Signature(type(error).__name__, head[:_HEAD_CHARS])
+    return FailureSignature(type(error).__name__, head[:_HEAD_CHARS])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +82,14 @@ class CrashFailure:
 
     candidate: DovetailSide
     recorder: Recorder
-    signature: Signature
+    signature: FailureSignature
 
     def __call__(self, model: ir.Model) -> bool:
         """Whether it is raised again."""
         return find_error(self.candidate, model, self.recorder) == self.signature
 
 
-def find_error(candidate: DovetailSide, model: ir.Model, recorder: Recorder) -> Signature | None:
+def find_error(candidate: DovetailSide, model: ir.Model, recorder: Recorder) -> FailureSignature | None:
     """The signature of what building and running a model raises; None when nothing is."""
     try:
         with candidate.build(model) as engine:

@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from dovetail.errors import DovetailError
 from dovetail.tools.differences import TensorDifference, Tolerance, ValueRange, compare_values, describe_range
-from dovetail.tools.marks import Layer, list_layers, mark_outputs
+from dovetail.tools.marks import MarkedLayer, list_layers, mark_outputs
 from dovetail.tools.sides import Side
 
 __all__ = ["Divergence", "LayerDifference", "LayersResult", "compare_layers"]
@@ -84,7 +84,7 @@ def compare_layers(
         outputs_differ: Whether the outputs of the model as it is are known to differ.
         marked_at_once: How many tensors to look at in one run.
     """
-    job = _Job(model, feeds, candidate, reference, tolerance)
+    job = _LayerJob(model, feeds, candidate, reference, tolerance)
     layers = list_layers(model)
     differences = job.compare_all(layers, marked_at_once)
     found = [_join(layer, differences) for layer in layers]
@@ -108,7 +108,7 @@ def _note_hollow(layers: Sequence[LayerDifference]) -> list[str]:
     return [f"{text}, first '{hollow[0].name}' ({hollow[0].op})"]
 
 
-def _explain_hidden(first: Layer | None) -> str:
+def _explain_hidden(first: MarkedLayer | None) -> str:
     text = "with every layer as an output nothing differs, so a pass or fusion that this prevents makes the difference"
     if first is None:
         return f"{text}; switch passes off to find it, or reduce the model"
@@ -116,7 +116,7 @@ def _explain_hidden(first: Layer | None) -> str:
 
 
 @dataclass
-class _Job:
+class _LayerJob:
     model: ir.Model
     feeds: Mapping[str, Any]
     candidate: Side
@@ -124,7 +124,7 @@ class _Job:
     tolerance: Tolerance
     notes: list[str] = field(default_factory=list)
 
-    def compare_all(self, layers: Sequence[Layer], at_once: int) -> dict[str, TensorDifference]:
+    def compare_all(self, layers: Sequence[MarkedLayer], at_once: int) -> dict[str, TensorDifference]:
         names = [name for layer in layers for name in layer.outputs]
         found: dict[str, TensorDifference] = {}
         for chunk in _chunks(names, at_once):
@@ -147,17 +147,17 @@ class _Job:
         marked = mark_outputs(self.model, names)
         return self.candidate.run(marked, self.feeds), self.reference.run(marked, self.feeds)
 
-    def find_hidden(self, layers: Sequence[Layer]) -> Layer | None:
+    def find_hidden(self, layers: Sequence[MarkedLayer]) -> MarkedLayer | None:
         """The first layer that differs when it alone is marked, if those after it do too."""
         visible = [layer for layer in layers if layer.outputs]
         position = _bisect(len(visible), lambda index: self._differs_alone(visible[index]))
         return None if position is None else visible[position]
 
-    def _differs_alone(self, layer: Layer) -> bool:
+    def _differs_alone(self, layer: MarkedLayer) -> bool:
         found = self._compare_marked(layer.outputs)
         return any(difference.differs for difference in found.values())
 
-    def look_closely(self, layer: Layer, results: Mapping[str, TensorDifference]) -> Divergence:
+    def look_closely(self, layer: MarkedLayer, results: Mapping[str, TensorDifference]) -> Divergence:
         """Run once more for what goes into a layer."""
         made = {value.name for node in self.model.graph for value in node.outputs}
         names = [name for name in layer.inputs if name in made]
@@ -182,7 +182,7 @@ class _Job:
         return None if weight is None or weight.const_value is None else weight.const_value.numpy()
 
 
-def _join(layer: Layer, differences: Mapping[str, TensorDifference]) -> LayerDifference:
+def _join(layer: MarkedLayer, differences: Mapping[str, TensorDifference]) -> LayerDifference:
     outputs = tuple(differences[name] for name in layer.outputs if name in differences)
     return LayerDifference(
         index=layer.index,

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-__all__ = ["Layer", "list_layers", "mark_outputs"]
+__all__ = ["MarkedLayer", "list_layers", "mark_outputs"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class MarkedLayer:
     """A node of the main graph, with the tensors that go in and those of its results that somebody uses."""
 
     index: int
@@ -23,14 +23,14 @@ class Layer:
     outputs: tuple[str, ...]
 
 
-def list_layers(model: ir.Model) -> list[Layer]:
+def list_layers(model: ir.Model) -> list[MarkedLayer]:
     """The nodes that compute something from something; nodes in bodies are part of the node that has the body."""
     nodes = [node for node in model.graph if node.op_type != "Constant"]
     return [_describe(index, node) for index, node in enumerate(nodes)]
 
 
-def _describe(index: int, node: ir.Node) -> Layer:
-    return Layer(
+def _describe(index: int, node: ir.Node) -> MarkedLayer:
+    return MarkedLayer(
         index=index,
         name=node.name or f"{node.op_type} -> {node.outputs[0].name}",
         op=node.op_type,
@@ -46,7 +46,7 @@ def _is_used(value: ir.Value) -> bool:
 
 def _reads(node: ir.Node) -> Iterator[ir.Value]:
     """What a node reads; of its bodies, what they read of the graph around them."""
-    from dovetail.build.borders import find_border
+    from dovetail.build.assign.borders import find_border
 
     yield from (value for value in node.inputs if value is not None)
     if any(attribute.type == ir.AttributeType.GRAPH for attribute in node.attributes.values()):

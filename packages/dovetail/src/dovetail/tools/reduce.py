@@ -17,10 +17,10 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from dovetail.errors import UsageError
-from dovetail.tools.cuts import Cut, Record, cut_model, keep_outputs, resize
+from dovetail.tools.cuts import CutKind, Record, cut_model, keep_outputs, resize
 from dovetail.tools.ddmin import minimize
 
-__all__ = ["Phase", "ReduceResult", "reduce_model"]
+__all__ = ["ReducePhase", "ReduceResult", "reduce_model"]
 
 StillFails = Callable[[ir.Model], bool]
 
@@ -30,7 +30,7 @@ _SMALL_NODES: Final = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Phase:
+class ReducePhase:
     """What one kind of reduction achieved."""
 
     name: str
@@ -48,7 +48,7 @@ class ReduceResult:
     num_nodes_before: int
     num_nodes: int
     num_tests: int
-    phases: tuple[Phase, ...]
+    phases: tuple[ReducePhase, ...]
     is_complete: bool
     """Whether nothing more could be left out; False when trials or time ran out, or somebody interrupted."""
 
@@ -60,7 +60,7 @@ def reduce_model(
     record: Record | None = None,
     max_tests: int = _MAX_TESTS,
     max_seconds: float = math.inf,
-    on_phase: Callable[[Phase], object] | None = None,
+    on_phase: Callable[[ReducePhase], object] | None = None,
 ) -> ReduceResult:
     """Shrink a model as long as it fails.
 
@@ -127,7 +127,7 @@ class _Reducer:
     def __init__(self, still_fails: StillFails, record: Record, max_tests: int, deadline: float) -> None:
         self.best: ir.Model
         self.num_tests = 0
-        self.phases: list[Phase] = []
+        self.phases: list[ReducePhase] = []
         self._still_fails = still_fails
         self._record = record
         self._max_tests = max_tests
@@ -146,14 +146,14 @@ class _Reducer:
         self.best = model
         return True
 
-    def run(self, on_phase: Callable[[Phase], object]) -> bool:
+    def run(self, on_phase: Callable[[ReducePhase], object]) -> bool:
         """All phases; False when they had to end early."""
         try:
             for name, phase in self._plan():
                 before = self.num_tests
                 phase()
                 self.phases.append(
-                    Phase(name=name, num_nodes=count_nodes(self.best), num_tests=self.num_tests - before)
+                    ReducePhase(name=name, num_nodes=count_nodes(self.best), num_tests=self.num_tests - before)
                 )
                 on_phase(self.phases[-1])
         except (_OutOfTrials, KeyboardInterrupt):
@@ -163,7 +163,7 @@ class _Reducer:
     def _plan(self) -> Iterator[tuple[str, Callable[[], object]]]:
         """What to try, in order; what depends on how much is left is decided when it comes to it."""
         yield "outputs", self._drop_outputs
-        for cut in Cut:
+        for cut in CutKind:
             if count_nodes(self.best) > 1:
                 yield f"nodes, with {cut.value} at the cuts", partial(self._drop_nodes, cut)
         yield "outputs of what is left", self._drop_outputs
@@ -177,7 +177,7 @@ class _Reducer:
         if len(names) > 1:
             minimize(names, lambda kept: self._accept(keep_outputs(base, kept)))
 
-    def _drop_nodes(self, cut: Cut) -> None:
+    def _drop_nodes(self, cut: CutKind) -> None:
         base = self.best
         minimize(_nodes(base), lambda kept: self._accept(cut_model(base, kept, cut, self._record)))
 

@@ -22,7 +22,7 @@ from dovetail.tools.failing import (
 )
 from dovetail.tools.feeds import find_unset, make_feeds, specs_of_model
 from dovetail.tools.recording import Recorder
-from dovetail.tools.reduce import Phase, ReduceResult, reduce_model
+from dovetail.tools.reduce import ReducePhase, ReduceResult, reduce_model
 from dovetail.tools.sides import DovetailSide, EvaluatorSide, OnnxRuntimeSide, Side, Source, make_reference, read_source
 
 __all__ = ["MODES", "Check", "ReducedModel", "reduce_failing"]
@@ -76,7 +76,7 @@ def reduce_failing(
     tolerance: Tolerance | None = None,
     max_tests: int = 1000,
     max_seconds: float = math.inf,
-    on_phase: Callable[[Phase], object] | None = None,
+    on_phase: Callable[[ReducePhase], object] | None = None,
     logger: ILogger | None = None,
 ) -> ReducedModel:
     """Shrink a model that fails to the smallest that fails in the same way.

@@ -21,10 +21,10 @@ from dovetail.api import compile as compile_model
 from dovetail.build.config import BuilderConfig
 from dovetail.errors import DovetailError, ModelError, UnsupportedOpError, UsageError
 from dovetail.loggers import ILogger
-from dovetail.network.onnx_maps import model_to_proto
-from dovetail.network.onnx_maps import save_model as write_model
-from dovetail.network.onnx_read import read_model
-from dovetail.network.problems import Problems
+from dovetail.network.importer.maps import model_to_proto
+from dovetail.network.importer.maps import save_model as write_model
+from dovetail.network.importer.problems import Problems
+from dovetail.network.importer.read import read_model
 from dovetail.passes import PASS_NAMES
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.runtime.engine import Engine

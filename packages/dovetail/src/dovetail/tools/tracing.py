@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["Trace"]
+__all__ = ["Timeline"]
 
 _METADATA: Final = "M"
 _COMPLETE: Final = "X"
 
 
-class Trace:
+class Timeline:
     """Spans on tracks; a track is what the format calls a thread.
 
     >>> trace = Trace("bench")

@@ -6,7 +6,7 @@ by ONNX Runtime, so one table serves every version from the floor on.
 
 from __future__ import annotations
 
-from onnxruntime_ep_dovetail.abi.calls import Functions, LogLevel, OrtError, Runtime, StatusCode, negotiate
+from onnxruntime_ep_dovetail.abi.calls import Functions, LogLevel, OrtError, OrtRuntime, StatusCode, negotiate
 from onnxruntime_ep_dovetail.abi.memory import (
     CString,
     read_pointers,
@@ -18,18 +18,18 @@ from onnxruntime_ep_dovetail.abi.memory import (
     write_size,
 )
 from onnxruntime_ep_dovetail.abi.objects import NativeObject, count_live, disarm_all
-from onnxruntime_ep_dovetail.abi.table import FLOOR, TABLE_VERSION, Slot, load_table
+from onnxruntime_ep_dovetail.abi.table import FLOOR, TABLE_VERSION, ApiSlot, load_table
 
 __all__ = [
     "FLOOR",
     "TABLE_VERSION",
+    "ApiSlot",
     "CString",
     "Functions",
     "LogLevel",
     "NativeObject",
     "OrtError",
-    "Runtime",
-    "Slot",
+    "OrtRuntime",
     "StatusCode",
     "count_live",
     "disarm_all",

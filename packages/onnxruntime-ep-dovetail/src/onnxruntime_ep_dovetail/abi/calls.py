@@ -10,9 +10,9 @@ from enum import IntEnum
 from typing import Any
 
 from onnxruntime_ep_dovetail.abi.memory import read_text
-from onnxruntime_ep_dovetail.abi.table import FLOOR, TABLE_VERSION, Slot, ctype_of, load_table
+from onnxruntime_ep_dovetail.abi.table import FLOOR, TABLE_VERSION, ApiSlot, ctype_of, load_table
 
-__all__ = ["Functions", "LogLevel", "OrtError", "Runtime", "StatusCode", "negotiate"]
+__all__ = ["Functions", "LogLevel", "OrtError", "OrtRuntime", "StatusCode", "negotiate"]
 
 
 class StatusCode(IntEnum):
@@ -93,7 +93,7 @@ class Functions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runtime:
+class OrtRuntime:
     """The ONNX Runtime that loaded the library."""
 
     api: Functions
@@ -121,7 +121,7 @@ class Runtime:
         return Functions(address, "OrtModelEditorApi", self.version, self.api)
 
 
-def negotiate(base: int, logger: int = 0) -> Runtime:
+def negotiate(base: int, logger: int = 0) -> OrtRuntime:
     """Find out which ONNX Runtime this is, from the ``OrtApiBase`` it gave."""
     get_api = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(ctypes.c_void_p.from_address(base).value or 0)
     get_version = ctypes.PYFUNCTYPE(ctypes.c_void_p)(ctypes.c_void_p.from_address(base + 8).value or 0)
@@ -136,9 +136,9 @@ def negotiate(base: int, logger: int = 0) -> Runtime:
         raise OrtError(f"ONNX Runtime {text} does not give the interface of its own version")
     api = Functions(table, "OrtApi", asked)
     ep_api = Functions(api.raw("GetEpApi")(), "OrtEpApi", asked, api)
-    return Runtime(api=api, ep_api=ep_api, version_text=text, version=version, logger=logger)
+    return OrtRuntime(api=api, ep_api=ep_api, version_text=text, version=version, logger=logger)
 
 
-def _prototype(slot: Slot) -> Callable[[int | None], Callable[..., Any]]:
+def _prototype(slot: ApiSlot) -> Callable[[int | None], Callable[..., Any]]:
     arguments = (ctypes.c_char_p if name == "char*" else ctype_of(name) for name in slot.arguments or ())
     return ctypes.PYFUNCTYPE(ctype_of(slot.result), *arguments)

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, ClassVar
 
-from onnxruntime_ep_dovetail.abi.calls import LogLevel, OrtError, Runtime, StatusCode
-from onnxruntime_ep_dovetail.abi.table import Slot, ctype_of, load_table
+from onnxruntime_ep_dovetail.abi.calls import LogLevel, OrtError, OrtRuntime, StatusCode
+from onnxruntime_ep_dovetail.abi.table import ApiSlot, ctype_of, load_table
 
 __all__ = ["NativeObject", "count_live", "disarm_all", "make_status", "prototype_of"]
 
@@ -39,7 +39,7 @@ class NativeObject:
     struct: ClassVar[str]
     """The name of the C struct."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: OrtRuntime) -> None:
         self.runtime = runtime
         slots = load_table()[self.struct]
         self._memory = (ctypes.c_uint64 * (len(slots) + _SPARE_SLOTS))()
@@ -103,7 +103,7 @@ def disarm_all(no_op: int) -> None:
         native.disarm(no_op)
 
 
-def make_status(runtime: Runtime, error: BaseException) -> int:
+def make_status(runtime: OrtRuntime, error: BaseException) -> int:
     """A status for an exception, with its whole message."""
     _log.debug("an exception becomes a status", exc_info=error)
     kind = type(error).__name__
@@ -130,7 +130,7 @@ def _forget_frames(error: BaseException | None) -> None:
 
 
 @cache
-def prototype_of(slot: Slot) -> Any:
+def prototype_of(slot: ApiSlot) -> Any:
     """The ctypes prototype of a callback."""
     return ctypes.CFUNCTYPE(ctype_of(slot.result), *(ctype_of(name) for name in slot.arguments or ()))
 
@@ -140,7 +140,7 @@ def _method_name(slot: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", slot).lower()
 
 
-def _slot(struct: str, name: str) -> Slot:
+def _slot(struct: str, name: str) -> ApiSlot:
     return next(slot for slot in load_table()[struct] if slot.name == name)
 
 
@@ -153,7 +153,7 @@ def _offset(struct: str, name: str) -> int:
     return index if numbers == 1 else index - numbers // 2
 
 
-def _guard(runtime: Runtime, slot: Slot, method: Callable[..., Any], address: int) -> Callable[..., Any]:
+def _guard(runtime: OrtRuntime, slot: ApiSlot, method: Callable[..., Any], address: int) -> Callable[..., Any]:
     """The method as a C function: an exception that left it would look like success.
 
     It finds its object by address, so that an object that is released is gone at once and not when cycles are looked

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final
 
-__all__ = ["FLOOR", "TABLE_VERSION", "Slot", "ctype_of", "load_table"]
+__all__ = ["FLOOR", "TABLE_VERSION", "ApiSlot", "ctype_of", "load_table"]
 
 FLOOR: Final = 24
 """The oldest ONNX Runtime that is supported: 1.24."""
@@ -40,7 +40,7 @@ _TYPES: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Slot:
+class ApiSlot:
     """A member of a struct."""
 
     name: str
@@ -62,7 +62,7 @@ def ctype_of(name: str) -> Any:
 
 
 @cache
-def load_table() -> dict[str, tuple[Slot, ...]]:
+def load_table() -> dict[str, tuple[ApiSlot, ...]]:
     """The structs by name.
 
     >>> [slot.name for slot in load_table()["OrtNodeComputeInfo"]]
@@ -75,13 +75,13 @@ def load_table() -> dict[str, tuple[Slot, ...]]:
     }
 
 
-def _parse(line: str, index: int) -> Slot:
+def _parse(line: str, index: int) -> ApiSlot:
     if match := _FUNCTION.fullmatch(line):
         name, arguments, result, since = match.groups()
         types = tuple(arguments.split(", ")) if arguments else ()
-        return Slot(name=name, index=index, since=int(since), result=result, arguments=types)
+        return ApiSlot(name=name, index=index, since=int(since), result=result, arguments=types)
     match = _NUMBER.fullmatch(line)
     if match is None:
         raise ValueError(f"not a line of the table: {line}")
     name, result, since = match.groups()
-    return Slot(name=name, index=index, since=int(since), result=result)
+    return ApiSlot(name=name, index=index, since=int(since), result=result)

@@ -8,7 +8,7 @@ from typing import Final
 import onnx_ir as ir
 
 import dovetail
-from onnxruntime_ep_dovetail.abi import Runtime
+from onnxruntime_ep_dovetail.abi import OrtRuntime
 from onnxruntime_ep_dovetail.claim.costs import extra_us
 from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups, inner_nodes, join_groups, reads_of
 from onnxruntime_ep_dovetail.claim.lacking import find_lacking
@@ -27,7 +27,7 @@ def takes_all(backend: Backend, options: EpOptions) -> bool:
     return options.claim == "all" or (options.claim == "auto" and backend.is_device)
 
 
-def choose_groups(read: ReadGraph, backend: Backend, options: EpOptions, runtime: Runtime) -> Claims:
+def choose_groups(read: ReadGraph, backend: Backend, options: EpOptions, runtime: OrtRuntime) -> Claims:
     """The groups of nodes that are taken of a graph."""
     model = read.model
     allowed = [
@@ -49,7 +49,7 @@ def _leave(support: dovetail.Support, reason: str) -> dovetail.Support:
     return dovetail.Support(node=support.node, provider=None, reason=reason)
 
 
-def _find_obstacle(node: ir.Node, read: ReadGraph, options: EpOptions, runtime: Runtime) -> str:
+def _find_obstacle(node: ir.Node, read: ReadGraph, options: EpOptions, runtime: OrtRuntime) -> str:
     """Why a node that runs here is not taken nevertheless; empty when nothing is in the way."""
     nodes = (node, *inner_nodes(node))
     gap = next((read.gaps[one] for one in nodes if one in read.gaps), "")

@@ -9,7 +9,7 @@ from typing import Final
 import onnx_ir as ir
 
 import dovetail
-from dovetail.build.layers import body_graphs
+from dovetail.build.assign.layers import body_graphs
 from dovetail.provider.partition import find_partitions
 from onnxruntime_ep_dovetail.claim.costs import BORDER_US
 from onnxruntime_ep_dovetail.graph.values import is_dense

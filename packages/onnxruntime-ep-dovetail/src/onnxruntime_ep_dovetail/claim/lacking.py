@@ -11,21 +11,21 @@ from collections.abc import Iterable, Mapping
 
 import onnx_ir as ir
 
-from dovetail.build.layers import NodeLayer
-from onnxruntime_ep_dovetail.abi import Runtime
+from dovetail.build.assign.layers import NodeLayer
+from onnxruntime_ep_dovetail.abi import OrtRuntime
 
 __all__ = ["find_lacking", "is_registry_readable"]
 
 _MODULE = "onnxruntime"
 
 
-def is_registry_readable(runtime: Runtime) -> bool:
+def is_registry_readable(runtime: OrtRuntime) -> bool:
     """Whether the Python module of this runtime is loaded."""
     module = sys.modules.get(_MODULE)
     return module is not None and getattr(module, "__version__", None) == runtime.version_text
 
 
-def find_lacking(nodes: Iterable[ir.Node], opsets: Mapping[str, int], runtime: Runtime) -> set[ir.Node]:
+def find_lacking(nodes: Iterable[ir.Node], opsets: Mapping[str, int], runtime: OrtRuntime) -> set[ir.Node]:
     """The nodes for whose domain, operator, version and types ONNX Runtime has a schema and no kernel.
 
     An operator that ONNX Runtime runs by the others that define it is not among them.

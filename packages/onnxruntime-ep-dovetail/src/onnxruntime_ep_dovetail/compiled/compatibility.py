@@ -18,7 +18,7 @@ from dovetail.plan.compatibility import judge_devices
 from dovetail.plan.manifest import FORMAT_VERSION, DeviceRecord, Manifest
 from onnxruntime_ep_dovetail._version import __version__
 
-__all__ = ["Answer", "Compatibility", "describe_plans", "judge_info"]
+__all__ = ["Compatibility", "Judgement", "describe_plans", "judge_info"]
 
 _MAX_CHARS: Final = 1 << 20
 
@@ -33,7 +33,7 @@ class Compatibility(IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class Judgement:
     """How well a compiled model runs here, and why."""
 
     value: Compatibility
@@ -63,33 +63,33 @@ def describe_plans(manifests: Sequence[Manifest]) -> str:
     return msgspec.json.encode(info).decode()
 
 
-def judge_info(text: str) -> Answer:
+def judge_info(text: str) -> Judgement:
     """Judge what a compiled model says of itself; it is not to be trusted to be well formed.
 
     >>> judge_info("").value.name, judge_info("{").value.name
     ('NOT_APPLICABLE', 'UNSUPPORTED')
     """
     if not text:
-        return Answer(value=Compatibility.NOT_APPLICABLE, reason="the model holds nothing that Dovetail compiled")
+        return Judgement(value=Compatibility.NOT_APPLICABLE, reason="the model holds nothing that Dovetail compiled")
     try:
         info = msgspec.json.decode(text[: _MAX_CHARS + 1], type=_Info)
     except (msgspec.DecodeError, RecursionError) as error:
-        return Answer(value=Compatibility.UNSUPPORTED, reason=f"what the model says of itself is damaged: {error}")
+        return Judgement(value=Compatibility.UNSUPPORTED, reason=f"what the model says of itself is damaged: {error}")
     if info.plan_format[0] != FORMAT_VERSION[0] or info.plan_format[1] > FORMAT_VERSION[1]:
         made, here = (".".join(map(str, version)) for version in (info.plan_format, FORMAT_VERSION))
         reason = f"its plans have format {made}, and this Dovetail ({dovetail.__version__}) reads {here}"
-        return Answer(value=Compatibility.UNSUPPORTED, reason=reason)
+        return Judgement(value=Compatibility.UNSUPPORTED, reason=reason)
     return _judge_devices(info)
 
 
-def _judge_devices(info: _Info) -> Answer:
+def _judge_devices(info: _Info) -> Judgement:
     report = judge_devices(info.devices)
     if report.verdict == "rebuild":
-        return Answer(value=Compatibility.UNSUPPORTED, reason="; ".join(report.reasons))
+        return Judgement(value=Compatibility.UNSUPPORTED, reason="; ".join(report.reasons))
     differences = [*(report.reasons if report.verdict == "usable" else ()), *_version_differences(info)]
     if differences:
-        return Answer(value=Compatibility.PREFER_RECOMPILATION, reason="; ".join(differences))
-    return Answer(value=Compatibility.OPTIMAL, reason="; ".join(report.reasons))
+        return Judgement(value=Compatibility.PREFER_RECOMPILATION, reason="; ".join(differences))
+    return Judgement(value=Compatibility.OPTIMAL, reason="; ".join(report.reasons))
 
 
 def _version_differences(info: _Info) -> Iterator[str]:

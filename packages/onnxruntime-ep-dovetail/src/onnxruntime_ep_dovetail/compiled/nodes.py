@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from onnxruntime_ep_dovetail.abi import CString, Runtime
+from onnxruntime_ep_dovetail.abi import CString, OrtRuntime
 
 __all__ = ["Bytes", "make_node", "read_bytes"]
 
@@ -21,7 +21,7 @@ _STRING: Final = 5
 """Kinds of attributes, by ONNX Runtime's numbers."""
 
 
-def read_bytes(runtime: Runtime, node: int, name: str) -> Bytes:
+def read_bytes(runtime: OrtRuntime, node: int, name: str) -> Bytes:
     """A string attribute of a node, at the start of a page, as a mapped file is; empty when there is none."""
     api, attribute, size = runtime.api, ctypes.c_void_p(), ctypes.c_size_t()
     status = api.raw("Node_GetAttributeByName")(node, name.encode(), ctypes.addressof(attribute))
@@ -38,7 +38,7 @@ def read_bytes(runtime: Runtime, node: int, name: str) -> Bytes:
 
 
 def make_node(
-    runtime: Runtime,
+    runtime: OrtRuntime,
     op: tuple[str, str],
     name: str,
     inputs: Sequence[str],
@@ -59,7 +59,7 @@ def make_node(
     return node.value or 0
 
 
-def _make_attribute(runtime: Runtime, name: str, value: int | bytes) -> int:
+def _make_attribute(runtime: OrtRuntime, name: str, value: int | bytes) -> int:
     place = ctypes.c_void_p()
     kind, size = (_INT, 1) if isinstance(value, int) else (_STRING, len(value))
     data = ctypes.c_int64(value) if isinstance(value, int) else ctypes.c_char_p(value)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from onnxruntime_ep_dovetail.abi import CString, Runtime, read_text, write_pointer
+from onnxruntime_ep_dovetail.abi import CString, OrtRuntime, read_text, write_pointer
 from onnxruntime_ep_dovetail.compiled.compatibility import describe_plans
 from onnxruntime_ep_dovetail.compiled.store import ContextPlans, is_our_context
 
@@ -24,7 +24,7 @@ __all__ = ["CompiledModels"]
 class CompiledModels:
     """What an execution provider does with ``EPContext`` nodes; it has a runtime and options."""
 
-    runtime: Runtime
+    runtime: OrtRuntime
     options: EpOptions
     given: GivenWeights
     _compatibility: CString

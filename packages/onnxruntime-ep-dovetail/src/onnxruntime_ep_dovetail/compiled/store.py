@@ -20,11 +20,11 @@ import onnx_ir as ir
 
 import dovetail
 from dovetail import DovetailError, InternalError, ModelError, PlanCorruptError, PlanError, ResourceError, UsageError
-from dovetail.network.files import map_file, open_under
+from dovetail.network.importer.files import map_file, open_under
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest
 from onnxruntime_ep_dovetail._version import __version__
-from onnxruntime_ep_dovetail.abi import Runtime
+from onnxruntime_ep_dovetail.abi import OrtRuntime
 from onnxruntime_ep_dovetail.compiled.nodes import Bytes, make_node, read_bytes
 from onnxruntime_ep_dovetail.graph.read import IsGiven, ReadGraph
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions
@@ -53,7 +53,7 @@ def is_our_context(node: ir.Node) -> bool:
 class ContextPlans:
     """The plans of one session's partitions: how they get into a compiled model and out of it."""
 
-    def __init__(self, runtime: Runtime, options: EpOptions, is_given: IsGiven) -> None:
+    def __init__(self, runtime: OrtRuntime, options: EpOptions, is_given: IsGiven) -> None:
         self._runtime = runtime
         self._options = options
         self._is_given = is_given

@@ -16,8 +16,8 @@ from typing import Final
 
 from dovetail import UsageError
 from dovetail.allocators import IGpuAllocator
-from dovetail.provider.arena import align
-from dovetail.provider.arena_allocator import ArenaAllocator
+from dovetail.provider.memory.arena import align
+from dovetail.provider.memory.arena_allocator import ArenaAllocator
 
 __all__ = ["ARENA_KEYS", "ArenaSettings", "Arenas", "read_settings"]
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import dovetail
 from dovetail import UsageError
 from dovetail.provider.devices import CapturedGraph, Stream
-from onnxruntime_ep_dovetail.abi import Runtime, read_text
+from onnxruntime_ep_dovetail.abi import OrtRuntime, read_text
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
 from onnxruntime_ep_dovetail.session.options import EpOptions
@@ -133,7 +133,7 @@ class GraphRecord:
 class GraphCapture:
     """What an execution provider does for graph capture."""
 
-    runtime: Runtime
+    runtime: OrtRuntime
     backend: Backend
     options: EpOptions
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from dovetail import ResourceError, UsageError
 from dovetail.provider.devices import Stream
-from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, Runtime, write_pointer
+from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
 from onnxruntime_ep_dovetail.device.memory import CPU, GPU, HOST_ACCESSIBLE, VENDOR_ID
 from onnxruntime_ep_dovetail.device.shared import BackendDevice
@@ -38,7 +38,7 @@ _TELLS_STREAMS: Final = 31
 
 
 @dataclass(frozen=True)
-class _Place:
+class _CopyPlace:
     """Memory of a tensor: which device has it, by its number, and where."""
 
     device: int
@@ -46,7 +46,7 @@ class _Place:
     size_bytes: int
 
 
-def _owner(runtime: Runtime, memory_device: int) -> int:
+def _owner(runtime: OrtRuntime, memory_device: int) -> int:
     """The number of our device that has memory, or that it is the host's or another's."""
     api = runtime.ep_api
     kind = api.MemoryDevice_GetDeviceType(memory_device)
@@ -59,12 +59,12 @@ def _owner(runtime: Runtime, memory_device: int) -> int:
     return int(api.MemoryDevice_GetDeviceId(memory_device))
 
 
-def _place(runtime: Runtime, value: int) -> _Place:
+def _place(runtime: OrtRuntime, value: int) -> _CopyPlace:
     api, address, size = runtime.api, ctypes.c_void_p(), ctypes.c_size_t()
     api.GetTensorMutableData(value, ctypes.addressof(address))
     api.GetTensorSizeInBytes(value, ctypes.addressof(size))
     device = _owner(runtime, runtime.ep_api.Value_GetMemoryDevice(value))
-    return _Place(device, address.value or 0, size.value)
+    return _CopyPlace(device, address.value or 0, size.value)
 
 
 class DataTransfer(NativeObject):
@@ -72,7 +72,7 @@ class DataTransfer(NativeObject):
 
     struct = "OrtDataTransferImpl"
 
-    def __init__(self, runtime: Runtime, devices: Mapping[int, BackendDevice]) -> None:
+    def __init__(self, runtime: OrtRuntime, devices: Mapping[int, BackendDevice]) -> None:
         self._devices = dict(devices)
         super().__init__(runtime)
 
@@ -134,7 +134,7 @@ class DataTransfer(NativeObject):
             raise UsageError("no device here can copy between these", got=f"{source} and {target}")
         return found
 
-    def _array(self, end: _Place, device: BackendDevice) -> Any:
+    def _array(self, end: _CopyPlace, device: BackendDevice) -> Any:
         if not end.address:
             raise ResourceError(device.shortage or "a value has no memory", where=f"back end '{device.name}'")
         if end.device == _HOST:
@@ -147,7 +147,7 @@ class MemcpyKernel(NativeObject):
 
     struct = "OrtKernelImpl"
 
-    def __init__(self, runtime: Runtime, transfer: DataTransfer, device: BackendDevice, *, is_to_host: bool) -> None:
+    def __init__(self, runtime: OrtRuntime, transfer: DataTransfer, device: BackendDevice, *, is_to_host: bool) -> None:
         self._transfer = transfer
         self._device = device
         self._is_to_host = is_to_host
@@ -177,7 +177,7 @@ _kept: list[Any] = []
 class CopyKernels:
     """Both kernels of one device, and a registry with nothing else in it."""
 
-    def __init__(self, runtime: Runtime, transfer: DataTransfer, device: BackendDevice) -> None:
+    def __init__(self, runtime: OrtRuntime, transfer: DataTransfer, device: BackendDevice) -> None:
         self._runtime = runtime
         self._transfer = transfer
         self._device = device

@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Final
 
 from dovetail import DovetailError, UsageError
-from onnxruntime_ep_dovetail.abi import LogLevel, NativeObject, Runtime, write_pointer
+from onnxruntime_ep_dovetail.abi import LogLevel, NativeObject, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.device.arenas import Arenas, ArenaSettings
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, give_back_number, take_number
 from onnxruntime_ep_dovetail.device.streams import find_sync_stream
@@ -44,7 +44,7 @@ class Allocator(NativeObject):
 
     struct = "OrtAllocator"
 
-    def __init__(self, runtime: Runtime, device: BackendDevice, info: int, arenas: Arenas) -> None:
+    def __init__(self, runtime: OrtRuntime, device: BackendDevice, info: int, arenas: Arenas) -> None:
         self._device = device
         self._info = info
         self._arenas = arenas
@@ -105,7 +105,7 @@ class Allocator(NativeObject):
 class DeviceMemory:
     """The kinds of memory of one device in one ONNX Runtime."""
 
-    def __init__(self, runtime: Runtime, device: BackendDevice) -> None:
+    def __init__(self, runtime: OrtRuntime, device: BackendDevice) -> None:
         self.device = device
         self.number = take_number()
         """The id of the device in ONNX Runtime."""

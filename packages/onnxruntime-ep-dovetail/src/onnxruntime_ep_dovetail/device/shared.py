@@ -164,7 +164,7 @@ class BackendDevice:
     def make_arenas(self, settings: ArenaSettings, *, is_pinned: bool = False) -> Arenas:
         """Memory to give out, of the device or of the host."""
         arenas = Arenas(
-            _Source(self, "pinned_allocator" if is_pinned else "allocator"),
+            _SharedSource(self, "pinned_allocator" if is_pinned else "allocator"),
             settings,
             alignment_bytes=self.provider.memory.alignment_bytes,
             synchronize=self.synchronize,
@@ -201,7 +201,7 @@ class BackendDevice:
                 self.call("close_stream", stream.close)
 
 
-class _Source(IGpuAllocator):
+class _SharedSource(IGpuAllocator):
     """An allocator of a provider, asked for when memory first is.
 
     A failure at registration, which is when ONNX Runtime makes allocators, would leave it with devices that are gone.

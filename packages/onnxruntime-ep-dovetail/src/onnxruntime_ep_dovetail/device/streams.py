@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dovetail.provider.devices import Event, Stream
-from onnxruntime_ep_dovetail.abi import NativeObject, Runtime, write_pointer
+from onnxruntime_ep_dovetail.abi import NativeObject, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.device.shared import BackendDevice
 
 __all__ = ["SyncNotification", "SyncStream", "find_sync_stream"]
@@ -19,7 +19,7 @@ class SyncStream(NativeObject):
 
     struct = "OrtSyncStreamImpl"
 
-    def __init__(self, runtime: Runtime, device: BackendDevice) -> None:
+    def __init__(self, runtime: OrtRuntime, device: BackendDevice) -> None:
         self.device = device
         self._stream = device.create_stream()
         self._failure: BaseException | None = None
@@ -77,7 +77,7 @@ class SyncNotification(NativeObject):
 
     struct = "OrtSyncNotificationImpl"
 
-    def __init__(self, runtime: Runtime, owner: SyncStream) -> None:
+    def __init__(self, runtime: OrtRuntime, owner: SyncStream) -> None:
         self._device = owner.device
         self._owner = owner
         self._event: Event | None = None
@@ -112,7 +112,7 @@ class SyncNotification(NativeObject):
             raise
 
 
-def find_sync_stream(runtime: Runtime, stream: int | None) -> SyncStream | None:
+def find_sync_stream(runtime: OrtRuntime, stream: int | None) -> SyncStream | None:
     """Our part of one of ONNX Runtime's streams; None for none and for those of others."""
     address = runtime.ep_api.SyncStream_GetImpl(stream) if stream else None
     found = NativeObject.find(address) if address else None

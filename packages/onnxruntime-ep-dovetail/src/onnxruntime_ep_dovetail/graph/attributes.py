@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from onnxruntime_ep_dovetail.abi import Functions, OrtError, Runtime, read_text
+from onnxruntime_ep_dovetail.abi import Functions, OrtError, OrtRuntime, read_text
 from onnxruntime_ep_dovetail.graph.values import read_tensor
 
 __all__ = ["read_attribute"]
@@ -19,7 +19,7 @@ _PLAN: Final = "ep_cache_context"
 """The attribute of a compiled model that holds a whole plan, or the name of its file."""
 
 
-class _Kind(IntEnum):
+class _AttributeKind(IntEnum):
     """What an attribute is, by ONNX Runtime's numbers."""
 
     INT = 1
@@ -32,7 +32,7 @@ class _Kind(IntEnum):
     TENSOR = 8
 
 
-def read_attribute(runtime: Runtime, attribute: int) -> ir.Attr | None:
+def read_attribute(runtime: OrtRuntime, attribute: int) -> ir.Attr | None:
     """Read an ``OrtOpAttr``; None for a graph or a plan, which is read with its node.
 
     ONNX Runtime gives no attributes of other kinds: those raise ``OrtError``.
@@ -40,13 +40,13 @@ def read_attribute(runtime: Runtime, attribute: int) -> ir.Attr | None:
     api, number = runtime.api, ctypes.c_int()
     api.OpAttr_GetType(attribute, ctypes.addressof(number))
     kind, name = number.value, read_text(_pointer(api.OpAttr_GetName, attribute))
-    if kind == _Kind.GRAPH or name == _PLAN:
+    if kind == _AttributeKind.GRAPH or name == _PLAN:
         return None
-    if kind == _Kind.TENSOR:
+    if kind == _AttributeKind.TENSOR:
         return ir.AttrTensor(name, _read_tensor(api, attribute))
     if kind not in _MAKERS:
         raise OrtError(f"kind {kind} is not known")
-    return _MAKERS[_Kind(kind)](name, _read_bytes(api, attribute, kind))
+    return _MAKERS[_AttributeKind(kind)](name, _read_bytes(api, attribute, kind))
 
 
 def _read_tensor(api: Functions, attribute: int) -> ir.TensorProtocol:
@@ -79,11 +79,11 @@ def _split(data: bytes) -> list[str]:
     return [text.decode(errors="surrogateescape") for text in data.split(b"\0")[:-1]]
 
 
-_MAKERS: dict[_Kind, Callable[[str, bytes], ir.Attr]] = {
-    _Kind.INT: lambda name, data: ir.AttrInt64(name, int(np.frombuffer(data, np.int64)[0])),
-    _Kind.INTS: lambda name, data: ir.AttrInt64s(name, np.frombuffer(data, np.int64).tolist()),
-    _Kind.FLOAT: lambda name, data: ir.AttrFloat32(name, float(np.frombuffer(data, np.float32)[0])),
-    _Kind.FLOATS: lambda name, data: ir.AttrFloat32s(name, np.frombuffer(data, np.float32).tolist()),
-    _Kind.STRING: lambda name, data: ir.AttrString(name, data.decode(errors="surrogateescape")),
-    _Kind.STRINGS: lambda name, data: ir.AttrStrings(name, _split(data)),
+_MAKERS: dict[_AttributeKind, Callable[[str, bytes], ir.Attr]] = {
+    _AttributeKind.INT: lambda name, data: ir.AttrInt64(name, int(np.frombuffer(data, np.int64)[0])),
+    _AttributeKind.INTS: lambda name, data: ir.AttrInt64s(name, np.frombuffer(data, np.int64).tolist()),
+    _AttributeKind.FLOAT: lambda name, data: ir.AttrFloat32(name, float(np.frombuffer(data, np.float32)[0])),
+    _AttributeKind.FLOATS: lambda name, data: ir.AttrFloat32s(name, np.frombuffer(data, np.float32).tolist()),
+    _AttributeKind.STRING: lambda name, data: ir.AttrString(name, data.decode(errors="surrogateescape")),
+    _AttributeKind.STRINGS: lambda name, data: ir.AttrStrings(name, _split(data)),
 }

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
-from onnxruntime_ep_dovetail.abi import OrtError, Runtime, read_pointers, read_text
+from onnxruntime_ep_dovetail.abi import OrtError, OrtRuntime, read_pointers, read_text
 from onnxruntime_ep_dovetail.graph.attributes import read_attribute
 from onnxruntime_ep_dovetail.graph.values import is_number, kind_of, tensor_array
 
@@ -36,7 +36,7 @@ NHWC_DOMAIN: Final = "com.ms.internal.nhwc"
 """ONNX's operators with their channels last; ONNX Runtime rewrites nodes to it."""
 
 
-class _Kind(IntEnum):
+class _ValueKind(IntEnum):
     """What a type is, by ONNX Runtime's numbers."""
 
     TENSOR = 1
@@ -57,7 +57,7 @@ class ReadGraph:
     """Nodes, those in bodies too, of which not everything could be read, and what that is."""
 
 
-def read_graph(runtime: Runtime, graph: int, is_given: IsGiven = lambda _name: False) -> ReadGraph:
+def read_graph(runtime: OrtRuntime, graph: int, is_given: IsGiven = lambda _name: False) -> ReadGraph:
     """Read a graph with everything in it.
 
     Args:
@@ -65,31 +65,31 @@ def read_graph(runtime: Runtime, graph: int, is_given: IsGiven = lambda _name: F
         graph: The ``OrtGraph``.
         is_given: Whether the session brings the value of a weight, so that the graph's is not the true one.
     """
-    return _Reader(runtime, is_given).read(graph)
+    return _GraphReader(runtime, is_given).read(graph)
 
 
-def read_node(runtime: Runtime, node: int, is_given: IsGiven = lambda _name: False) -> ReadGraph:
+def read_node(runtime: OrtRuntime, node: int, is_given: IsGiven = lambda _name: False) -> ReadGraph:
     """Read one node, with its bodies, as a graph of its own; see ``read_graph``."""
-    return _Reader(runtime, is_given).read_alone(node)
+    return _GraphReader(runtime, is_given).read_alone(node)
 
 
-def read_border(runtime: Runtime, node: int) -> tuple[list[str], list[str]]:
+def read_border(runtime: OrtRuntime, node: int) -> tuple[list[str], list[str]]:
     """The names of what a node reads and of what it makes, empty for what it leaves out."""
-    return _Reader(runtime).border(node)
+    return _GraphReader(runtime).border(node)
 
 
-def read_tensor_type(runtime: Runtime, info: int) -> tuple[ir.TensorType, ir.Shape | None]:
+def read_tensor_type(runtime: OrtRuntime, info: int) -> tuple[ir.TensorType, ir.Shape | None]:
     """Read an ``OrtTensorTypeAndShapeInfo``."""
-    return _Reader(runtime).tensor_type(info)
+    return _GraphReader(runtime).tensor_type(info)
 
 
-def read_type(runtime: Runtime, info: int) -> tuple[ir.TypeProtocol | None, ir.Shape | None]:
+def read_type(runtime: OrtRuntime, info: int) -> tuple[ir.TypeProtocol | None, ir.Shape | None]:
     """Read an ``OrtTypeInfo``; None for a kind that Dovetail does not know."""
-    return _Reader(runtime).any_type(info)
+    return _GraphReader(runtime).any_type(info)
 
 
-class _Reader:
-    def __init__(self, runtime: Runtime, is_given: IsGiven = lambda _name: False) -> None:
+class _GraphReader:
+    def __init__(self, runtime: OrtRuntime, is_given: IsGiven = lambda _name: False) -> None:
         self._runtime = runtime
         self._api = runtime.api
         self._is_given = is_given
@@ -276,14 +276,14 @@ class _Reader:
 
     def any_type(self, info: int) -> tuple[Any, ir.Shape | None]:
         api, kind = self._api, self._int(self._api.GetOnnxTypeFromTypeInfo, info)
-        if kind == _Kind.TENSOR:
+        if kind == _ValueKind.TENSOR:
             return self.tensor_type(self._pointer(api.CastTypeInfoToTensorInfo, info))
-        if kind == _Kind.SEQUENCE:
+        if kind == _ValueKind.SEQUENCE:
             sequence = self._pointer(api.CastTypeInfoToSequenceTypeInfo, info)
             element = self._inner_type(api.GetSequenceElementType, sequence)
             # Maps have no type here: a sequence of them has none either.
             return None if element is None else ir.SequenceType(element), None
-        if kind == _Kind.OPTIONAL:
+        if kind == _ValueKind.OPTIONAL:
             optional = self._pointer(api.CastTypeInfoToOptionalTypeInfo, info)
             return ir.OptionalType(self._inner_type(api.GetOptionalContainedTypeInfo, optional)), None
         return None, None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onnxruntime_ep_dovetail.abi import NativeObject, Runtime
+from onnxruntime_ep_dovetail.abi import NativeObject, OrtRuntime
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
 from onnxruntime_ep_dovetail.graph.values import tensor_array
 
@@ -39,7 +39,7 @@ class LoopHelper(NativeObject):
 
     struct = "OrtLoopKernelHelper"
 
-    def __init__(self, runtime: Runtime, device: BackendDevice | None) -> None:
+    def __init__(self, runtime: OrtRuntime, device: BackendDevice | None) -> None:
         super().__init__(runtime)
         self._device = device
 
@@ -68,7 +68,7 @@ class ScanHelper(NativeObject):
 
     struct = "OrtScanKernelHelper"
 
-    def __init__(self, runtime: Runtime, device: BackendDevice | None) -> None:
+    def __init__(self, runtime: OrtRuntime, device: BackendDevice | None) -> None:
         super().__init__(runtime)
         self._device = device
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 from typing import TYPE_CHECKING, Any, Final
 
-from onnxruntime_ep_dovetail.abi import NativeObject, Runtime, write_bool, write_pointer
+from onnxruntime_ep_dovetail.abi import NativeObject, OrtRuntime, write_bool, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
 from onnxruntime_ep_dovetail.device.memory import CPU, HOST_ACCESSIBLE
 from onnxruntime_ep_dovetail.device.shared import get_device
@@ -35,7 +35,7 @@ class KernelImpl(NativeObject):
 
     struct = "OrtKernelImpl"
 
-    def __init__(self, runtime: Runtime, node: KernelNode, partition: Partition) -> None:
+    def __init__(self, runtime: OrtRuntime, node: KernelNode, partition: Partition) -> None:
         super().__init__(runtime)
         self._unread = frozenset(index for index in node.weights if index >= node.num_read)
         """The positions of weights that the engine has and no run looks at."""
@@ -65,7 +65,7 @@ class KernelImpl(NativeObject):
 # making kernels
 
 
-def make_creator(runtime: Runtime) -> Any:
+def make_creator(runtime: OrtRuntime) -> Any:
     """The C function with which ONNX Runtime makes kernels; it finds the session through what it is given."""
 
     def create(_state: int, info: int, target: int) -> int | None:

@@ -10,9 +10,9 @@ from typing import Final
 
 import onnx_ir as ir
 
-from dovetail.build.layers import NodeLayer
+from dovetail.build.assign.layers import NodeLayer
 from dovetail.provider.kernels import Kernel
-from onnxruntime_ep_dovetail.abi import Runtime, read_text, write_int
+from onnxruntime_ep_dovetail.abi import OrtRuntime, read_text, write_int
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.graph.read import NHWC_DOMAIN
 from onnxruntime_ep_dovetail.kernels.table import knows_operator
@@ -28,7 +28,7 @@ _TRAINING: Final = "training_mode"
 class LayoutPreference:
     """What an execution provider says of layouts."""
 
-    runtime: Runtime
+    runtime: OrtRuntime
     backend: Backend
     options: EpOptions
     opsets: dict[str, int]

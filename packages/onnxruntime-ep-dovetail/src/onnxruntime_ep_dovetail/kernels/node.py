@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from dovetail import UnsupportedOpError
 from dovetail.network.onnx_schema import find_schema
-from onnxruntime_ep_dovetail.abi import Functions, Runtime, read_text
+from onnxruntime_ep_dovetail.abi import Functions, OrtRuntime, read_text
 from onnxruntime_ep_dovetail.graph.read import read_type
 from onnxruntime_ep_dovetail.graph.values import read_tensor
 from onnxruntime_ep_dovetail.kernels.table import schema_domain
@@ -69,7 +69,7 @@ class KernelNode:
         return Places(inputs=self.inputs, outputs=self.outputs, num_read=self.num_read, num_made=self.num_made)
 
 
-def read_operator(runtime: Runtime, info: int) -> Operator:
+def read_operator(runtime: OrtRuntime, info: int) -> Operator:
     """The operator of an ``OrtKernelInfo``."""
     api, since = runtime.api, ctypes.c_int()
     api.KernelInfo_GetOperatorSinceVersion(info, ctypes.addressof(since))
@@ -77,7 +77,7 @@ def read_operator(runtime: Runtime, info: int) -> Operator:
     return Operator(op=op, domain="" if domain == "ai.onnx" else domain, since=since.value)
 
 
-def read_kernel(runtime: Runtime, info: int, opsets: Mapping[str, int], read_weight: ReadWeight) -> KernelNode:
+def read_kernel(runtime: OrtRuntime, info: int, opsets: Mapping[str, int], read_weight: ReadWeight) -> KernelNode:
     """Read the node of a kernel.
 
     Args:
@@ -86,11 +86,11 @@ def read_kernel(runtime: Runtime, info: int, opsets: Mapping[str, int], read_wei
         opsets: What the session's model imports, where that is known.
         read_weight: Makes an array of a weight; it is read before this returns.
     """
-    return _Reader(runtime, info, read_weight).read(opsets)
+    return _NodeReader(runtime, info, read_weight).read(opsets)
 
 
-class _Reader:
-    def __init__(self, runtime: Runtime, info: int, read_weight: ReadWeight) -> None:
+class _NodeReader:
+    def __init__(self, runtime: OrtRuntime, info: int, read_weight: ReadWeight) -> None:
         self._runtime, self._api, self._info = runtime, runtime.api, info
         self._read_weight = read_weight
         self._operator = read_operator(runtime, info)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 import dovetail
-from onnxruntime_ep_dovetail.abi import Runtime, write_pointer
+from onnxruntime_ep_dovetail.abi import OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import takes_all
 from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups
 from onnxruntime_ep_dovetail.device.backends import Backend
@@ -41,7 +41,7 @@ class KernelTable:
     outlive the registration of the library.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: OrtRuntime) -> None:
         self._runtime = runtime
         self._registries: dict[Backend, int] = {}
         self._operators: dict[Backend, frozenset[tuple[str, str]]] = {}
@@ -79,7 +79,7 @@ _creators: list[Any] = []
 class KernelRoute:
     """What an execution provider does on the kernel route."""
 
-    runtime: Runtime
+    runtime: OrtRuntime
     backend: Backend
     options: EpOptions
     logger: int

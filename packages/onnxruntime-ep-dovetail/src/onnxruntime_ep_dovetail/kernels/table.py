@@ -17,8 +17,8 @@ import onnx_ir as ir
 from dovetail.network.onnx_schema import find_schema
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.kernels import Kernel
-from dovetail.provider.type_names import dtype_from_onnx_type
-from onnxruntime_ep_dovetail.abi import OrtError, Runtime
+from dovetail.provider.schemas.type_names import dtype_from_onnx_type
+from onnxruntime_ep_dovetail.abi import OrtError, OrtRuntime
 from onnxruntime_ep_dovetail.graph.read import NHWC_DOMAIN
 from onnxruntime_ep_dovetail.graph.values import number_of
 from onnxruntime_ep_dovetail.session.options import EP_NAME
@@ -155,7 +155,7 @@ _DENSE: Final = {
 # ONNX Runtime's registry
 
 
-def make_registry(runtime: Runtime, entries: Iterable[tuple[KernelEntry, int]]) -> int:
+def make_registry(runtime: OrtRuntime, entries: Iterable[tuple[KernelEntry, int]]) -> int:
     """An ``OrtKernelRegistry`` of entries, each with the address of the function that makes its kernel.
 
     The function and the registry must live as long as the library is registered.
@@ -168,7 +168,7 @@ def make_registry(runtime: Runtime, entries: Iterable[tuple[KernelEntry, int]]) 
     return place.value or 0
 
 
-def _add(runtime: Runtime, registry: int, entry: KernelEntry, create: int, types: _DataTypes) -> None:
+def _add(runtime: OrtRuntime, registry: int, entry: KernelEntry, create: int, types: _DataTypes) -> None:
     api, builder, definition = runtime.ep_api, ctypes.c_void_p(), ctypes.c_void_p()
     constraints = {name: types.find(numbers) for name, numbers in entry.types.items()}
     if not all(constraints.values()):
@@ -183,7 +183,7 @@ def _add(runtime: Runtime, registry: int, entry: KernelEntry, create: int, types
         api.ReleaseKernelDefBuilder(builder.value)
 
 
-def _describe(runtime: Runtime, builder: int, entry: KernelEntry, constraints: Mapping[str, list[int]]) -> None:
+def _describe(runtime: OrtRuntime, builder: int, entry: KernelEntry, constraints: Mapping[str, list[int]]) -> None:
     api = runtime.ep_api
     api.KernelDefBuilder_SetOperatorType(builder, entry.op.encode())
     api.KernelDefBuilder_SetDomain(builder, entry.domain.encode())
@@ -199,7 +199,7 @@ def _describe(runtime: Runtime, builder: int, entry: KernelEntry, constraints: M
 class _DataTypes:
     """The ``OrtDataType`` of element types; those that this ONNX Runtime does not know are left out."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: OrtRuntime) -> None:
         self._runtime = runtime
         self._known: dict[int, int] = {}
 
@@ -221,19 +221,19 @@ class _DataTypes:
         return self._known[number]
 
 
-def schemas_of_runtime(runtime: Runtime) -> HasSchema:
+def schemas_of_runtime(runtime: OrtRuntime) -> HasSchema:
     """Whether this ONNX Runtime has an operator from a version on; one that cannot be asked, before 1.25, has all."""
     if not runtime.ep_api.has("GetOpSchema"):
         return lambda _op, _domain, _since: True
     return lambda op, domain, since: _since_of(runtime, op, domain, since) == since
 
 
-def knows_operator(runtime: Runtime, op: str, domain: str, opset: int) -> bool:
+def knows_operator(runtime: OrtRuntime, op: str, domain: str, opset: int) -> bool:
     """Whether this ONNX Runtime has an operator at an opset; one that cannot be asked, before 1.25, has all."""
     return not runtime.ep_api.has("GetOpSchema") or _since_of(runtime, op, domain, opset) is not None
 
 
-def _since_of(runtime: Runtime, op: str, domain: str, opset: int) -> int | None:
+def _since_of(runtime: OrtRuntime, op: str, domain: str, opset: int) -> int | None:
     api, schema, version = runtime.ep_api, ctypes.c_void_p(), ctypes.c_int()
     api.GetOpSchema(op.encode(), opset, domain.encode(), ctypes.addressof(schema))
     if not schema.value:

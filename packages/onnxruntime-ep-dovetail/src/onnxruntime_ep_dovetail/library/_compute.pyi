@@ -1,6 +1,6 @@
 from collections.abc import Callable, Mapping, Sequence
 
-from onnxruntime_ep_dovetail.library.contract import Frame
+from onnxruntime_ep_dovetail.library.contract import CallFrame
 
 KERNEL_STATE_OFFSET: int
 """How many bytes after the start of an OrtKernelImpl the address of its state lies."""
@@ -9,7 +9,7 @@ def attach(api_address: int, slots: Mapping[str, int], /) -> None:
     """Take the functions of one OrtApi table; slots gives the place of each of API_FUNCTIONS."""
 
 def create_state(
-    new_frame: Callable[[], Frame],
+    new_frame: Callable[[], CallFrame],
     num_inputs: int,
     num_outputs: int,
     input_types: Sequence[int],

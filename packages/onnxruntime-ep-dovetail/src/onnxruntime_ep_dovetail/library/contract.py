@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-__all__ = ["API_FUNCTIONS", "Frame", "Shape"]
+__all__ = ["API_FUNCTIONS", "CallFrame", "Shape"]
 
 Shape = tuple[int, ...]
 
@@ -20,7 +20,7 @@ API_FUNCTIONS = (
 """The functions of OrtApi whose slots `attach` must be told."""
 
 
-class Frame(Protocol):
+class CallFrame(Protocol):
     """What runs a partition on one thread at a time; several threads mean several frames.
 
     A frame whose method raises is dropped, and the exception becomes the status of the run. A frame of a state with

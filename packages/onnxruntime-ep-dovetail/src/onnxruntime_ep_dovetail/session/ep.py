@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 import dovetail
-from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, write_pointer
+from onnxruntime_ep_dovetail.abi import CString, NativeObject, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import choose_groups
 from onnxruntime_ep_dovetail.claim.groups import Claims, reads_of
 from onnxruntime_ep_dovetail.compiled.route import CompiledModels
@@ -27,10 +27,10 @@ from onnxruntime_ep_dovetail.session.failures import ClaimFailures
 from onnxruntime_ep_dovetail.session.given import GivenWeights
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions
 from onnxruntime_ep_dovetail.session.partition import build_partition, check_types
-from onnxruntime_ep_dovetail.session.places import Places, Work, make_idle_work, make_work
+from onnxruntime_ep_dovetail.session.places import PlacedWork, Places, make_idle_work, make_work
 
 if TYPE_CHECKING:
-    from onnxruntime_ep_dovetail.factory import Factory
+    from onnxruntime_ep_dovetail.factory import EpFactory
 
 __all__ = ["Ep"]
 
@@ -44,7 +44,7 @@ class ComputeInfo(NativeObject):
 
     struct = "OrtNodeComputeInfo"
 
-    def __init__(self, runtime: Runtime, work: Work) -> None:
+    def __init__(self, runtime: OrtRuntime, work: PlacedWork) -> None:
         super().__init__(runtime)
         self._work = work
         self.set_slot("Compute", compute.compute_address())
@@ -82,7 +82,7 @@ class Ep(
     struct = "OrtEp"
 
     def __init__(
-        self, factory: Factory, backend: Backend, options: EpOptions, given: GivenWeights, logger: int = 0
+        self, factory: EpFactory, backend: Backend, options: EpOptions, given: GivenWeights, logger: int = 0
     ) -> None:
         # A session may outlive the registration of the library: the factory must then still be there to release this.
         self.factory = factory
@@ -173,7 +173,7 @@ class Ep(
             work = self._compile(graph or 0, node or 0, context_nodes + 8 * index)
             targets[index] = ComputeInfo(self.runtime, work).address
 
-    def _compile(self, graph: int, fused: int, context_node: int) -> Work:
+    def _compile(self, graph: int, fused: int, context_node: int) -> PlacedWork:
         read = self._read_graph(graph)
         if self.find_compiled(read):  # what it reads is not in the plan, weights neither
             read = read_graph(self.runtime, graph, lambda _name: True)

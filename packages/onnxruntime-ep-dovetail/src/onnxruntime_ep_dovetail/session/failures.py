@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import traceback
 
-from onnxruntime_ep_dovetail.abi import Runtime, read_pointers
+from onnxruntime_ep_dovetail.abi import OrtRuntime, read_pointers
 
 __all__ = ["ClaimFailures"]
 
@@ -13,7 +13,7 @@ __all__ = ["ClaimFailures"]
 class ClaimFailures:
     """The part of the execution provider that remembers a failure until ONNX Runtime listens; it has a runtime."""
 
-    runtime: Runtime
+    runtime: OrtRuntime
     _failure: BaseException | None = None
 
     def fail_later(self, error: BaseException) -> None:

@@ -11,7 +11,7 @@ import ctypes
 from typing import Final
 
 from dovetail import InternalError
-from onnxruntime_ep_dovetail.abi import Runtime
+from onnxruntime_ep_dovetail.abi import OrtRuntime
 
 __all__ = ["GivenWeights"]
 
@@ -21,7 +21,7 @@ _FLOAT: Final = 1
 class GivenWeights:
     """Tells which weights a session's options give; the options are asked while the session is made."""
 
-    def __init__(self, runtime: Runtime, session_options: int) -> None:
+    def __init__(self, runtime: OrtRuntime, session_options: int) -> None:
         self._runtime = runtime
         self._answers: dict[str, bool] = {}
         self._element = ctypes.c_float()

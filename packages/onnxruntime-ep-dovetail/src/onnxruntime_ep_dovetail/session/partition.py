@@ -18,7 +18,7 @@ import onnx_ir as ir
 import dovetail
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.graph.values import array_at
-from onnxruntime_ep_dovetail.library.contract import Frame, Shape
+from onnxruntime_ep_dovetail.library.contract import CallFrame, Shape
 from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["HostFrame", "Partition", "build_partition", "check_types", "wrap_engine"]
@@ -36,7 +36,7 @@ class Partition:
     has_stream: bool = False
     """Whether its frames are told on which stream ONNX Runtime runs them."""
 
-    def new_frame(self) -> Frame:
+    def new_frame(self) -> CallFrame:
         """A frame for one more thread."""
         return HostFrame(self)
 

@@ -13,10 +13,10 @@ from typing import Any, Final
 import numpy as np
 
 from onnxruntime_ep_dovetail.graph.values import number_of_dtype
-from onnxruntime_ep_dovetail.library.contract import Frame, Shape
+from onnxruntime_ep_dovetail.library.contract import CallFrame, Shape
 from onnxruntime_ep_dovetail.session.partition import Partition
 
-__all__ = ["PickingFrame", "Places", "Work", "make_idle_work", "make_work"]
+__all__ = ["PickingFrame", "PlacedWork", "Places", "make_idle_work", "make_work"]
 
 _NOTHING: Final[Shape] = (0,)
 """The shape given for an output that nobody reads; ONNX Runtime makes nothing for it."""
@@ -48,7 +48,7 @@ def _spread(dtypes: Sequence[np.dtype[Any]], places: Sequence[int], count: int) 
 class PickingFrame:
     """A frame of the engine that sees the inputs and outputs of the node and passes on those of the engine."""
 
-    def __init__(self, frame: Frame, places: Places, *, has_stream: bool) -> None:
+    def __init__(self, frame: CallFrame, places: Places, *, has_stream: bool) -> None:
         self._frame = frame
         self._places = places
         start, end = places.num_read, places.num_read + places.num_made
@@ -84,19 +84,19 @@ class PickingFrame:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
+class PlacedWork:
     """What ONNX Runtime is to run in place of a node: what makes frames, and the element types they take and give."""
 
-    new_frame: Callable[[], Frame]
+    new_frame: Callable[[], CallFrame]
     input_types: tuple[int, ...]
     output_types: tuple[int, ...]
     has_stream: bool
 
 
-def make_work(partition: Partition, places: Places, new_frame: Callable[[], Frame]) -> Work:
+def make_work(partition: Partition, places: Places, new_frame: Callable[[], CallFrame]) -> PlacedWork:
     """The work of a partition; its frames come from ``new_frame``."""
     picking = partial(_pick, new_frame, places, has_stream=partition.has_stream)
-    return Work(
+    return PlacedWork(
         new_frame=new_frame if places.is_whole else picking,
         input_types=_spread(partition.input_dtypes, places.inputs, places.num_read),
         output_types=_spread(partition.output_dtypes, places.outputs, places.num_made),
@@ -104,13 +104,13 @@ def make_work(partition: Partition, places: Places, new_frame: Callable[[], Fram
     )
 
 
-def _pick(new_frame: Callable[[], Frame], places: Places, *, has_stream: bool) -> Frame:
+def _pick(new_frame: Callable[[], CallFrame], places: Places, *, has_stream: bool) -> CallFrame:
     return PickingFrame(new_frame(), places, has_stream=has_stream)
 
 
-def make_idle_work(num_inputs: int) -> Work:
+def make_idle_work(num_inputs: int) -> PlacedWork:
     """The work of a node whose results nobody reads."""
-    return Work(new_frame=_IdleFrame, input_types=(0,) * num_inputs, output_types=(), has_stream=False)
+    return PlacedWork(new_frame=_IdleFrame, input_types=(0,) * num_inputs, output_types=(), has_stream=False)
 
 
 class _IdleFrame:

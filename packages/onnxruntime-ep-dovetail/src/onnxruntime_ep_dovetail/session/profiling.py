@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import dovetail
 from dovetail.provider.devices import ProfileEvent
-from onnxruntime_ep_dovetail.abi import CString, NativeObject, Runtime, read_text, write_pointer
+from onnxruntime_ep_dovetail.abi import CString, NativeObject, OrtRuntime, read_text, write_pointer
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.session.partition import Partition
@@ -31,7 +31,7 @@ _KERNEL: Final = 2
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Span:
+class _TimeSpan:
     """When something ran, on the clock of ``time.perf_counter_ns``."""
 
     name: str
@@ -68,7 +68,7 @@ class LayerClock(dovetail.IProfiler):
         profiling = self._profiling()
         if profiling is not None:
             thread = threading.get_native_id()
-            span = _Span(name=name, start_ns=start_ns, end_ns=end_ns, thread=thread, facts=facts)
+            span = _TimeSpan(name=name, start_ns=start_ns, end_ns=end_ns, thread=thread, facts=facts)
             for profiler in profiling.listeners():
                 profiler.take(span)
 
@@ -129,12 +129,12 @@ class LayerProfiler(NativeObject):
 
     struct = "OrtEpProfilerImpl"
 
-    def __init__(self, runtime: Runtime, profiling: Profiling) -> None:
+    def __init__(self, runtime: OrtRuntime, profiling: Profiling) -> None:
         self._profiling = profiling
         self._offset_ns = 0
-        self._open: dict[tuple[int, int], tuple[int, list[_Span]]] = {}
+        self._open: dict[tuple[int, int], tuple[int, list[_TimeSpan]]] = {}
         """By thread and number of the event: when it started, and what layers did since."""
-        self._spans: list[_Span] = []
+        self._spans: list[_TimeSpan] = []
         super().__init__(runtime)
 
     def is_open(self) -> bool:
@@ -142,7 +142,7 @@ class LayerProfiler(NativeObject):
         thread = threading.get_native_id()
         return any(owner == thread for owner, _ in list(self._open))
 
-    def take(self, span: _Span) -> None:
+    def take(self, span: _TimeSpan) -> None:
         """Note what a layer did on this thread: it belongs to the innermost event."""
         mine = [spans for (thread, _), (_, spans) in list(self._open.items()) if thread == span.thread]
         mine[-1].append(span)
@@ -163,7 +163,7 @@ class LayerProfiler(NativeObject):
         if layers:
             name = self._name(event).removesuffix("_kernel_time")
             facts = {"layers": str(len(layers)), "provider": "dovetail"}
-            whole = _Span(name=f"partition {name}", start_ns=start_ns, end_ns=end_ns, thread=thread, facts=facts)
+            whole = _TimeSpan(name=f"partition {name}", start_ns=start_ns, end_ns=end_ns, thread=thread, facts=facts)
             self._spans += [whole, *(_within(span, name) for span in layers)]
 
     def _name(self, event: int) -> str:
@@ -178,7 +178,7 @@ class LayerProfiler(NativeObject):
         for span in spans:
             self._add(container, span)
 
-    def _add(self, container: int, span: _Span) -> None:
+    def _add(self, container: int, span: _TimeSpan) -> None:
         api, event = self.runtime.ep_api, ctypes.c_void_p()
         texts = [[CString(text) for text in group] for group in (span.facts.keys(), span.facts.values())]
         arrays = [(ctypes.c_void_p * len(group))(*(text.address for text in group)) for group in texts]
@@ -205,15 +205,15 @@ class LayerProfiler(NativeObject):
         super().release()
 
 
-def _within(span: _Span, partition: str) -> _Span:
+def _within(span: _TimeSpan, partition: str) -> _TimeSpan:
     facts = {"partition": partition, **span.facts}
-    return _Span(name=span.name, start_ns=span.start_ns, end_ns=span.end_ns, thread=span.thread, facts=facts)
+    return _TimeSpan(name=span.name, start_ns=span.start_ns, end_ns=span.end_ns, thread=span.thread, facts=facts)
 
 
 class ProfilingRoute:
     """The part of the execution provider that profiles; it has a runtime."""
 
-    runtime: Runtime
+    runtime: OrtRuntime
 
     @cached_property
     def profiling(self) -> Profiling:

@@ -9,8 +9,8 @@ import numpy as np
 
 from dovetail.build.tune.clocks import Lane
 from dovetail.plugin.arrays import address_of
-from dovetail.provider.arena import aligned_empty
 from dovetail.provider.calls import call
+from dovetail.provider.memory.arena import aligned_empty
 from dovetail.runtime.memory.blocks import DeviceBlock
 
 __all__ = ["PlacedArray", "place_array", "place_workspace"]

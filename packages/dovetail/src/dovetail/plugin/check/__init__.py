@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dovetail.plugin.check.entry import check_creator, check_path, check_plugin, parse_case
 from dovetail.plugin.check.report import Outcome, Report, Status
-from dovetail.plugin.check.rules import Rule, registered_rules
+from dovetail.plugin.check.rules.catalogue import Rule, registered_rules
 
 __all__ = [
     "Outcome",

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dovetail.plugin.check.life import Life
-from dovetail.plugin.check.problem import Case, Problem
-from dovetail.plugin.check.specimen import Specimen
+from dovetail.plugin.check.lifecycle import Life
+from dovetail.plugin.check.plugin_object import Specimen
+from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.check.verdicts import Blocked
 from dovetail.types import DataType
 
@@ -88,7 +88,7 @@ class _Exploration:
         self.points = -1
         self.best: Life
 
-    def attempt(self, problem: Problem) -> int:
+    def attempt(self, problem: InputCase) -> int:
         """Try a candidate and keep it when it got further than all before."""
         life = Life(self._make, problem, seed=self._seed, keep=self._keep)
         points = _progress(life)
@@ -113,14 +113,14 @@ def _progress(life: Life) -> int:
 def _explore(exploration: _Exploration, wish: Wish) -> None:
     for cases in _case_candidates(wish):
         for types in _type_candidates(wish, len(cases[0])):
-            points = _explore_variants(exploration, wish, Problem(types=types, cases=cases))
+            points = _explore_variants(exploration, wish, InputCase(types=types, cases=cases))
             if points == _COMPLETE:
                 return
             if points >= _WITH_FORMATS:
                 break  # Formats were accepted: other types would only hide what stopped the plugin afterwards.
 
 
-def _explore_variants(exploration: _Exploration, wish: Wish, problem: Problem) -> int:
+def _explore_variants(exploration: _Exploration, wish: Wish, problem: InputCase) -> int:
     """Try symbols; where the shapes are refused, constants; then shape inputs."""
     problem = replace(problem, shape_inputs=wish.shape_inputs or ())
     variants = [problem]

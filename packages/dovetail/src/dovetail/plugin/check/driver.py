@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.check.calls import CallbackRaised, call, read
-from dovetail.plugin.check.descriptors import Combination
 from dovetail.plugin.check.discovery import Discovery, Wish, discover
 from dovetail.plugin.check.evidence import Evidence, Log
 from dovetail.plugin.check.field_values import copy_fields, declared_fields, guess_fields, make_fields
-from dovetail.plugin.check.host import FILL_A, FILL_B, Fill
-from dovetail.plugin.check.life import Life, Prepared
+from dovetail.plugin.check.host.calls import CallbackRaised, call, read
+from dovetail.plugin.check.host.descriptors import Combination
+from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
+from dovetail.plugin.check.host.runs import Run, disagreement, find_gaps
+from dovetail.plugin.check.lifecycle import Life, Prepared
+from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.problem import Case
-from dovetail.plugin.check.runs import Run, disagreement, find_gaps
-from dovetail.plugin.check.specimen import Specimen, examine
 from dovetail.plugin.check.traits import show_fields
 from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
 from dovetail.plugin.fields import PluginFieldCollection, decode_fields, encode_fields, iterate_fields
@@ -94,7 +94,7 @@ class Subject:
             Broken: What came back is not a usable plugin.
         """
         if self._make_plugin is not None:
-            plugin = call(_Factory(self._make_plugin), "create_plugin")
+            plugin = call(_PluginFactory(self._make_plugin), "create_plugin")
         else:
             plugin = call(self.creator, "create_plugin", _LAYER_NAME, fields, phase)
         specimen = examine(plugin, phase, made_by="create_plugin")
@@ -378,7 +378,7 @@ class Subject:
         return tactics
 
 
-class _Factory:
+class _PluginFactory:
     """A function that makes plugins, called as a creator is so that what it raises is reported the same way."""
 
     def __init__(self, make_plugin: Callable[[], Any]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dovetail.errors import UsageError
-from dovetail.plugin.check.calls import read_or
 from dovetail.plugin.check.discovery import Wish
 from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.host.calls import read_or
 from dovetail.plugin.check.locate import locate
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.report import Report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, overload
 
-from dovetail.plugin.check.calls import CallbackRaised, blocked_by
+from dovetail.plugin.check.host.calls import CallbackRaised, blocked_by
 from dovetail.plugin.check.verdicts import Blocked
 
 __all__ = ["Evidence", "HasEvidence", "Log"]

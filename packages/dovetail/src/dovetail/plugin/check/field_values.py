@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.errors import UsageError
-from dovetail.plugin.check.calls import read_or
+from dovetail.plugin.check.host.calls import read_or
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, field_from_value
 
 __all__ = ["copy_fields", "declared_fields", "guess_fields", "make_fields", "overwrite_fields"]

@@ -8,17 +8,17 @@ from typing import Any
 
 from dovetail.errors import UsageError
 from dovetail.expr import Constant, Expr, IDimensionExpr, SizeTensor, evaluate
-from dovetail.plugin.check.calls import read
+from dovetail.plugin.check.host.calls import read
 from dovetail.plugin.check.verdicts import Broken
 from dovetail.types import DataType, Dims
 
-__all__ = ["Layer", "find_size_tensor_fault", "read_num_outputs", "read_output_shapes", "read_output_types"]
+__all__ = ["DeclaredLayer", "find_size_tensor_fault", "read_num_outputs", "read_output_shapes", "read_output_types"]
 
 Shapes = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Layer:
+class DeclaredLayer:
     """The declared outputs."""
 
     types: tuple[DataType, ...]
@@ -81,7 +81,7 @@ def read_output_shapes(returned: Any, count: int, values: Mapping[str, int]) -> 
     return tuple(shapes)
 
 
-def find_size_tensor_fault(layer: Layer) -> str | None:
+def find_size_tensor_fault(layer: DeclaredLayer) -> str | None:
     """What is wrong with the outputs that are declared as size tensors, if anything."""
     for index, size in layer.size_tensors.items():
         if not 0 <= index < len(layer.types):

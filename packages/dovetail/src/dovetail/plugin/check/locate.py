@@ -16,21 +16,21 @@ from typing import Any
 
 from dovetail.errors import DovetailError, PluginError, UsageError
 from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
-from dovetail.plugin.quick import Layer
+from dovetail.plugin.quick import QuickLayer
 from dovetail.plugin.registry import collect_static_registrations, instantiate
 
-__all__ = ["Found", "locate"]
+__all__ = ["LocatedPlugin", "locate"]
 
 
 @dataclass(frozen=True)
-class Found:
+class LocatedPlugin:
     """A creator, or a function that makes plugins."""
 
     creator: Any = None
     make_plugin: Callable[[], Any] | None = None
 
 
-def locate(target: str) -> Found:
+def locate(target: str) -> LocatedPlugin:
     """Import what a target names and pick the creator or plugin class in it.
 
     Raises:
@@ -102,7 +102,7 @@ def _creators_in(module: ModuleType, registered: list[Any]) -> dict[str, Any]:
     found += [("", creator) for creator in registered]
     known = {type(creator) for _, creator in found}
     for name, value in vars(module).items():
-        if isinstance(value, Layer):
+        if isinstance(value, QuickLayer):
             found.append((name, value.creator))
         elif isinstance(value, IPluginCreatorV3One):
             found.append((name, value))
@@ -120,12 +120,12 @@ def _is_defined_in(value: Any, base: type, module: ModuleType) -> bool:
     return isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
 
 
-def _pick(target: str, name: str, module: ModuleType, creators: dict[str, Any]) -> Found:
+def _pick(target: str, name: str, module: ModuleType, creators: dict[str, Any]) -> LocatedPlugin:
     if name in creators:
-        return Found(creator=creators[name])
+        return LocatedPlugin(creator=creators[name])
     plugin_class = getattr(module, name, None) if name else None
     if isinstance(plugin_class, type) and issubclass(plugin_class, IPluginV3):
-        return Found(make_plugin=plugin_class)
+        return LocatedPlugin(make_plugin=plugin_class)
     if name:
         near = difflib.get_close_matches(name, creators, n=1)
         raise UsageError(
@@ -136,7 +136,7 @@ def _pick(target: str, name: str, module: ModuleType, creators: dict[str, Any]) 
         )
     different = list({id(creator): creator for creator in creators.values()}.values())
     if len(different) == 1:
-        return Found(creator=different[0])
+        return LocatedPlugin(creator=different[0])
     if not different:
         raise UsageError("there is no creator", where=target, fix="define one, or name a plugin class after a colon")
     raise UsageError(

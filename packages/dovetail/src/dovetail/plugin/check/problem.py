@@ -15,14 +15,14 @@ import numpy.typing as npt
 from dovetail.expr import Constant, DimsExprs, Expr, Symbol
 from dovetail.types import DataType
 
-__all__ = ["Case", "Problem", "make_inputs"]
+__all__ = ["Case", "InputCase", "make_inputs"]
 
 Case = tuple[tuple[int, ...], ...]
 """The shape of each input in one run."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class InputCase:
     """The inputs of a plugin layer.
 
     Attributes:
@@ -100,7 +100,7 @@ class Problem:
         values = {f"in{i}.{axis}": size for i, shape in enumerate(case) for axis, size in enumerate(shape)}
         return values | {f"value{i}.{k}": v for i, items in enumerate(self.shape_inputs) for k, v in enumerate(items)}
 
-    def with_derived_case(self) -> Problem:
+    def with_derived_case(self) -> InputCase:
         """The problem with a second case whose dimension 0 is 1, where that is another shape."""
         second: Case = tuple((1, *shape[1:]) if shape else shape for shape in self.main)
         if not self.symbolic or len(self.cases) > 1 or second == self.main or self.empty_cases:
@@ -117,7 +117,7 @@ class Problem:
         return text if self.symbolic else f"{text}, every dimension constant"
 
 
-def make_inputs(problem: Problem, case: Case, *, seed: int) -> list[npt.NDArray[np.generic]]:
+def make_inputs(problem: InputCase, case: Case, *, seed: int) -> list[npt.NDArray[np.generic]]:
     """Arrays for one run: moderate numbers; integers are valid indices into every axis of the inputs."""
     sizes = [size for shape in case for size in shape if size > 0]
     bound = min([*sizes, 100]) if sizes else 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
-from dovetail.plugin.check.rules import Rule
+from dovetail.plugin.check.rules.catalogue import Rule
 
 __all__ = ["Outcome", "Report", "Status"]
 

@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-from dovetail.plugin.check import (
-    rules_attach,
-    rules_clone,
-    rules_configure,
-    rules_create,
-    rules_declare,
-    rules_formats,
-    rules_results,
-    rules_run,
-    rules_serialize,
-    rules_strict,
-    rules_threads,
-)
-from dovetail.plugin.check.calls import OWNERS, CallbackRaised, blocked_by
 from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.host.calls import OWNERS, CallbackRaised, blocked_by
 from dovetail.plugin.check.report import Outcome, Report, Status
-from dovetail.plugin.check.rules import Rule, registered_rules
+from dovetail.plugin.check.rules import (
+    attach,
+    clone,
+    configure,
+    create,
+    declare,
+    formats,
+    results,
+    run,
+    serialize,
+    strict,
+    threads,
+)
+from dovetail.plugin.check.rules.catalogue import Rule, registered_rules
 from dovetail.plugin.check.verdicts import Broken, NotApplicable
 
 __all__ = ["RULE_MODULES", "judge", "judge_all"]
 
 RULE_MODULES = (
-    rules_create,
-    rules_declare,
-    rules_formats,
-    rules_configure,
-    rules_clone,
-    rules_attach,
-    rules_serialize,
-    rules_run,
-    rules_results,
-    rules_threads,
-    rules_strict,
+    create,
+    declare,
+    formats,
+    configure,
+    clone,
+    attach,
+    serialize,
+    run,
+    results,
+    threads,
+    strict,
 )
 """The modules whose import registers all rules."""
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import numpy as np
 import xxhash
 
-from dovetail.plugin.check.specimen import Specimen
+from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.fields import PluginField
 from dovetail.plugin.interfaces import IPluginCapability, IPluginResource, IPluginResourceContext, IPluginV3
 
@@ -58,13 +58,13 @@ def buffers_of(specimen: Specimen) -> Iterator[tuple[str, np.ndarray[Any, Any]]]
 
 
 def _walk(specimen: Specimen) -> Iterator[tuple[str, Any]]:
-    walk = _Walk({_package_of(base) for part in specimen.parts() for base in type(part).__mro__})
+    walk = _StateWalk({_package_of(base) for part in specimen.parts() for base in type(part).__mro__})
     yield from walk.visit("self", specimen.plugin, 0)
     for name in ("core", "build", "runtime"):
         yield from walk.visit(f"{name} capability", getattr(specimen, name), 0)
 
 
-class _Walk:
+class _StateWalk:
     """One walk; ``packages`` are those in which the author of the plugin wrote its classes."""
 
     def __init__(self, packages: set[str]) -> None:

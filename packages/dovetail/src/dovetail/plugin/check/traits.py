@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dovetail.plugin.check.calls import CallbackRaised, call, read, read_or
-from dovetail.plugin.check.host import HostExprBuilder
-from dovetail.plugin.check.runs import Run, disagreement
-from dovetail.plugin.check.specimen import Specimen
+from dovetail.plugin.check.host.calls import CallbackRaised, call, read, read_or
+from dovetail.plugin.check.host.hostile import HostExprBuilder
+from dovetail.plugin.check.host.runs import Run, disagreement
+from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.verdicts import Blocked, Broken
 from dovetail.plugin.fields import PluginFieldType, decode_fields
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2

@@ -7,7 +7,126 @@ from typing import Final
 __all__ = ["KERNEL_INDEX"]
 
 KERNEL_INDEX: Final[dict[str, list[str]]] = {
-    "activation": [
+    "contrib.activation": [
+        "com.microsoft::BiasAdd",
+        "com.microsoft::BiasGelu",
+        "com.microsoft::BiasSoftmax",
+        "com.microsoft::BiasSplitGelu",
+        "com.microsoft::FastGelu",
+        "com.microsoft::Gelu",
+        "com.microsoft::QuickGelu",
+    ],
+    "contrib.attention": [
+        "com.microsoft::Attention",
+        "com.microsoft::MultiHeadAttention",
+        "com.microsoft::QAttention",
+    ],
+    "contrib.blocks": [
+        "com.microsoft::GatherBlockQuantized",
+        "com.microsoft::MatMulBnb4",
+        "com.microsoft::MatMulNBits",
+    ],
+    "contrib.conv": [
+        "com.microsoft::ConvTransposeWithDynamicPads",
+        "com.microsoft::FusedConv",
+        "com.microsoft::NhwcConv",
+        "com.microsoft::NhwcFusedConv",
+        "com.microsoft::NhwcMaxPool",
+    ],
+    "contrib.dropout": [
+        "com.microsoft::BiasDropout",
+        "com.microsoft::BitmaskBiasDropout",
+        "com.microsoft::BitmaskDropout",
+    ],
+    "contrib.group_attention": [
+        "com.microsoft::GroupQueryAttention",
+    ],
+    "contrib.legacy": [
+        "Affine",
+        "Crop",
+        "DynamicSlice",
+        "ImageScaler",
+        "MemcpyFromHost",
+        "MemcpyToHost",
+        "ParametricSoftplus",
+        "Scale",
+        "ScaledTanh",
+        "ThresholdedRelu",
+    ],
+    "contrib.matmul": [
+        "com.microsoft::FusedGemm",
+        "com.microsoft::FusedMatMul",
+        "com.microsoft::GemmFastGelu",
+        "com.microsoft::TransposeMatMul",
+    ],
+    "contrib.normalization": [
+        "LayerNormalization",
+        "SimplifiedLayerNormalization",
+        "com.microsoft::EmbedLayerNormalization",
+        "com.microsoft::GroupNorm",
+        "com.microsoft::SkipGroupNorm",
+        "com.microsoft::SkipLayerNormalization",
+        "com.microsoft::SkipSimplifiedLayerNormalization",
+    ],
+    "contrib.qlinear": [
+        "com.microsoft::QLinearAdd",
+        "com.microsoft::QLinearAveragePool",
+        "com.microsoft::QLinearConcat",
+        "com.microsoft::QLinearGlobalAveragePool",
+        "com.microsoft::QLinearLeakyRelu",
+        "com.microsoft::QLinearMul",
+        "com.microsoft::QLinearReduceMean",
+        "com.microsoft::QLinearSigmoid",
+        "com.microsoft::QLinearSoftmax",
+        "com.microsoft::QLinearWhere",
+    ],
+    "contrib.qmatmul": [
+        "com.microsoft::DequantizeLinear",
+        "com.microsoft::DynamicQuantizeMatMul",
+        "com.microsoft::MatMulInteger16",
+        "com.microsoft::MatMulIntegerToFloat",
+        "com.microsoft::MulInteger",
+        "com.microsoft::QGemm",
+        "com.microsoft::QLinearConv",
+        "com.microsoft::QuantizeLinear",
+        "com.microsoft::ReduceSumInteger",
+    ],
+    "contrib.rotary": [
+        "com.microsoft::RotaryEmbedding",
+    ],
+    "contrib.strings": [
+        "com.microsoft::Tokenizer",
+    ],
+    "ml.features": [
+        "ai.onnx.ml::ArrayFeatureExtractor",
+        "ai.onnx.ml::Binarizer",
+        "ai.onnx.ml::FeatureVectorizer",
+        "ai.onnx.ml::Imputer",
+        "ai.onnx.ml::Normalizer",
+        "ai.onnx.ml::OneHotEncoder",
+        "ai.onnx.ml::Scaler",
+    ],
+    "ml.linear": [
+        "ai.onnx.ml::LinearClassifier",
+        "ai.onnx.ml::LinearRegressor",
+    ],
+    "ml.maps": [
+        "ai.onnx.ml::CastMap",
+        "ai.onnx.ml::CategoryMapper",
+        "ai.onnx.ml::DictVectorizer",
+        "ai.onnx.ml::LabelEncoder",
+        "ai.onnx.ml::ZipMap",
+    ],
+    "ml.svm": [
+        "ai.onnx.ml::SVMClassifier",
+        "ai.onnx.ml::SVMRegressor",
+    ],
+    "ml.trees": [
+        "ai.onnx.ml::TreeEnsemble",
+        "ai.onnx.ml::TreeEnsembleClassifier",
+        "ai.onnx.ml::TreeEnsembleRegressor",
+    ],
+    "onnx.activation": [
         "Celu",
         "Clip",
         "Elu",
@@ -30,111 +149,21 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "Swish",
         "ThresholdedRelu",
     ],
-    "attention": [
+    "onnx.attention": [
         "Attention",
         "RotaryEmbedding",
     ],
-    "contrib_activation": [
-        "com.microsoft::BiasAdd",
-        "com.microsoft::BiasGelu",
-        "com.microsoft::BiasSoftmax",
-        "com.microsoft::BiasSplitGelu",
-        "com.microsoft::FastGelu",
-        "com.microsoft::Gelu",
-        "com.microsoft::QuickGelu",
-    ],
-    "contrib_attention": [
-        "com.microsoft::Attention",
-        "com.microsoft::MultiHeadAttention",
-        "com.microsoft::QAttention",
-    ],
-    "contrib_blocks": [
-        "com.microsoft::GatherBlockQuantized",
-        "com.microsoft::MatMulBnb4",
-        "com.microsoft::MatMulNBits",
-    ],
-    "contrib_conv": [
-        "com.microsoft::ConvTransposeWithDynamicPads",
-        "com.microsoft::FusedConv",
-        "com.microsoft::NhwcConv",
-        "com.microsoft::NhwcFusedConv",
-        "com.microsoft::NhwcMaxPool",
-    ],
-    "contrib_dropout": [
-        "com.microsoft::BiasDropout",
-        "com.microsoft::BitmaskBiasDropout",
-        "com.microsoft::BitmaskDropout",
-    ],
-    "contrib_group_attention": [
-        "com.microsoft::GroupQueryAttention",
-    ],
-    "contrib_legacy": [
-        "Affine",
-        "Crop",
-        "DynamicSlice",
-        "ImageScaler",
-        "MemcpyFromHost",
-        "MemcpyToHost",
-        "ParametricSoftplus",
-        "Scale",
-        "ScaledTanh",
-        "ThresholdedRelu",
-    ],
-    "contrib_matmul": [
-        "com.microsoft::FusedGemm",
-        "com.microsoft::FusedMatMul",
-        "com.microsoft::GemmFastGelu",
-        "com.microsoft::TransposeMatMul",
-    ],
-    "contrib_normalization": [
-        "LayerNormalization",
-        "SimplifiedLayerNormalization",
-        "com.microsoft::EmbedLayerNormalization",
-        "com.microsoft::GroupNorm",
-        "com.microsoft::SkipGroupNorm",
-        "com.microsoft::SkipLayerNormalization",
-        "com.microsoft::SkipSimplifiedLayerNormalization",
-    ],
-    "contrib_qlinear": [
-        "com.microsoft::QLinearAdd",
-        "com.microsoft::QLinearAveragePool",
-        "com.microsoft::QLinearConcat",
-        "com.microsoft::QLinearGlobalAveragePool",
-        "com.microsoft::QLinearLeakyRelu",
-        "com.microsoft::QLinearMul",
-        "com.microsoft::QLinearReduceMean",
-        "com.microsoft::QLinearSigmoid",
-        "com.microsoft::QLinearSoftmax",
-        "com.microsoft::QLinearWhere",
-    ],
-    "contrib_qmatmul": [
-        "com.microsoft::DequantizeLinear",
-        "com.microsoft::DynamicQuantizeMatMul",
-        "com.microsoft::MatMulInteger16",
-        "com.microsoft::MatMulIntegerToFloat",
-        "com.microsoft::MulInteger",
-        "com.microsoft::QGemm",
-        "com.microsoft::QLinearConv",
-        "com.microsoft::QuantizeLinear",
-        "com.microsoft::ReduceSumInteger",
-    ],
-    "contrib_rotary": [
-        "com.microsoft::RotaryEmbedding",
-    ],
-    "contrib_strings": [
-        "com.microsoft::Tokenizer",
-    ],
-    "convolution": [
+    "onnx.convolution": [
         "Conv",
         "ConvInteger",
         "ConvTranspose",
         "DeformConv",
         "QLinearConv",
     ],
-    "dovetail_ops": [
+    "onnx.dovetail_ops": [
         "dovetail::Assert",
     ],
-    "elementwise": [
+    "onnx.elementwise": [
         "Add",
         "And",
         "BitShift",
@@ -161,7 +190,7 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "Where",
         "Xor",
     ],
-    "filling": [
+    "onnx.filling": [
         "Constant",
         "ConstantOfShape",
         "EyeLike",
@@ -169,11 +198,11 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "Shape",
         "Size",
     ],
-    "gridsample": [
+    "onnx.gridsample": [
         "AffineGrid",
         "GridSample",
     ],
-    "indexing": [
+    "onnx.indexing": [
         "Gather",
         "GatherElements",
         "GatherND",
@@ -183,15 +212,15 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "ScatterND",
         "TensorScatter",
     ],
-    "linear_attention": [
+    "onnx.linear_attention": [
         "CausalConvWithState",
         "LinearAttention",
     ],
-    "losses": [
+    "onnx.losses": [
         "NegativeLogLikelihoodLoss",
         "SoftmaxCrossEntropyLoss",
     ],
-    "matmul": [
+    "onnx.matmul": [
         "Det",
         "Einsum",
         "Gemm",
@@ -199,36 +228,7 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "MatMulInteger",
         "QLinearMatMul",
     ],
-    "ml_features": [
-        "ai.onnx.ml::ArrayFeatureExtractor",
-        "ai.onnx.ml::Binarizer",
-        "ai.onnx.ml::FeatureVectorizer",
-        "ai.onnx.ml::Imputer",
-        "ai.onnx.ml::Normalizer",
-        "ai.onnx.ml::OneHotEncoder",
-        "ai.onnx.ml::Scaler",
-    ],
-    "ml_linear": [
-        "ai.onnx.ml::LinearClassifier",
-        "ai.onnx.ml::LinearRegressor",
-    ],
-    "ml_maps": [
-        "ai.onnx.ml::CastMap",
-        "ai.onnx.ml::CategoryMapper",
-        "ai.onnx.ml::DictVectorizer",
-        "ai.onnx.ml::LabelEncoder",
-        "ai.onnx.ml::ZipMap",
-    ],
-    "ml_svm": [
-        "ai.onnx.ml::SVMClassifier",
-        "ai.onnx.ml::SVMRegressor",
-    ],
-    "ml_trees": [
-        "ai.onnx.ml::TreeEnsemble",
-        "ai.onnx.ml::TreeEnsembleClassifier",
-        "ai.onnx.ml::TreeEnsembleRegressor",
-    ],
-    "nhwc": [
+    "onnx.nhwc": [
         "com.ms.internal.nhwc::AveragePool",
         "com.ms.internal.nhwc::BatchNormalization",
         "com.ms.internal.nhwc::Conv",
@@ -239,7 +239,7 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "com.ms.internal.nhwc::LpPool",
         "com.ms.internal.nhwc::MaxPool",
     ],
-    "normalization": [
+    "onnx.normalization": [
         "BatchNormalization",
         "GroupNormalization",
         "InstanceNormalization",
@@ -249,7 +249,7 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "MeanVarianceNormalization",
         "RMSNormalization",
     ],
-    "pooling": [
+    "onnx.pooling": [
         "AveragePool",
         "GlobalAveragePool",
         "GlobalLpPool",
@@ -258,12 +258,12 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "MaxPool",
         "MaxUnpool",
     ],
-    "quantization": [
+    "onnx.quantization": [
         "DequantizeLinear",
         "DynamicQuantizeLinear",
         "QuantizeLinear",
     ],
-    "random": [
+    "onnx.random": [
         "Bernoulli",
         "Dropout",
         "Multinomial",
@@ -272,7 +272,7 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "RandomUniform",
         "RandomUniformLike",
     ],
-    "reduction": [
+    "onnx.reduction": [
         "ArgMax",
         "ArgMin",
         "CumProd",
@@ -288,20 +288,20 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "ReduceSum",
         "ReduceSumSquare",
     ],
-    "regions": [
+    "onnx.regions": [
         "MaxRoiPool",
         "RoiAlign",
     ],
-    "resize": [
+    "onnx.resize": [
         "Resize",
         "Upsample",
     ],
-    "rnn": [
+    "onnx.rnn": [
         "GRU",
         "LSTM",
         "RNN",
     ],
-    "sampling": [
+    "onnx.sampling": [
         "BlackmanWindow",
         "Col2Im",
         "DFT",
@@ -310,14 +310,14 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "MelWeightMatrix",
         "STFT",
     ],
-    "selection": [
+    "onnx.selection": [
         "Compress",
         "NonMaxSuppression",
         "NonZero",
         "TopK",
         "Unique",
     ],
-    "sequences": [
+    "onnx.sequences": [
         "ConcatFromSequence",
         "Optional",
         "OptionalGetElement",
@@ -330,7 +330,7 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "SequenceLength",
         "SplitToSequence",
     ],
-    "shaping": [
+    "onnx.shaping": [
         "Concat",
         "DepthToSpace",
         "Expand",
@@ -343,21 +343,21 @@ KERNEL_INDEX: Final[dict[str, list[str]]] = {
         "Transpose",
         "Unsqueeze",
     ],
-    "slicing": [
+    "onnx.slicing": [
         "CenterCropPad",
         "Pad",
         "ReverseSequence",
         "Slice",
         "Trilu",
     ],
-    "strings": [
+    "onnx.strings": [
         "RegexFullMatch",
         "StringConcat",
         "StringNormalizer",
         "StringSplit",
         "TfIdfVectorizer",
     ],
-    "unary": [
+    "onnx.unary": [
         "Abs",
         "Acos",
         "Acosh",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dovetail.provider.families import KernelFamilies
 from dovetail.provider.kernels import KernelRegistry
+from dovetail.provider.schemas.families import KernelFamilies
 from dovetail.providers.cpu._kernel_index import KERNEL_INDEX
 
 __all__ = ["families", "kernel", "registry"]

@@ -50,7 +50,7 @@ class SessionPartition(LoadedPartition):
         self._session = None
 
 
-class _Port:
+class _BoundTensor:
     """One input or output of a partition in one bound run, with the memory that is bound to it."""
 
     __slots__ = ("_address", "_bind", "_name", "_shape", "staged")
@@ -92,8 +92,8 @@ class _BoundSession(BoundPartition):
         self._binding = session.io_binding()
         self._input_names = inputs
         self._output_names = outputs
-        self._inputs = [_Port(self._binding.bind_ortvalue_input, name) for name in inputs]
-        self._outputs = [_Port(self._binding.bind_ortvalue_output, name) for name in outputs]
+        self._inputs = [_BoundTensor(self._binding.bind_ortvalue_input, name) for name in inputs]
+        self._outputs = [_BoundTensor(self._binding.bind_ortvalue_output, name) for name in outputs]
 
     def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Write to the memory of the outputs where all have some, else have ONNX Runtime make the results."""
@@ -108,7 +108,7 @@ class _BoundSession(BoundPartition):
             if port.staged is not None:
                 target[...] = port.staged
 
-    def _take(self, ports: Sequence[_Port], arrays: Sequence[Any]) -> bool:
+    def _take(self, ports: Sequence[_BoundTensor], arrays: Sequence[Any]) -> bool:
         return all([port.take(array) for port, array in zip(ports, arrays)])  # noqa: B905, C419 - a list is faster
 
     def _run_owned(self, inputs: Sequence[Any], outputs: list[Any]) -> None:

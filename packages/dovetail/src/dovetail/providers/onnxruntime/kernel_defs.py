@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
-from dovetail.provider.type_names import dtype_from_onnx_type
+from dovetail.provider.schemas.type_names import dtype_from_onnx_type
 from dovetail.providers.onnxruntime.sessions import import_onnxruntime
 
 __all__ = [

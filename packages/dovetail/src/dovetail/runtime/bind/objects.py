@@ -16,7 +16,7 @@ from dovetail.errors import InputError, InternalError, UsageError
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plan.value_types import ValueType, parse_value_type
 from dovetail.provider.devices import DeviceArray
-from dovetail.provider.typed_maps import TypedMap
+from dovetail.provider.schemas.typed_maps import TypedMap
 from dovetail.runtime.bind.arrays import as_input
 from dovetail.runtime.steps.base import Array
 

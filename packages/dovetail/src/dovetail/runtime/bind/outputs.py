@@ -19,7 +19,7 @@ from dovetail.types import TensorFormat
 __all__ = ["Outputs", "require_array"]
 
 
-class _Slot:
+class _OutputSlot:
     """One output of a bound run."""
 
     __slots__ = ("alias", "dtype", "is_made", "is_plain", "logical", "shape", "tensor")
@@ -78,7 +78,7 @@ class Outputs:
         inputs = {tensor.name: position for position, tensor in enumerate(manifest.inputs)}
         made = results_of_partitions(program)
         self._slots = [
-            _Slot(
+            _OutputSlot(
                 tensor,
                 logical[position],
                 physical[position],

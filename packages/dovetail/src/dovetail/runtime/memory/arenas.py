@@ -14,7 +14,7 @@ from dovetail.formats import packed_shape
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord
 from dovetail.plan.workspaces import WorkspaceGroup, find_workspaces, walk_steps
-from dovetail.provider.arena import Span, plan_offsets
+from dovetail.provider.memory.arena import Span, plan_offsets
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
 from dovetail.runtime.steps.frame import Shape, Workspace

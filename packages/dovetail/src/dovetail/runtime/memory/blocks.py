@@ -15,9 +15,9 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.errors import ProviderError, ResourceError
 from dovetail.formats import stored_size_bytes
 from dovetail.host_arrays import address_of
-from dovetail.provider.arena import ALIGNMENT_BYTES, aligned_empty
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
+from dovetail.provider.memory.arena import ALIGNMENT_BYTES, aligned_empty
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.arrays import array_at
 from dovetail.runtime.devices.streams import ContextStream

@@ -8,7 +8,7 @@ from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
-from dovetail.provider.shape_slots import reads_only_shape
+from dovetail.provider.schemas.shape_slots import reads_only_shape
 
 __all__ = ["check_memory", "memories_of"]
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from dovetail.errors import ProviderError
 from dovetail.host_arrays import array_at
-from dovetail.provider.arena import align
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
+from dovetail.provider.memory.arena import align
 from dovetail.runtime.devices.streams import ContextStream
 from dovetail.runtime.memory.blocks import DeviceBlock
 from dovetail.runtime.steps.base import Array

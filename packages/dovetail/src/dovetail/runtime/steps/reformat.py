@@ -8,7 +8,7 @@ import numpy as np
 
 from dovetail.formats import reformat
 from dovetail.plan.manifest import StepRecord, ValueRecord
-from dovetail.provider.tensors import TensorSpec
+from dovetail.provider.contract.tensors import TensorSpec
 from dovetail.quantize import convert_type
 from dovetail.runtime.steps.base import Array, BoundStep, Step, is_placed, store
 from dovetail.runtime.steps.frame import Frame

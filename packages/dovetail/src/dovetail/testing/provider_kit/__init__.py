@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dovetail.testing.provider_kit.entry import check_provider
 from dovetail.testing.provider_kit.report import ProviderOutcome, ProviderReport, ProviderStatus
-from dovetail.testing.provider_kit.rules import ProviderRule, registered_rules
+from dovetail.testing.provider_kit.rules.catalogue import ProviderRule, registered_rules
 
 __all__ = [
     "ProviderOutcome",

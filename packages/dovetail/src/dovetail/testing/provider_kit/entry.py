@@ -12,7 +12,7 @@ from dovetail.provider.interfaces import ProviderFactory
 from dovetail.provider.loader import get_factory, register_provider, unregister_provider
 from dovetail.testing.provider_kit.models import Case
 from dovetail.testing.provider_kit.report import ProviderReport
-from dovetail.testing.provider_kit.rules import registered_rules
+from dovetail.testing.provider_kit.rules.catalogue import registered_rules
 from dovetail.testing.provider_kit.runner import judge_all
 from dovetail.testing.provider_kit.subject import Subject
 

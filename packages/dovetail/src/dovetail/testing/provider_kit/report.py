@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
-from dovetail.testing.provider_kit.rules import ProviderRule
+from dovetail.testing.provider_kit.rules.catalogue import ProviderRule
 
 __all__ = ["ProviderOutcome", "ProviderReport", "ProviderStatus"]
 

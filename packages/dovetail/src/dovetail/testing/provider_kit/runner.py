@@ -5,40 +5,40 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dovetail.provider.calls import first_line
-from dovetail.testing.provider_kit import (
-    rules_build,
-    rules_capability,
-    rules_capture,
-    rules_factory,
-    rules_life,
-    rules_memory,
-    rules_payload,
-    rules_profile,
-    rules_refit,
-    rules_results,
-    rules_runs,
-    rules_streams,
-)
 from dovetail.testing.provider_kit.report import ProviderOutcome, ProviderReport, ProviderStatus
-from dovetail.testing.provider_kit.rules import ProviderRule, registered_rules
+from dovetail.testing.provider_kit.rules import (
+    build,
+    capability,
+    capture,
+    factory,
+    life,
+    memory,
+    payload,
+    profile,
+    refit,
+    results,
+    runs,
+    streams,
+)
+from dovetail.testing.provider_kit.rules.catalogue import ProviderRule, registered_rules
 from dovetail.testing.provider_kit.subject import Subject
 from dovetail.testing.provider_kit.verdicts import Broken, NotJudged, NotOffered
 
 __all__ = ["RULE_MODULES", "judge", "judge_all"]
 
 RULE_MODULES = (
-    rules_factory,
-    rules_capability,
-    rules_build,
-    rules_payload,
-    rules_results,
-    rules_runs,
-    rules_memory,
-    rules_streams,
-    rules_capture,
-    rules_profile,
-    rules_refit,
-    rules_life,
+    factory,
+    capability,
+    build,
+    payload,
+    results,
+    runs,
+    memory,
+    streams,
+    capture,
+    profile,
+    refit,
+    life,
 )
 """The modules whose import registers all rules."""
 

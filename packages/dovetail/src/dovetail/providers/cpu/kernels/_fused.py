@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels._checks import fail, require
-from dovetail.providers.cpu.kernels.activation import (
+from dovetail.providers.cpu.kernels.onnx.activation import (
     celu,
     elu,
     hard_sigmoid,

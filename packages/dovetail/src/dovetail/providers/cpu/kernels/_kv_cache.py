@@ -12,7 +12,7 @@ import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels._checks import fail, require
-from dovetail.providers.cpu.kernels.contrib_blocks import unpack_bits
+from dovetail.providers.cpu.kernels.contrib.blocks import unpack_bits
 
 __all__ = ["Rows", "Storage", "make_storage", "slide_rows", "stage_rows"]
 

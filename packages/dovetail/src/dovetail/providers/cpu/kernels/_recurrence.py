@@ -11,7 +11,7 @@ import numpy as np
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels._checks import fail, require
 
-__all__ = ["Activation", "Layer", "State", "Step", "make_layer", "resolve_activations", "run_layer"]
+__all__ = ["Activation", "RecurrentLayer", "State", "Step", "make_layer", "resolve_activations", "run_layer"]
 
 Activation = Callable[[Array], Array]
 State = tuple[Array, ...]
@@ -60,7 +60,7 @@ def _resolve(op: str, name: str, alphas: Iterator[float], betas: Iterator[float]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class RecurrentLayer:
     """One recurrent layer with its inputs in the order (time, batch, feature)."""
 
     x: Array
@@ -97,7 +97,7 @@ def make_layer(
     gates: int,
     hidden_size: int | None,
     layout: int,
-) -> Layer:
+) -> RecurrentLayer:
     """Check the inputs of a recurrent op and put time first."""
     reversals = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}.get(direction)
     if reversals is None:
@@ -112,7 +112,7 @@ def make_layer(
     fits = biases.shape == (count, 2 * gates * hidden)
     require(fits, op, "B has the wrong shape", expected=(count, 2 * gates * hidden), got=biases.shape)
     sequence = x.swapaxes(0, 1) if layout else x
-    return Layer(
+    return RecurrentLayer(
         x=sequence,
         w=w,
         r=r,
@@ -142,7 +142,7 @@ def _initial_state(op: str, state: Array | None, shape: tuple[int, int, int], x:
     return ordered
 
 
-def run_layer(layer: Layer, make_step: Callable[[int], Step]) -> tuple[Array, ...]:
+def run_layer(layer: RecurrentLayer, make_step: Callable[[int], Step]) -> tuple[Array, ...]:
     """Walk every direction; return all hidden values and the last states, in the layer's layout."""
     sequences, finals = [], []
     for index, backwards in enumerate(layer.reversals):

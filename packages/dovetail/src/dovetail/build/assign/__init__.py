@@ -1,0 +1,1 @@
+"""Which provider gets which nodes, and the partitions they compile."""

@@ -1,0 +1,98 @@
+"""Passes for single providers: after a first round each gets its share of the network as it likes it best.
+
+The nodes that come out of them are new to the providers, so a second round follows; what the first gave away stays
+where it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+import onnx_ir as ir
+
+from dovetail.build.assign.assigner import Assigner
+from dovetail.build.assign.layers import ASSIGNED_KEY
+from dovetail.errors import ProviderError
+from dovetail.loggers import Severity
+from dovetail.passes import fusion_passes
+from dovetail.passes.base import Pass, PassResult, run_passes
+from dovetail.passes.layout import LayoutPass
+from dovetail.provider.calls import call, first_line
+from dovetail.provider.interfaces import Provider
+
+__all__ = ["rewrite_for_providers"]
+
+
+def rewrite_for_providers(assigner: Assigner, *, off: Collection[str] = ()) -> bool:
+    """Change the assigner's model in place and say whether anything changed; shapes must be known.
+
+    Args:
+        assigner: Says who takes what.
+        off: Names of passes to leave out.
+    """
+    is_changed = False
+    assigner.tag_nodes(assigner.model.graph)
+    owners = {node.metadata_props.get(ASSIGNED_KEY) for node in assigner.model.graph.all_nodes()}
+    for provider in [provider for provider in assigner.providers if provider.id in owners]:
+        changed = run_passes(assigner.model, _passes_for(provider, assigner, off)).changed
+        changed += _rewrite(provider, assigner.model, off)
+        is_changed = is_changed or bool(changed)
+        for line in changed:
+            assigner.logger.log(Severity.VERBOSE, f"provider '{provider.id}': {line}")
+    return is_changed
+
+
+def _rewrite(provider: Provider, model: ir.Model, off: Collection[str]) -> list[str]:
+    """Run the provider's own pass; it is not ours, so the model is checked after it."""
+    own = _ProviderPass(provider, _owned_by(provider))
+    if own.name in off or type(provider).rewrite is Provider.rewrite:
+        return []
+    try:
+        return run_passes(model, [own], check=True).changed
+    except ProviderError:
+        raise
+    except Exception as error:
+        raise ProviderError(
+            f"rewrite left a model that is not whole: {first_line(error)}",
+            where=f"provider '{provider.id}'",
+            fix="tell its authors, or leave the pass out with config.passes_off (--off rewrite)",
+        ) from error
+
+
+class _ProviderPass(Pass):
+    """What a provider changes in the nodes that it was given."""
+
+    name = "rewrite"
+
+    def __init__(self, provider: Provider, is_own: Callable[[ir.Node], bool]) -> None:
+        self._provider = provider
+        self._is_own = is_own
+
+    def call(self, model: ir.Model) -> PassResult:
+        provider = self._provider
+        lines = call(provider.id, "rewrite", provider.rewrite, model, self._is_own)
+        if not isinstance(lines, list | tuple):
+            raise ProviderError(
+                "rewrite gave no lines",
+                where=f"provider '{provider.id}'",
+                expected="a list of texts, one for each change",
+                got=type(lines).__name__,
+            )
+        return PassResult(model=model, changed=[str(line) for line in lines])
+
+
+def _owned_by(provider: Provider) -> Callable[[ir.Node], bool]:
+    return lambda node: node.metadata_props.get(ASSIGNED_KEY) == provider.id
+
+
+def _passes_for(provider: Provider, assigner: Assigner, off: Collection[str]) -> list[Pass]:
+    def accepts(op: str, domain: str, opset: int) -> bool:
+        return provider.kernels.find(op, domain, opset) is not None
+
+    within = _owned_by(provider)
+    passes: list[Pass] = []
+    if provider.fuses:
+        passes += fusion_passes(keep=assigner.keep, accepts=accepts, within=within, serves=assigner.serves, off=off)
+    if provider.preferred_layout == "NHWC" and "layout" not in off:
+        passes.append(LayoutPass(accepts=accepts, within=within, keep=assigner.keep))
+    return passes

@@ -1,0 +1,1 @@
+"""Ranges and scales of tensors for INT8."""

@@ -1,0 +1,1 @@
+"""Layouts of tensors chosen for the whole network, the cost of reformats included."""

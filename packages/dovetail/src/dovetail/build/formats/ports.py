@@ -1,0 +1,167 @@
+"""Plugin layers as the tuner sees them: shapes in the profile, and the types and formats to propose."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from dovetail.build.assign.layers import layer_name
+from dovetail.build.lower.program_context import ProgramContext
+from dovetail.build.tune.combinations import Layout, Port, propose_layouts
+from dovetail.build.tune.trial import PluginLayer
+from dovetail.errors import PluginError
+from dovetail.expr import Expr, Symbol
+from dovetail.network.inference.shapes import ShapeInference, data_type_from_ir, size_symbols
+from dovetail.network.plugins import PluginEntry
+from dovetail.plugin.handle import PluginHandle
+from dovetail.types import DataType
+
+__all__ = ["TypeRule", "find_aliases", "infer_plugin_dims", "make_plugin_layer"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypeRule:
+    """Which types are proposed: the network's own, or with weak typing every type that a flag allows."""
+
+    strongly_typed: bool = True
+    extra: tuple[DataType, ...] = ()
+    linear_only: bool = False
+    """Whether no format but row by row is proposed."""
+
+    def types(self, dtype: DataType, scale: float) -> list[Layout]:
+        """The types to propose for a tensor, in order."""
+        own = Layout(dtype, scale=scale if dtype is DataType.INT8 else -1.0)
+        if self.strongly_typed or dtype is not DataType.FLOAT:
+            return [own]
+        proposals = [own]
+        for extra in self.extra:
+            if extra is not DataType.INT8:
+                proposals.append(Layout(extra))
+            elif scale > 0:
+                proposals.append(Layout(extra, scale=scale))
+        return proposals
+
+
+def infer_plugin_dims(
+    node: ir.Node, entry: PluginEntry, handle: PluginHandle, inference: ShapeInference, context: ProgramContext
+) -> list[list[Expr]]:
+    """The exact output shapes over the network's symbols."""
+    inputs = [_named(value, context, position) for position, value in enumerate(node.inputs[: entry.num_inputs])]
+    contents = []
+    for position, value in enumerate(node.inputs[entry.num_inputs :]):
+        known = None if value is None else inference.constant_values(value)
+        count = 0 if value is None or value.shape is None else _static_size(value)
+        names = known or [None] * count
+        contents.append([_or_unknown(expr, f"content_{position}_{i}") for i, expr in enumerate(names)])
+    return handle.get_output_shapes(inputs, contents)
+
+
+def _static_size(value: ir.Value) -> int:
+    size = 1
+    for dim in value.shape.dims if value.shape is not None else ():
+        size *= dim if isinstance(dim, int) else 0
+    return size
+
+
+def _named(value: ir.Value | None, context: ProgramContext, position: int) -> list[Expr]:
+    dims = None if value is None else context.dims(value)
+    if value is None or dims is None:
+        name = "nothing" if value is None else f"'{value.name}'"
+        raise PluginError(f"input {position} ({name}) has no known rank", fix="give the tensor a shape in the model")
+    return [_or_unknown(dim, f"{value.name}_{axis}") for axis, dim in enumerate(dims)]
+
+
+def _or_unknown(expr: Expr | None, name: str) -> Expr:
+    """Dims that nobody knows get a symbol that is never static, so what depends on it is found in the run."""
+    return Symbol(f"unknown {name}") if expr is None else expr
+
+
+def find_aliases(handle: PluginHandle, num_outputs: int, num_inputs: int, *, enabled: bool) -> tuple[int, ...]:
+    """For each output the input it shares memory with; asked only when the preview feature is on."""
+    if not enabled:
+        return (-1,) * num_outputs
+    aliases = tuple(handle.get_aliased_input(index) for index in range(num_outputs))
+    used = [source for source in aliases if source >= 0]
+    if any(not -1 <= source < num_inputs for source in aliases) or len(set(used)) != len(used):
+        raise PluginError(
+            "get_aliased_input must give -1 or an input, and each input at most once",
+            where=handle.where,
+            expected=f"-1 to {num_inputs - 1}",
+            got=aliases,
+        )
+    return aliases
+
+
+def make_plugin_layer(
+    node: ir.Node,
+    entry: PluginEntry,
+    handle: PluginHandle,
+    context: ProgramContext,
+    rule: TypeRule,
+    *,
+    aliases: tuple[int, ...],
+    in_body: bool,
+) -> PluginLayer:
+    """Everything the tuner needs to know of a plugin layer."""
+    values = [*node.inputs[: entry.num_inputs], *node.outputs]
+    static = [not in_body and value is not None and context.is_static(context.dims(value)) for value in values]
+    is_linear_only = not all(static)
+    sizes = {size.name: size.upper for size in size_symbols(node)}
+    ports = tuple(
+        _make_port(value, context, rule, sizes, linear_only=rule.linear_only or is_linear_only)
+        for value in values
+        if value is not None
+    )
+    outputs = [context.dims(value) or [] for value in node.outputs]
+    _check_alias_sizes(handle, ports, entry.num_inputs, aliases)
+    return PluginLayer(
+        name=layer_name(node),
+        handle=handle,
+        provider=context.assigner.plugin_provider(node),
+        ports=ports,
+        num_inputs=entry.num_inputs,
+        data_dependent=tuple(_size_axes(dims, sizes) for dims in outputs),
+        aliases=aliases,
+        is_linear_only=is_linear_only,
+    )
+
+
+def _check_alias_sizes(handle: PluginHandle, ports: Sequence[Port], num_inputs: int, aliases: Sequence[int]) -> None:
+    """An output that shares memory must not be larger than that memory, or tuning would write past its end."""
+    for index, source in enumerate(aliases):
+        given, wanted = ports[source], ports[num_inputs + index]
+        if source >= 0 and math.prod(given.opt) != math.prod(wanted.opt):
+            raise PluginError(
+                f"output {index} shares memory with input {source} and has another size",
+                where=handle.where,
+                expected=given.opt,
+                got=wanted.opt,
+                fix="return -1 from get_aliased_input, or declare the input's shape in get_output_shapes",
+            )
+
+
+def _size_axes(dims: Sequence[Expr | None], sizes: Collection[str]) -> tuple[int, ...]:
+    return tuple(axis for axis, dim in enumerate(dims) if isinstance(dim, Symbol) and dim.name in sizes)
+
+
+def _make_port(
+    value: ir.Value, context: ProgramContext, rule: TypeRule, sizes: Mapping[str, Expr], *, linear_only: bool
+) -> Port:
+    dtype = data_type_from_ir(value.dtype)
+    if dtype is None:
+        raise PluginError(f"tensor '{value.name}' has a type plugins cannot have", got=value.dtype)
+    dims = context.dims(value) or []
+    low, opt, high = context.ranges.at(dims)
+    bounds = [sizes[dim.name] if isinstance(dim, Symbol) and dim.name in sizes else dim for dim in dims]
+    types = rule.types(dtype, context.scales.get(value, -1.0))
+    return Port(
+        dims=tuple(dim.get_constant_value() if dim is not None and dim.is_constant() else -1 for dim in dims),
+        min=low,
+        opt=opt,
+        max=high,
+        layouts=propose_layouts(types, len(dims), linear_only=linear_only),
+        room=context.ranges.at(bounds)[1],
+    )

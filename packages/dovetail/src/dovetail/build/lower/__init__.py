@@ -1,0 +1,1 @@
+"""From chosen layers to the records of a program."""

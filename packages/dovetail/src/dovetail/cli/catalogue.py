@@ -1,0 +1,130 @@
+"""The commands: those of Dovetail, and those that installed packages offer by the entry points ``dovetail.commands``.
+
+An entry point names a module with a function ``declare``, as the modules of this folder have it. Packages are looked
+for when a list of all commands is shown or when a command is none of Dovetail's; listing imports nothing of theirs, and
+a command is imported when it is the one to run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from dovetail._extras import install_line
+from dovetail.errors import DovetailError, PluginError, ResourceError, UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from dovetail.entry_points import Offer
+
+__all__ = ["COMMANDS", "OfferedCommand", "list_offered", "load_declare"]
+
+Declare = Callable[["argparse.ArgumentParser"], None]
+
+COMMANDS: Final = {
+    "build": "build a plan from an ONNX model, tuned by measuring",
+    "run": "run a plan or a model once and show its outputs",
+    "bench": "time a plan or a model",
+    "compare": "compare the outputs of a model with those of a reference",
+    "reduce": "shrink a model that fails to the smallest that still fails",
+    "inspect": "show what a plan holds, without running any code of it",
+    "replace": "replace a part of an ONNX model by one node, for a plugin to take",
+    "check": "take a plugin through its whole life and judge it by every rule",
+    "plan": "judge plan files",
+    "provider": "look at back ends",
+    "plugin": "look at custom layers",
+    "parity": "compare what two back ends cover: operators, versions and types",
+    "env": "describe this installation, ready to paste into a report",
+}
+"""Each command and what it is for; the module of the same name declares its arguments and runs it."""
+
+_ELSEWHERE: Final = {"serve": "dovetail-serve"}
+"""Commands of packages that are known, and the package to install for each."""
+
+
+class OfferedCommand(NamedTuple):
+    """A command as it can be listed without importing it."""
+
+    offer: Offer
+    problem: str | None
+    """Why it cannot be run, as far as that shows without importing it."""
+
+
+def list_offered() -> list[OfferedCommand]:
+    """Every command that an installed package offers, sorted by name."""
+    from dovetail.entry_points import COMMAND_GROUP, find_offers
+
+    offers = find_offers(COMMAND_GROUP)
+    return [OfferedCommand(offer, _find_problem(offer, offers)) for offer in offers]
+
+
+def _find_problem(offer: Offer, offers: list[Offer]) -> str | None:
+    from dovetail.entry_points import COMMAND_GROUP, loading_policy
+
+    if offer.name in COMMANDS:
+        return "the name is that of a command of Dovetail"
+    others = [other.origin for other in offers if other.name == offer.name and other != offer]
+    if others:
+        return f"{', '.join(others)} offers the same name"
+    if offer.module is None or offer.attribute is not None:
+        return f"the entry point is '{offer.target}' and not a module"
+    return loading_policy().refusal(COMMAND_GROUP, offer.name)
+
+
+def load_declare(name: str) -> Declare | None:
+    """The function that declares a command, its module imported; None when nobody has such a command.
+
+    Raises:
+        UsageError: A package offers it, and it may not be imported.
+        PluginError: The package does not keep the contract, or its code fails.
+        ResourceError: The package that has it is not installed, or lacks another one.
+    """
+    if name in COMMANDS:
+        declare: Declare = importlib.import_module(f"dovetail.cli.commands.{name}").declare
+        return declare
+    offered = next((command for command in list_offered() if command.offer.name == name), None)
+    if offered is not None:
+        return _import_declare(*offered)
+    if name in _ELSEWHERE:
+        raise _missing(name)
+    return None
+
+
+def _missing(name: str) -> DovetailError:
+    from dovetail.entry_points import COMMAND_GROUP, loading_policy
+
+    refusal = loading_policy().refusal(COMMAND_GROUP, name)
+    if refusal is not None:
+        return UsageError(f"commands of packages cannot be run: {refusal}", where=f"command '{name}'")
+    what = f"this is a command of the package '{_ELSEWHERE[name]}', which is not installed"
+    return ResourceError(what, where=f"command '{name}'", fix=install_line(package=_ELSEWHERE[name]))
+
+
+def _import_declare(offer: Offer, problem: str | None) -> Declare:
+    where = f"command '{offer.name}' of {offer.origin}"
+    if problem is not None or offer.module is None:
+        raise UsageError(f"it cannot be run: {problem}", where=where)
+    try:
+        module: Any = importlib.import_module(offer.module)
+    except ImportError as error:
+        what = f"its module '{offer.module}' cannot be imported: {error}"
+        raise ResourceError(what, where=where, fix=install_line(package=offer.distribution)) from error
+    except Exception as error:  # the code of others, which may raise anything
+        raise PluginError(f"importing it failed: {type(error).__name__}: {error}", where=where) from error
+    declare: Declare | None = vars(module).get("declare")
+    if not callable(declare):
+        what = "its module does not say what arguments the command takes"
+        raise PluginError(what, where=where, expected=f"a function 'declare' in '{offer.module}'")
+    return partial(_declare_theirs, declare, where)
+
+
+def _declare_theirs(declare: Declare, where: str, parser: argparse.ArgumentParser) -> None:
+    try:
+        declare(parser)
+    except DovetailError:
+        raise
+    except Exception as error:  # the code of others, which may raise anything
+        raise PluginError(f"declaring it failed: {type(error).__name__}: {error}", where=where) from error

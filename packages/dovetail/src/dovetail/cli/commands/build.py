@@ -1,0 +1,306 @@
+"""``dovetail build``: from a model to a plan."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.answers import Document, Reply
+from dovetail.cli.options import add_plugins, add_shapes, finish_command, non_negative_float, positive_float
+from dovetail.cli.screen import Screen, format_bytes, format_time
+from dovetail.cli.settings import BuildSettings, add_build_settings, apply_provider_options, read_settings
+from dovetail.cli.shapes import ShapeBounds, parse_shapes
+from dovetail.cli.targets import StderrLogger, load_libraries, require_file
+from dovetail.cli.tuning import candidate_text, show_tuning, tuning_rows
+from dovetail.errors import UsageError
+
+if TYPE_CHECKING:
+    from dovetail.build.builder import Builder
+    from dovetail.build.config import BuilderConfig
+    from dovetail.build.planner import BuiltPlan
+    from dovetail.build.progress import IProgressMonitor
+    from dovetail.plan.manifest import Manifest
+
+__all__ = ["declare", "run"]
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    finish_command(parser, run)
+    parser.add_argument("model", metavar="MODEL", help="the ONNX model")
+    parser.add_argument(
+        "-o", "--output", metavar="PLAN", help="where to write the plan (default: the model's name, .plan)"
+    )
+    _add_shape_arguments(parser)
+    _add_plugin_arguments(parser)
+    add_build_settings(parser)
+    _add_tuning_arguments(parser)
+    parser.add_argument("--refit", action="store_true", help="keep weights replaceable")
+    parser.add_argument("--strip-weights", action="store_true", help="leave replaceable weights out of the plan")
+    parser.add_argument("--alias-io", action="store_true", help="let plugins write outputs into their inputs (preview)")
+    parser.add_argument(
+        "--detailed", action="store_true", help="let the engine inspector show everything, not only names"
+    )
+    amount = parser.add_mutually_exclusive_group()
+    amount.add_argument("--verbose", action="store_true", help="show the time of each phase and the tuner's table")
+    amount.add_argument("--quiet", action="store_true", help="show no progress and no summary")
+
+
+def _add_shape_arguments(parser: argparse.ArgumentParser) -> None:
+    add_shapes(parser)
+    parser.add_argument(
+        "--profile",
+        action="append",
+        default=[],
+        metavar="NAME:SHAPE[,...]",
+        help="a further profile, written like --shapes; one option a profile",
+    )
+    parser.add_argument(
+        "--shape-values",
+        action="append",
+        default=[],
+        metavar="NAME:VALUES",
+        help="contents of shape inputs in the profile of --shapes, as n:4x4 or min:opt:max",
+    )
+
+
+def _add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
+    add_plugins(parser)
+    parser.add_argument(
+        "--carry-plugins",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="LIB",
+        help="plugin libraries to import and to store in the plan; loading it then needs --host-code",
+    )
+
+
+def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--timing-cache", metavar="FILE", help="keep timings in a file, shared with other builds")
+    parser.add_argument(
+        "--error-on-timing-cache-miss", action="store_true", help="fail instead of timing what the cache lacks"
+    )
+    parser.add_argument(
+        "--tactic-timeout", type=positive_float, metavar="S", help="seconds after which a tactic is given up (60)"
+    )
+    parser.add_argument(
+        "--workspace", type=non_negative_float, metavar="MIB", help="scratch memory a plugin may ask for (4096)"
+    )
+
+
+def run(args: argparse.Namespace) -> Reply:
+    """Build and write the plan."""
+    profiles, settings = _profiles(args), read_settings(args)
+    model = require_file(args.model)
+    target = Path(args.output) if args.output is not None else model.with_suffix(".plan")
+    _check_target(target, model)
+
+    from dovetail.build.builder import Builder
+    from dovetail.loggers import Severity
+
+    apply_provider_options(args.provider_option)
+    logger = StderrLogger(_severity(args, Severity))
+    job = _BuildJob(Builder(logger), _make_config(args, profiles, settings), settings)
+    start = time.perf_counter()
+    plan = job.build(model, target, [*args.plugins, *args.carry_plugins])
+    document = _describe(plan, job.phase_times, target, logger, time.perf_counter() - start)
+    return Reply(document=document, show=_show_nothing if args.quiet else _show_verbose if args.verbose else _show)
+
+
+def _check_target(target: Path, model: Path) -> None:
+    """Nobody waits for a build to hear that its plan has no place."""
+    if "\0" in str(target):
+        raise UsageError("the path has a NUL character", where=ascii(str(target)), fix="give another name with -o")
+    if target.resolve() == model.resolve():
+        raise UsageError("the plan would overwrite the model", where=str(target), fix="give another name with -o")
+    if target.is_dir() or not target.parent.is_dir():
+        what = "this is a folder" if target.is_dir() else "there is no such folder"
+        where = str(target if target.is_dir() else target.parent)
+        raise UsageError(what, where=where, fix="give the path of a file with -o")
+
+
+class _BuildJob:
+    """A build from file to file, with the time of each phase."""
+
+    def __init__(self, builder: Builder, config: BuilderConfig, settings: BuildSettings) -> None:
+        self._builder = builder
+        self._config = config
+        self._override = settings.override
+        self.phase_times: list[tuple[str, str | None, float]] = []
+
+    def build(self, model: Path, target: Path, libraries: list[str]) -> BuiltPlan:
+        from dovetail.build.progress import Phases
+        from dovetail.network.importer.importer import import_model
+        from dovetail.network.importer.kernels import find_kernel_for
+        from dovetail.plan.container import write_plan
+        from dovetail.plan.manifest import encode_manifest
+        from dovetail.provider.defaults import default_providers
+
+        before, after = Phases(self._config.progress_monitor), Phases(self._config.progress_monitor)
+        registry = self._builder.get_plugin_registry()
+        with before.phase("Import model"):
+            load_libraries(libraries, registry)
+            imported = import_model(
+                model,
+                registry=registry,
+                logger=self._builder.logger,
+                override=self._override,
+                kernels=find_kernel_for(self._config.providers or default_providers()),
+            )
+        plan = self._builder.build_plan(imported, self._config, is_open=not self._config.profiles)
+        with after.phase("Save plan"):
+            write_plan(target, encode_manifest(plan.manifest), plan.blobs)
+        self.phase_times = [*before.times, *self._builder.phase_times, *after.times]
+        return plan
+
+
+def _severity(args: argparse.Namespace, severity: Any) -> Any:
+    if args.verbose:
+        return severity.VERBOSE
+    return severity.ERROR if args.quiet else severity.WARNING
+
+
+def _make_monitor(args: argparse.Namespace) -> IProgressMonitor | None:
+    """Progress is for a person who waits: on a terminal, and in a log only when it was asked for."""
+    from dovetail.build.progress import make_progress
+
+    return make_progress(sys.stderr, quiet=args.quiet or not (args.verbose or sys.stderr.isatty()))
+
+
+# settings
+
+
+def _profiles(args: argparse.Namespace) -> list[tuple[dict[str, ShapeBounds], dict[str, ShapeBounds]]]:
+    """For each profile the shapes, and the contents of shape inputs."""
+    shapes = parse_shapes(args.shapes)
+    values = parse_shapes(args.shape_values, option="--shape-values")
+    profiles = [(shapes, values)] if shapes or values else []
+    return profiles + [(parse_shapes([text], option="--profile"), {}) for text in args.profile]
+
+
+def _make_config(
+    args: argparse.Namespace,
+    profiles: Iterable[tuple[dict[str, ShapeBounds], dict[str, ShapeBounds]]],
+    settings: BuildSettings,
+) -> BuilderConfig:
+    from dovetail.build.config import (
+        BuilderConfig,
+        BuilderFlag,
+        MemoryPoolType,
+        PreviewFeature,
+        ProfilingVerbosity,
+    )
+    from dovetail.build.profile import OptimizationProfile
+
+    config = settings.apply(BuilderConfig())
+    for shapes, values in profiles:
+        profile = OptimizationProfile()
+        for name, bounds in shapes.items():
+            profile.set_shape(name, *bounds)
+        for name, bounds in values.items():
+            profile.set_shape_input(name, *bounds)
+        config.add_optimization_profile(profile)
+    flags = {
+        BuilderFlag.REFIT: args.refit or args.strip_weights,
+        BuilderFlag.STRIP_PLAN: args.strip_weights,
+        BuilderFlag.ERROR_ON_TIMING_CACHE_MISS: args.error_on_timing_cache_miss,
+    }
+    for flag, is_set in flags.items():
+        if is_set:
+            config.set_flag(flag)
+    config.set_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03, args.alias_io)
+    if args.detailed:
+        config.profiling_verbosity = ProfilingVerbosity.DETAILED
+    if args.tactic_timeout is not None:
+        config.tactic_timeout_s = args.tactic_timeout
+    if args.workspace is not None:
+        config.set_memory_pool_limit(MemoryPoolType.WORKSPACE, int(args.workspace * 2**20))
+    config.progress_monitor = _make_monitor(args)
+    config.timing_cache_path = args.timing_cache
+    config.plugins_to_serialize = args.carry_plugins
+    return config
+
+
+# the answer
+
+
+def _describe(
+    plan: BuiltPlan,
+    phase_times: Iterable[tuple[str, str | None, float]],
+    target: Path,
+    logger: StderrLogger,
+    elapsed_s: float,
+) -> dict[str, Any]:
+    from dovetail.plan.workspaces import max_workspace
+
+    manifest = plan.manifest
+    return {
+        "plan": str(target),
+        "size_bytes": target.stat().st_size,
+        "seconds": elapsed_s,
+        "open": manifest.open,
+        "num_profiles": len(manifest.profiles),
+        "steps": [dict(Counter(step.kind for step in program.steps)) for program in manifest.programs],
+        "arena_bytes": [program.arena_bytes for program in manifest.programs],
+        "workspace_bytes": [max_workspace(program) for program in manifest.programs],
+        "layers": tuning_rows(manifest.tuning),
+        "rivals": _find_rivals(manifest),
+        "libraries": [library.name for library in manifest.libraries],
+        "refittable": [] if manifest.refit is None else sorted(manifest.refit.weights),
+        "not_refittable": {} if manifest.refit is None else dict(manifest.refit.excluded),
+        "phases": [{"name": n, "parent": parent, "seconds": s} for n, parent, s in phase_times],
+        "warnings": logger.warnings,
+    }
+
+
+def _find_rivals(manifest: Manifest) -> str | None:
+    from dovetail.build.tune.rivals import NOTE
+
+    return next((note.text for note in manifest.notes if note.text.startswith(NOTE)), None)
+
+
+def _show_nothing(document: Document, screen: Screen) -> None:
+    """What ``--quiet`` shows."""
+
+
+def _show(document: Document, screen: Screen) -> None:
+    size = format_bytes(document["size_bytes"])
+    screen.line(f"{document['plan']}: {size}, built in {document['seconds']:.2f} s")
+    for index, kinds in enumerate(document["steps"]):
+        steps = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) or "none"
+        memory = f"arena {format_bytes(document['arena_bytes'][index])}"
+        name = "any shape" if document["open"] else f"profile {index}"
+        screen.line(f"{name}: {sum(kinds.values())} steps ({steps}), {memory}")
+    if document["rivals"]:
+        screen.line(document["rivals"])
+    if document["refittable"]:
+        screen.line(
+            f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot"
+        )
+    _show_chosen(document, screen)
+
+
+def _show_chosen(document: Document, screen: Screen) -> None:
+    rows = [
+        (layer["layer"], layer["profile"], candidate_text(c), c["tactic"], format_time(c["time_us"]), c["status"])
+        for layer in document["layers"]
+        for c in layer["candidates"]
+        if c["chosen"]
+    ]
+    if rows:
+        screen.title("Chosen")
+        screen.table(("layer", "profile", "candidate", "tactic", "time", "how"), rows, right=(1, 3, 4))
+
+
+def _show_verbose(document: Document, screen: Screen) -> None:
+    _show(document, screen)
+    screen.title("Phases")
+    rows = [(f"{'  ' if p['parent'] else ''}{p['name']}", f"{1e3 * p['seconds']:.1f}") for p in document["phases"]]
+    screen.table(("phase", "ms"), rows, right=(1,))
+    show_tuning(document["layers"], screen)

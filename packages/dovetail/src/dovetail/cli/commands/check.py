@@ -1,0 +1,103 @@
+"""``dovetail check``: does a plugin keep the contract?"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from typing import Final
+
+from dovetail.cli.answers import Document, Reply
+from dovetail.cli.options import finish_command
+from dovetail.cli.screen import Screen
+from dovetail.cli.shapes import parse_cases
+from dovetail.errors import PluginError, UsageError
+
+__all__ = ["declare", "parse_fields", "run"]
+
+_MARKS: Final = {"passed": "pass", "failed": "FAIL", "not_applicable": "-"}
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    finish_command(parser, run)
+    parser.add_argument(
+        "target", metavar="TARGET[:CREATOR]", help="a file, folder or module, and which creator or plugin class in it"
+    )
+    parser.add_argument(
+        "--fields", nargs="+", action="extend", default=[], metavar="K=V", help="values of the creator's fields"
+    )
+    parser.add_argument(
+        "--shapes",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="SHAPE[,...]",
+        help="input shapes in order, one case each: 2x3x8x8,2x8; min:opt:max makes three cases",
+    )
+    parser.add_argument(
+        "--types", nargs="+", action="extend", default=[], metavar="TYPE", help="input types: FLOAT HALF"
+    )
+    parser.add_argument(
+        "--shape-inputs", nargs="+", action="extend", default=[], metavar="VALUES", help="values of shape inputs: 2x2"
+    )
+    parser.add_argument("--strict", action="store_true", help="judge by the strict set too")
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="decides the numbers in the inputs (default 0)"
+    )
+
+
+def run(args: argparse.Namespace) -> Reply:
+    """Check, and fail when a rule is broken."""
+    fields = parse_fields(args.fields)
+    cases = parse_cases(args.shapes)
+    values = parse_cases(args.shape_inputs, option="--shape-inputs")
+
+    from dovetail.plugin.check import check_path
+
+    report = check_path(
+        args.target,
+        fields=fields or None,
+        shapes=cases or None,
+        types=args.types or None,
+        shape_inputs=[shape for case in values for shape in case] or None,
+        strict=args.strict,
+        seed=args.seed,
+    )
+    return Reply(document=report.to_dict(), show=_show, exit_code=0 if report.ok else PluginError.exit_code)
+
+
+def parse_fields(texts: Iterable[str]) -> dict[str, str]:
+    """Field values by name.
+
+    >>> parse_fields(["axis=1", "mode=a=b"])
+    {'axis': '1', 'mode': 'a=b'}
+    """
+    fields: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UsageError("a field cannot be read", where=f"--fields {text!r}", expected="name=value")
+        if name in fields:
+            raise UsageError(f"field '{name}' is given twice", where="--fields")
+        fields[name] = value
+    return fields
+
+
+def _show(document: Document, screen: Screen) -> None:
+    screen.line(f"checking {document['subject']}")
+    for note in document["notes"]:
+        screen.line(f"note: {note}")
+    screen.table(("", "rule", "what", "finding"), [_row(rule) for rule in document["rules"]])
+    failed = [rule for rule in document["rules"] if rule["status"] == "failed"]
+    for rule in failed:
+        screen.title(f"{rule['id']} {rule['title']}")
+        screen.line(f"  {rule['message']}")
+        screen.line(f"  fix: {rule['fix']}")
+        screen.line(f"  see: {rule['page']}")
+    counts = document["counts"]
+    screen.title(f"{counts['passed']} passed, {counts['failed']} failed, {counts['not_applicable']} not applicable")
+
+
+def _row(rule: Document) -> tuple[str, ...]:
+    finding = "see below" if rule["status"] == "failed" else rule["message"]
+    return (_MARKS[rule["status"]], rule["id"], rule["title"], finding)

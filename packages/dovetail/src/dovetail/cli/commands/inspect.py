@@ -1,0 +1,191 @@
+"""``dovetail inspect``: what is in a plan file, read without running any code of it."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dovetail.cli.answers import Document, Reply
+from dovetail.cli.options import finish_command
+from dovetail.cli.screen import Screen, format_bytes
+from dovetail.cli.shapes import format_shape
+from dovetail.cli.targets import is_plan
+from dovetail.cli.tuning import show_tuning
+from dovetail.errors import PlanCorruptError, PlanError
+
+__all__ = ["declare", "run"]
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    finish_command(parser, run)
+    parser.add_argument("plan", metavar="PLAN", help="the plan file")
+    parser.add_argument("--layers", action="store_true", help="show every step with its tensors, formats and tactic")
+    parser.add_argument("--tuning", action="store_true", help="show everything that the tuner tried, and why it chose")
+
+
+def run(args: argparse.Namespace) -> Reply:
+    """Read the file."""
+    from dovetail.plan.inspect import inspect_plan
+
+    path = Path(args.plan)
+    if path.is_file() and not is_plan(path):
+        fix = "give a plan; 'dovetail build' makes one from a model"
+        raise PlanCorruptError("this is not a plan", where=f"'{path}'", fix=fix)
+    document = inspect_plan(path)
+
+    def show(document: Document, screen: Screen) -> None:
+        _show_summary(document, screen)
+        if args.layers:
+            _show_layers(document, screen)
+        if args.tuning:
+            show_tuning(document["tuning"], screen)
+
+    return Reply(document=document, show=show, exit_code=0 if document["digests"]["ok"] else PlanError.exit_code)
+
+
+def _show_summary(document: Document, screen: Screen) -> None:
+    digests = document["digests"]
+    damage = f"DAMAGED: {', '.join(digests['wrong'])}"
+    screen.facts(
+        [
+            ("plan", f"{document['path']}, {format_bytes(document['size_bytes'])}"),
+            ("network", f"'{document['name']}', {'strongly' if document['strongly_typed'] else 'weakly'} typed"),
+            ("made by", f"{document['producer']}, manifest {document['format_version']}"),
+            *(("tuned on", f"{d['provider']} {d['version']}: {d['name']}") for d in document["devices"]),
+            *(("note", note["text"].splitlines()[0]) for note in document["notes"] if note["text"]),
+            ("digests", f"ok, {digests['checked']} blob(s)" if digests["ok"] else damage),
+            *(("problem", problem) for problem in document["problems"]),
+            *(("program", _program_text(program, document)) for program in document["programs"]),
+            *(("plugin", _plugin_text(plugin)) for plugin in document["plugins"]),
+            *(("library", f"'{lib['name']}' is carried in the plan (host code)") for lib in document["libraries"]),
+            ("weights", _blobs_text(document["blobs"])),
+            *(("packed", text) for text in _packed_texts(document["packed"])),
+            *(("code", text) for text in _code_texts(document["blobs"])),
+            ("refit", _refit_text(document["refit"])),
+            *(("note", note["text"].splitlines()[0] if note["text"] else "") for note in document["notes"]),
+        ]
+    )
+    screen.title("Tensors")
+    _show_tensors(document, screen)
+
+
+def _program_text(program: Mapping[str, Any], document: Document) -> str:
+    kinds = Counter(_kind(layer) for layer in program["layers"])
+    steps = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    name = "any shape" if document["open"] else f"profile {program['profile']}"
+    memory = f"arena {format_bytes(program['arena_bytes'])}, workspace {format_bytes(program['workspace_bytes'])}"
+    return f"{name}: {len(program['layers'])} step(s) ({steps}), {memory}"
+
+
+def _kind(layer: Mapping[str, Any]) -> str:
+    if "Plugin" in layer:
+        return "plugin"
+    if "Partition" in layer:
+        return "partition"
+    if "Bodies" in layer:
+        return "control"
+    return "reformat" if layer["LayerType"] == "Reformat" else "kernel"
+
+
+def _plugin_text(plugin: Mapping[str, str]) -> str:
+    place = f", namespace '{plugin['namespace']}'" if plugin["namespace"] else ""
+    return f"'{plugin['name']}' version '{plugin['version']}'{place}"
+
+
+def _blobs_text(blobs: Sequence[Mapping[str, Any]]) -> str:
+    weights = [blob for blob in blobs if blob["kind"] == "weights"]
+    stripped = sum(blob["stripped"] for blob in weights)
+    text = f"{len(weights)} tensor(s), {format_bytes(sum(blob['size_bytes'] for blob in weights))}"
+    return f"{text}, {stripped} stripped" if stripped else text
+
+
+def _packed_texts(packed: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    counts = Counter(record["provider"] for record in packed.values())
+    return [f"{count} tensor(s) by {provider}" for provider, count in sorted(counts.items())]
+
+
+def _code_texts(blobs: Sequence[Mapping[str, Any]]) -> list[str]:
+    code = [blob for blob in blobs if blob["kind"] == "kernel"]
+    size = format_bytes(sum(blob["size_bytes"] for blob in code))
+    return [f"{len(code)} piece(s) of device code, {size}"] if code else []
+
+
+def _refit_text(refit: Mapping[str, Any] | None) -> str:
+    return (
+        "no" if refit is None else f"{len(refit['weights'])} weight(s) can be replaced, {len(refit['excluded'])} cannot"
+    )
+
+
+def _show_tensors(document: Document, screen: Screen) -> None:
+    rows = [
+        (
+            side,
+            t["name"],
+            t["type"] or t["dtype"],
+            _dims_text(t["dims"]),
+            t["format"],
+            _ranges_text(t["name"], document["profiles"]),
+        )
+        for side in ("input", "output")
+        for t in document[f"{side}s"]
+    ]
+    screen.table(("", "name", "type", "shape", "format", "profiles (min:opt:max)"), rows)
+
+
+def _dims_text(dims: Iterable[Any] | None) -> str:
+    if dims is None:
+        return "?"
+    return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
+
+
+def _ranges_text(name: str, profiles: Sequence[Mapping[str, Any]]) -> str:
+    texts = []
+    for kind, prefix in (("shapes", ""), ("values", "values ")):
+        ranges = [profile[kind][name] for profile in profiles if name in profile[kind]]
+        texts += [prefix + ":".join(format_shape(r[key]) for key in ("min", "opt", "max")) for r in ranges]
+    return "; ".join(texts)
+
+
+def _show_layers(document: Document, screen: Screen) -> None:
+    for program in document["programs"]:
+        screen.title("Steps" if document["open"] else f"Steps of profile {program['profile']}")
+        rows = list(_layer_rows(program["layers"], 0))
+        screen.table(("#", "name", "type", "tactic", "inputs", "outputs"), rows, right=(0, 3))
+
+
+def _layer_rows(layers: Iterable[Mapping[str, Any]], depth: int) -> Iterable[tuple[object, ...]]:
+    for index, layer in enumerate(layers):
+        sides = (", ".join(_binding_text(binding) for binding in layer[side]) for side in ("Inputs", "Outputs"))
+        kind = _type_text(layer)
+        tactic = layer.get("Kernel", {}).get("tactic") or int(layer["TacticValue"], 16)
+        yield ("" if depth else index, f"{'  ' * depth}{layer['Name']}", kind, tactic, *sides)
+        for name, op, inner_tactic in _parts(layer.get("Partition", {})):
+            yield ("", f"{'  ' * (depth + 1)}{name}", op, inner_tactic, "", "")
+        for body in layer.get("Bodies", ()):
+            yield from _layer_rows(body, depth + 1)
+
+
+def _parts(partition: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """What a partition does, by its report; else the layers in it, where they are several."""
+    report = partition.get("report")
+    if report is not None and report["nodes"]:
+        return [(node["name"], node["op"], node["tactic"]) for node in report["nodes"]]
+    layers = partition.get("layers", ())
+    return [(name, "", "") for name in layers] if len(layers) > 1 else []
+
+
+def _type_text(layer: Mapping[str, Any]) -> str:
+    if "Plugin" in layer:
+        return f"{layer['Plugin']['name']} (plugin)"
+    if "Partition" in layer:
+        return f"{layer['LayerType']} ({' '.join(filter(None, (layer['Provider'], layer['Partition']['version'])))})"
+    return str(layer["LayerType"])
+
+
+def _binding_text(binding: Mapping[str, Any]) -> str:
+    dims = "x".join("?" if dim < 0 else str(dim) for dim in binding["Dimensions"]) or "scalar"
+    return f"{binding['Name']}: {binding['Format/Datatype']} {dims}"

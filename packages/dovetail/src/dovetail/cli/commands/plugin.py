@@ -1,0 +1,107 @@
+"""``dovetail plugin list``: which custom layers are registered, and which libraries installed packages offer."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from dovetail.cli.answers import Document, Reply
+from dovetail.cli.options import add_load, add_plugins, add_subcommand, open_subcommands
+from dovetail.cli.screen import Screen
+from dovetail.cli.targets import load_libraries
+from dovetail.errors import PluginError
+
+if TYPE_CHECKING:
+    from dovetail.entry_points import Offer
+    from dovetail.plugin.registry import PluginRegistry
+
+__all__ = ["declare", "run"]
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs."""
+    verb = add_subcommand(
+        open_subcommands(parser),
+        "list",
+        "list the plugins that are registered, and those of the libraries you name",
+        run,
+    )
+    add_plugins(verb)
+    add_load(verb)
+
+
+def run(args: argparse.Namespace) -> Reply:
+    """List plugins by name, version and namespace."""
+    from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+
+    registry = PluginRegistry(parent=get_plugin_registry())
+    load_libraries(args.plugins, registry)
+    installed = _describe_installed(registry, load=args.load)
+    origins = {id(creator): library.path for library in registry.libraries for creator in library.creators}
+    plugins = [_describe(creator, origins.get(id(creator))) for creator in registry.all_creators_recursive]
+    plugins.sort(key=lambda plugin: (plugin["namespace"], plugin["name"], plugin["version"]))
+    return Reply(document={"plugins": plugins, "installed": installed}, show=_show)
+
+
+def _describe_installed(registry: PluginRegistry, *, load: bool) -> list[dict[str, Any]]:
+    """What installed packages offer; one that cannot be loaded is listed with the reason."""
+    from dovetail.entry_points import PLUGIN_GROUP, find_offers
+
+    return [
+        {"name": offer.name, "origin": offer.origin, "module": offer.target} | _load_installed(offer, registry, load)
+        for offer in find_offers(PLUGIN_GROUP)
+    ]
+
+
+def _load_installed(offer: Offer, registry: PluginRegistry, load: bool) -> dict[str, Any]:
+    if any(library.name == offer.name and library.module_name == offer.module for library in registry.libraries):
+        return {"imported": True, "reason": None}
+    if not load:
+        return {"imported": False, "reason": "not imported"}
+    try:
+        registry.load_entry_points([offer.name])
+    except PluginError as error:
+        return {"imported": False, "reason": f"cannot be used: {str(error).partition(chr(10))[0]}"}
+    return {"imported": True, "reason": None}
+
+
+def _describe(creator: Any, library: str | None) -> dict[str, Any]:
+    from dovetail.plugin.fields import iterate_fields
+
+    fields = [{"name": field.name, "type": field.type.name} for field in iterate_fields(creator.field_names)]
+    return {
+        "name": creator.name,
+        "version": creator.plugin_version,
+        "namespace": creator.plugin_namespace,
+        "fields": fields,
+        "library": library,
+    }
+
+
+def _show(document: Document, screen: Screen) -> None:
+    if document["plugins"]:
+        _show_plugins(document, screen)
+    else:
+        screen.line("no plugin is registered; name libraries with --plugins")
+    if document["installed"]:
+        screen.title("Plugin libraries of installed packages")
+        rows = [
+            (library["name"], library["origin"], library["module"], library["reason"] or "imported")
+            for library in document["installed"]
+        ]
+        screen.table(("library", "from", "module", "state"), rows)
+        screen.line("--load imports all of them, --plugins @NAME one; their code runs")
+
+
+def _show_plugins(document: Document, screen: Screen) -> None:
+    rows = [
+        (
+            plugin["name"],
+            plugin["version"],
+            plugin["namespace"],
+            ", ".join(f"{field['name']}: {field['type']}" for field in plugin["fields"]),
+            plugin["library"] or "-",
+        )
+        for plugin in document["plugins"]
+    ]
+    screen.table(("plugin", "version", "namespace", "fields", "library"), rows)

@@ -1,0 +1,1 @@
+"""The network API: tensors and layers, written as an onnx-ir graph."""

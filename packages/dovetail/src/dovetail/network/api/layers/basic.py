@@ -1,0 +1,115 @@
+"""The plainest layers: constants, identity, casts and shapes."""
+
+# ruff: noqa: A002 - the contract names arguments after builtins
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from dovetail.network.api.core import NetworkCore
+from dovetail.network.api.enums import LayerType
+from dovetail.network.api.layers.base import ILayer
+from dovetail.network.api.properties import Property, convert_weights, data_type, dims
+from dovetail.network.inference.shapes import ir_type_from_data_type
+from dovetail.types import DataType, Weights, volume
+
+if TYPE_CHECKING:
+    from dovetail.network.api.emission import Emitter
+    from dovetail.network.api.tensor import ITensor
+
+__all__ = ["BasicLayers", "ICastLayer", "IConstantLayer", "IIdentityLayer", "IShapeLayer"]
+
+
+def _contents(value: Any, where: str, name: str) -> Weights | None:
+    """Weights; no elements but a type make an empty tensor."""
+    given = convert_weights(value, where, name)
+    return Weights(value) if given is None and value is not None else given
+
+
+class IConstantLayer(ILayer):
+    """A tensor that is known now; in the model it is an initializer and no node."""
+
+    _layer_type = LayerType.CONSTANT
+    _kind = "Constant"
+    _input_names = ()
+    _required_inputs = 0
+
+    shape = Property(dims(minimum=0), "The dimensions.")
+    weights = Property(_contents, "The contents.")
+
+    def __init__(self, network: NetworkCore, shape: Any, contents: Any) -> None:
+        super().__init__(network, [])
+        self.shape = shape
+        self.weights = contents
+
+    def _weights(self) -> dict[str, Weights]:
+        return {} if self.weights is None else {"constant": self.weights}
+
+    def _emit(self, e: Emitter) -> Sequence[ir.Value]:
+        count = 0 if self.weights is None else len(self.weights)
+        if self.weights is None or count != volume(self.shape):
+            raise e.error(
+                "the weights do not fill the shape", expected=f"{volume(self.shape)} for {self.shape}", got=count
+            )
+        return [e.weights("constant", self.weights.numpy().reshape(tuple(self.shape)))]
+
+
+class IIdentityLayer(ILayer):
+    """Passes its input on."""
+
+    _layer_type = LayerType.IDENTITY
+    _kind = "Identity"
+
+    def _emit(self, e: Emitter) -> Sequence[ir.Value]:
+        return [e.op("Identity", e.input(0))]
+
+
+class ICastLayer(ILayer):
+    """Changes the type of the elements."""
+
+    _layer_type = LayerType.CAST
+    _kind = "Cast"
+
+    to_type = Property(data_type(), "The new type.")
+
+    def __init__(self, network: NetworkCore, tensor: ITensor, to_type: Any) -> None:
+        super().__init__(network, [tensor])
+        self.to_type = to_type
+
+    def _emit(self, e: Emitter) -> Sequence[ir.Value]:
+        return [e.op("Cast", e.input(0), to=ir_type_from_data_type(self.to_type).value)]
+
+
+class IShapeLayer(ILayer):
+    """The dimensions of its input as a 1-D INT64 tensor."""
+
+    _layer_type = LayerType.SHAPE
+    _kind = "Shape"
+    _reads_only_shapes = True
+
+    def _emit(self, e: Emitter) -> Sequence[ir.Value]:
+        return [e.op("Shape", e.input(0))]
+
+
+class BasicLayers(NetworkCore):
+    """The methods that add constants, identities, casts and shapes."""
+
+    def add_constant(self, shape: Iterable[int], weights: Any) -> IConstantLayer:
+        """Add a tensor that is known now; the array is not copied."""
+        return self._add_layer(IConstantLayer(self, shape, weights))
+
+    def add_identity(self, input: ITensor) -> IIdentityLayer:
+        """Add a layer that passes its input on."""
+        return self._add_layer(IIdentityLayer(self, self._check_named("add_identity", input=input)))
+
+    def add_cast(self, input: ITensor, to_type: DataType) -> ICastLayer:
+        """Add a change of type."""
+        tensor = self._check_tensor(input, where="add_cast", argument="input")
+        return self._add_layer(ICastLayer(self, tensor, to_type))
+
+    def add_shape(self, input: ITensor) -> IShapeLayer:
+        """Add a layer that gives the dimensions of its input."""
+        return self._add_layer(IShapeLayer(self, self._check_named("add_shape", input=input)))

@@ -1,0 +1,1 @@
+"""ONNX models into networks: read, checked, prepared, with unknown operators made plugins."""

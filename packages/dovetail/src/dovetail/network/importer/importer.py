@@ -1,0 +1,64 @@
+"""ONNX models into networks: read, checked as a whole, functions expanded, unknown operators made plugins, typed.
+
+A model is rejected with one error that lists everything found wrong. No code from a file is run, and no file outside
+the model's folder is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import onnx
+import onnx_ir as ir
+
+from dovetail.errors import ModelError
+from dovetail.loggers import ILogger
+from dovetail.network.importer.kernels import FindKernel, find_kernel_in
+from dovetail.network.importer.prepare import Preparation
+from dovetail.network.importer.problems import Problems
+from dovetail.network.importer.read import Source, loose_model, read_model
+from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+
+__all__ = ["import_model"]
+
+
+def import_model(
+    source: Source,
+    *,
+    registry: PluginRegistry | None = None,
+    logger: ILogger | None = None,
+    override: Collection[str] = (),
+    kernels: FindKernel | None = None,
+) -> ir.Model:
+    """Read a model and make it ready to build.
+
+    Initializers keep their names, which is how weights are named for refitting. An input that has an initializer is a
+    weight. Dimension names become plain identifiers.
+
+    Args:
+        source: A path, the bytes of a file, or a model in memory, which is left as it is.
+        registry: Where plugins for unknown operators are looked up; the global registry without one.
+        logger: Where warnings go; the registry's logger without one.
+        override: Operators that are plugins although ONNX or a model function has them.
+        kernels: Says which operators have a kernel; without it, those of the ``cpu`` provider have. The others are
+            expanded into what has one, converted to an opset where they have one, or made plugins.
+
+    Raises:
+        ModelError: The model is wrong; ``UnsupportedOpError`` when it is right but has what is not supported.
+        PluginError: A plugin could not be made.
+    """
+    problems = Problems()
+    registry = registry or get_plugin_registry()
+    logger = logger or registry.logger
+    find = kernels or find_kernel_in()
+
+    def prepare(model: ir.Model) -> Preparation:
+        return Preparation(model, registry, logger, override, find, problems)
+
+    def look_at_nodes(proto: onnx.ModelProto) -> None:
+        prepare(loose_model(proto)).check()
+
+    try:
+        return prepare(read_model(source, problems, look_at_nodes)).run()
+    except RecursionError as error:
+        raise ModelError("the model is nested too deeply", where="model") from error

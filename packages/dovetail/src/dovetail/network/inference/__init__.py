@@ -1,0 +1,1 @@
+"""Types and symbolic shapes of a network."""

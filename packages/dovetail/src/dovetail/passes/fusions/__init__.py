@@ -1,0 +1,1 @@
+"""Fusions: several nodes become one that a provider has a kernel for."""

@@ -1,0 +1,1 @@
+"""Checking a manifest before anything is made from it."""

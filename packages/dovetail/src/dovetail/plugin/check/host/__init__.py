@@ -1,0 +1,1 @@
+"""The hostile host that a plugin is checked in: memory, descriptors, calls and runs."""

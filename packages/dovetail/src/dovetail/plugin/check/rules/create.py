@@ -1,0 +1,136 @@
+"""Rules about creation and identity: R01 to R05."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.field_values import copy_fields
+from dovetail.plugin.check.host.calls import CallbackRaised, read, read_or
+from dovetail.plugin.check.plugin_object import NotAPlugin, Specimen
+from dovetail.plugin.check.rules.catalogue import rule
+from dovetail.plugin.check.verdicts import Blocked, Broken
+from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, PluginFieldType
+from dovetail.types import TensorRTPhase
+
+__all__: list[str] = []
+
+
+@rule(
+    "R01",
+    "create-plugin",
+    "create_plugin makes a new plugin object",
+    why="The caller owns the object; a creator that raises or returns another leaves the network without its layer.",
+    fix="return a new IPluginV3 object; give the required fields with --fields name=value",
+)
+def judge_creation(subject: Subject) -> None:
+    """Create twice; capabilities are judged by R02."""
+    with suppress(Blocked):
+        _ = subject.origin
+    try:
+        plugins = [_create(subject).plugin for _ in range(2)]
+    except NotAPlugin:
+        raise
+    except CallbackRaised as raised:
+        if raised.method == "create_plugin":
+            raise
+    except Broken:
+        return
+    else:
+        if plugins[0] is plugins[1]:
+            raise Broken("create_plugin returned the same object twice, expected a new one each time")
+
+
+@rule(
+    "R02",
+    "capabilities",
+    "A build-phase object has complete core, build and runtime capabilities",
+    why="The builder asks the object for each capability at any time and calls every required method of it.",
+    fix="return the object that implements the capability, the same one each time, with all required methods",
+)
+def judge_capabilities(subject: Subject) -> None:
+    """Ask a new object for its capabilities, each twice."""
+    with suppress(Blocked):
+        _ = subject.origin
+    try:
+        _create(subject)
+    except NotAPlugin:
+        raise Blocked("create_plugin gives no plugin, see R01") from None
+    except CallbackRaised as raised:
+        if raised.method == "create_plugin":
+            raise Blocked("create_plugin raised, see R01") from None
+        raise
+
+
+def _create(subject: Subject) -> Specimen:
+    return subject.create(TensorRTPhase.BUILD, copy_fields(subject.fields))
+
+
+@rule(
+    "R03",
+    "identity",
+    "plugin_name, plugin_version and plugin_namespace are set",
+    why="A plan stores the three and finds the creator by them when it is loaded.",
+    fix="set all three in __init__ to str, the name not empty, each of at most 1023 bytes",
+)
+def judge_identity(subject: Subject) -> None:
+    """Read the three attributes of a new object."""
+    core = subject.make().core
+    for attribute in ("plugin_name", "plugin_version", "plugin_namespace"):
+        _require_name(attribute, read(core, attribute), may_be_empty=attribute != "plugin_name")
+
+
+@rule(
+    "R04",
+    "names-agree",
+    "The creator and its plugin have the same name, version and namespace",
+    why="A plan is written with the names of the plugin and looked up among the names of the creators.",
+    fix="use the same constants in the plugin and in its creator",
+)
+def judge_agreement(subject: Subject) -> None:
+    """Compare the names of the creator with those of a new object."""
+    subject.require_creator()
+    core = subject.make().core
+    for attribute in ("name", "plugin_version", "plugin_namespace"):
+        of_creator = read(subject.creator, attribute)
+        other = "plugin_name" if attribute == "name" else attribute
+        of_plugin = read_or(core, other, None)
+        if not isinstance(of_plugin, str):
+            raise Blocked(f"{other} is not set, see R03")
+        if not isinstance(of_creator, str) or of_creator != of_plugin:
+            raise Broken(f"creator.{attribute} is {of_creator!r}, plugin.{other} is {of_plugin!r}")
+
+
+@rule(
+    "R05",
+    "field-names",
+    "field_names lists the fields of the creator, each name once",
+    why="The ONNX importer passes only attributes that are listed, read as the listed type.",
+    fix="set field_names to PluginFieldCollection([PluginField(name, None, type), ...]) with unique names",
+)
+def judge_field_names(subject: Subject) -> str:
+    """Read the declaration of the creator."""
+    subject.require_creator()
+    names = read(subject.creator, "field_names")
+    if not isinstance(names, list | tuple):
+        raise Broken(f"field_names is {names!r}, expected a PluginFieldCollection")
+    seen: set[str] = set()
+    for index, item in enumerate(names):
+        if not isinstance(item, PluginField) or not isinstance(item.type, PluginFieldType):
+            raise Broken(f"field_names[{index}] is {item!r}, expected a PluginField")
+        _require_name(f"field_names[{index}].name", item.name, may_be_empty=False)
+        if item.name in seen:
+            raise Broken(f"field_names[{index}].name is {item.name!r}, which is listed before")
+        seen.add(item.name)
+    unset = [name for name in seen if subject.fields.find(name) is None]
+    return f"left at their defaults: {', '.join(sorted(unset))}" if unset else ""
+
+
+def _require_name(what: str, value: Any, *, may_be_empty: bool) -> None:
+    if not isinstance(value, str):
+        raise Broken(f"{what} is {value!r}, expected a str")
+    if not value and not may_be_empty:
+        raise Broken(f"{what} is empty")
+    if len(value.encode()) > MAX_NAME_BYTES:
+        raise Broken(f"{what} has {len(value.encode())} bytes, expected at most {MAX_NAME_BYTES}")

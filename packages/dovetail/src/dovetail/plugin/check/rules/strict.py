@@ -1,0 +1,131 @@
+"""The strict set, for the safe registry: R57 to R60."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from dovetail.formats import size_bytes
+from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.host.calls import CallbackRaised, call
+from dovetail.plugin.check.host.memory import traced_growth_bytes, traced_peak_bytes
+from dovetail.plugin.check.lifecycle import Life, Prepared
+from dovetail.plugin.check.problem import Case
+from dovetail.plugin.check.rules.catalogue import rule
+from dovetail.plugin.check.state import changes, state_of
+from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+
+__all__: list[str] = []
+
+_LARGE_BYTES: Final = 256 << 10
+_MOST_RUN_BYTES: Final = 32 << 10
+_GROWTH_RUNS: Final = 64
+_MOST_GROWTH_BYTES: Final = 64
+
+
+@rule(
+    "R57",
+    "strict-allocations",
+    "enqueue allocates no memory that grows with the tensors",
+    why="In a safe engine all memory is reserved before the first run.",
+    fix="compute into the outputs (out=...) and use the workspace for what is in between",
+    strict=True,
+)
+def judge_allocations(subject: Subject) -> str:
+    """Measure the peak of one run with large inputs, after a warm-up."""
+    prepared, case = _prepare_large(subject)
+    bench = prepared.bench(case)  # owns the memory whose addresses are passed
+    arguments = bench.arguments()
+    runtime = prepared.specimen.runtime
+    call(runtime, "enqueue", *arguments)
+    peak_bytes = traced_peak_bytes(lambda: call(runtime, "enqueue", *arguments))
+    if peak_bytes > _MOST_RUN_BYTES:
+        raise Broken(
+            f"inputs {', '.join(map(str, case))}: enqueue allocated {peak_bytes} bytes, "
+            f"expected at most {_MOST_RUN_BYTES}"
+        )
+    return f"{peak_bytes} bytes"
+
+
+def _prepare_large(subject: Subject) -> tuple[Prepared, Case]:
+    """An object with inputs so large that a temporary array stands out from the objects that any call makes."""
+    main = subject.main_cell.case
+    nbytes = _count_bytes(subject.life, main)
+    factor = -(-_LARGE_BYTES // max(nbytes, 1))
+    larger: Case = tuple((shape[0] * factor, *shape[1:]) if shape else shape for shape in main)
+    for case in (larger, main):
+        if _count_bytes(subject.life, case) < _LARGE_BYTES // 4:
+            continue
+        problem = replace(subject.life.problem, cases=(case,), has_derived_case=False)
+        life = Life(subject.make, problem, seed=subject.seed, keep=subject.keep)
+        try:
+            prepared = life.prepare()
+            prepared.reshape(case)
+            prepared.run(case)
+        except (Blocked, CallbackRaised):
+            continue
+        return prepared, case
+    raise NotApplicable("the inputs are too small to tell; give larger ones with --shapes")
+
+
+def _count_bytes(life: Life, case: Case) -> int:
+    return sum(size_bytes(shape, dtype) for shape, dtype in zip(case, life.problem.types, strict=True))
+
+
+@rule(
+    "R58",
+    "strict-growth",
+    "Memory does not grow from run to run",
+    why="An engine runs for months; a few bytes a run fill any memory.",
+    fix="keep nothing per run: no list that is appended to, no cache without a bound",
+    strict=True,
+)
+def judge_growth(subject: Subject) -> str:
+    """Compare what is held before and after many runs."""
+    prepared, case = subject.life.prepare(), subject.main_cell.case
+    prepared.reshape(case)
+    bench = prepared.bench(case)  # owns the memory whose addresses are passed
+    arguments = bench.arguments()
+    runtime = prepared.specimen.runtime
+    growth_bytes = traced_growth_bytes(lambda: call(runtime, "enqueue", *arguments), times=_GROWTH_RUNS)
+    if growth_bytes > _MOST_GROWTH_BYTES * _GROWTH_RUNS:
+        raise Broken(f"{_GROWTH_RUNS} runs left {growth_bytes} bytes behind, {growth_bytes // _GROWTH_RUNS} a run")
+    return f"{max(growth_bytes, 0)} bytes after {_GROWTH_RUNS} runs"
+
+
+@rule(
+    "R59",
+    "strict-state",
+    "enqueue changes no attribute of the object",
+    why="A safe engine must give the same answer whatever ran before.",
+    fix="set attributes in on_shape_change and only read them in enqueue",
+    strict=True,
+)
+def judge_state(subject: Subject) -> None:
+    """Compare the object before and after a run."""
+    prepared, case = subject.life.prepare(), subject.main_cell.case
+    prepared.reshape(case)
+    before = state_of(prepared.specimen)
+    prepared.run(case)
+    changed = changes(before, state_of(prepared.specimen))
+    if changed:
+        raise Broken(f"enqueue changed the object: {changed[0]}")
+
+
+@rule(
+    "R60",
+    "strict-destroy-twice",
+    "destroy may be called again",
+    why="When an engine is torn down after a failure, an object may be reached by more than one owner.",
+    fix="forget what was freed, so that a second call finds nothing to do",
+    strict=True,
+)
+def judge_destroy_twice(subject: Subject) -> None:
+    """Destroy a new object twice."""
+    specimen = subject.make()
+    specimen.is_destroyed = True
+    call(specimen.plugin, "destroy")
+    try:
+        call(specimen.plugin, "destroy")
+    except CallbackRaised as raised:
+        raise Broken(f"the second time {raised}") from None

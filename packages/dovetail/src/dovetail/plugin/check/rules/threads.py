@@ -1,0 +1,202 @@
+"""Rules about several objects side by side: R54 to R56."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final
+
+from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.host.calls import CallbackRaised, call
+from dovetail.plugin.check.host.runs import Run, disagreement
+from dovetail.plugin.check.lifecycle import Life, Prepared
+from dovetail.plugin.check.plugin_object import Specimen
+from dovetail.plugin.check.problem import Case
+from dovetail.plugin.check.rules.catalogue import rule
+from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+
+__all__: list[str] = []
+
+_ROUNDS: Final = 6
+_THREAD_SWITCH_S: Final = 1e-5
+_PATIENCE_S = 20.0
+
+_Result = list[Run] | CallbackRaised | None
+"""What a thread has to show: its runs, what a callback raised, or nothing when it did not come back."""
+
+
+@rule(
+    "R54",
+    "contexts-interleaved",
+    "Two contexts whose calls are interleaved give the results that each gives alone",
+    why="Contexts of one engine take turns; what one sets must not be seen by the other.",
+    fix="keep shapes, tactic and buffers in the attached object, never in the class or the module",
+    compares=True,
+)
+def judge_interleaving(subject: Subject) -> None:
+    """Tell two attached objects different shapes, then run both."""
+    found = subject.remember("interleaving", lambda: _find_interleaving_fault(subject))
+    if found:
+        raise Broken(found)
+
+
+def _find_interleaving_fault(subject: Subject) -> str | None:
+    _ = subject.has_working_attach
+    subject.require_repeatable()
+    life, cases = subject.life, _two_cases(subject)
+    expected = [_run_alone(life, case, variant) for variant, case in enumerate(cases)]
+    original = subject.make()
+    pair = [life.prepare(source=original) for _ in cases]
+    for prepared, case in zip(pair, cases, strict=True):
+        prepared.reshape(case)
+    for number, (prepared, case) in enumerate(zip(pair, cases, strict=True)):
+        try:
+            run = prepared.run(case, variant=number)
+        except CallbackRaised as raised:
+            return f"context {number + 1} with another context beside it: {raised}"
+        found = disagreement(run, expected[number])
+        if found:
+            return f"context {number + 1} with another context beside it: {found} alone"
+    return None
+
+
+def _two_cases(subject: Subject) -> tuple[Case, Case]:
+    cases = subject.life.problem.full_cases
+    ran = {cell.case for cell in subject.matrix}
+    usable = [case for case in cases if case in ran]
+    return usable[0], usable[-1]
+
+
+def _run_alone(life: Life, case: Case, variant: int) -> Run:
+    prepared = life.prepare()
+    prepared.reshape(case)
+    return prepared.run(case, variant=variant)
+
+
+@rule(
+    "R55",
+    "contexts-in-threads",
+    "Two contexts in two threads give the results that each gives alone",
+    why="Contexts of one engine run in parallel; a buffer or an object they share is written by both.",
+    fix="keep buffers in the attached object or take them from the workspace; guard what must be shared with a lock",
+    compares=True,
+)
+def judge_threads(subject: Subject) -> str:
+    """Run two attached objects a few times in two threads and compare with the same runs one after the other."""
+    if subject.remember("interleaving", lambda: _find_interleaving_fault(subject)):
+        raise Blocked("the contexts disturb each other even in one thread, see R54")
+    cases = _two_cases(subject)
+    alone = _pair(subject)
+    expected = [_rounds(alone, cases, number, None) for number in range(2)]
+    results = _run_in_threads(_pair(subject), cases)
+    compared = [_compare_runs(f"context {n + 1}", result, expected[n]) for n, result in enumerate(results)]
+    if min(compared) < _ROUNDS:
+        raise NotApplicable(f"the threads did not meet within {_PATIENCE_S:g} s: the machine is too busy to tell")
+    return f"2 threads, {_ROUNDS} runs each"
+
+
+def _compare_runs(name: str, result: _Result, expected: list[Run]) -> int:
+    if isinstance(result, CallbackRaised):
+        raise Broken(f"{name}, while another runs: {result}")
+    if result is None:
+        raise Broken(f"{name}, while another runs: enqueue did not return within {_PATIENCE_S:g} s")
+    # A thread that was stopped because the other one raised has fewer runs.
+    for turn, (got, wanted) in enumerate(zip(result, expected, strict=False)):
+        found = disagreement(got, wanted)
+        if found:
+            raise Broken(f"{name}, run {turn + 1}, while another runs: {found} alone")
+    return len(result)
+
+
+def _pair(subject: Subject) -> list[Prepared]:
+    original = subject.make()
+    return [subject.life.prepare(source=original) for _ in range(2)]
+
+
+def _rounds(
+    pair: Sequence[Prepared], cases: Sequence[Case], number: int, barrier: threading.Barrier | None
+) -> list[Run]:
+    prepared, case = pair[number], cases[number]
+    prepared.reshape(case)
+    runs = []
+    for turn in range(_ROUNDS):
+        bench = prepared.bench(case, variant=2 * turn + number)
+        arguments = bench.arguments()
+        if barrier is not None:
+            barrier.wait()
+        prepared.life.tell(prepared.specimen.runtime, "enqueue", *arguments)
+        runs.append(prepared.collect(bench, case))
+    return runs
+
+
+def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[_Result]:
+    results: list[_Result] = [None, None]
+    barrier = threading.Barrier(len(pair), timeout=_PATIENCE_S)
+
+    def work(number: int) -> None:
+        try:
+            results[number] = _rounds(pair, cases, number, barrier)
+        except CallbackRaised as raised:
+            results[number] = raised
+            barrier.abort()
+        except threading.BrokenBarrierError:
+            results[number] = []
+
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(len(pair))]
+    with _eager_switching():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(_PATIENCE_S)
+    return results
+
+
+@contextmanager
+def _eager_switching() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_THREAD_SWITCH_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
+
+
+@rule(
+    "R56",
+    "destroy",
+    "destroy does not raise, and the objects that are left work on",
+    why="Clones and contexts are destroyed one by one, in any order, while others run.",
+    fix="free in destroy only what the object made for itself; share the rest through a resource of the registry",
+)
+def judge_destroy(subject: Subject) -> None:
+    """Destroy a clone and one of two attached objects, then run the other."""
+    subject.require_repeatable()
+    life, case = subject.life, subject.main_cell.case
+    original = subject.make()
+    first, second = life.prepare(source=original), life.prepare(source=original)
+    gone = [first.specimen]
+    with suppress(Blocked, CallbackRaised):  # judged by R24
+        gone.append(life.clone(original))
+    for specimen in gone:
+        if specimen.plugin is not second.specimen.plugin:
+            _destroy(specimen)
+    try:
+        second.reshape(case)
+        found = disagreement(second.run(case), subject.main_cell.first)
+        later = life.prepare(source=original)
+        later.reshape(case)
+        found = found or disagreement(later.run(case), subject.main_cell.first)
+    except CallbackRaised as raised:
+        raise Broken(f"after a sibling was destroyed {raised}") from None
+    if found:
+        raise Broken(f"after a sibling was destroyed {found} before")
+    for specimen in (second.specimen, later.specimen, original):
+        _destroy(specimen)
+
+
+def _destroy(specimen: Specimen) -> None:
+    if not specimen.is_destroyed:
+        specimen.is_destroyed = True
+        call(specimen.plugin, "destroy")

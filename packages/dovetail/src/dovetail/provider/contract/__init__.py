@@ -1,0 +1,1 @@
+"""The classes of the provider contract; ``dovetail.provider.interfaces`` offers all of them."""

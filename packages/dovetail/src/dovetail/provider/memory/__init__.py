@@ -1,0 +1,1 @@
+"""Arenas: offsets by lifetimes, and an allocator over chunks."""

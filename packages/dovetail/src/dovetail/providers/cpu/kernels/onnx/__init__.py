@@ -1,0 +1,1 @@
+"""Kernels of ONNX's own operators, and of our own domain."""

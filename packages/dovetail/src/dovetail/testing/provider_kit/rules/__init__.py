@@ -1,0 +1,1 @@
+"""The rules of the provider contract, one module a part of it."""
