@@ -19,7 +19,7 @@ from dovetail.testing import (
 )
 from dovetail.testing.host_partitions import HostDevicePartition
 
-DERIVED = {"memory_name", "id"}
+DERIVED = {"memory_name", "id", "current"}
 """What follows from the rest and is not to be overridden."""
 
 

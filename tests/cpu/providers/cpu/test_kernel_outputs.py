@@ -17,7 +17,10 @@ from dovetail.providers.cpu.kernels._conversion import DTYPES
 from dovetail.providers.cpu.registry import registry
 
 load_kernels()
-FAMILIES = ("elementwise", "unary", "activation", "reduction", "normalization")
+FAMILIES = tuple(
+    f"dovetail.providers.cpu.kernels.onnx.{family}"
+    for family in ("elementwise", "unary", "activation", "reduction", "normalization")
+)
 REQUIRED: dict[str, dict[str, Any]] = {"BitShift": {"direction": "LEFT"}, "LRN": {"size": 3}}
 NOT_UNIFORM = {
     *("Where", "Identity", "Cast", "CastLike", "BitCast"),  # no numeric constraint T
@@ -33,7 +36,7 @@ def _constraint(kernel: Kernel) -> str:
 
 
 def _uniform_kernels() -> list[Kernel]:
-    families = [kernel for kernel in registry if kernel.function.__module__.rpartition(".")[2] in FAMILIES]
+    families = [kernel for kernel in registry if kernel.function.__module__ in FAMILIES]
     return sorted((k for k in families if k.op not in NOT_UNIFORM), key=lambda k: (k.op, k.since))
 
 

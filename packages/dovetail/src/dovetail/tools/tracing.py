@@ -15,7 +15,7 @@ _COMPLETE: Final = "X"
 class Timeline:
     """Spans on tracks; a track is what the format calls a thread.
 
-    >>> trace = Trace("bench")
+    >>> trace = Timeline("bench")
     >>> trace.add("runs", "run 0", 1_000, 3_500)
     >>> [event["dur"] for event in trace.to_document()["traceEvents"] if event["ph"] == "X"]
     [2.5]
