@@ -98,7 +98,7 @@ def test_nothing_is_cheaper(shape: str) -> None:
 @given(networks("graph"))
 def test_the_heuristic_ends_where_no_single_change_helps(network: tuple[list[FormatLayer], list[Edge]]) -> None:
     layers, edges = network
-    problem = select._Problem(layers, edges, price)
+    problem = select._FormatProblem(layers, edges, price)
     choice = problem.original(select._choose_by_descent(problem))
     cost = cost_of(layers, edges, choice, price)
     best = min(cost_of(layers, edges, other, price) for other in every_choice(layers))
@@ -206,7 +206,7 @@ def tangle(count: int) -> tuple[list[FormatLayer], list[Edge]]:
 
 def test_a_tangled_network_gets_one_layout_from_the_heuristic() -> None:
     layers, edges = tangle(30)
-    assert select._choose_exactly(select._Problem(layers, edges, flat(4.0))) is None
+    assert select._choose_exactly(select._FormatProblem(layers, edges, flat(4.0))) is None
     choice = choose_options(layers, edges, flat(4.0))
     assert len(set(choice)) == 1
     assert choice == choose_options(layers, edges, flat(4.0))
@@ -225,7 +225,7 @@ def test_a_long_network_is_chosen_in_time() -> None:
     # A residual connection every fourth layer.
     edges = chain(*layers) + [Edge((i, 1), (i + 4, 0)) for i in range(0, 1990, 4)]
     start = time.monotonic()
-    problem = select._Problem(layers, edges, price)
+    problem = select._FormatProblem(layers, edges, price)
     choice = select._choose_exactly(problem)
     assert choice is not None
     assert time.monotonic() - start < 20

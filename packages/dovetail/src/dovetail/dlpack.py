@@ -34,20 +34,20 @@ _SWEEP_REFERENCES: Final = 2
 """Those of a capsule that nobody else has: of the table, and of the call that counts them."""
 
 
-class _Device(ctypes.Structure):
+class _DlDevice(ctypes.Structure):
     _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
 
 
-class _DataType(ctypes.Structure):
+class _DlDataType(ctypes.Structure):
     _fields_ = (("code", ctypes.c_uint8), ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16))
 
 
 class _Tensor(ctypes.Structure):
     _fields_ = (
         ("data", ctypes.c_void_p),
-        ("device", _Device),
+        ("device", _DlDevice),
         ("ndim", ctypes.c_int32),
-        ("dtype", _DataType),
+        ("dtype", _DlDataType),
         ("shape", ctypes.POINTER(ctypes.c_int64)),
         ("strides", ctypes.POINTER(ctypes.c_int64)),
         ("byte_offset", ctypes.c_uint64),
@@ -136,7 +136,7 @@ def export_dlpack(
     is_versioned = max_version is not None and max_version >= _VERSION
     managed: Any = _ManagedVersioned(*_VERSION) if is_versioned else _Managed()
     dims = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-    managed.tensor = _Tensor(address, _Device(*device), len(shape), _describe_type(dtype), dims, None, 0)
+    managed.tensor = _Tensor(address, _DlDevice(*device), len(shape), _describe_type(dtype), dims, None, 0)
     managed.deleter = ctypes.cast(_deleter, ctypes.c_void_p).value
     place = ctypes.addressof(managed)
     _exported[place] = (managed, dims, owner)
@@ -144,13 +144,13 @@ def export_dlpack(
     return capsule
 
 
-def _describe_type(dtype: np.dtype[Any]) -> _DataType:
+def _describe_type(dtype: np.dtype[Any]) -> _DlDataType:
     code = _NAMED_CODES.get(dtype.name)
     if code is None and dtype.isbuiltin == 1:
         code = _CODES.get(dtype.kind)
     if code is None:
         raise BufferError(f"DLPack has no type for {dtype.name}")
-    return _DataType(code, dtype.itemsize * 8, 1)
+    return _DlDataType(code, dtype.itemsize * 8, 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

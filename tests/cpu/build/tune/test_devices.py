@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import dovetail as dt
-from dovetail.build.tune.clocks import HostClock, StreamClock, open_lane
+from dovetail.build.tune.clocks import EventTimer, HostTimer, open_lane
 from dovetail.plan.manifest import LayerRecord
 from dovetail.plugin import as_array
 from dovetail.provider.loader import get_provider
@@ -128,7 +128,7 @@ def test_memory_of_trials_goes_back(device: HostDevice) -> None:
 
 def test_a_burst_is_captured_and_one_that_cannot_be_is_launched_run_by_run(device: HostDevice) -> None:
     lane = open_lane(device)
-    assert isinstance(lane.clock, StreamClock)
+    assert isinstance(lane.clock, EventTimer)
     stream = device.find_stream(lane.stream.handle)  # type: ignore[union-attr]
     done: list[str] = []
     device.statistics.reset()
@@ -164,7 +164,7 @@ def test_events_that_take_no_times_are_told_and_the_hosts_clock_is_used(
 
 def test_a_provider_without_streams_is_timed_by_the_hosts_clock() -> None:
     with host_device(has_streams=False) as device:
-        assert isinstance(open_lane(device).clock, HostClock)
+        assert isinstance(open_lane(device).clock, HostTimer)
 
 
 class TwoFormats(DeviceScale):

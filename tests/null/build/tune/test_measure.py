@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.build.tune.candidates import Candidate
-from dovetail.build.tune.clocks import HostClock
+from dovetail.build.tune.candidates import TimedCandidate
+from dovetail.build.tune.clocks import HostTimer
 from dovetail.build.tune.measure import Measurement, measure, median_interval, pick_lowest
 from dovetail.build.tune.worker import TimingWorker
 from dovetail.errors import PluginError, UsageError
@@ -30,12 +30,12 @@ class FakeClock:
     def __call__(self) -> int:
         return self.now_ns
 
-    def candidate(self, number: int, times_us: Iterator[float]) -> Candidate:
+    def candidate(self, number: int, times_us: Iterator[float]) -> TimedCandidate:
         def run() -> None:
             self.now_ns += round(next(times_us) * 1000)
             self.log.append(f"run {number}")
 
-        return Candidate(
+        return TimedCandidate(
             id=number, prepare=lambda: self.log.append(f"prepare {number}"), run=run, label=f"candidate {number}"
         )
 
@@ -44,7 +44,7 @@ def race(*times_us: float | Iterator[float], **options: float) -> tuple[list[Mea
     clock = FakeClock()
     series = [repeat(t) if isinstance(t, int | float) else t for t in times_us]
     candidates = [clock.candidate(i, s) for i, s in enumerate(series)]
-    return measure(candidates, timeout_s=10, clock=HostClock(clock), **options), clock  # type: ignore[arg-type]
+    return measure(candidates, timeout_s=10, clock=HostTimer(clock), **options), clock  # type: ignore[arg-type]
 
 
 def nothing() -> None:
@@ -160,7 +160,7 @@ def test_nothing_timed_names_every_reason() -> None:
     def broken() -> None:
         raise ValueError("wrong shape\nmore")
 
-    results = measure([Candidate(id=3, prepare=nothing, run=broken, label="t3")], timeout_s=5)
+    results = measure([TimedCandidate(id=3, prepare=nothing, run=broken, label="t3")], timeout_s=5)
     assert (results[0].status, results[0].median_us) == ("failed", None)
     assert (results[0].reason or "").startswith("run: ValueError: wrong shape")
 
@@ -171,9 +171,9 @@ def test_a_failure_has_type_text_and_place_and_the_others_go_on() -> None:
 
     line = broken.__code__.co_firstlineno + 1
     candidates = [
-        Candidate(id=0, prepare=nothing, run=broken, label="a"),
-        Candidate(id=1, prepare=broken, run=nothing, label="b"),
-        Candidate(id=2, prepare=nothing, run=nothing, label="c"),
+        TimedCandidate(id=0, prepare=nothing, run=broken, label="a"),
+        TimedCandidate(id=1, prepare=broken, run=nothing, label="b"),
+        TimedCandidate(id=2, prepare=nothing, run=nothing, label="c"),
     ]
     first, second, third = measure(candidates, timeout_s=5)
     assert first.reason == f"run: ZeroDivisionError: never ({__file__}:{line})"
@@ -195,7 +195,7 @@ def test_a_wrapped_failure_is_placed_where_it_began_and_once() -> None:
         except ZeroDivisionError as error:
             raise PluginError("enqueue raised", where=place, fix="look") from error
 
-    (result,) = measure([Candidate(id=0, prepare=nothing, run=wrapped, label="a")], timeout_s=5)
+    (result,) = measure([TimedCandidate(id=0, prepare=nothing, run=wrapped, label="a")], timeout_s=5)
     assert result.reason == f"run: PluginError: {place}: enqueue raised"
 
 
@@ -206,13 +206,13 @@ def test_a_candidate_that_fails_later_has_no_time() -> None:
         if next(calls) == 30:
             raise MemoryError("full")
 
-    (result,) = measure([Candidate(id=0, prepare=nothing, run=sometimes, label="a")], timeout_s=5)
+    (result,) = measure([TimedCandidate(id=0, prepare=nothing, run=sometimes, label="a")], timeout_s=5)
     assert (result.status, result.median_us) == ("failed", None)
     assert "MemoryError" in (result.reason or "")
 
 
 def test_a_candidate_that_exits_has_failed() -> None:
-    (result,) = measure([Candidate(id=0, prepare=nothing, run=lambda: exit(1), label="a")], timeout_s=5)
+    (result,) = measure([TimedCandidate(id=0, prepare=nothing, run=lambda: exit(1), label="a")], timeout_s=5)
     assert (result.status, "SystemExit" in (result.reason or "")) == ("failed", True)
 
 
@@ -232,9 +232,9 @@ def spin() -> None:
 )
 def test_a_candidate_that_hangs_is_out_and_the_others_are_timed(hang: Callable[[], None], fate: str) -> None:
     candidates = [
-        Candidate(id=0, prepare=nothing, run=nothing, label="a"),
-        Candidate(id=1, prepare=nothing, run=hang, label="b"),
-        Candidate(id=2, prepare=hang, run=nothing, label="c"),
+        TimedCandidate(id=0, prepare=nothing, run=nothing, label="a"),
+        TimedCandidate(id=1, prepare=nothing, run=hang, label="b"),
+        TimedCandidate(id=2, prepare=hang, run=nothing, label="c"),
     ]
     with TimingWorker(grace_s=0.2) as worker:
         first, second, third = measure(candidates, timeout_s=0.4, worker=worker)
@@ -248,7 +248,7 @@ def test_a_candidate_that_hangs_is_out_and_the_others_are_timed(hang: Callable[[
 
 
 def test_the_limit_is_for_one_run_and_not_for_all() -> None:
-    candidate = Candidate(id=0, prepare=nothing, run=lambda: time.sleep(0.15), label="a")
+    candidate = TimedCandidate(id=0, prepare=nothing, run=lambda: time.sleep(0.15), label="a")
     (result,) = measure([candidate], timeout_s=0.5)
     assert result.status == "timed"
     assert result.median_us is not None
@@ -262,12 +262,12 @@ def test_all_runs_come_from_the_thread_of_the_worker() -> None:
         seen.add(threading.get_ident())
 
     with TimingWorker() as worker:
-        measure([Candidate(id=0, prepare=look, run=look, label="a")], timeout_s=5, worker=worker)
+        measure([TimedCandidate(id=0, prepare=look, run=look, label="a")], timeout_s=5, worker=worker)
         assert seen == {worker.call(threading.get_ident, 5)}
 
 
 def test_the_worker_costs_nothing_that_is_timed() -> None:
-    (result,) = measure([Candidate(id=0, prepare=nothing, run=nothing, label="a")], timeout_s=5)
+    (result,) = measure([TimedCandidate(id=0, prepare=nothing, run=nothing, label="a")], timeout_s=5)
     assert result.low_us is not None
     assert result.low_us < 5.0
 
@@ -281,7 +281,7 @@ def test_nonsense_is_refused(options: dict[str, float]) -> None:
 
 
 def test_ids_are_unique() -> None:
-    candidate = Candidate(id=1, prepare=nothing, run=nothing, label="a")
+    candidate = TimedCandidate(id=1, prepare=nothing, run=nothing, label="a")
     with pytest.raises(UsageError, match="same id"):
         measure([candidate, candidate], timeout_s=1)
 
@@ -290,4 +290,4 @@ def test_a_closed_worker_is_an_error_and_not_a_failed_candidate() -> None:
     worker = TimingWorker()
     worker.close()
     with pytest.raises(UsageError, match="closed"):
-        measure([Candidate(id=1, prepare=nothing, run=nothing, label="a")], timeout_s=1, worker=worker)
+        measure([TimedCandidate(id=1, prepare=nothing, run=nothing, label="a")], timeout_s=1, worker=worker)

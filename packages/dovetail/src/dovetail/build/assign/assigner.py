@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from dovetail.build.assign.borders import Border
 from dovetail.build.assign.layers import ASSIGNED_KEY, NodeLayer, body_graphs, is_constant_node
-from dovetail.build.assign.partitions import CompiledPartition, LayerFault, PartitionCompiler, describe_fault
+from dovetail.build.assign.partitions import BuiltGroup, LayerFault, PartitionCompiler, describe_fault
 from dovetail.build.lower.owners import Owner, check_kinds
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes
@@ -153,7 +153,7 @@ class Assigner:
             self._ban(name, [layers[n].node for n in nodes], _CHEAP)
         return bool(cheap)
 
-    def _compile(self, name: str, layers: Sequence[NodeLayer]) -> CompiledPartition | None:
+    def _compile(self, name: str, layers: Sequence[NodeLayer]) -> BuiltGroup | None:
         """A partition; None when it cannot be compiled, and others must have the nodes at fault."""
         provider = self.provider(name)
         try:

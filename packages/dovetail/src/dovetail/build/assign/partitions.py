@@ -17,7 +17,7 @@ from dovetail.build.shapes import ProfileShapes, unite_shapes
 from dovetail.errors import DovetailError, ProviderError
 from dovetail.provider.interfaces import BuiltPartition, Provider, ShapeRange
 
-__all__ = ["CompiledPartition", "LayerFault", "PartitionCompiler", "describe_fault"]
+__all__ = ["BuiltGroup", "LayerFault", "PartitionCompiler", "describe_fault"]
 
 _MAX_TRIES: Final = 64
 """How many parts of partitions are compiled for one provider in search of faults: some for each of a few nodes."""
@@ -26,7 +26,7 @@ LayerFault = Fault[NodeLayer, DovetailError]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompiledPartition:
+class BuiltGroup:
     """A partition as a provider compiled it; nothing is compiled where nobody reads what it makes."""
 
     border: Border
@@ -43,11 +43,11 @@ class PartitionCompiler:
     profiles: Sequence[ProfileShapes] = ()
     """The shapes of each profile; empty where nobody knows them yet."""
     _tries_left: dict[str, int] = field(default_factory=dict, init=False)
-    _results: dict[tuple[str, tuple[ir.Node, ...]], CompiledPartition | DovetailError] = field(
+    _results: dict[tuple[str, tuple[ir.Node, ...]], BuiltGroup | DovetailError] = field(
         default_factory=dict, init=False
     )
 
-    def compile(self, provider: Provider, layers: Sequence[NodeLayer]) -> CompiledPartition:
+    def compile(self, provider: Provider, layers: Sequence[NodeLayer]) -> BuiltGroup:
         """Compile layers as one partition.
 
         Raises:
@@ -80,15 +80,15 @@ class PartitionCompiler:
             return error
         return None
 
-    def _compile(self, provider: Provider, layers: Sequence[NodeLayer]) -> CompiledPartition | DovetailError:
+    def _compile(self, provider: Provider, layers: Sequence[NodeLayer]) -> BuiltGroup | DovetailError:
         nodes = [layer.node for layer in layers]
         border = find_border(nodes)
         if not border.outputs:
-            return CompiledPartition(border=border)
+            return BuiltGroup(border=border)
         try:
             shapes = self._find_shapes(provider, border)
             builds = [self._build(provider, layers, border, index, found) for index, found in enumerate(shapes)]
-            return CompiledPartition(border=border, builds=builds)
+            return BuiltGroup(border=border, builds=builds)
         except DovetailError as error:
             self.services.refuse_stop(error)
             return error

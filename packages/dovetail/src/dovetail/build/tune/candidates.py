@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from dovetail.build.tune.agree import Result
 from dovetail.build.tune.measure import pick_lowest
 
-__all__ = ["Candidate", "Outcome", "pick_best"]
+__all__ = ["Outcome", "TimedCandidate", "pick_best"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Candidate:
+class TimedCandidate:
     """One way to do the work."""
 
     id: int

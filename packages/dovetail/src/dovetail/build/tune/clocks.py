@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import CapturedGraph, Provider, Stream
 
-__all__ = ["Clock", "HostClock", "Lane", "StreamClock", "open_lane"]
+__all__ = ["Clock", "EventTimer", "HostTimer", "Lane", "open_lane"]
 
 
 class Clock(ABC):
@@ -28,7 +28,7 @@ class Clock(ABC):
         """Microseconds that so many runs take."""
 
 
-class HostClock(Clock):
+class HostTimer(Clock):
     """The time of the calls themselves.
 
     Args:
@@ -47,7 +47,7 @@ class HostClock(Clock):
         return (now() - start) / 1e3
 
 
-class StreamClock(Clock):
+class EventTimer(Clock):
     """Events of a device around a burst on one of its streams.
 
     Args:
@@ -76,7 +76,7 @@ class StreamClock(Clock):
     def _time(self, play: Callable[[], None]) -> float:
         self._stream.synchronize()
         if not self._has_times:
-            return HostClock().time_us(lambda: self._play_and_wait(play), 1)
+            return HostTimer().time_us(lambda: self._play_and_wait(play), 1)
         start = self._stream.record(is_timed=True)
         play()
         end = self._stream.record(is_timed=True)
@@ -139,5 +139,5 @@ class Lane:
 def open_lane(provider: Provider, tell: Callable[[str], None] = lambda text: None) -> Lane:
     """A lane of a provider."""
     stream = call(provider.id, "create_stream", provider.create_stream)
-    clock = HostClock() if stream is None else StreamClock(provider, stream, tell)
+    clock = HostTimer() if stream is None else EventTimer(provider, stream, tell)
     return Lane(provider=provider, stream=stream, clock=clock)

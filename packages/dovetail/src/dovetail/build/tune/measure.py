@@ -15,7 +15,7 @@ from functools import cache
 from statistics import median
 from typing import Any, Final, Literal, Protocol
 
-from dovetail.build.tune.clocks import Clock, HostClock
+from dovetail.build.tune.clocks import Clock, HostTimer
 from dovetail.build.tune.worker import CallTimeoutError, TimingWorker
 from dovetail.errors import UsageError
 from dovetail.plugin.handle import locate_error
@@ -116,7 +116,7 @@ def measure(
             )
     worker.check(timeout_s)
     least = math.ceil(min_runs / min(_DECIDING_ROUNDS, max_rounds))
-    runners = [_Runner(c, worker, clock or HostClock(), timeout_s, target_burst_us, least) for c in candidates]
+    runners = [_Runner(c, worker, clock or HostTimer(), timeout_s, target_burst_us, least) for c in candidates]
     for runner in runners:
         runner.warm_up()
     _race(runners, max_rounds)

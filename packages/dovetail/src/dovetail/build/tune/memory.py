@@ -38,7 +38,7 @@ class _HostArray(PlacedArray):
         return self.array
 
 
-class _DeviceArray(PlacedArray):
+class _ArrayOnDevice(PlacedArray):
     def __init__(self, lane: Lane, array: Any) -> None:
         self._lane = lane
         self._block = DeviceBlock(lane.provider, max(array.nbytes, 1))
@@ -59,11 +59,11 @@ class _DeviceArray(PlacedArray):
 
 def place_array(lane: Lane, array: Any) -> PlacedArray:
     """An array where the provider of a lane reads it."""
-    return _HostArray(array) if lane.provider.memory.is_host else _DeviceArray(lane, array)
+    return _HostArray(array) if lane.provider.memory.is_host else _ArrayOnDevice(lane, array)
 
 
 def place_workspace(lane: Lane, size_bytes: int) -> PlacedArray:
     """Scratch memory; its address is 0 when none is needed."""
     if size_bytes and not lane.provider.memory.is_host:
-        return _DeviceArray(lane, np.zeros(size_bytes, np.uint8))
+        return _ArrayOnDevice(lane, np.zeros(size_bytes, np.uint8))
     return _HostArray(aligned_empty(size_bytes))

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
-from dovetail.build.tune.candidates import Candidate, Outcome, pick_best
+from dovetail.build.tune.candidates import Outcome, TimedCandidate, pick_best
 from dovetail.build.tune.combinations import Combination, Enumeration, enumerate_combinations
 from dovetail.build.tune.keys import make_key
 from dovetail.build.tune.session import identify
-from dovetail.build.tune.trial import PluginLayer, Trial, dynamic_descs, workspace_descs
+from dovetail.build.tune.trial import PluginLayer, PluginTrial, dynamic_descs, workspace_descs
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.errors import BuildError, PluginError
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, Severity
@@ -47,7 +47,7 @@ class TunedLayer:
     table: list[CandidateRecord] = field(default_factory=list)
 
 
-class _BuildContext(IPluginResourceContext):
+class _TuningResources(IPluginResourceContext):
     """The resource context of the builder, for plugins in one memory."""
 
     def __init__(self, allocator: IGpuAllocator) -> None:
@@ -69,13 +69,13 @@ class PluginTuner:
         self._tuner = tuner
         self._options = tuner.options
         self._logger = tuner.logger
-        self._contexts: dict[str, _BuildContext] = {}
+        self._contexts: dict[str, _TuningResources] = {}
 
     def find_context(self, provider: Provider) -> IPluginResourceContext:
         """The resource context of plugins that run in a provider's memory."""
         name = provider.memory_name
         if name not in self._contexts:
-            self._contexts[name] = _BuildContext(provider.allocator if name else HostAllocator())
+            self._contexts[name] = _TuningResources(provider.allocator if name else HostAllocator())
         return self._contexts[name]
 
     def tune(self, layer: PluginLayer) -> TunedLayer:
@@ -119,8 +119,8 @@ class PluginTuner:
 
     # trials
 
-    def _make_trials(self, layer: PluginLayer, combinations: Sequence[Combination]) -> list[Trial]:
-        trials: list[Trial] = []
+    def _make_trials(self, layer: PluginLayer, combinations: Sequence[Combination]) -> list[PluginTrial]:
+        trials: list[PluginTrial] = []
         lane = self._tuner.find_lane(layer.provider)
         for combination in combinations:
             if not _respects_aliases(layer, combination):
@@ -132,7 +132,7 @@ class PluginTuner:
             # Each tactic runs on an object of its own: one that hangs may still be running when the next is timed.
             handles = [attached, *(self._attach(layer, combination) for _ in tactics[1:])]
             for tactic, handle in zip(tactics, handles, strict=True):
-                trials.append(Trial(len(trials), layer, combination, tactic, handle, lane))
+                trials.append(PluginTrial(len(trials), layer, combination, tactic, handle, lane))
         if not trials:
             raise BuildError(
                 "no combination gives aliased inputs and outputs the same layout",
@@ -146,8 +146,8 @@ class PluginTuner:
         attached.configure(*dynamic_descs(layer, combination))
         return attached
 
-    def _make_candidate(self, trial: Trial, cache_id: str | None) -> Candidate:
-        return Candidate(
+    def _make_candidate(self, trial: PluginTrial, cache_id: str | None) -> TimedCandidate:
+        return TimedCandidate(
             id=trial.id,
             label=trial.label,
             prepare=trial.prepare,
@@ -159,7 +159,7 @@ class PluginTuner:
         )
 
 
-def _make_key(trial: Trial, cache_id: str) -> str:
+def _make_key(trial: PluginTrial, cache_id: str) -> str:
     layer, handle = trial.layer, trial.layer.handle
     device, version = identify(layer.provider)
     return make_key(
@@ -176,7 +176,7 @@ def _make_key(trial: Trial, cache_id: str) -> str:
 
 
 def _conclude(
-    layer: PluginLayer, trials: Sequence[Trial], outcomes: Mapping[int, Outcome], enumeration: Enumeration
+    layer: PluginLayer, trials: Sequence[PluginTrial], outcomes: Mapping[int, Outcome], enumeration: Enumeration
 ) -> TunedLayer:
     """The best tactic of each combination, and the table."""
     tuned = TunedLayer(table=[_candidate_record(trial, outcomes[trial.id]) for trial in trials])
@@ -195,7 +195,7 @@ def _respects_aliases(layer: PluginLayer, combination: Combination) -> bool:
     return all(source < 0 or combination[source] == out for source, out in zip(layer.aliases, outputs, strict=True))
 
 
-def _candidate_record(trial: Trial, outcome: Outcome) -> CandidateRecord:
+def _candidate_record(trial: PluginTrial, outcome: Outcome) -> CandidateRecord:
     return CandidateRecord(
         formats=[str(layout) for layout in trial.combination],
         tactic=trial.tactic,

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dovetail.build.tune.agree import Result, describe_arrays
-from dovetail.build.tune.candidates import Candidate, Outcome, pick_best
+from dovetail.build.tune.candidates import Outcome, TimedCandidate, pick_best
 from dovetail.build.tune.keys import make_choice_key
 from dovetail.build.tune.session import identify
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.errors import BuildError, ProviderError
 from dovetail.plan.manifest import CandidateRecord, LayerRecord
-from dovetail.provider.interfaces import Candidate as Proposal
-from dovetail.provider.interfaces import Chosen, Provider, Stream, Tuner
+from dovetail.provider.interfaces import Candidate, Chosen, Provider, Stream, Tuner
 
 __all__ = ["ProviderTuner", "TuningTables"]
 
@@ -49,7 +48,7 @@ class ProviderTuner(Tuner):
         return self._tuner.find_lane(self._provider).stream
 
     def choose(
-        self, question: str, candidates: Sequence[Proposal], *, reference: Sequence[Any] | None = None
+        self, question: str, candidates: Sequence[Candidate], *, reference: Sequence[Any] | None = None
     ) -> Chosen:
         """Choose the fastest candidate that is right, and put the table into the plan."""
         where = f"provider '{self._provider.id}', {question}"
@@ -66,7 +65,7 @@ class ProviderTuner(Tuner):
             raise _no_candidate(where, table)
         return Chosen(name=tried[best].name, time_us=outcomes[best].time_us)
 
-    def _make_candidate(self, number: int, proposal: Proposal, question: str) -> Candidate:
+    def _make_candidate(self, number: int, proposal: Candidate, question: str) -> TimedCandidate:
         started = _StartedProposal(proposal)
         device, version = identify(self._provider)
         key = make_choice_key(
@@ -76,7 +75,7 @@ class ProviderTuner(Tuner):
             question=question,
             candidate=proposal.name,
         )
-        return Candidate(
+        return TimedCandidate(
             id=number,
             label=proposal.name,
             prepare=started.prepare,
@@ -90,7 +89,7 @@ class ProviderTuner(Tuner):
 class _StartedProposal:
     """A candidate of a provider that is made ready once, when it is first needed."""
 
-    def __init__(self, proposal: Proposal) -> None:
+    def __init__(self, proposal: Candidate) -> None:
         self._proposal = proposal
         self._run: Callable[[], None] | None = None
 
@@ -108,7 +107,7 @@ class _StartedProposal:
         return describe_arrays(self._proposal.results(), tolerance=self._proposal.tolerance)
 
 
-def _check_names(candidates: Sequence[Proposal], where: str) -> None:
+def _check_names(candidates: Sequence[Candidate], where: str) -> None:
     names = [candidate.name for candidate in candidates]
     if not names:
         raise BuildError("there is no candidate", where=where)
@@ -118,7 +117,7 @@ def _check_names(candidates: Sequence[Proposal], where: str) -> None:
 
 
 def _make_table(
-    question: str, profile: int, tried: Sequence[Proposal], outcomes: Mapping[int, Outcome], best: int | None
+    question: str, profile: int, tried: Sequence[Candidate], outcomes: Mapping[int, Outcome], best: int | None
 ) -> LayerRecord:
     rows = [
         CandidateRecord(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.build.tune.candidates import Candidate
+from dovetail.build.tune.candidates import TimedCandidate
 from dovetail.build.tune.clocks import Lane
 from dovetail.build.tune.combinations import Layout
 from dovetail.build.tune.keys import make_reformat_key
@@ -56,11 +56,11 @@ class ReformatTimer:
         specs = _spec(source, provider), _spec(target, provider)
         return provider if call(provider.id, "can_reformat", provider.can_reformat, *specs) else self._host
 
-    def _make_candidate(self, dims: Sequence[int], source: Layout, target: Layout, lane: Lane) -> Candidate:
+    def _make_candidate(self, dims: Sequence[int], source: Layout, target: Layout, lane: Lane) -> TimedCandidate:
         trial: _HostReformat | _DeviceReformat = _HostReformat(dims, source, target)
         if not lane.provider.memory.is_host:
             trial = _DeviceReformat(dims, source, target, lane)
-        return Candidate(
+        return TimedCandidate(
             id=0,
             label=f"{source} -> {target}",
             prepare=trial.prepare,

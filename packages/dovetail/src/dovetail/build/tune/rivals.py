@@ -27,8 +27,8 @@ from dovetail.build.progress import Phases
 from dovetail.build.shapes import dims_of, find_unset_symbols
 from dovetail.build.tune.agree import Result, describe_arrays
 from dovetail.build.tune.cache import TimingCache
-from dovetail.build.tune.candidates import Candidate, Outcome, pick_best
-from dovetail.build.tune.clocks import HostClock, Lane
+from dovetail.build.tune.candidates import Outcome, TimedCandidate, pick_best
+from dovetail.build.tune.clocks import HostTimer, Lane
 from dovetail.build.tune.inputs import draw_all_inputs
 from dovetail.build.tune.keys import make_assignment_key
 from dovetail.build.tune.session import CacheSession
@@ -192,12 +192,12 @@ class _Contest:
         tell_unset(unset, self._request.logger, strict=self._request.config.strict)
 
     def _time(self, rivals: Sequence[_Rival]) -> dict[int, Outcome]:
-        lane = Lane(provider=get_provider("cpu"), stream=None, clock=HostClock())
+        lane = Lane(provider=get_provider("cpu"), stream=None, clock=HostTimer())
         candidates = [self._make_candidate(number, rival) for number, rival in enumerate(rivals)]
         return self._tuner.time(_QUESTION, candidates, lane, max_rounds=_MAX_ROUNDS, target_burst_us=_BURST_US)
 
-    def _make_candidate(self, number: int, rival: _Rival) -> Candidate:
-        return Candidate(
+    def _make_candidate(self, number: int, rival: _Rival) -> TimedCandidate:
+        return TimedCandidate(
             id=number,
             label=f"{rival.name} first",
             prepare=lambda: self._stage.show(rival),

@@ -20,7 +20,7 @@ from dovetail.provider.interfaces import Provider
 from dovetail.quantize import convert_type
 from dovetail.types import DataType, Dims, PluginTensorDesc, TensorFormat
 
-__all__ = ["PluginLayer", "Trial", "dynamic_descs", "workspace_descs"]
+__all__ = ["PluginLayer", "PluginTrial", "dynamic_descs", "workspace_descs"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class PluginLayer:
         return all(n >= 0 for port in self.ports for n in port.max)
 
 
-class Trial:
+class PluginTrial:
     """One combination with one tactic, with memory to run it at the shapes the profile is tuned for."""
 
     def __init__(

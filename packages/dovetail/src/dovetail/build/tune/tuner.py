@@ -13,7 +13,7 @@ from typing import Any
 
 from dovetail.build.tune.agree import Result, Verdict, judge, judge_against
 from dovetail.build.tune.cache import TimingValue
-from dovetail.build.tune.candidates import Candidate, Outcome
+from dovetail.build.tune.candidates import Outcome, TimedCandidate
 from dovetail.build.tune.clocks import Lane, open_lane
 from dovetail.build.tune.measure import describe_error, measure
 from dovetail.build.tune.session import CacheSession
@@ -62,7 +62,7 @@ class CandidateTuner:
             lane.close()
 
     def tune(
-        self, where: str, candidates: Sequence[Candidate], lane: Lane, *, reference: Result | None = None
+        self, where: str, candidates: Sequence[TimedCandidate], lane: Lane, *, reference: Result | None = None
     ) -> dict[int, Outcome]:
         """Find out what each candidate is worth; a single one is not timed, for there is nothing to choose.
 
@@ -91,7 +91,7 @@ class CandidateTuner:
     def time(
         self,
         where: str,
-        candidates: Sequence[Candidate],
+        candidates: Sequence[TimedCandidate],
         lane: Lane,
         *,
         reference: Result | None = None,
@@ -101,7 +101,7 @@ class CandidateTuner:
         """Do as ``tune`` does, and time a single candidate too."""
         self.worker.check(self.options.timeout_s)  # a candidate that asks a question itself would wait for its own end
         with self._turn:
-            trial = _Trial(self, where, candidates, reference)
+            trial = _CandidateTrial(self, where, candidates, reference)
             try:
                 trial.outcomes.update(self._look_up(candidates))
                 missing = [candidate for candidate in candidates if candidate.id not in trial.outcomes]
@@ -115,7 +115,7 @@ class CandidateTuner:
             finally:
                 self._close([candidate for candidate in candidates if candidate.id not in trial.abandoned])
 
-    def _close(self, candidates: Sequence[Candidate]) -> None:
+    def _close(self, candidates: Sequence[TimedCandidate]) -> None:
         for candidate in candidates:
             try:
                 candidate.close()
@@ -123,7 +123,7 @@ class CandidateTuner:
                 text = f"{candidate.label} could not be closed: {describe_error(error)}"
                 self.logger.log(Severity.ERROR, text)
 
-    def _look_up(self, candidates: Sequence[Candidate]) -> dict[int, Outcome]:
+    def _look_up(self, candidates: Sequence[TimedCandidate]) -> dict[int, Outcome]:
         outcomes = {}
         for candidate in candidates:
             known = None if candidate.key is None else self._session.cache.query(candidate.key)
@@ -131,7 +131,7 @@ class CandidateTuner:
                 outcomes[candidate.id] = Outcome(known.status, known.time_us, known.reason)
         return outcomes
 
-    def _check_miss_allowed(self, where: str, missing: Sequence[Candidate]) -> None:
+    def _check_miss_allowed(self, where: str, missing: Sequence[TimedCandidate]) -> None:
         if self.options.error_on_cache_miss:
             fix = "build once without the flag and keep the cache"
             if missing[0].key is None:
@@ -140,7 +140,7 @@ class CandidateTuner:
                 f"{len(missing)} timing(s) are not in the timing cache", where=where, got=missing[0].label, fix=fix
             )
 
-    def _keep(self, candidate: Candidate, outcome: Outcome) -> None:
+    def _keep(self, candidate: TimedCandidate, outcome: Outcome) -> None:
         if candidate.key is not None:
             value = TimingValue(time_us=outcome.time_us, status=outcome.status, reason=outcome.reason)
             self._session.record(candidate.key, value)
@@ -163,11 +163,11 @@ class CandidateTuner:
         self.logger.log(Severity.WARNING, message)
 
 
-class _Trial:
+class _CandidateTrial:
     """The measuring for one question: the outcomes fill as it goes."""
 
     def __init__(
-        self, tuner: CandidateTuner, where: str, candidates: Sequence[Candidate], reference: Result | None
+        self, tuner: CandidateTuner, where: str, candidates: Sequence[TimedCandidate], reference: Result | None
     ) -> None:
         self._tuner = tuner
         self._where = where
@@ -177,20 +177,20 @@ class _Trial:
         self.abandoned: set[int] = set()
         """Candidates with a call that could not be stopped: what they use must be left as it is."""
 
-    def run(self, missing: Sequence[Candidate], lane: Lane, **effort: Any) -> None:
+    def run(self, missing: Sequence[TimedCandidate], lane: Lane, **effort: Any) -> None:
         """Measure and compare what is missing."""
         runnable = [candidate for candidate in missing if self._is_allowed(candidate)]
         self._measure(runnable, lane, **effort)
         self._compare([candidate for candidate in runnable if self.outcomes[candidate.id].status == "timed"])
         self._report(missing)
 
-    def _is_allowed(self, candidate: Candidate) -> bool:
+    def _is_allowed(self, candidate: TimedCandidate) -> bool:
         reason = candidate.check()
         if reason is not None:
             self.outcomes[candidate.id] = Outcome("refused", None, reason)
         return reason is None
 
-    def _measure(self, candidates: Sequence[Candidate], lane: Lane, **effort: Any) -> None:
+    def _measure(self, candidates: Sequence[TimedCandidate], lane: Lane, **effort: Any) -> None:
         tuner = self._tuner
         results = measure(
             candidates,
@@ -204,7 +204,7 @@ class _Trial:
             if result.is_abandoned:
                 self.abandoned.add(result.id)
 
-    def _report(self, candidates: Sequence[Candidate]) -> None:
+    def _report(self, candidates: Sequence[TimedCandidate]) -> None:
         for candidate in candidates:
             outcome = self.outcomes[candidate.id]
             if outcome.status in ("failed", "timeout", "wrong"):
@@ -213,7 +213,7 @@ class _Trial:
 
     # results
 
-    def _compare(self, timed: Sequence[Candidate]) -> None:
+    def _compare(self, timed: Sequence[TimedCandidate]) -> None:
         """Keep only candidates that agree; without a majority the default is kept, and strict builds end."""
         compared = [candidate for candidate in self._with_anchor(timed) if candidate.compute is not None]
         if len(compared) < (2 if self._reference is None else 1):
@@ -227,7 +227,7 @@ class _Trial:
             for number in results.keys() - verdict.wrong.keys():
                 self.outcomes[number] = Outcome("timed", self.outcomes[number].time_us, verdict.unverified)
 
-    def _with_anchor(self, timed: Sequence[Candidate]) -> list[Candidate]:
+    def _with_anchor(self, timed: Sequence[TimedCandidate]) -> list[TimedCandidate]:
         """What was timed now, and one that was found right before, so that a newcomer is held against something."""
         now = {candidate.id for candidate in timed}
         if self._reference is not None or not timed:
@@ -235,7 +235,7 @@ class _Trial:
         known = [c.id for c in self._all if c.id not in now and self.outcomes[c.id].status == "timed"]
         return [candidate for candidate in self._all if candidate.id in now.union(known[:1])]
 
-    def _compute(self, candidates: Sequence[Candidate]) -> dict[int, Result]:
+    def _compute(self, candidates: Sequence[TimedCandidate]) -> dict[int, Result]:
         results = {}
         for candidate in candidates:
             assert candidate.compute is not None  # noqa: S101 - the others are not compared
@@ -257,7 +257,7 @@ class _Trial:
             self._tuner.logger.log(Severity.INFO, text)
 
 
-def _accept_untimed(candidate: Candidate) -> Outcome:
+def _accept_untimed(candidate: TimedCandidate) -> Outcome:
     reason = candidate.check()
     return Outcome("refused", None, reason) if reason else Outcome("untimed", None, "the only way to run it")
 

@@ -68,7 +68,7 @@ def verify_arena(program: ProgramRecord, manifest: Manifest, profile: int, where
         _verify_disjoint(program, memory, [space for space in workspaces if space.memory == memory], where)
 
 
-class _Workspace(NamedTuple):
+class _PlacedWorkspace(NamedTuple):
     """The bytes that one step, or the bodies of one, use while it runs."""
 
     memory: str
@@ -77,7 +77,7 @@ class _Workspace(NamedTuple):
     size: int
 
 
-def _find_workspaces(program: ProgramRecord, arenas: Mapping[str, int], where: str) -> list[_Workspace]:
+def _find_workspaces(program: ProgramRecord, arenas: Mapping[str, int], where: str) -> list[_PlacedWorkspace]:
     """Check the place of every workspace; the bodies of a step share one, which no value of the program may touch."""
     found: dict[tuple[str, int], tuple[int, int]] = {}
     for position, owner, step in walk_steps(program):
@@ -89,7 +89,7 @@ def _find_workspaces(program: ProgramRecord, arenas: Mapping[str, int], where: s
         start, stop = _verify_workspace(step, arenas.get(memory, -1), place)
         low, high = found.get((memory, position), (start, stop))
         found[memory, position] = (min(low, start), max(high, stop))
-    return [_Workspace(memory, at, start, stop - start) for (memory, at), (start, stop) in found.items()]
+    return [_PlacedWorkspace(memory, at, start, stop - start) for (memory, at), (start, stop) in found.items()]
 
 
 def _verify_workspace(step: StepRecord, arena_bytes: int, where: str) -> tuple[int, int]:
@@ -164,7 +164,7 @@ class _Needs:
         return math.prod(physical) * dtype_from_name(value.dtype).itemsize
 
 
-def _verify_disjoint(program: ProgramRecord, memory: str, workspaces: Sequence[_Workspace], where: str) -> None:
+def _verify_disjoint(program: ProgramRecord, memory: str, workspaces: Sequence[_PlacedWorkspace], where: str) -> None:
     """Walk the steps in order with the places in use at each, which never overlap, sorted."""
     spans = value_lifetimes(program)
     places = [

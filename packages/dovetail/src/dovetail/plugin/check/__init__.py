@@ -7,13 +7,13 @@ explained one page each in ``docs/rules``.
 from __future__ import annotations
 
 from dovetail.plugin.check.entry import check_creator, check_path, check_plugin, parse_case
-from dovetail.plugin.check.report import Outcome, Report, Status
+from dovetail.plugin.check.report import Report, RuleOutcome, Status
 from dovetail.plugin.check.rules.catalogue import Rule, registered_rules
 
 __all__ = [
-    "Outcome",
     "Report",
     "Rule",
+    "RuleOutcome",
     "Status",
     "check_creator",
     "check_path",

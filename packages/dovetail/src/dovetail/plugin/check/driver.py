@@ -23,7 +23,7 @@ from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
 from dovetail.plugin.fields import PluginFieldCollection, decode_fields, encode_fields, iterate_fields
 from dovetail.types import TensorRTPhase
 
-__all__ = ["Cell", "Subject"]
+__all__ = ["Cell", "CheckedPlugin"]
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ class Cell:
         return f"inputs {', '.join(map(str, self.case)) or 'none'}, formats {formats}, tactic {self.tactic}"
 
 
-class Subject:
+class CheckedPlugin:
     """A creator, or a function that makes plugins, with what the user said about its inputs.
 
     Args:

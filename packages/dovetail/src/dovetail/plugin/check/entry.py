@@ -7,7 +7,7 @@ from typing import Any
 
 from dovetail.errors import UsageError
 from dovetail.plugin.check.discovery import Wish
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import read_or
 from dovetail.plugin.check.locate import locate
 from dovetail.plugin.check.problem import Case
@@ -50,7 +50,7 @@ def check_creator(
         UsageError: Fields, shapes or types make no sense by themselves.
     """
     wish = _make_wish(shapes, types, shape_inputs)
-    subject = Subject(creator=creator, fields=fields, wish=wish, strict=strict, seed=seed)
+    subject = CheckedPlugin(creator=creator, fields=fields, wish=wish, strict=strict, seed=seed)
     name = read_or(creator, "name", None)
     kind = type(creator).__name__
     return judge_all(subject, name=f"{kind} ('{name}')" if isinstance(name, str) else kind)
@@ -72,7 +72,7 @@ def check_plugin(
     if not callable(make_plugin):
         raise UsageError("check_plugin takes a function that makes a new plugin", got=type(make_plugin).__name__)
     wish = _make_wish(shapes, types, shape_inputs)
-    subject = Subject(make_plugin=make_plugin, wish=wish, strict=strict, seed=seed)
+    subject = CheckedPlugin(make_plugin=make_plugin, wish=wish, strict=strict, seed=seed)
     return judge_all(subject, name=getattr(make_plugin, "__name__", type(make_plugin).__name__))
 
 

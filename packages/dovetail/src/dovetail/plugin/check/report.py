@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dovetail.plugin.check.rules.catalogue import Rule
 
-__all__ = ["Outcome", "Report", "Status"]
+__all__ = ["Report", "RuleOutcome", "Status"]
 
 
 class Status(StrEnum):
@@ -24,7 +24,7 @@ _MARKS: Final = {Status.PASSED: "PASS", Status.FAILED: "FAIL", Status.NOT_APPLIC
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RuleOutcome:
     """One rule and how it ended; ``fix`` is set when it failed."""
 
     rule: Rule
@@ -59,7 +59,7 @@ class Report:
     """The outcome of every rule for one plugin, and what the checker chose on its own."""
 
     subject: str
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[RuleOutcome, ...]
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -68,7 +68,7 @@ class Report:
         return not self.failures
 
     @property
-    def failures(self) -> tuple[Outcome, ...]:
+    def failures(self) -> tuple[RuleOutcome, ...]:
         """The rules that failed."""
         return self._with(Status.FAILED)
 
@@ -77,11 +77,11 @@ class Report:
         """The ids of the rules that failed."""
         return frozenset(outcome.rule.id for outcome in self.failures)
 
-    def outcome(self, rule_id: str) -> Outcome:
+    def outcome(self, rule_id: str) -> RuleOutcome:
         """The outcome of one rule."""
         return next(outcome for outcome in self.outcomes if outcome.rule.id == rule_id)
 
-    def _with(self, status: Status) -> tuple[Outcome, ...]:
+    def _with(self, status: Status) -> tuple[RuleOutcome, ...]:
         return tuple(outcome for outcome in self.outcomes if outcome.status is status)
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from dovetail.plugin.fields import PluginFieldType, decode_fields
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
 
 if TYPE_CHECKING:
-    from dovetail.plugin.check.driver import Subject
+    from dovetail.plugin.check.driver import CheckedPlugin
 
 __all__ = ["Traits", "first_difference", "identity_of", "parameters_of", "results_of", "show_fields", "traits_of"]
 
@@ -25,7 +25,7 @@ _IDENTITY = ("plugin_name", "plugin_version", "plugin_namespace")
 _BUILD_ATTRIBUTES = ("num_outputs", "format_combination_limit", "timing_cache_id", "metadata_string")
 
 
-def traits_of(subject: Subject, specimen: Specimen) -> Traits:
+def traits_of(subject: CheckedPlugin, specimen: Specimen) -> Traits:
     """Everything a build-phase object says about itself before it is configured, and what it computes."""
     life, build = subject.life, specimen.build
     _ = life.layer
@@ -45,7 +45,7 @@ def identity_of(specimen: Specimen) -> Traits:
     return {name: read_or(specimen.core, name, None) for name in _IDENTITY}
 
 
-def parameters_of(subject: Subject, specimen: Specimen) -> Traits:
+def parameters_of(subject: CheckedPlugin, specimen: Specimen) -> Traits:
     """The fields of the object as it is; nothing where it has none before it is configured."""
     try:
         return {"get_fields_to_serialize": subject.serialize(specimen)}
@@ -53,7 +53,7 @@ def parameters_of(subject: Subject, specimen: Specimen) -> Traits:
         return {}
 
 
-def results_of(subject: Subject, specimen: Specimen) -> Traits:
+def results_of(subject: CheckedPlugin, specimen: Specimen) -> Traits:
     """What the object computes once attached and configured; nothing where that differs from object to object."""
     try:
         subject.require_repeatable()

@@ -23,11 +23,11 @@ from dovetail.runtime.steps.base import Array, Step
 from dovetail.runtime.steps.copy import CopyStep
 from dovetail.runtime.steps.frame import Frame
 
-__all__ = ["Border", "BoundBorder"]
+__all__ = ["BoundBorder", "RunBorder"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Port:
+class _RunTensor:
     """An input or output that lies on a device."""
 
     position: int
@@ -44,7 +44,7 @@ class _Port:
         call(self.provider.id, "copy", self.provider.copy, source, target, self.stream)
 
 
-class Border:
+class RunBorder:
     """What is fixed about the border of one program in one context; every bound run binds it for itself."""
 
     def __init__(
@@ -66,14 +66,14 @@ class Border:
         return bound
 
 
-def _find_ports(indices: Sequence[int], tensors: Sequence[TensorRecord], devices: ContextDevices) -> list[_Port]:
+def _find_ports(indices: Sequence[int], tensors: Sequence[TensorRecord], devices: ContextDevices) -> list[_RunTensor]:
     ports = []
     for position, (index, tensor) in enumerate(zip(indices, tensors, strict=True)):
         if tensor.memory:
             provider = devices.providers[tensor.memory]
             stream, dtype = devices.stream(provider), np.dtype(tensor.dtype)
             ports.append(
-                _Port(position=position, index=index, tensor=tensor, dtype=dtype, provider=provider, stream=stream)
+                _RunTensor(position=position, index=index, tensor=tensor, dtype=dtype, provider=provider, stream=stream)
             )
     return ports
 
@@ -81,13 +81,13 @@ def _find_ports(indices: Sequence[int], tensors: Sequence[TensorRecord], devices
 class BoundBorder:
     """The border of one bound run."""
 
-    def __init__(self, border: Border, frame: Frame) -> None:
+    def __init__(self, border: RunBorder, frame: Frame) -> None:
         self._border = border
         self._frame = frame
         self._staging: dict[str, StagingBlock] = {}
-        self._uploads: list[tuple[_Port, Array]] = []
+        self._uploads: list[tuple[_RunTensor, Array]] = []
         """The inputs of this run that are arrays of the host."""
-        self._downloads: list[tuple[_Port, Array | None]] = []
+        self._downloads: list[tuple[_RunTensor, Array | None]] = []
         """The outputs of this run that are to be on the host; None for one whose shape only the run tells."""
         self._results: dict[int, Array] = {}
 
@@ -116,13 +116,13 @@ class BoundBorder:
             elif not keep:
                 self._downloads.append((port, None))
 
-    def _check_shape(self, port: _Port, given: Any) -> None:
+    def _check_shape(self, port: _RunTensor, given: Any) -> None:
         expected = self._frame.shapes[port.index]
         if expected is not None and tuple(given.shape) != tuple(expected):
             name = port.tensor.name
             raise InputError("wrong shape", where=f"output '{name}'", expected=expected, got=tuple(given.shape))
 
-    def _find_staging(self, port: _Port) -> StagingBlock:
+    def _find_staging(self, port: _RunTensor) -> StagingBlock:
         memory = port.tensor.memory
         if memory not in self._staging:
             shapes, ports = self._frame.shapes, (*self._border.inputs, *self._border.outputs)
@@ -166,12 +166,12 @@ class BoundBorder:
             if with_callers or stream.is_own:
                 call(name, "synchronize_stream", stream.synchronize)
 
-    def _fetch_staged(self, port: _Port) -> Array:
+    def _fetch_staged(self, port: _RunTensor) -> Array:
         staging = self._staging[port.tensor.memory]
         port.copy(staging.on_device[port.index], staging.on_host[port.index])
         return staging.on_host[port.index]
 
-    def _fetch(self, port: _Port) -> Array:
+    def _fetch(self, port: _RunTensor) -> Array:
         """A result whose shape the run told; the step that made it knew the shape, so it is there."""
         array = self._frame.values[port.index]
         fetched = np.empty(tuple(array.shape), array.dtype)

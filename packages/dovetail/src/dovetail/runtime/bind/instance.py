@@ -11,7 +11,7 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
 from dovetail.formats import packed_shape
 from dovetail.plan.manifest import Manifest, ProgramRecord
-from dovetail.runtime.bind.border import Border, BoundBorder
+from dovetail.runtime.bind.border import BoundBorder, RunBorder
 from dovetail.runtime.bind.outputs import Outputs
 from dovetail.runtime.bind.profiles import check_profile, check_values
 from dovetail.runtime.bind.run import BoundRun, Visit
@@ -227,10 +227,10 @@ class ProgramInstance:
     # devices
 
     def _use_devices(self) -> None:
-        self._border: Border | None = None
+        self._border: RunBorder | None = None
         self._schedule: Schedule | None = None
         if memories_of(self.program):
-            self._border = Border(self.manifest, self.program, self.steps, self.devices)
+            self._border = RunBorder(self.manifest, self.program, self.steps, self.devices)
             self._schedule = Schedule(self.program, self.steps, self.devices, self.silence, self._border.places)
 
     def bind_border(self, frame: Frame) -> BoundBorder | None:

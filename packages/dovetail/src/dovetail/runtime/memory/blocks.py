@@ -159,10 +159,19 @@ class HostBlock:
 
 
 class PinnedBlock(HostBlock):
-    """Memory of the host that a device copies from and to best."""
+    """Memory of the host that a device copies from and to best; nothing may be under way when it is closed."""
 
-    def __init__(self, provider: Provider) -> None:
+    def __init__(self, provider: Provider, size_bytes: int = 0) -> None:
         super().__init__(call(provider.id, "pinned_allocator", lambda: provider.pinned_allocator))
+        self._provider = provider
+        self.reserve(size_bytes)
+
+    def _allocate(self, size_bytes: int) -> Any:
+        try:
+            return call(self._provider.id, "allocate", super()._allocate, size_bytes)
+        except ResourceError as error:
+            what, where = f"it has no memory of the host for {size_bytes} bytes", f"provider '{self._provider.id}'"
+            raise ProviderError(what, where=where) from error
 
 
 class DeviceWeights:

@@ -3,46 +3,18 @@
 from __future__ import annotations
 
 import math
-import weakref
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
-from dovetail.errors import ProviderError
-from dovetail.host_arrays import array_at
-from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.memory.arena import align
 from dovetail.runtime.devices.streams import ContextStream
-from dovetail.runtime.memory.blocks import DeviceBlock
+from dovetail.runtime.memory.blocks import DeviceBlock, PinnedBlock
 from dovetail.runtime.steps.base import Array
 
-__all__ = ["PinnedBlock", "StagingBlock"]
-
-
-class PinnedBlock:
-    """Memory of the host that a device copies from and to best; it goes back when nobody has the block any more."""
-
-    def __init__(self, provider: Provider, size_bytes: int) -> None:
-        allocator = call(provider.id, "pinned_allocator", lambda: provider.pinned_allocator)
-        alignment = provider.memory.alignment_bytes
-        self.address: int = call(provider.id, "allocate", allocator.allocate, size_bytes, alignment, 0)
-        if not self.address:
-            raise ProviderError(
-                f"it has no memory of the host for {size_bytes} bytes", where=f"provider '{provider.id}'"
-            )
-        self._finalizer = weakref.finalize(self, _give_back_quietly, allocator, self.address)
-
-    def close(self) -> None:
-        """Give the memory back; nothing may be under way that uses it."""
-        self._finalizer()
-
-
-def _give_back_quietly(allocator: Any, address: int) -> None:
-    with suppress(Exception):  # the garbage collector has nobody to tell
-        allocator.deallocate(address)
+__all__ = ["StagingBlock"]
 
 
 class StagingBlock:
@@ -71,7 +43,7 @@ class StagingBlock:
         }
         """Arrays of the device by value."""
         self.on_host: dict[int, Array] = {
-            index: array_at(self._pinned.address + offsets[index], *tensor) for index, tensor in tensors.items()
+            index: self._pinned.view(offsets[index], *tensor) for index, tensor in tensors.items()
         }
         """Arrays of the host by value, which belong to those of the device."""
 

@@ -14,7 +14,7 @@ from dovetail.testing.provider_kit.models import Case
 from dovetail.testing.provider_kit.report import ProviderReport
 from dovetail.testing.provider_kit.rules.catalogue import registered_rules
 from dovetail.testing.provider_kit.runner import judge_all
-from dovetail.testing.provider_kit.subject import Subject
+from dovetail.testing.provider_kit.subject import CheckedProvider
 
 __all__ = ["check_provider"]
 
@@ -47,10 +47,10 @@ def check_provider(
     own = _own_case(model, inputs)
     settings = {"options": options or {}, "model": own, "tolerance": tolerance}
     if isinstance(provider, str):
-        return judge_all(Subject(get_factory(provider), **settings), rules=rules)  # type: ignore[arg-type]
+        return judge_all(CheckedProvider(get_factory(provider), **settings), rules=rules)  # type: ignore[arg-type]
     problem = _register(provider)
     try:
-        return judge_all(Subject(provider, problem=problem, **settings), rules=rules)  # type: ignore[arg-type]
+        return judge_all(CheckedProvider(provider, problem=problem, **settings), rules=rules)  # type: ignore[arg-type]
     finally:
         if problem is None:
             unregister_provider(provider.name)

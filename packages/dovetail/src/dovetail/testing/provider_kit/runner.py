@@ -21,8 +21,8 @@ from dovetail.testing.provider_kit.rules import (
     streams,
 )
 from dovetail.testing.provider_kit.rules.catalogue import ProviderRule, registered_rules
-from dovetail.testing.provider_kit.subject import Subject
-from dovetail.testing.provider_kit.verdicts import Broken, NotJudged, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider
+from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
 __all__ = ["RULE_MODULES", "judge", "judge_all"]
 
@@ -43,7 +43,7 @@ RULE_MODULES = (
 """The modules whose import registers all rules."""
 
 
-def judge_all(subject: Subject, *, rules: Collection[str] | None = None) -> ProviderReport:
+def judge_all(subject: CheckedProvider, *, rules: Collection[str] | None = None) -> ProviderReport:
     """Judge by every rule, or by some, and let go of all engines."""
     chosen = [rule for rule in registered_rules() if rules is None or rule.id in rules]
     try:
@@ -53,11 +53,11 @@ def judge_all(subject: Subject, *, rules: Collection[str] | None = None) -> Prov
     return ProviderReport(subject=f"provider '{subject.name}'", outcomes=outcomes)
 
 
-def judge(rule: ProviderRule, subject: Subject) -> ProviderOutcome:
+def judge(rule: ProviderRule, subject: CheckedProvider) -> ProviderOutcome:
     """Judge by one rule; nothing that a provider does gets out of here."""
     try:
         return ProviderOutcome(rule=rule, status=ProviderStatus.PASSED, message=rule.judge(subject) or "")
-    except Broken as broken:
+    except RuleBroken as broken:
         return ProviderOutcome(rule=rule, status=ProviderStatus.FAILED, message=" ".join(str(broken).split()))
     except NotOffered as reason:
         return ProviderOutcome(rule=rule, status=ProviderStatus.NOT_OFFERED, message=str(reason))

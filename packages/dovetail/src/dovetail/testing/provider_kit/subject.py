@@ -16,13 +16,13 @@ from dovetail.provider.interfaces import Provider, ProviderFactory
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.engine import Engine
 from dovetail.testing.provider_kit.models import Case, Feed
-from dovetail.testing.provider_kit.verdicts import Broken, NotJudged, NotOffered
+from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
-__all__ = ["Recording", "Subject", "describe", "overrides"]
+__all__ = ["CheckedProvider", "LogRecording", "describe", "overrides"]
 
 
 @dataclass
-class Recording:
+class LogRecording:
     """What building and loading went through."""
 
     built: list[tuple[str, Any]] = field(default_factory=list)
@@ -42,7 +42,7 @@ class _Silence(ILogger):
         """Drop it."""
 
 
-class Subject:
+class CheckedProvider:
     """What the rules look at.
 
     Args:
@@ -66,7 +66,7 @@ class Subject:
         self.model = model
         self.tolerance = tolerance
         self.problem = problem
-        self.recording = Recording()
+        self.recording = LogRecording()
         self._engines: dict[str, Engine | Exception] = {}
 
     @property
@@ -153,9 +153,9 @@ class Subject:
         for name, right in expected.items():
             got, wanted = np.asarray(results[name]), np.asarray(right)
             if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
-                raise Broken(f"{what}: '{name}' is {describe(got)}, expected {describe(wanted)}")
+                raise RuleBroken(f"{what}: '{name}' is {describe(got)}, expected {describe(wanted)}")
             if not _is_near(got, wanted, self.tolerance):
-                raise Broken(f"{what}: '{name}' differs from cpu by up to {_distance(got, wanted):.3g}")
+                raise RuleBroken(f"{what}: '{name}' differs from cpu by up to {_distance(got, wanted):.3g}")
 
     def close(self) -> None:
         """Let go of all engines."""
@@ -182,7 +182,7 @@ class Subject:
                 delattr(provider, name)
 
 
-def _keep_built(recording: Recording, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _keep_built(recording: LogRecording, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def build(*arguments: Any) -> Any:
         try:
             built = method(*arguments)
@@ -195,7 +195,7 @@ def _keep_built(recording: Recording, name: str, method: Callable[..., Any]) -> 
     return build
 
 
-def _keep_load(recording: Recording, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+def _keep_load(recording: LogRecording, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
     def load(stored: Any) -> Any:
         if len(stored.payload):
             recording.loads.append((method, stored))

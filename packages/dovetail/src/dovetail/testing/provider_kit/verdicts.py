@@ -5,10 +5,10 @@ A rule that returns has passed. These exceptions never leave the kit; the runner
 
 from __future__ import annotations
 
-__all__ = ["Broken", "NotJudged", "NotOffered"]
+__all__ = ["NotJudged", "NotOffered", "RuleBroken"]
 
 
-class Broken(Exception):
+class RuleBroken(Exception):
     """The provider breaks the rule: which callback, what was expected and what was seen."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import call
 from dovetail.plugin.check.host.hostile import HostContext
 from dovetail.plugin.check.lifecycle import Prepared
@@ -30,7 +30,7 @@ T = TypeVar("T")
     why="Each execution context runs and destroys an object of its own.",
     fix="return self.clone(), attached to the context that was passed",
 )
-def judge_attach(subject: Subject) -> None:
+def judge_attach(subject: CheckedPlugin) -> None:
     """Attach one object to two contexts."""
     specimen = subject.make()
     plugins = [specimen.plugin]
@@ -50,7 +50,7 @@ def judge_attach(subject: Subject) -> None:
     why="Attaching is asked to clone the whole plugin; only attached objects run.",
     fix="clone the whole object in attach_to_context, not the runtime capability alone",
 )
-def judge_parameters(subject: Subject) -> str:
+def judge_parameters(subject: CheckedPlugin) -> str:
     """Compare names and fields of an attached object with those of the original."""
     _ = subject.has_working_attach
     original = subject.make()
@@ -69,7 +69,7 @@ def judge_parameters(subject: Subject) -> str:
     why="A loaded plan sets the tactic before contexts exist, and never on the objects that run in them.",
     fix="copy the attribute that set_tactic sets",
 )
-def judge_tactic(subject: Subject) -> str:
+def judge_tactic(subject: CheckedPlugin) -> str:
     """Set a tactic, attach, and look for what set_tactic left in the original."""
     _ = subject.has_working_attach
     return find_dropped_tactic(subject, subject.life.attach, "attach_to_context")
@@ -82,7 +82,7 @@ def judge_tactic(subject: Subject) -> str:
     why="The original is attached to the next context, possibly while the first one runs.",
     fix="keep the context in the new object, and copy what the plugin changes",
 )
-def judge_shared_state(subject: Subject) -> None:
+def judge_shared_state(subject: CheckedPlugin) -> None:
     """Attach, run the attached object, and compare the original before and after."""
     _ = subject.has_working_attach, subject.main_cell
     original = subject.make()
@@ -104,7 +104,7 @@ def judge_shared_state(subject: Subject) -> None:
     why="Another context may run in another thread, and its resources are gone once it is destroyed.",
     fix="keep the context in the attached object, never in the class, the module or the original",
 )
-def judge_own_context(subject: Subject) -> str:
+def judge_own_context(subject: CheckedPlugin) -> str:
     """Attach to two contexts and watch which of them is used while each object works."""
     _ = subject.has_working_attach, subject.main_cell
     uses: list[str] = []

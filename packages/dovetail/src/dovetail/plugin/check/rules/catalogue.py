@@ -1,7 +1,8 @@
 """The catalogue of rules: what each is called, why it is there, and the function that judges it.
 
-A rule is a function over a ``Subject``, collected by the ``rule`` decorator when its module is imported. It returns
-when the plugin keeps the rule (a text is shown with the pass), and raises ``Broken`` or ``NotApplicable`` otherwise.
+A rule is a function over a ``CheckedPlugin``, which the ``rule`` decorator collects when its module is imported. It
+returns when the plugin keeps the rule (a text is shown with the pass), and raises ``Broken`` or ``NotApplicable``
+otherwise.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 from dovetail.errors import InternalError
 
 if TYPE_CHECKING:
-    from dovetail.plugin.check.driver import Subject
+    from dovetail.plugin.check.driver import CheckedPlugin
 
 __all__ = ["Judge", "Rule", "registered_rules", "rule"]
 
-Judge = Callable[["Subject"], "str | None"]
+Judge = Callable[["CheckedPlugin"], "str | None"]
 
 
 @dataclass(frozen=True, kw_only=True)

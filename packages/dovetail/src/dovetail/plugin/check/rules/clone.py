@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Final
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.memory import traced_peak_bytes
 from dovetail.plugin.check.lifecycle import Life
@@ -31,7 +31,7 @@ _MOST_CLONE_S: Final = 0.05
     why="The network, the builder and each profile own a clone and destroy it on their own.",
     fix="make a new object of the same class, copy the parameters, and return it",
 )
-def judge_clone(subject: Subject) -> None:
+def judge_clone(subject: CheckedPlugin) -> None:
     """Clone a new object and examine the result."""
     specimen = subject.make()
     plugin = call(specimen.plugin, "clone")
@@ -47,7 +47,7 @@ def judge_clone(subject: Subject) -> None:
     why="Only clones are built and run; the object that was configured by hand never is.",
     fix="copy every parameter in clone, and those of the capability objects too",
 )
-def judge_parameters(subject: Subject) -> str:
+def judge_parameters(subject: CheckedPlugin) -> str:
     """Compare a clone of a clone of a clone with a new object."""
     _ = subject.has_working_clone
     twin = subject.make()
@@ -60,7 +60,7 @@ def judge_parameters(subject: Subject) -> str:
     return f"{len(expected)} traits compared"
 
 
-def _traits_of_twin(subject: Subject, twin: Specimen, what: str) -> dict[str, object]:
+def _traits_of_twin(subject: CheckedPlugin, twin: Specimen, what: str) -> dict[str, object]:
     try:
         return traits_of(subject, twin)
     except CallbackRaised as raised:
@@ -74,7 +74,7 @@ def _traits_of_twin(subject: Subject, twin: Specimen, what: str) -> dict[str, ob
     why="Objects live in different contexts and threads; one must not see what another was configured for.",
     fix="copy lists, dicts, sets and arrays that the plugin changes; share only what is never written",
 )
-def judge_shared_state(subject: Subject) -> None:
+def judge_shared_state(subject: CheckedPlugin) -> None:
     """Take one of two twins through its life and compare the other before and after."""
     _ = subject.has_working_clone, subject.main_cell
     for is_clone_used in (True, False):
@@ -105,13 +105,13 @@ def run_through_life(life: Life, specimen: Specimen) -> None:
     why="set_tactic is called once after a plan is loaded, and never on the clones that run.",
     fix="copy the attribute that set_tactic sets",
 )
-def judge_tactic(subject: Subject) -> str:
+def judge_tactic(subject: CheckedPlugin) -> str:
     """Set a tactic, clone, and look for what set_tactic left in the original."""
     _ = subject.has_working_clone
     return find_dropped_tactic(subject, subject.life.clone, "clone")
 
 
-def find_dropped_tactic(subject: Subject, copy: Callable[[Specimen], Specimen], name: str) -> str:
+def find_dropped_tactic(subject: CheckedPlugin, copy: Callable[[Specimen], Specimen], name: str) -> str:
     """Judge whether a copy has the attributes that ``set_tactic`` changes.
 
     Tactics compute the same, so the results do not tell which one runs; the attributes do.
@@ -143,7 +143,7 @@ def find_dropped_tactic(subject: Subject, copy: Callable[[Specimen], Specimen], 
     why="It is called many times during a build; weights copied in each clone fill the memory.",
     fix="share read-only weights with the clone, and put work into configure_plugin, on_shape_change or a resource",
 )
-def judge_cost(subject: Subject) -> str:
+def judge_cost(subject: CheckedPlugin) -> str:
     """Measure memory and time of a few clones."""
     _ = subject.has_working_clone
     specimen = subject.make()

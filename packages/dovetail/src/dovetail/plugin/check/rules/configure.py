@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import call, read
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.rules.catalogue import rule
@@ -36,7 +36,7 @@ _BUILD_CALLBACKS: Final = frozenset(
     why="The limit bounds the enumeration, the other two go into the timing cache key and the plan as text.",
     fix="leave the attributes out for the defaults (100, None, None), or set an int above 0 and str",
 )
-def judge_attributes(subject: Subject) -> None:
+def judge_attributes(subject: CheckedPlugin) -> None:
     """Read the three attributes of a new object."""
     build = subject.make().build
     limit = read(build, "format_combination_limit")
@@ -55,7 +55,7 @@ def judge_attributes(subject: Subject) -> None:
     why="The output is given the memory of that input; two outputs in one memory overwrite each other.",
     fix="return -1, or the index of an input whose type and size the output has and that no other output uses",
 )
-def judge_aliases(subject: Subject) -> str:
+def judge_aliases(subject: CheckedPlugin) -> str:
     """Ask for every output, twice."""
     life, build = subject.life, subject.make().build
     if not isinstance(build, IPluginV3OneBuildV2):
@@ -99,7 +99,7 @@ def _require_alias(life: Life, index: int, alias: Any, taken: dict[int, int]) ->
     why="A raise ends the build; in supports_format_combination it is taken for a no, in get_workspace_size for 0.",
     fix="mend the callback; if it refuses the inputs that were tried, give others with --shapes",
 )
-def judge_build_raises(subject: Subject) -> None:
+def judge_build_raises(subject: CheckedPlugin) -> None:
     """Take the plugin through its build life and look at what was raised."""
     _ = subject.life
     raised = subject.log.first_raise(_BUILD_CALLBACKS)
@@ -114,7 +114,7 @@ def judge_build_raises(subject: Subject) -> None:
     why="A number that is not zero is a failure status and ends the build or the run.",
     fix="return nothing when all is well, and raise an exception that says why when it is not",
 )
-def judge_statuses(subject: Subject) -> None:
+def judge_statuses(subject: CheckedPlugin) -> None:
     """Take the plugin through its life and look at what was returned."""
     _ = subject.life.combinations
     if subject.log.statuses:
@@ -128,7 +128,7 @@ def judge_statuses(subject: Subject) -> None:
     why="A tactic is known by its number alone: in the timing cache, in the plan and in set_tactic.",
     fix="return a list of different ints above 0; 0 means the default and is not listed",
 )
-def judge_tactics(subject: Subject) -> str:
+def judge_tactics(subject: CheckedPlugin) -> str:
     """Configure each combination and ask twice."""
     life = subject.life
     texts = []
@@ -162,7 +162,7 @@ def _read_tactics(returned: Any) -> list[int]:
     why="The engine reserves that much once for all shapes of the profile.",
     fix="return an int computed from the max dims of the descriptors; 0 when no scratch memory is needed",
 )
-def judge_workspace_size(subject: Subject) -> str:
+def judge_workspace_size(subject: CheckedPlugin) -> str:
     """Configure each combination and ask twice."""
     life = subject.life
     found: dict[int, None] = {}
@@ -186,7 +186,7 @@ def judge_workspace_size(subject: Subject) -> str:
     why="The engine looks a timing up with the ID of one object and stores it with that of another.",
     fix="compute the ID from what the creator passed; formats, shapes and tactic are in the key already",
 )
-def judge_timing_cache_id(subject: Subject) -> str:
+def judge_timing_cache_id(subject: CheckedPlugin) -> str:
     """Read it on a new object, then along the life of attached ones with different combinations and tactics."""
     expected = read(subject.make().build, "timing_cache_id")
     if expected is None:
@@ -216,7 +216,7 @@ def _require_id(build: Any, expected: Any, after: str) -> None:
     why="The engine hands the same ones to the next callback or keeps them for the next run.",
     fix="copy a descriptor before changing it",
 )
-def judge_arguments(subject: Subject) -> None:
+def judge_arguments(subject: CheckedPlugin) -> None:
     """Take the plugin through its life and compare every argument before and after."""
     _ = subject.life.combinations
     if subject.log.mutations:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.field_values import copy_fields
 from dovetail.plugin.check.host.calls import CallbackRaised, read, read_or
 from dovetail.plugin.check.plugin_object import NotAPlugin, Specimen
@@ -24,7 +24,7 @@ __all__: list[str] = []
     why="The caller owns the object; a creator that raises or returns another leaves the network without its layer.",
     fix="return a new IPluginV3 object; give the required fields with --fields name=value",
 )
-def judge_creation(subject: Subject) -> None:
+def judge_creation(subject: CheckedPlugin) -> None:
     """Create twice; capabilities are judged by R02."""
     with suppress(Blocked):
         _ = subject.origin
@@ -49,7 +49,7 @@ def judge_creation(subject: Subject) -> None:
     why="The builder asks the object for each capability at any time and calls every required method of it.",
     fix="return the object that implements the capability, the same one each time, with all required methods",
 )
-def judge_capabilities(subject: Subject) -> None:
+def judge_capabilities(subject: CheckedPlugin) -> None:
     """Ask a new object for its capabilities, each twice."""
     with suppress(Blocked):
         _ = subject.origin
@@ -63,7 +63,7 @@ def judge_capabilities(subject: Subject) -> None:
         raise
 
 
-def _create(subject: Subject) -> Specimen:
+def _create(subject: CheckedPlugin) -> Specimen:
     return subject.create(TensorRTPhase.BUILD, copy_fields(subject.fields))
 
 
@@ -74,7 +74,7 @@ def _create(subject: Subject) -> Specimen:
     why="A plan stores the three and finds the creator by them when it is loaded.",
     fix="set all three in __init__ to str, the name not empty, each of at most 1023 bytes",
 )
-def judge_identity(subject: Subject) -> None:
+def judge_identity(subject: CheckedPlugin) -> None:
     """Read the three attributes of a new object."""
     core = subject.make().core
     for attribute in ("plugin_name", "plugin_version", "plugin_namespace"):
@@ -88,7 +88,7 @@ def judge_identity(subject: Subject) -> None:
     why="A plan is written with the names of the plugin and looked up among the names of the creators.",
     fix="use the same constants in the plugin and in its creator",
 )
-def judge_agreement(subject: Subject) -> None:
+def judge_agreement(subject: CheckedPlugin) -> None:
     """Compare the names of the creator with those of a new object."""
     subject.require_creator()
     core = subject.make().core
@@ -109,7 +109,7 @@ def judge_agreement(subject: Subject) -> None:
     why="The ONNX importer passes only attributes that are listed, read as the listed type.",
     fix="set field_names to PluginFieldCollection([PluginField(name, None, type), ...]) with unique names",
 )
-def judge_field_names(subject: Subject) -> str:
+def judge_field_names(subject: CheckedPlugin) -> str:
     """Read the declaration of the creator."""
     subject.require_creator()
     names = read(subject.creator, "field_names")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.hostile import HostExprBuilder
 from dovetail.plugin.check.layer import (
@@ -27,7 +27,7 @@ __all__: list[str] = []
     why="The network makes its tensors once; the builder and the runtime ask again and rely on the same number.",
     fix="set num_outputs in __init__ to a positive int and leave it",
 )
-def judge_num_outputs(subject: Subject) -> None:
+def judge_num_outputs(subject: CheckedPlugin) -> None:
     """Read it on a new object, then again along the life of an attached one."""
     count = read_num_outputs(subject.make().build)
     # What raises along the way is judged by R18 and R40.
@@ -52,7 +52,7 @@ def _require_count(build: object, expected: int, after: str) -> None:
     why="The network is typed by what this returns; a missing or changing type gives the next layer a wrong tensor.",
     fix="return a list of num_outputs DataType members that depends on input_types alone",
 )
-def judge_output_types(subject: Subject) -> str:
+def judge_output_types(subject: CheckedPlugin) -> str:
     """Ask one object three times."""
     problem, build = subject.life.problem, subject.make().build
     count = subject.life.num_outputs
@@ -62,7 +62,7 @@ def judge_output_types(subject: Subject) -> str:
     return f"{_names(problem.types)} -> {_names(answers[0])}"
 
 
-def _ask_types(subject: Subject, build: object) -> object:
+def _ask_types(subject: CheckedPlugin, build: object) -> object:
     try:
         return call(build, "get_output_data_types", list(subject.life.problem.types))
     except CallbackRaised as raised:
@@ -80,7 +80,7 @@ def _names(types: tuple[object, ...]) -> str:
     why="Memory is sized and the next layers are checked with these expressions.",
     fix="return num_outputs DimsExprs made of inputs[i][j], shape_inputs[i][j] and exprBuilder results",
 )
-def judge_output_shapes(subject: Subject) -> str:
+def judge_output_shapes(subject: CheckedPlugin) -> str:
     """Ask once and compute the shapes for every case."""
     life = subject.life
     returned = _ask_shapes(subject, HostExprBuilder())
@@ -97,7 +97,7 @@ def judge_output_shapes(subject: Subject) -> str:
     why="The builder asks at least three times and keeps what it got in different places.",
     fix="compute the expressions from the arguments alone and put them into new DimsExprs",
 )
-def judge_shape_purity(subject: Subject) -> None:
+def judge_shape_purity(subject: CheckedPlugin) -> None:
     """Ask one object three times and look at the arguments afterwards."""
     _ask_shapes(subject, HostExprBuilder())
     build, problem = subject.make().build, subject.life.problem
@@ -121,7 +121,7 @@ def judge_shape_purity(subject: Subject) -> None:
     why="Their value is known only after the run, so nothing can be computed from them while the plan is made.",
     fix="declare the size tensor with the final value, use it as a dimension alone, and give its output no dimensions",
 )
-def judge_size_tensors(subject: Subject) -> str:
+def judge_size_tensors(subject: CheckedPlugin) -> str:
     """Watch the expression builder and look at the declared outputs."""
     life, builder = subject.life, HostExprBuilder()
     types = life.types
@@ -141,7 +141,7 @@ def judge_size_tensors(subject: Subject) -> str:
     return ", ".join(f"output {index}" for index in layer.size_tensors)
 
 
-def _ask_shapes(subject: Subject, builder: HostExprBuilder) -> object:
+def _ask_shapes(subject: CheckedPlugin, builder: HostExprBuilder) -> object:
     try:
         return subject.life.ask_shapes(subject.make().build, builder)
     except CallbackRaised as raised:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.proposals import FormatAnswer, FormatSearch
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
@@ -23,7 +23,7 @@ _PROPOSED_TYPES: Final = tuple(dtype for dtype in DataType if dtype is not DataT
     why="The builder asks the same question several times, in several passes and on clones.",
     fix="answer from pos, in_out and the parameters alone; set no attribute",
 )
-def judge_purity(subject: Subject) -> str:
+def judge_purity(subject: CheckedPlugin) -> str:
     """Enumerate twice, then ask everything once more in reverse order."""
     life, specimen = subject.life, subject.make()
     _ = life.layer
@@ -58,7 +58,7 @@ def _require_same(first: FormatSearch, later: list[FormatAnswer]) -> None:
     why="Those positions hold nothing valid yet: what is read there decides by accident.",
     fix="compare in_out[pos] with positions below it; let the later position check against the earlier one",
 )
-def judge_reads(subject: Subject) -> None:
+def judge_reads(subject: CheckedPlugin) -> None:
     """Look at what was read of the descriptors above each position."""
     for answer in subject.life.search.answers:
         if answer.reads:
@@ -72,7 +72,7 @@ def judge_reads(subject: Subject) -> None:
     why="A forgotten return is None, which hosts take for a failure and not for a no.",
     fix="return a bool on every path",
 )
-def judge_answers(subject: Subject) -> None:
+def judge_answers(subject: CheckedPlugin) -> None:
     """Look at the type of every answer."""
     for answer in subject.life.search.answers:
         if answer.raised is None and not answer.is_boolean:
@@ -86,7 +86,7 @@ def judge_answers(subject: Subject) -> None:
     why="Without one the layer cannot be built, and most engines say no more than that.",
     fix="accept the types of the inputs at pos 0 and up; LINEAR is the format that every neighbour has",
 )
-def judge_acceptance(subject: Subject) -> str:
+def judge_acceptance(subject: CheckedPlugin) -> str:
     """Enumerate with the types of the inputs, and any types for the outputs."""
     found = subject.life.search
     if found.accepted:
@@ -110,7 +110,7 @@ def judge_acceptance(subject: Subject) -> str:
     why="In a strongly typed network only the types of get_output_data_types are proposed for the outputs.",
     fix="make get_output_data_types and supports_format_combination agree",
 )
-def judge_output_type(subject: Subject) -> None:
+def judge_output_type(subject: CheckedPlugin) -> None:
     """Enumerate with the declared types, and with any when those are refused."""
     if subject.life.search.accepted:
         return
@@ -123,13 +123,13 @@ def judge_output_type(subject: Subject) -> None:
     raise Broken(f"get_output_data_types declares {declared}, supports_format_combination accepts {wanted}")
 
 
-def _search_any_output_type(subject: Subject) -> FormatSearch:
+def _search_any_output_type(subject: CheckedPlugin) -> FormatSearch:
     life = subject.life
     options = [[dtype] for dtype in life.problem.types] + [list(_PROPOSED_TYPES)] * len(life.types)
     return life.search_formats(subject.make(), types=options)
 
 
-def _accepted_input_types(subject: Subject) -> str:
+def _accepted_input_types(subject: CheckedPlugin) -> str:
     life = subject.life
     options = [list(_PROPOSED_TYPES)] * (len(life.problem.main) + len(life.types))
     accepted = life.search_formats(subject.make(), types=options).accepted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.problem import Case
@@ -20,7 +20,7 @@ __all__: list[str] = []
     fix="seed random numbers from a parameter, and sum in a fixed order or within the tolerance of the type",
     compares=True,
 )
-def judge_determinism(subject: Subject) -> None:
+def judge_determinism(subject: CheckedPlugin) -> None:
     """Run two new objects with the same inputs and the same bytes in outputs and workspace."""
     if subject.repeat_difference:
         raise Broken(f"{subject.main_cell.describe()}: {subject.repeat_difference} of the first object")
@@ -34,7 +34,7 @@ def judge_determinism(subject: Subject) -> None:
     fix="keep nothing between runs; state belongs in a tensor, aliased if it is to be updated in place",
     compares=True,
 )
-def judge_memory(subject: Subject) -> None:
+def judge_memory(subject: CheckedPlugin) -> None:
     """Run inputs A, then B, then A again on one object."""
     found = subject.memory_difference
     if found:
@@ -49,7 +49,7 @@ def judge_memory(subject: Subject) -> None:
     fix="set everything that depends on shapes anew in on_shape_change, or take it from the descriptors in enqueue",
     compares=True,
 )
-def judge_shape_change(subject: Subject) -> str:
+def judge_shape_change(subject: CheckedPlugin) -> str:
     """Change the shapes of one object to and fro and compare each run with a new object's."""
     cases = subject.life.problem.full_cases
     if len(cases) < 2:
@@ -63,7 +63,7 @@ def judge_shape_change(subject: Subject) -> str:
     return f"{len(cases)} cases, in both orders"
 
 
-def _require_same_after(subject: Subject, before: Case, after: Case, expected: Run) -> None:
+def _require_same_after(subject: CheckedPlugin, before: Case, after: Case, expected: Run) -> None:
     words = f"shapes changed from {', '.join(map(str, before))} to {', '.join(map(str, after))}"
     prepared = subject.life.prepare()
     prepared.reshape(before)
@@ -91,7 +91,7 @@ def _require_same_after(subject: Subject, before: Case, after: Case, expected: R
     fix="mend the tactic that differs, or leave it out of get_valid_tactics",
     compares=True,
 )
-def judge_tactics(subject: Subject) -> str:
+def judge_tactics(subject: CheckedPlugin) -> str:
     """Compare the runs of every tactic with those of the first."""
     subject.require_repeatable()
     count = 0
@@ -115,7 +115,7 @@ def judge_tactics(subject: Subject) -> str:
     fix="take the layout from the descriptors in enqueue, or do not accept the format",
     compares=True,
 )
-def judge_formats(subject: Subject) -> str:
+def judge_formats(subject: CheckedPlugin) -> str:
     """Bring the results of every combination to plain arrays and compare them with the first of the same tactic."""
     subject.require_repeatable()
     count = 0
@@ -139,7 +139,7 @@ def judge_formats(subject: Subject) -> str:
     why="The address is 0 then; making an array of it fails, writing there ends the process.",
     fix="leave the workspace argument alone unless get_workspace_size asked for memory",
 )
-def judge_null_workspace(subject: Subject) -> None:
+def judge_null_workspace(subject: CheckedPlugin) -> None:
     """Run with address 0, once it is certain that nothing is written there."""
     cell = subject.main_cell
     if subject.life.prepare().workspace_bytes:
@@ -163,7 +163,7 @@ def judge_null_workspace(subject: Subject) -> None:
     why="A detector that finds nothing passes an empty tensor on; no layer may fail on it.",
     fix="return early from enqueue when an output has no elements, and write what does have elements",
 )
-def judge_empty(subject: Subject) -> str:
+def judge_empty(subject: CheckedPlugin) -> str:
     """Run the given cases that have a dimension of 0."""
     cases = subject.life.problem.empty_cases
     if not cases:

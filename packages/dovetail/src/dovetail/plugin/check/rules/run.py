@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from dovetail.plugin.check.driver import Cell, Subject
+from dovetail.plugin.check.driver import Cell, CheckedPlugin
 from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
 from dovetail.plugin.check.host.runs import Run, disagreement, unwritten
 from dovetail.plugin.check.rules.catalogue import rule
@@ -16,7 +16,7 @@ __all__: list[str] = []
 _RUN_CALLBACKS: Final = frozenset({"set_tactic", "on_shape_change", "enqueue"})
 
 
-def _runs(subject: Subject) -> Iterator[tuple[Cell, Run]]:
+def _runs(subject: CheckedPlugin) -> Iterator[tuple[Cell, Run]]:
     for cell in subject.matrix:
         yield cell, cell.first
         yield cell, cell.second
@@ -29,7 +29,7 @@ def _runs(subject: Subject) -> Iterator[tuple[Cell, Run]]:
     why="A raise ends the run, and while a plan is tuned it loses the tactic.",
     fix="mend the callback; if it refuses the inputs that were tried, give others with --shapes",
 )
-def judge_raises(subject: Subject) -> str:
+def judge_raises(subject: CheckedPlugin) -> str:
     """Run every combination, tactic and case."""
     life = subject.life
     _ = life.tactics
@@ -46,7 +46,7 @@ def judge_raises(subject: Subject) -> str:
     why="Other layers read the same memory, before or after this one.",
     fix="work on the output or in the workspace, or declare the alias with get_aliased_input",
 )
-def judge_inputs(subject: Subject) -> None:
+def judge_inputs(subject: CheckedPlugin) -> None:
     """Compare every input before and after."""
     for cell, run in _runs(subject):
         for index, text in run.written_inputs.items():
@@ -60,7 +60,7 @@ def judge_inputs(subject: Subject) -> None:
     why="The memory next to a tensor belongs to another one; the damage shows somewhere else.",
     fix="take shapes, type and format from the descriptors of this call, as get_output_shapes declared them",
 )
-def judge_outside(subject: Subject) -> None:
+def judge_outside(subject: CheckedPlugin) -> None:
     """Look at the guard bytes around every tensor."""
     for cell, run in _runs(subject):
         if run.damage:
@@ -74,7 +74,7 @@ def judge_outside(subject: Subject) -> None:
     why="The engine reserves what was asked for, for the largest shapes of the profile, and not a byte more.",
     fix="compute get_workspace_size from the max dims, for every tactic and the smaller shapes too",
 )
-def judge_workspace(subject: Subject) -> None:
+def judge_workspace(subject: CheckedPlugin) -> None:
     """Look at the guard bytes around the workspace, for every tactic and case."""
     for cell, run in _runs(subject):
         if run.workspace_damage:
@@ -89,7 +89,7 @@ def judge_workspace(subject: Subject) -> None:
     why="What is left holds the numbers of some earlier layer.",
     fix="write all elements; declare the shape and the type that are really written",
 )
-def judge_unwritten(subject: Subject) -> None:
+def judge_unwritten(subject: CheckedPlugin) -> None:
     """Fill outputs with two patterns and look for elements that kept both."""
     for cell in subject.matrix:
         found = unwritten(cell.first, cell.second)
@@ -105,7 +105,7 @@ def judge_unwritten(subject: Subject) -> None:
     fix="assign instead of adding to an output, and clear the workspace before reading it",
     compares=True,
 )
-def judge_garbage(subject: Subject) -> None:
+def judge_garbage(subject: CheckedPlugin) -> None:
     """Compare runs with different bytes in outputs and workspace."""
     subject.require_repeatable()
     for cell in subject.matrix:
@@ -120,7 +120,7 @@ def _dependence(cell: Cell) -> str | None:
     return disagreement(cell.second, cell.first)
 
 
-def _find_source(subject: Subject, cell: Cell) -> str:
+def _find_source(subject: CheckedPlugin, cell: Cell) -> str:
     only_workspace = Fill(FILL_A.outputs, FILL_B.workspace)
     run = subject.run_new(cell.case, formats=cell.formats, tactic=cell.tactic, fill=only_workspace)
     return "the workspace" if disagreement(run, cell.first) else "the outputs"
@@ -133,7 +133,7 @@ def _find_source(subject: Subject, cell: Cell) -> str:
     why="The next layers take that many elements from memory that was sized for the upper bound.",
     fix="declare an upper bound that holds for all data, and write the number of elements that were produced",
 )
-def judge_sizes(subject: Subject) -> str:
+def judge_sizes(subject: CheckedPlugin) -> str:
     """Read the size tensors after every run."""
     if not subject.life.layer.size_tensors:
         raise NotApplicable("no output depends on the data")

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.field_values import copy_fields, overwrite_fields
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.runs import Run, disagreement
@@ -29,7 +29,7 @@ __all__: list[str] = []
     why="A plan stores name, type and bytes of each field and gives them back to the creator.",
     fix="return PluginFieldCollection([PluginField(name, array, type), ...]) with arrays of the declared type",
 )
-def judge_fields(subject: Subject) -> str:
+def judge_fields(subject: CheckedPlugin) -> str:
     """Ask an object that was configured and given a tactic."""
     prepared = subject.life.prepare()
     returned = call(prepared.specimen.runtime, "get_fields_to_serialize")
@@ -65,7 +65,7 @@ def _require_field(index: int, item: object, seen: set[str]) -> None:
     why="The builder asks twice: once for the size and once for the content.",
     fix="make the fields from the parameters alone",
 )
-def judge_stability(subject: Subject) -> None:
+def judge_stability(subject: CheckedPlugin) -> None:
     """Ask one object three times."""
     _ = subject.serialized
     specimen = subject.life.prepare().specimen
@@ -82,7 +82,7 @@ def judge_stability(subject: Subject) -> None:
     why="Otherwise the plan is built, saved, and cannot be loaded.",
     fix="read exactly the fields that get_fields_to_serialize writes, whatever the phase",
 )
-def judge_revival(subject: Subject) -> None:
+def judge_revival(subject: CheckedPlugin) -> None:
     """Create from the stored fields, as a loaded plan does."""
     subject.require_creator()
     stored = subject.serialized
@@ -99,7 +99,7 @@ def judge_revival(subject: Subject) -> None:
     why="A plan that is loaded and saved again would otherwise be another plan.",
     fix="keep every field in the object and write it back unchanged",
 )
-def judge_round_trip(subject: Subject) -> None:
+def judge_round_trip(subject: CheckedPlugin) -> None:
     """Create from the stored fields and ask for the fields."""
     _ = subject.has_working_revival
     revived = subject.revive()
@@ -117,7 +117,7 @@ def judge_round_trip(subject: Subject) -> None:
     fix="serialize every parameter that enqueue uses, and what configure_plugin worked out",
     compares=True,
 )
-def judge_results(subject: Subject) -> str:
+def judge_results(subject: CheckedPlugin) -> str:
     """Run objects made from stored fields, with every tactic."""
     _ = subject.has_working_revival
     subject.require_repeatable()
@@ -138,7 +138,7 @@ def judge_results(subject: Subject) -> str:
     why="That memory is freed or reused as soon as create_plugin returns.",
     fix="copy: int(field.data[0]), field.data.copy(), field.data.tobytes()",
 )
-def judge_kept_pointers(subject: Subject) -> str:
+def judge_kept_pointers(subject: CheckedPlugin) -> str:
     """Overwrite the memory right after creation, in both phases, and compare with objects whose memory stayed."""
     subject.require_creator()
     _ = subject.make()
@@ -184,7 +184,7 @@ def _require_same(find: Callable[[], Traits], expected: Traits, phase: str) -> N
         raise Broken(f"phase {phase}: with the field memory overwritten {found}")
 
 
-def _revived_traits(subject: Subject, specimen: Specimen) -> Traits:
+def _revived_traits(subject: CheckedPlugin, specimen: Specimen) -> Traits:
     traits = parameters_of(subject, specimen)
     if subject.repeat_difference is not None:
         return traits

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from dovetail.formats import size_bytes
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.memory import traced_growth_bytes, traced_peak_bytes
 from dovetail.plugin.check.lifecycle import Life, Prepared
@@ -31,7 +31,7 @@ _MOST_GROWTH_BYTES: Final = 64
     fix="compute into the outputs (out=...) and use the workspace for what is in between",
     strict=True,
 )
-def judge_allocations(subject: Subject) -> str:
+def judge_allocations(subject: CheckedPlugin) -> str:
     """Measure the peak of one run with large inputs, after a warm-up."""
     prepared, case = _prepare_large(subject)
     bench = prepared.bench(case)  # owns the memory whose addresses are passed
@@ -47,7 +47,7 @@ def judge_allocations(subject: Subject) -> str:
     return f"{peak_bytes} bytes"
 
 
-def _prepare_large(subject: Subject) -> tuple[Prepared, Case]:
+def _prepare_large(subject: CheckedPlugin) -> tuple[Prepared, Case]:
     """An object with inputs so large that a temporary array stands out from the objects that any call makes."""
     main = subject.main_cell.case
     nbytes = _count_bytes(subject.life, main)
@@ -80,7 +80,7 @@ def _count_bytes(life: Life, case: Case) -> int:
     fix="keep nothing per run: no list that is appended to, no cache without a bound",
     strict=True,
 )
-def judge_growth(subject: Subject) -> str:
+def judge_growth(subject: CheckedPlugin) -> str:
     """Compare what is held before and after many runs."""
     prepared, case = subject.life.prepare(), subject.main_cell.case
     prepared.reshape(case)
@@ -101,7 +101,7 @@ def judge_growth(subject: Subject) -> str:
     fix="set attributes in on_shape_change and only read them in enqueue",
     strict=True,
 )
-def judge_state(subject: Subject) -> None:
+def judge_state(subject: CheckedPlugin) -> None:
     """Compare the object before and after a run."""
     prepared, case = subject.life.prepare(), subject.main_cell.case
     prepared.reshape(case)
@@ -120,7 +120,7 @@ def judge_state(subject: Subject) -> None:
     fix="forget what was freed, so that a second call finds nothing to do",
     strict=True,
 )
-def judge_destroy_twice(subject: Subject) -> None:
+def judge_destroy_twice(subject: CheckedPlugin) -> None:
     """Destroy a new object twice."""
     specimen = subject.make()
     specimen.is_destroyed = True

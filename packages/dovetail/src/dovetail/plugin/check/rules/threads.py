@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from dovetail.plugin.check.driver import Subject
+from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.lifecycle import Life, Prepared
@@ -35,14 +35,14 @@ _Result = list[Run] | CallbackRaised | None
     fix="keep shapes, tactic and buffers in the attached object, never in the class or the module",
     compares=True,
 )
-def judge_interleaving(subject: Subject) -> None:
+def judge_interleaving(subject: CheckedPlugin) -> None:
     """Tell two attached objects different shapes, then run both."""
     found = subject.remember("interleaving", lambda: _find_interleaving_fault(subject))
     if found:
         raise Broken(found)
 
 
-def _find_interleaving_fault(subject: Subject) -> str | None:
+def _find_interleaving_fault(subject: CheckedPlugin) -> str | None:
     _ = subject.has_working_attach
     subject.require_repeatable()
     life, cases = subject.life, _two_cases(subject)
@@ -62,7 +62,7 @@ def _find_interleaving_fault(subject: Subject) -> str | None:
     return None
 
 
-def _two_cases(subject: Subject) -> tuple[Case, Case]:
+def _two_cases(subject: CheckedPlugin) -> tuple[Case, Case]:
     cases = subject.life.problem.full_cases
     ran = {cell.case for cell in subject.matrix}
     usable = [case for case in cases if case in ran]
@@ -83,7 +83,7 @@ def _run_alone(life: Life, case: Case, variant: int) -> Run:
     fix="keep buffers in the attached object or take them from the workspace; guard what must be shared with a lock",
     compares=True,
 )
-def judge_threads(subject: Subject) -> str:
+def judge_threads(subject: CheckedPlugin) -> str:
     """Run two attached objects a few times in two threads and compare with the same runs one after the other."""
     if subject.remember("interleaving", lambda: _find_interleaving_fault(subject)):
         raise Blocked("the contexts disturb each other even in one thread, see R54")
@@ -110,7 +110,7 @@ def _compare_runs(name: str, result: _Result, expected: list[Run]) -> int:
     return len(result)
 
 
-def _pair(subject: Subject) -> list[Prepared]:
+def _pair(subject: CheckedPlugin) -> list[Prepared]:
     original = subject.make()
     return [subject.life.prepare(source=original) for _ in range(2)]
 
@@ -170,7 +170,7 @@ def _eager_switching() -> Iterator[None]:
     why="Clones and contexts are destroyed one by one, in any order, while others run.",
     fix="free in destroy only what the object made for itself; share the rest through a resource of the registry",
 )
-def judge_destroy(subject: Subject) -> None:
+def judge_destroy(subject: CheckedPlugin) -> None:
     """Destroy a clone and one of two attached objects, then run the other."""
     subject.require_repeatable()
     life, case = subject.life, subject.main_cell.case

@@ -11,15 +11,15 @@ from dovetail.testing.provider_kit.device_arrays import DeviceArrays
 from dovetail.testing.provider_kit.models import CHAIN, make_feed
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.rules.streams import open_streams
-from dovetail.testing.provider_kit.subject import Subject
-from dovetail.testing.provider_kit.verdicts import Broken, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider
+from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
 _ONES: Final = np.ones(64, np.float32)
 
 
-def _require_capture(subject: Subject) -> Provider:
+def _require_capture(subject: CheckedProvider) -> Provider:
     if not subject.provider.can_capture:
         raise NotOffered("it captures no graphs")
     return subject.provider
@@ -30,7 +30,7 @@ def _capture_copy(provider: Provider, source: Any, target: Any, stream: Stream) 
     provider.copy(source, target, stream)
     graph = provider.end_capture(stream)
     if not isinstance(graph, CapturedGraph):
-        raise Broken(f"end_capture gave {type(graph).__name__}, expected a CapturedGraph")
+        raise RuleBroken(f"end_capture gave {type(graph).__name__}, expected a CapturedGraph")
     return graph
 
 
@@ -40,7 +40,7 @@ def _capture_copy(provider: Provider, source: Any, target: Any, stream: Stream) 
     why="The runtime captures a run that it does not want yet.",
     fix="record between begin_capture and end_capture, and run nothing",
 )
-def judge_recording(subject: Subject) -> None:
+def judge_recording(subject: CheckedProvider) -> None:
     """Capture a copy and look at the target."""
     provider = _require_capture(subject)
     with open_streams(provider, 1) as (stream,), DeviceArrays(provider) as arrays:
@@ -50,7 +50,7 @@ def judge_recording(subject: Subject) -> None:
         has_run = arrays.download(target).any()
         graph.close()
         if has_run:
-            raise Broken("the copy was done while it was captured")
+            raise RuleBroken("the copy was done while it was captured")
 
 
 @rule(
@@ -59,7 +59,7 @@ def judge_recording(subject: Subject) -> None:
     why="Inputs are written to the same memory before each replay.",
     fix="replay all of it on the stream that replay() gets, in its order",
 )
-def judge_replay(subject: Subject) -> None:
+def judge_replay(subject: CheckedProvider) -> None:
     """Replay a copy after other numbers were written to its source."""
     provider = _require_capture(subject)
     with open_streams(provider, 2) as (stream, other), DeviceArrays(provider) as arrays:
@@ -70,7 +70,7 @@ def judge_replay(subject: Subject) -> None:
             graph.replay(on)
             on.synchronize()
             if not np.array_equal(arrays.download(target), _ONES * factor):
-                raise Broken(f"replay {factor} did not copy what the source held")
+                raise RuleBroken(f"replay {factor} did not copy what the source held")
         graph.close()
 
 
@@ -80,7 +80,7 @@ def judge_replay(subject: Subject) -> None:
     why="An update is cheaper than another graph when only addresses change.",
     fix="return True only when replay() does the new work from then on, and False where the device cannot",
 )
-def judge_update(subject: Subject) -> None:
+def judge_update(subject: CheckedProvider) -> None:
     """Update a copy to one from another source."""
     provider = _require_capture(subject)
     with open_streams(provider, 1) as (stream,), DeviceArrays(provider) as arrays:
@@ -92,7 +92,7 @@ def judge_update(subject: Subject) -> None:
         got = arrays.download(target)
         graph.close()
         if not np.array_equal(got, _ONES * (2 if is_updated else 1)):
-            raise Broken(f"update gave {is_updated}, and the replay did not do that")
+            raise RuleBroken(f"update gave {is_updated}, and the replay did not do that")
     if not is_updated:
         raise NotOffered("its graphs cannot be updated")
 
@@ -103,7 +103,7 @@ def judge_update(subject: Subject) -> None:
     why="From the second run over the same memory on, an engine replays.",
     fix="put all work of a step on BindContext.stream, with nothing that depends on contents of tensors",
 )
-def judge_engine(subject: Subject) -> str:
+def judge_engine(subject: CheckedProvider) -> str:
     """Run a model five times with capture, and compare."""
     provider = _require_capture(subject)
     engine, model = subject.build(CHAIN), CHAIN.make_model()

@@ -1,7 +1,7 @@
 """The catalogue of rules for providers: what each is called, why it is there, and the function that judges it.
 
-A rule is a function over a ``Subject``, collected by the ``rule`` decorator when its module is imported. It returns
-when the provider keeps the rule (a text is shown with the pass), and raises one of ``verdicts`` otherwise.
+A rule is a function over a ``CheckedProvider``, which the ``rule`` decorator collects when its module is imported. It
+returns when the provider keeps the rule (a text is shown with the pass), and raises one of ``verdicts`` otherwise.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from dovetail.errors import InternalError
 
 if TYPE_CHECKING:
-    from dovetail.testing.provider_kit.subject import Subject
+    from dovetail.testing.provider_kit.subject import CheckedProvider
 
 __all__ = ["Judge", "ProviderRule", "registered_rules", "rule"]
 
-Judge = Callable[["Subject"], "str | None"]
+Judge = Callable[["CheckedProvider"], "str | None"]
 
 
 @dataclass(frozen=True, kw_only=True)

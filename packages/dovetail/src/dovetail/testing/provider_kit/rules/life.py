@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dovetail.allocators import IGpuAllocator
 from dovetail.testing.provider_kit.models import CHAIN
 from dovetail.testing.provider_kit.rules.catalogue import rule
-from dovetail.testing.provider_kit.subject import Subject
-from dovetail.testing.provider_kit.verdicts import Broken, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider
+from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -46,7 +46,7 @@ def _ledger(allocator: IGpuAllocator) -> Iterator[dict[int, int]]:
             delattr(allocator, name)
 
 
-def _live_once(subject: Subject) -> None:
+def _live_once(subject: CheckedProvider) -> None:
     """Build, run in two contexts, close."""
     _require_builds(subject)
     engine = subject.compile(CHAIN.make_model())
@@ -57,7 +57,7 @@ def _live_once(subject: Subject) -> None:
     engine.close()
 
 
-def _require_builds(subject: Subject) -> None:
+def _require_builds(subject: CheckedProvider) -> None:
     subject.build(CHAIN)
 
 
@@ -67,7 +67,7 @@ def _require_builds(subject: Subject) -> None:
     why="A server loads and drops engines for months.",
     fix="give back in close() of bound and loaded partitions what was taken, and keep nothing in the provider",
 )
-def judge_leaks(subject: Subject) -> str:
+def judge_leaks(subject: CheckedProvider) -> str:
     """Count what is taken from the allocator and not given back."""
     provider = subject.provider
     allocator = provider.allocator
@@ -79,7 +79,7 @@ def judge_leaks(subject: Subject) -> str:
         provider.synchronize()
         left = dict(taken)
     if left:
-        raise Broken(f"{len(left)} block(s) of {sum(left.values())} bytes were not given back")
+        raise RuleBroken(f"{len(left)} block(s) of {sum(left.values())} bytes were not given back")
     return "nothing is left"
 
 
@@ -89,7 +89,7 @@ def judge_leaks(subject: Subject) -> str:
     why="A cache without a bound is a leak with a name.",
     fix="let partitions and kernels go with the engine; cache by weak references or with a bound",
 )
-def judge_kept(subject: Subject) -> str:
+def judge_kept(subject: CheckedProvider) -> str:
     """See whether what was loaded can be collected."""
     _require_builds(subject)
     loaded = subject.recording.loaded = []
@@ -102,7 +102,7 @@ def judge_kept(subject: Subject) -> str:
         raise NotOffered("it loads no partitions")
     alive = sum(reference() is not None for reference in loaded)
     if alive:
-        raise Broken(f"{alive} loaded partition(s) are still referred to after the engine was closed")
+        raise RuleBroken(f"{alive} loaded partition(s) are still referred to after the engine was closed")
     return f"{len(loaded)} partitions"
 
 
@@ -112,7 +112,7 @@ def judge_kept(subject: Subject) -> str:
     why="Engines are torn down by people and by the garbage collector.",
     fix="have close() forget what it gave back",
 )
-def judge_close(subject: Subject) -> None:
+def judge_close(subject: CheckedProvider) -> None:
     """Close engines and contexts again, and with work behind them."""
     _require_builds(subject)
     engine, feed = subject.compile(CHAIN.make_model()), CHAIN.make_feeds()[0]
@@ -130,7 +130,7 @@ def judge_close(subject: Subject) -> None:
     why="They share the provider.",
     fix="count who uses what the provider shares, or share nothing that is closed",
 )
-def judge_neighbours(subject: Subject) -> None:
+def judge_neighbours(subject: CheckedProvider) -> None:
     """Close one of two engines, and run the other."""
     first = subject.build(CHAIN)
     feed, model = CHAIN.make_feeds()[0], CHAIN.make_model()

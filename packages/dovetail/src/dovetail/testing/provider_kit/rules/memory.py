@@ -12,8 +12,8 @@ from dovetail.host_arrays import array_at
 from dovetail.provider.interfaces import HOST_MEMORY, DeviceArray, MemoryInfo, Provider, TensorSpec
 from dovetail.testing.provider_kit.device_arrays import DeviceArrays
 from dovetail.testing.provider_kit.rules.catalogue import rule
-from dovetail.testing.provider_kit.subject import Subject, overrides
-from dovetail.testing.provider_kit.verdicts import Broken, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider, overrides
+from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -34,7 +34,7 @@ _ARRAYS: Final = (
     why="Values of an arena are placed at multiples of the alignment; two owners of a byte overwrite each other.",
     fix="align as asked, at least to MemoryInfo.alignment_bytes, and return False for an address that is not yours",
 )
-def judge_allocator(subject: Subject) -> str:
+def judge_allocator(subject: CheckedProvider) -> str:
     """Take blocks of several sizes, and give them back."""
     provider = subject.provider
     allocator, alignment = provider.allocator, provider.memory.alignment_bytes
@@ -44,22 +44,22 @@ def judge_allocator(subject: Subject) -> str:
     finally:
         returned = [allocator.deallocate(address) for address, _ in blocks if address]
     if not all(returned):
-        raise Broken("deallocate gave False for memory that allocate gave")
+        raise RuleBroken("deallocate gave False for memory that allocate gave")
     if allocator.deallocate(blocks[0][0]):
-        raise Broken("deallocate took the same memory back twice")
+        raise RuleBroken("deallocate took the same memory back twice")
     return f"aligned to {alignment} bytes"
 
 
 def _check_blocks(blocks: list[tuple[int, int]], alignment: int) -> None:
     for address, size in blocks:
         if not address:
-            raise Broken(f"allocate gave no memory for {size} bytes")
+            raise RuleBroken(f"allocate gave no memory for {size} bytes")
         if address % alignment:
-            raise Broken(f"allocate gave {address:#x}, which is not a multiple of {alignment}")
+            raise RuleBroken(f"allocate gave {address:#x}, which is not a multiple of {alignment}")
     ordered = sorted(blocks)
     for (address, size), (following, _) in pairwise(ordered):
         if address + size > following:
-            raise Broken("two blocks overlap")
+            raise RuleBroken("two blocks overlap")
 
 
 @rule(
@@ -68,18 +68,18 @@ def _check_blocks(blocks: list[tuple[int, int]], alignment: int) -> None:
     why="Everything that runs gets its arrays from there.",
     fix="return an object with shape, dtype and address (a DeviceArray), a NumPy array where the memory is the host's",
 )
-def judge_array_at(subject: Subject) -> None:
+def judge_array_at(subject: CheckedProvider) -> None:
     """Open memory in several ways."""
     provider = subject.provider
     with DeviceArrays(provider) as arrays:
         for wanted in _ARRAYS:
             array = arrays.make(wanted.shape, wanted.dtype)
             if tuple(array.shape) != wanted.shape or np.dtype(array.dtype) != wanted.dtype:
-                raise Broken(f"array_at gave {array.dtype} {array.shape}, expected {wanted.dtype} {wanted.shape}")
+                raise RuleBroken(f"array_at gave {array.dtype} {array.shape}, expected {wanted.dtype} {wanted.shape}")
             if provider.memory.is_host and not isinstance(array, np.ndarray):
-                raise Broken(f"array_at gave {type(array).__name__} in memory of the host, expected a NumPy array")
+                raise RuleBroken(f"array_at gave {type(array).__name__} in memory of the host, expected a NumPy array")
             if not provider.memory.is_host and not isinstance(array, DeviceArray):
-                raise Broken(f"array_at gave {type(array).__name__}, which has no shape, dtype and address")
+                raise RuleBroken(f"array_at gave {type(array).__name__}, which has no shape, dtype and address")
         _check_offset(provider, arrays)
 
 
@@ -89,7 +89,7 @@ def _check_offset(provider: Provider, arrays: DeviceArrays) -> None:
     whole = arrays.upload(numbers)
     half = provider.array_at(_address(whole) + 256, (64,), np.dtype(np.float32))
     if not np.array_equal(arrays.download(half), numbers[64:]):
-        raise Broken("array_at of an address inside a block does not see what lies there")
+        raise RuleBroken("array_at of an address inside a block does not see what lies there")
 
 
 def _address(array: Any) -> int:
@@ -102,18 +102,18 @@ def _address(array: Any) -> int:
     why="The runtime moves values between memories with them.",
     fix="copy the bytes of any type and shape, those without elements too, in the order of the stream",
 )
-def judge_copies(subject: Subject) -> None:
+def judge_copies(subject: CheckedProvider) -> None:
     """There, along, and back."""
     provider = subject.provider
     for source, target in ((HOST_MEMORY, provider.memory), (provider.memory, HOST_MEMORY), (provider.memory,) * 2):
         if not provider.can_copy(source, target):
-            raise Broken(f"can_copy says that it cannot copy from {source.name} to {target.name}")
+            raise RuleBroken(f"can_copy says that it cannot copy from {source.name} to {target.name}")
     with DeviceArrays(provider) as arrays:
         for wanted in _ARRAYS:
             first, second = arrays.upload(wanted), arrays.make(wanted.shape, wanted.dtype)
             provider.copy(first, second, None)
             if not np.array_equal(arrays.download(second), wanted):
-                raise Broken(f"{wanted.dtype} {wanted.shape} came back changed")
+                raise RuleBroken(f"{wanted.dtype} {wanted.shape} came back changed")
 
 
 @rule(
@@ -122,12 +122,12 @@ def judge_copies(subject: Subject) -> None:
     why="The planner then goes by way of the host.",
     fix="say yes only for your own memory, the host's, and peers that copy() really reaches",
 )
-def judge_can_copy(subject: Subject) -> None:
+def judge_can_copy(subject: CheckedProvider) -> None:
     """Ask for a memory that does not exist."""
     stranger = MemoryInfo(name="memory of the kit")
     provider = subject.provider
     if provider.can_copy(stranger, provider.memory) or provider.can_copy(provider.memory, stranger):
-        raise Broken("can_copy says yes for a memory that does not exist")
+        raise RuleBroken("can_copy says yes for a memory that does not exist")
 
 
 @rule(
@@ -136,22 +136,22 @@ def judge_can_copy(subject: Subject) -> None:
     why="An array that is taken by mistake is read as if it lay on the device.",
     fix="return None for everything that does not lie in this memory",
 )
-def judge_import(subject: Subject) -> None:
+def judge_import(subject: CheckedProvider) -> None:
     """Offer its own array, one of the host, and something that is none."""
     provider = subject.provider
     if not provider.memory.is_host:
         for stranger in (np.zeros(4, np.float32), object(), None, 3):
             if provider.import_array(stranger) is not None:
-                raise Broken(f"import_array took {type(stranger).__name__}")
+                raise RuleBroken(f"import_array took {type(stranger).__name__}")
     if not overrides(provider, "import_array"):
         raise NotOffered("callers' arrays are copied")
     with DeviceArrays(provider) as arrays:
         own = arrays.upload(np.arange(4, dtype=np.float32))
         taken = provider.import_array(own)
         if taken is None:
-            raise Broken("import_array does not take what array_at gives")
+            raise RuleBroken("import_array does not take what array_at gives")
         if _address(taken) != _address(own) or tuple(taken.shape) != (4,):
-            raise Broken("import_array gave an array at another place, or of another shape")
+            raise RuleBroken("import_array gave an array at another place, or of another shape")
 
 
 @rule(
@@ -160,19 +160,19 @@ def judge_import(subject: Subject) -> None:
     why="The runtime stages uploads and results there.",
     fix="return an allocator of memory of the host",
 )
-def judge_pinned(subject: Subject) -> None:
+def judge_pinned(subject: CheckedProvider) -> None:
     """Write there, copy to the device and back."""
     provider = subject.provider
     allocator = provider.pinned_allocator
     address = allocator.allocate(4096, 256, 0)
     if not address or address % 256:
-        raise Broken(f"pinned_allocator gave {address:#x} for 4096 bytes aligned to 256")
+        raise RuleBroken(f"pinned_allocator gave {address:#x} for 4096 bytes aligned to 256")
     try:
         staged: npt.NDArray[Any] = array_at(address, (1024,), np.dtype(np.float32))
         staged[...] = np.arange(1024)
         with DeviceArrays(provider) as arrays:
             if not np.array_equal(arrays.download(arrays.upload(staged)), np.arange(1024)):
-                raise Broken("what was written to pinned memory did not arrive")
+                raise RuleBroken("what was written to pinned memory did not arrive")
     finally:
         allocator.deallocate(address)
 
@@ -183,7 +183,7 @@ def judge_pinned(subject: Subject) -> None:
     why="A value would otherwise be read in another order than it was written.",
     fix="have load_reformat give a kernel for every pair that can_reformat says yes to",
 )
-def judge_reformat(subject: Subject) -> str:
+def judge_reformat(subject: CheckedProvider) -> str:
     """Change types of one tensor, for every pair it claims."""
     provider = subject.provider
     if not overrides(provider, "can_reformat"):
@@ -196,7 +196,7 @@ def judge_reformat(subject: Subject) -> str:
         with DeviceArrays(provider) as arrays:
             result = provider.load_reformat(source, target)(arrays.upload(numbers.astype(source.dtype)))
             if not np.array_equal(arrays.download(result), numbers.astype(target.dtype)):
-                raise Broken(f"{source.dtype} to {target.dtype} gives other numbers")
+                raise RuleBroken(f"{source.dtype} to {target.dtype} gives other numbers")
     if not taken:
         raise NotOffered("it changes no type of a linear tensor")
     return f"{len(taken)} pairs"

@@ -10,8 +10,8 @@ from dovetail.errors import DovetailError
 from dovetail.provider.calls import first_line
 from dovetail.testing.provider_kit.models import MODELS
 from dovetail.testing.provider_kit.rules.catalogue import rule
-from dovetail.testing.provider_kit.subject import Subject
-from dovetail.testing.provider_kit.verdicts import Broken, NotJudged, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider
+from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -24,7 +24,7 @@ _OTHER_VERSION = "0.0-of-the-kit"
     why="An engine is built once and loaded often.",
     fix="put everything that running needs into the payload, the weights and the code",
 )
-def judge_round_trip(subject: Subject) -> str:
+def judge_round_trip(subject: CheckedProvider) -> str:
     """Store, load and run every model."""
     from dovetail.runtime.loading import Runtime
 
@@ -45,7 +45,7 @@ def judge_round_trip(subject: Subject) -> str:
     return f"{done} plans"
 
 
-def _loads(subject: Subject) -> list[tuple[Callable[[Any], Any], Any]]:
+def _loads(subject: CheckedProvider) -> list[tuple[Callable[[Any], Any], Any]]:
     """What was loaded that had a payload, one of each model at most."""
     for case in MODELS:
         subject.build_failure(case)
@@ -63,7 +63,7 @@ def _load(load: Callable[[Any], Any], stored: Any) -> Any:
     except DovetailError:
         return None
     except Exception as error:
-        raise Broken(
+        raise RuleBroken(
             f"{load.__name__} raised {type(error).__name__}: {first_line(error)}, expected a DovetailError"
         ) from error
     return loaded
@@ -80,22 +80,22 @@ def _close(loaded: Any) -> None:
     why="Plans outlive versions; reading an old payload as a new one gives wrong results.",
     fix="compare stored.version, and raise ProviderError with what to do, or set LoadedPartition.note",
 )
-def judge_version(subject: Subject) -> str:
+def judge_version(subject: CheckedProvider) -> str:
     """Load with another version."""
     loads = _loads(subject)
     for load, stored in loads:
         if not stored.version:
-            raise Broken("what it built has no version")
+            raise RuleBroken("what it built has no version")
         try:
             loaded = load(replace(stored, version=_OTHER_VERSION))
         except DovetailError as error:
             if "version" not in str(error).lower():
-                raise Broken(f"the error says nothing of versions: {first_line(error)}") from error
+                raise RuleBroken(f"the error says nothing of versions: {first_line(error)}") from error
         else:
             note = getattr(loaded, "note", None)
             _close(loaded)
             if not note:
-                raise Broken("a payload of another version is loaded without a word")
+                raise RuleBroken("a payload of another version is loaded without a word")
     return f"built by {loads[0][1].version}"
 
 
@@ -105,7 +105,7 @@ def judge_version(subject: Subject) -> str:
     why="Files are cut short and come from strangers.",
     fix="check length, version and contents before use, and raise PlanCorruptError or ProviderError",
 )
-def judge_damage(subject: Subject) -> str:
+def judge_damage(subject: CheckedProvider) -> str:
     """Load payloads that are cut, empty, changed, or noise."""
     tried = 0
     for load, stored in _loads(subject):
@@ -114,7 +114,7 @@ def judge_damage(subject: Subject) -> str:
             _close(loaded)
             tried += 1
             if loaded is not None and must_fail:
-                raise Broken(f"a payload that is {what} is loaded")
+                raise RuleBroken(f"a payload that is {what} is loaded")
     return f"{tried} payloads"
 
 
@@ -137,7 +137,7 @@ def _damages(payload: bytes) -> list[tuple[str, bytes, bool]]:
     why="A plan that was put together wrongly must not run over missing memory.",
     fix="check that every weight the payload names is in stored.weights, with the type and shape it needs",
 )
-def judge_weights(subject: Subject) -> str:
+def judge_weights(subject: CheckedProvider) -> str:
     """Load without each weight."""
     found = [(load, stored) for load, stored in _loads(subject) if getattr(stored, "weights", None)]
     if not found:
@@ -146,5 +146,5 @@ def judge_weights(subject: Subject) -> str:
         loaded = _load(load, replace(stored, weights={}))
         _close(loaded)
         if loaded is not None:
-            raise Broken(f"step '{stored.name}' is loaded without its weights {', '.join(stored.weights)}")
+            raise RuleBroken(f"step '{stored.name}' is loaded without its weights {', '.join(stored.weights)}")
     return f"{len(found)} partitions"

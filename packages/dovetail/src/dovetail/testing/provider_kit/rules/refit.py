@@ -11,8 +11,8 @@ from dovetail.provider.interfaces import PackedWeight
 from dovetail.runtime.refit import Refitter
 from dovetail.testing.provider_kit.models import CHAIN, MODELS
 from dovetail.testing.provider_kit.rules.catalogue import rule
-from dovetail.testing.provider_kit.subject import Subject, overrides
-from dovetail.testing.provider_kit.verdicts import Broken, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider, overrides
+from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -23,7 +23,7 @@ __all__: list[str] = []
     why="Fine-tuned weights are put into engines that run.",
     fix="write them in LoadedPartition.refit, or set refit_mode = RefitMode.RECREATE",
 )
-def judge_refit(subject: Subject) -> str:
+def judge_refit(subject: CheckedProvider) -> str:
     """Replace the weight of a loaded engine, twice, with a context that lives through it."""
     from dovetail.build.config import BuilderFlag
 
@@ -43,7 +43,7 @@ def judge_refit(subject: Subject) -> str:
     return subject.provider.refit_mode
 
 
-def _expect(subject: Subject, weight: Any, feed: Any) -> Any:
+def _expect(subject: CheckedProvider, weight: Any, feed: Any) -> Any:
     model = CHAIN.make_model()
     del model.graph.initializer[:]
     from onnx import numpy_helper
@@ -58,20 +58,20 @@ def _expect(subject: Subject, weight: Any, feed: Any) -> Any:
     why="A refit packs weights again in a process that never built anything.",
     fix="use one function to pack in build_* and in pack_weight, with all that it needs in the recipe",
 )
-def judge_packing(subject: Subject) -> str:
+def judge_packing(subject: CheckedProvider) -> str:
     """Pack every weight again that the build packed."""
     provider, packed = subject.provider, _packed(subject)
     for weight, sources in packed:
         again = np.asarray(provider.pack_weight(weight.recipe, sources))
         wanted = np.asarray(weight.array)
         if again.dtype != wanted.dtype or not np.array_equal(again, wanted):
-            raise Broken(f"recipe {weight.recipe!r} over {', '.join(sources)} gives other bytes than the build did")
+            raise RuleBroken(f"recipe {weight.recipe!r} over {', '.join(sources)} gives other bytes than the build did")
     if not packed:
         raise NotOffered("it packs no weights of the kit's models")
     return f"{len(packed)} weights"
 
 
-def _packed(subject: Subject) -> list[tuple[PackedWeight, dict[str, Any]]]:
+def _packed(subject: CheckedProvider) -> list[tuple[PackedWeight, dict[str, Any]]]:
     for case in MODELS:
         subject.build_failure(case)
     known = {name: array for case in MODELS for name, array in case.weights.items()}
@@ -86,7 +86,7 @@ def _packed(subject: Subject) -> list[tuple[PackedWeight, dict[str, Any]]]:
     why="Plans come from other versions and from strangers.",
     fix="raise ProviderError in pack_weight for a recipe that you did not write",
 )
-def judge_recipes(subject: Subject) -> None:
+def judge_recipes(subject: CheckedProvider) -> None:
     """Ask for a recipe that nobody has."""
     provider = subject.provider
     if not overrides(provider, "pack_weight"):
@@ -96,5 +96,5 @@ def judge_recipes(subject: Subject) -> None:
     except ProviderError:
         return
     except Exception as error:
-        raise Broken(f"pack_weight raised {type(error).__name__}, expected ProviderError") from error
-    raise Broken("pack_weight took a recipe that does not exist")
+        raise RuleBroken(f"pack_weight raised {type(error).__name__}, expected ProviderError") from error
+    raise RuleBroken("pack_weight took a recipe that does not exist")

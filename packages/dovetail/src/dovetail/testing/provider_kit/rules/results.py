@@ -8,8 +8,8 @@ from typing import Final
 from dovetail.provider.calls import first_line
 from dovetail.testing.provider_kit.models import TYPES, Case, find_case, typed_case
 from dovetail.testing.provider_kit.rules.catalogue import rule
-from dovetail.testing.provider_kit.subject import Subject
-from dovetail.testing.provider_kit.verdicts import Broken, NotJudged, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider
+from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -87,7 +87,7 @@ _BINARY: Final = frozenset(
 )
 
 
-def _judge(subject: Subject, case: Case) -> str:
+def _judge(subject: CheckedProvider, case: Case) -> str:
     engine = subject.build(case)
     model = case.make_model()
     for feed in case.make_feeds():
@@ -97,7 +97,7 @@ def _judge(subject: Subject, case: Case) -> str:
 
 
 @rule("P30", "Results are right", why="Everything else is worth nothing otherwise.", fix=_FIX)
-def judge_chain(subject: Subject) -> str:
+def judge_chain(subject: CheckedProvider) -> str:
     """A small network."""
     return _judge(subject, find_case("chain"))
 
@@ -108,7 +108,7 @@ def judge_chain(subject: Subject) -> str:
     why="Types are claimed one by one and are easily mixed up.",
     fix="limit the types of the kernel, or refuse the node in get_capability",
 )
-def judge_types(subject: Subject) -> str:
+def judge_types(subject: CheckedProvider) -> str:
     """Sums and products of each type."""
     taken = []
     for name in TYPES:
@@ -128,7 +128,7 @@ def judge_types(subject: Subject) -> str:
     why="An engine without a profile takes any shape at any time.",
     fix="bind what depends on shapes in bind(), or compute it in every run",
 )
-def judge_dynamic(subject: Subject) -> str:
+def judge_dynamic(subject: CheckedProvider) -> str:
     """Larger, smaller, and back."""
     return _judge(subject, find_case("dynamic shapes"))
 
@@ -139,13 +139,13 @@ def judge_dynamic(subject: Subject) -> str:
     why="A batch of nothing is what filters give.",
     fix="give results of the right shape without launching anything",
 )
-def judge_empty(subject: Subject) -> str:
+def judge_empty(subject: CheckedProvider) -> str:
     """A dimension of 0, between others."""
     return _judge(subject, find_case("empty tensors"))
 
 
 @rule("P34", "Scalars work", why="A tensor of no dimensions has one element.", fix="give scalars the shape ()")
-def judge_scalars(subject: Subject) -> str:
+def judge_scalars(subject: CheckedProvider) -> str:
     """Scalars in and out."""
     return _judge(subject, find_case("scalars"))
 
@@ -156,7 +156,7 @@ def judge_scalars(subject: Subject) -> str:
     why="Outputs are matched by their places.",
     fix="write the outputs in the order of stored.outputs",
 )
-def judge_several(subject: Subject) -> str:
+def judge_several(subject: CheckedProvider) -> str:
     """Four outputs, one of which is the input."""
     return _judge(subject, find_case("several outputs"))
 
@@ -167,7 +167,7 @@ def judge_several(subject: Subject) -> str:
     why="Operators have outputs that a model leaves out.",
     fix="leave out what has no name, and keep the places of the others",
 )
-def judge_unread(subject: Subject) -> str:
+def judge_unread(subject: CheckedProvider) -> str:
     """Half of a Split."""
     return _judge(subject, find_case("outputs nobody reads"))
 
@@ -178,7 +178,7 @@ def judge_unread(subject: Subject) -> str:
     why="Models give their weights out, and a partition then has an output that it does not compute.",
     fix="copy the weight to the output in every run",
 )
-def judge_constants(subject: Subject) -> str:
+def judge_constants(subject: CheckedProvider) -> str:
     """A weight as it is, and through Identity."""
     return _judge(subject, find_case("initializers as outputs"))
 
@@ -189,7 +189,7 @@ def judge_constants(subject: Subject) -> str:
     why="A claim counts for each operator.",
     fix=_FIX,
 )
-def judge_operators(subject: Subject) -> str:
+def judge_operators(subject: CheckedProvider) -> str:
     """Operators that need no attributes, each over float32 and int64."""
     judged: set[str] = set()
     for case in _operator_cases(subject):
@@ -204,17 +204,17 @@ def judge_operators(subject: Subject) -> str:
             for feed, right in zip(case.make_feeds(), expected, strict=True):
                 subject.compare(case.name, subject.run(engine, feed), right)
             engine.close()
-        except Broken:
+        except RuleBroken:
             raise
         except Exception as error:
-            raise Broken(f"{case.name}: {type(error).__name__}: {first_line(error)}") from error
+            raise RuleBroken(f"{case.name}: {type(error).__name__}: {first_line(error)}") from error
         judged.add(case.name.split()[0])
     if not judged:
         raise NotOffered("it has no such operator")
     return f"{len(judged)} operators"
 
 
-def _operator_cases(subject: Subject) -> Iterable[Case]:
+def _operator_cases(subject: CheckedProvider) -> Iterable[Case]:
     has = {kernel.op for kernel in subject.provider.kernels if not kernel.domain}
     for count, ops in ((1, _UNARY), (2, _BINARY)):
         for op in sorted(has & ops):
@@ -246,7 +246,7 @@ _BOOLEAN: Final = frozenset({"Equal", "Greater", "GreaterOrEqual", "IsInf", "IsN
     why="The kit's models are small.",
     fix=_FIX,
 )
-def judge_own(subject: Subject) -> str:
+def judge_own(subject: CheckedProvider) -> str:
     """The model that came with the call."""
     if subject.model is None:
         raise NotOffered("no model was given")

@@ -14,8 +14,8 @@ from dovetail.provider.calls import first_line
 from dovetail.testing.provider_kit.device_arrays import DeviceArrays
 from dovetail.testing.provider_kit.models import CHAIN, Feed, find_case, make_feed
 from dovetail.testing.provider_kit.rules.catalogue import rule
-from dovetail.testing.provider_kit.subject import Subject
-from dovetail.testing.provider_kit.verdicts import Broken, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider
+from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -30,7 +30,7 @@ def _feed(seed: int, rows: int = 3) -> Feed:
     why="Callers bring new arrays in every run, some of them not contiguous or not writable.",
     fix="take addresses in the run, not once",
 )
-def judge_buffers(subject: Subject) -> None:
+def judge_buffers(subject: CheckedProvider) -> None:
     """Same shapes, other arrays; then one that is every second row, and one that is read-only."""
     engine, model = subject.build(CHAIN), CHAIN.make_model()
     for seed in range(4):
@@ -49,7 +49,7 @@ def judge_buffers(subject: Subject) -> None:
     why="Results belong to the caller, who writes to them.",
     fix="write into the outputs that run() gets, and make a new array for each that is None",
 )
-def judge_sharing(subject: Subject) -> None:
+def judge_sharing(subject: CheckedProvider) -> None:
     """Run twice and look."""
     case = find_case("several outputs")
     engine = subject.build(case)
@@ -59,12 +59,12 @@ def judge_sharing(subject: Subject) -> None:
     second = subject.run(engine, second_feed)
     for name, array in first.items():
         if np.shares_memory(array, first_feed["x"]):
-            raise Broken(f"output '{name}' shares memory with the input")
+            raise RuleBroken(f"output '{name}' shares memory with the input")
         for other, value in {**{f"{k} of the next run": v for k, v in second.items()}, **first}.items():
             if other != name and np.shares_memory(array, value):
-                raise Broken(f"output '{name}' shares memory with output '{other}'")
+                raise RuleBroken(f"output '{name}' shares memory with output '{other}'")
         if not np.array_equal(array, kept[name]):
-            raise Broken(f"the next run changed output '{name}' of the one before")
+            raise RuleBroken(f"the next run changed output '{name}' of the one before")
 
 
 @rule(
@@ -73,7 +73,7 @@ def judge_sharing(subject: Subject) -> None:
     why="They belong to the caller.",
     fix="write to outputs and workspace only",
 )
-def judge_inputs(subject: Subject) -> None:
+def judge_inputs(subject: CheckedProvider) -> None:
     """Compare inputs before and after."""
     for case in (CHAIN, find_case("several outputs")):
         engine = subject.build(case)
@@ -82,7 +82,7 @@ def judge_inputs(subject: Subject) -> None:
         subject.run(engine, feed)
         for name, array in feed.items():
             if not np.array_equal(array, before[name]):
-                raise Broken(f"a run of '{case.name}' changed input '{name}'")
+                raise RuleBroken(f"a run of '{case.name}' changed input '{name}'")
 
 
 @rule(
@@ -91,7 +91,7 @@ def judge_inputs(subject: Subject) -> None:
     why="A large input would live as long as the engine.",
     fix="keep addresses or nothing; clear what run() put into lists",
 )
-def judge_references(subject: Subject) -> None:
+def judge_references(subject: CheckedProvider) -> None:
     """See whether inputs and results can be collected while the context lives."""
     engine = subject.build(CHAIN)
     with engine.create_execution_context() as context:
@@ -104,7 +104,7 @@ def judge_references(subject: Subject) -> None:
             gc.collect()
             alive = [what for what, reference in watched if reference() is not None]
             if alive:
-                raise Broken(f"after run {seed + 1} the {alive[0]} is still referred to")
+                raise RuleBroken(f"after run {seed + 1} the {alive[0]} is still referred to")
 
 
 @rule(
@@ -113,7 +113,7 @@ def judge_references(subject: Subject) -> None:
     why="Several requests run over the same weights.",
     fix="keep what belongs to a run in the bound partition or kernel, and nothing in the loaded one",
 )
-def judge_contexts(subject: Subject) -> None:
+def judge_contexts(subject: CheckedProvider) -> None:
     """Two contexts in turn, over other shapes."""
     engine, model = subject.build(CHAIN), CHAIN.make_model()
     feeds = [_feed(1, rows=3), _feed(2, rows=5)]
@@ -130,7 +130,7 @@ def judge_contexts(subject: Subject) -> None:
     why="Servers do.",
     fix="share nothing that is written between bound runs, or guard it",
 )
-def judge_threads(subject: Subject) -> str:
+def judge_threads(subject: CheckedProvider) -> str:
     """Four threads, each with its own context and numbers."""
     engine, model = subject.build(CHAIN), CHAIN.make_model()
     feeds = [_feed(seed, rows=2 + seed) for seed in range(4)]
@@ -154,7 +154,7 @@ def judge_threads(subject: Subject) -> str:
     for thread in threads:
         thread.join()
     if failures:
-        raise Broken(failures[0])
+        raise RuleBroken(failures[0])
     return f"{len(threads)} threads"
 
 
@@ -164,7 +164,7 @@ def judge_threads(subject: Subject) -> str:
     why="Whoever has data on the device wants it to stay there.",
     fix="have import_array take what array_at gives, and write to the outputs that the step gets",
 )
-def judge_device_arrays(subject: Subject) -> None:
+def judge_device_arrays(subject: CheckedProvider) -> None:
     """Run over an input and an output in the provider's own memory."""
     if subject.provider.memory.is_host:
         raise NotOffered("its memory is the host's")
@@ -182,4 +182,4 @@ def _run_into(context: Any, source: Any, target: Any) -> None:
     try:
         context.run([source], {context.engine.manifest.outputs[0].name: target})
     except DovetailError as error:
-        raise Broken(f"a run over arrays of the device: {first_line(error)}") from error
+        raise RuleBroken(f"a run over arrays of the device: {first_line(error)}") from error

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from dovetail.provider.interfaces import Provider, Stream
 from dovetail.testing.provider_kit.device_arrays import DeviceArrays
 from dovetail.testing.provider_kit.rules.catalogue import rule
-from dovetail.testing.provider_kit.subject import Subject, overrides
-from dovetail.testing.provider_kit.verdicts import Broken, NotOffered
+from dovetail.testing.provider_kit.subject import CheckedProvider, overrides
+from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__ = ["open_streams"]
 
@@ -31,7 +31,7 @@ def open_streams(provider: Provider, count: int) -> Iterator[list[Stream]]:
     if not streams:
         raise NotOffered("its steps end before they return")
     if len(streams) < count:
-        raise Broken("create_stream gave a stream once and None another time")
+        raise RuleBroken("create_stream gave a stream once and None another time")
     try:
         yield streams
     finally:
@@ -50,12 +50,12 @@ def _numbers(seed: int) -> npt.NDArray[Any]:
     why="Plugins get the handle, and 0 is nobody's.",
     fix="return a number that is not 0 and that no other stream has",
 )
-def judge_handles(subject: Subject) -> None:
+def judge_handles(subject: CheckedProvider) -> None:
     """Make three."""
     with open_streams(subject.provider, 3) as streams:
         handles: list[Any] = [stream.handle for stream in streams]
         if any(not isinstance(handle, int) or not handle for handle in handles) or len(set(handles)) < 3:
-            raise Broken(f"the handles of three streams are {handles}")
+            raise RuleBroken(f"the handles of three streams are {handles}")
 
 
 @rule(
@@ -64,7 +64,7 @@ def judge_handles(subject: Subject) -> None:
     why="Steps rely on it and do not wait for each other.",
     fix="put copies and kernels on the stream that they are given, one behind the other",
 )
-def judge_order(subject: Subject) -> None:
+def judge_order(subject: CheckedProvider) -> None:
     """There, along and back on one stream, for several inputs."""
     provider = subject.provider
     with open_streams(provider, 1) as (stream,), DeviceArrays(provider) as arrays:
@@ -74,7 +74,7 @@ def judge_order(subject: Subject) -> None:
             _pass_through(provider, (numbers, first, second, result), stream)
             stream.synchronize()
             if not np.array_equal(result, numbers):
-                raise Broken("after synchronize the result of three copies in a row is not there")
+                raise RuleBroken("after synchronize the result of three copies in a row is not there")
 
 
 def _pass_through(provider: Provider, arrays: tuple[Any, ...], stream: Stream) -> None:
@@ -88,7 +88,7 @@ def _pass_through(provider: Provider, arrays: tuple[Any, ...], stream: Stream) -
     why="The host waits for events before it reads.",
     fix="record the event on the stream; synchronize waits for it, and is_done says whether it has come",
 )
-def judge_events(subject: Subject) -> None:
+def judge_events(subject: CheckedProvider) -> None:
     """Wait for a copy to the host."""
     provider = subject.provider
     with open_streams(provider, 1) as (stream,), DeviceArrays(provider) as arrays:
@@ -97,9 +97,9 @@ def judge_events(subject: Subject) -> None:
         event = stream.record()
         event.synchronize()
         if not event.is_done():
-            raise Broken("is_done is False after synchronize")
+            raise RuleBroken("is_done is False after synchronize")
         if not np.array_equal(result, numbers):
-            raise Broken("the event is done, and the copy before it is not")
+            raise RuleBroken("the event is done, and the copy before it is not")
 
 
 @rule(
@@ -108,7 +108,7 @@ def judge_events(subject: Subject) -> None:
     why="Values go from one stream to another.",
     fix="have later work of the stream wait for the event, on the device",
 )
-def judge_wait(subject: Subject) -> None:
+def judge_wait(subject: CheckedProvider) -> None:
     """Write on one stream and read on another."""
     provider = subject.provider
     with open_streams(provider, 2) as (first, second), DeviceArrays(provider) as arrays:
@@ -121,7 +121,7 @@ def judge_wait(subject: Subject) -> None:
             second.synchronize()
             first.wait(second.record())
             if not np.array_equal(result, numbers):
-                raise Broken("work after wait() did not see what was written before the event")
+                raise RuleBroken("work after wait() did not see what was written before the event")
 
 
 @rule(
@@ -130,7 +130,7 @@ def judge_wait(subject: Subject) -> None:
     why="Candidates are compared by them.",
     fix="take the device's time when the stream comes to the event; elapsed_us is later minus earlier",
 )
-def judge_times(subject: Subject) -> str:
+def judge_times(subject: CheckedProvider) -> str:
     """Three events with copies between."""
     provider = subject.provider
     with open_streams(provider, 1) as (stream,), DeviceArrays(provider) as arrays:
@@ -145,9 +145,9 @@ def judge_times(subject: Subject) -> str:
         except NotImplementedError:
             raise NotOffered("its events take no times") from None
     if not all(math.isfinite(each) and each >= 0 for each in (whole, *parts)):
-        raise Broken(f"the times are {whole}, {parts}, expected numbers that are not negative")
+        raise RuleBroken(f"the times are {whole}, {parts}, expected numbers that are not negative")
     if abs(whole - sum(parts)) > 0.05 * whole + 2:
-        raise Broken(f"from the first to the last event {whole} us, and in parts {parts}")
+        raise RuleBroken(f"from the first to the last event {whole} us, and in parts {parts}")
     return f"two copies of 1 MiB took {whole:.0f} us"
 
 
@@ -157,7 +157,7 @@ def judge_times(subject: Subject) -> str:
     why="Memory is given back after it.",
     fix="wait for the whole device",
 )
-def judge_synchronize(subject: Subject) -> None:
+def judge_synchronize(subject: CheckedProvider) -> None:
     """Work on two streams, and one wait."""
     provider = subject.provider
     with open_streams(provider, 2) as streams, DeviceArrays(provider) as arrays:
@@ -166,7 +166,7 @@ def judge_synchronize(subject: Subject) -> None:
             _pass_through(provider, row, stream)
         provider.synchronize()
         if not all(np.array_equal(row[0], row[2]) for row in rows):
-            raise Broken("after synchronize a copy on a stream is not done")
+            raise RuleBroken("after synchronize a copy on a stream is not done")
 
 
 @rule(
@@ -175,7 +175,7 @@ def judge_synchronize(subject: Subject) -> None:
     why="Callers bring streams of their own, with other work on them.",
     fix="keep the handle and make nothing new; close() gives back only what wrap_stream made",
 )
-def judge_wrap(subject: Subject) -> None:
+def judge_wrap(subject: CheckedProvider) -> None:
     """Wrap a stream of the provider itself."""
     provider = subject.provider
     if not overrides(provider, "wrap_stream"):
@@ -184,10 +184,10 @@ def judge_wrap(subject: Subject) -> None:
         numbers, device, result = _numbers(1), arrays.make((_COUNT,), np.float32), np.zeros(_COUNT, np.float32)
         wrapped = provider.wrap_stream(stream.handle)
         if wrapped.handle != stream.handle:
-            raise Broken(f"the handle is {wrapped.handle:#x}, expected {stream.handle:#x}")
+            raise RuleBroken(f"the handle is {wrapped.handle:#x}, expected {stream.handle:#x}")
         provider.copy(numbers, device, wrapped)
         wrapped.close()
         provider.copy(device, result, stream)
         stream.synchronize()
         if not np.array_equal(result, numbers):
-            raise Broken("work on the wrapped stream was not done in the order of the caller's")
+            raise RuleBroken("work on the wrapped stream was not done in the order of the caller's")
