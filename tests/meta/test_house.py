@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -28,3 +29,17 @@ def test_no_two_classes_have_one_name() -> None:
                 if isinstance(node, ast.ClassDef):
                     found[node.name.lstrip("_")].append(str(path.relative_to(source)))
         assert {name: paths for name, paths in found.items() if len(paths) > 1} == {}
+
+
+def test_the_walk_of_a_model_names_modules_that_exist() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walk = text.split("## The walk of one model")[1].split("## Where a change goes")[0]
+    package = ROOT / "packages" / "dovetail" / "src" / "dovetail"
+    for row in [line for line in walk.splitlines() if line.startswith("| ")][1:]:
+        folder = package
+        for name in re.findall(r"`([\w./]+)`", row.rsplit("|", 2)[1]):
+            if name.endswith("/"):
+                folder = package / name
+                assert folder.is_dir(), name
+            else:
+                assert any((base / f"{name}.py").exists() for base in (folder, package)), name
