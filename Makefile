@@ -29,7 +29,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-openvino test-pythons test-versions test-long bench check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-gpu test-openvino test-pythons test-versions test-long bench check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -50,6 +50,10 @@ ifneq ($(OPENVINO),off)
 	@tools/openvino_venv $(OPENVINO_VENV) $(VENV)
 	$(OPENVINO_VENV)/bin/python -m pytest -n $(JOBS) $(if $(filter quick,$(OPENVINO)),-m "not slow") tests/openvino $(ARGS)
 endif
+
+test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch, CuPy, Triton and cuda-bindings.
+	PYTHONPATH=packages/dovetail/src:$(PYTHONPATH):. $(PYTHON) -m pytest -c /dev/null --rootdir . -p no:cacheprovider \
+		-W ignore::DeprecationWarning -q tests/cuda $(ARGS)
 
 test-versions: venv ## The tests of the execution provider with other versions of ONNX Runtime: two minutes.
 	$(VENV)/bin/python tools/ort_versions -n $(JOBS) -m "versions and not slow" $(VERSIONS) $(ARGS)

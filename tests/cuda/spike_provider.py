@@ -91,6 +91,7 @@ class CudaGraph(di.CapturedGraph):
         is_done = self._exec is not None and not int(cu.cuGraphExecUpdate(self._exec, recorded.graph)[0])
         if is_done:
             recorded.close()
+            SpikeProvider.num_updates += 1
         return is_done
 
     def close(self) -> None:
@@ -132,6 +133,7 @@ class SpikeProvider(di.Provider):
     kernels = di.KernelRegistry("cuda_spike")  # type: ignore[assignment]
     allocator, pinned_allocator = DeviceMemory(), PinnedMemory()  # type: ignore[assignment]
     dlpack_device = (2, 0)  # type: ignore[assignment]
+    num_updates = 0
 
     def __init__(self, device: di.Device) -> None:
         self.device = device

@@ -131,6 +131,34 @@ def test_addresses_of_the_device_on_a_stream_of_the_caller(engine: Any) -> None:
     np.testing.assert_allclose(result.cpu().numpy(), Y, rtol=1e-4, atol=1e-3)
 
 
+def test_more_buffers_than_graphs_update_those_that_are_there(provider: Any, plan: bytes) -> None:
+    """Twelve outputs in turn: eight graphs are kept, and from the ninth on one takes over a new recording."""
+    engine = dt.Runtime().deserialize_cuda_engine(plan)
+    context = engine.create_execution_context()
+    stream = torch.cuda.Stream()
+    inputs = [torch.from_numpy(X * k).cuda() for k in range(1, 13)]
+    results = [torch.zeros((ROWS, COLUMNS), device="cuda") for _ in inputs]
+    torch.cuda.synchronize()
+    provider.graphs.clear()
+    for _ in range(4):
+        for given, result in zip(inputs, results, strict=True):
+            context.set_tensor_address("x", given.data_ptr())
+            context.set_tensor_address("y", result.data_ptr())
+            for _ in range(3):
+                context.execute_async_v3(stream.cuda_stream)
+    stream.synchronize()
+    for k, result in enumerate(results, start=1):
+        np.testing.assert_allclose(result.cpu().numpy(), Y * k, rtol=1e-4, atol=1e-2)
+    assert provider.num_updates > 0
+
+
+def test_arrays_of_cupy_go_in(engine: Any) -> None:
+    context = engine.create_execution_context()
+    (made,) = context.run([cupy.asarray(X)], keep_on_device=True)
+    np.testing.assert_allclose(cupy.from_dlpack(made).get(), Y, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(cupy.asarray(made).get(), Y, rtol=1e-4, atol=1e-3)
+
+
 def test_a_replay_costs_little(engine: Any, plan: bytes, capsys: Any) -> None:
     """Prints what a run costs, replayed and not, against the same in PyTorch."""
     given, result = torch.from_numpy(X).cuda(), torch.empty((ROWS, COLUMNS), device="cuda")
