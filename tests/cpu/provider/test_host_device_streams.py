@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import Any
 
@@ -249,3 +250,50 @@ def test_a_kernel_that_fails_on_the_device_is_named() -> None:
             with pytest.raises(dt.DovetailError):
                 engine(X, np.array([99]))
             np.testing.assert_array_equal(engine(X, np.array([1])), -X[[1]])
+
+
+def test_a_handle_after_other_streams_were_chosen_is_used_again() -> None:
+    """The caller's work on the stream comes before the run, whatever was chosen in between."""
+    with host_device() as device:
+        engine = build(chain())
+        context = engine.create_execution_context()
+        stream, source = device.create_stream(), device.to_device(np.zeros_like(X))
+        assert stream is not None
+        target = device.empty(expected(chain(), X).shape, np.float32)
+        context.set_input_shape("x", X.shape)
+        context.set_tensor_address("x", source.address)
+        context.set_tensor_address("y", target.address)
+        context.execute_async_v3(stream.handle)
+        stream.synchronize()
+        context.use_streams({"host_device": 0})
+        device.copy(X, source, stream)
+        context.execute_async_v3(stream.handle)
+        np.testing.assert_allclose(device.to_host(target), expected(chain(), X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("handle", ["x", 1.5, -1])
+def test_a_stream_that_is_no_handle_is_refused(handle: Any) -> None:
+    with host_device(), pytest.raises(dt.UsageError, match="execute_async_v3"):
+        build(chain()).create_execution_context().execute_async_v3(handle)
+
+
+@pytest.mark.parametrize("callback", ["close_stream", "close_graph"])
+def test_what_fails_while_closing_leaves_nothing_else_open(callback: str) -> None:
+    with host_device() as device:
+        engine = build(chain())
+        contexts = [engine.create_execution_context() for _ in range(3)]
+        for context in contexts:
+            for _ in range(3):
+                context.run([X])
+        failures = [1]
+
+        def check(name: str) -> None:
+            if name == callback and failures:
+                failures.pop()
+                raise RuntimeError("once")
+
+        device._streams.check = check
+        with contextlib.suppress(dt.ProviderError):
+            engine.close()
+        assert len(device._streams.streams) <= 1  # the one that could not be closed
+        assert device.allocator.statistics.used_bytes == 0

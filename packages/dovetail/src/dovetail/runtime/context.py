@@ -28,6 +28,7 @@ from dovetail.runtime.bind.outputs import require_array
 from dovetail.runtime.bind.profiles import check_profile, find_profile, known_dims
 from dovetail.runtime.bind.results import make_results
 from dovetail.runtime.bind.run import BoundRun, Visit
+from dovetail.runtime.closing import close_all
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.profiler import IProfiler, profile_with
@@ -290,12 +291,14 @@ class ExecutionContext:
     def execute_async_v3(self, stream_handle: int = 0) -> bool:
         """Run with what is bound, on a queue of the caller's or, with 0, on the context's own.
 
+        After ``use_streams`` 0 stands for the queues that were chosen there.
+
         Plugins on the host get the handle as it is, and the work of the engine's device goes to that queue. When all
         inputs and outputs lie on the device, nobody waits for a queue of the caller's: the work is ordered when this
         returns. It is done then on the context's own queue, and on a CPU.
         """
         if stream_handle != self._stream:
-            self._use_stream(int(stream_handle))
+            self._use_stream(as_address(stream_handle, "execute_async_v3"))
         run = self._bound
         if run is None:
             run = self._bind_shapes()
@@ -327,8 +330,9 @@ class ExecutionContext:
             handles: The id of a device's provider -> the handle of a queue; 0 for the context's own.
         """
         self._devices.use(self._check_streams(handles))
+        self._stream = 0  # the next handle is another one, whatever it was before
         for instance in self._instances.values():
-            instance.set_stream(self._stream)
+            instance.set_stream(0)
 
     def _check_streams(self, handles: Mapping[str, int]) -> dict[str, int]:
         unknown = sorted(handles.keys() - set(self._engine.device_names)) if handles else ()
@@ -551,14 +555,10 @@ def _memory_bytes(tensor: TensorRecord, physical: Sequence[int]) -> int:
 
 
 def _destroy_instances(instances: dict[int, ProgramInstance], devices: ContextDevices) -> None:
-    for instance in instances.values():
-        instance.forget()
-    devices.abandon()  # work that is under way uses what the instances have
-    try:
-        for instance in instances.values():
-            for step in instance.all_plugin_steps():
-                step.handle.destroy()
-            instance.close()
-    finally:
-        devices.close()
+    made = list(instances.values())
     instances.clear()
+    plugins = [step.handle.destroy for instance in made for step in instance.all_plugin_steps()]
+    # Work that is under way uses what the instances have, so nothing of theirs goes before it was waited for.
+    close_all(
+        [*(instance.forget for instance in made), devices.abandon, *plugins, *(i.close for i in made), devices.close]
+    )

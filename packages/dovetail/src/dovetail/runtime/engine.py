@@ -30,6 +30,7 @@ from dovetail.runtime.bind.objects import as_object, refuse_address
 from dovetail.runtime.bind.partitions import Partitions
 from dovetail.runtime.bind.profiles import known_dims
 from dovetail.runtime.bind.template import ProgramTemplate, create_runtime_plugin
+from dovetail.runtime.closing import close_all
 from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
@@ -230,10 +231,9 @@ class Engine:
 
     def close(self) -> None:
         """Destroy contexts and plugins now."""
-        for context in self._live_contexts():
-            context.close()
+        contexts = self._live_contexts()
         self._idle.clear()
-        self._finalizer()
+        close_all([*(context.close for context in contexts), self._finalizer])
 
     def __enter__(self) -> Engine:
         return self

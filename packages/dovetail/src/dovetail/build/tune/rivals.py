@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import re
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -45,6 +46,8 @@ from dovetail.runtime.engine import Engine
 
 __all__ = ["NOTE", "OpenPlan", "build_fastest", "find_orders"]
 
+_PLACE: Final = re.compile(r" \([^()]*:\d+\)$")
+"""The file and line at the end of a reason."""
 NOTE: Final = "rivals: "
 """How the note of a plan begins that says who was timed, and who won."""
 _QUESTION: Final = "the whole network"
@@ -137,17 +140,17 @@ class _Contest:
     # building
 
     def _build_all(self, orders: Sequence[tuple[str, ...]]) -> tuple[list[_Rival], dict[str, str]]:
-        """Assignments that differ, and why the others do not count; the first order must work."""
+        """Assignments that differ, and why the others do not count; where none can be built, the first error."""
         rivals: list[_Rival] = []
         lost: dict[str, str] = {}
+        first: DovetailError | None = None
         for order in orders:
             try:
                 rival = self._build(order)
             except BuildCancelledError:
                 raise
             except DovetailError as error:
-                if not rivals:
-                    raise
+                first = first or error
                 lost[order[0]] = f"cannot be built ({error.what.splitlines()[0]})"
                 continue
             same = next((other for other in rivals if other.digest == rival.digest), None)
@@ -155,6 +158,8 @@ class _Contest:
                 rivals.append(rival)
             else:
                 lost[rival.name] = f"the same as {same.name}"
+        if not rivals and first is not None:
+            raise first
         return rivals, lost
 
     def _build(self, order: tuple[str, ...]) -> _Rival:
@@ -309,7 +314,9 @@ def _describe(rivals: Sequence[_Rival], outcomes: Mapping[int, Outcome], lost: M
 
 def _describe_outcome(outcome: Outcome) -> str:
     text = "" if outcome.time_us is None else f"{outcome.time_us / 1e3:.3g} ms"
-    return text if outcome.is_usable else f"{text} {outcome.status} ({outcome.reason})".strip()
+    # A plan is read on other machines: where in which file something was raised means nothing there.
+    reason = _PLACE.sub("", outcome.reason or "")
+    return text if outcome.is_usable else f"{text} {outcome.status} ({reason})".strip()
 
 
 def _make_table(rivals: Sequence[_Rival], outcomes: Mapping[int, Outcome], best: int) -> LayerRecord:

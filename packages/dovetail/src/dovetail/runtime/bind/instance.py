@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NoReturn
 
 import numpy as np
@@ -16,6 +17,7 @@ from dovetail.runtime.bind.outputs import Outputs
 from dovetail.runtime.bind.profiles import check_profile, check_values
 from dovetail.runtime.bind.run import BoundRun, Visit
 from dovetail.runtime.bind.shapes import ShapePlan
+from dovetail.runtime.closing import close_all
 from dovetail.runtime.devices.schedule import Schedule
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.memory.arenas import make_arenas
@@ -191,9 +193,8 @@ class ProgramInstance:
 
     def forget(self) -> None:
         """Bind everything anew from now on: memory, weights or kernels changed."""
-        for key in list(self._runs):
-            self._drop(key)
         self.announced = None
+        close_all([partial(self._drop, key) for key in self._runs])
 
     def _drop(self, key: Any) -> None:
         run = self._runs.pop(key)
@@ -219,10 +220,7 @@ class ProgramInstance:
     def close(self) -> None:
         """Give memory of devices back; nothing can be run afterwards."""
         self._is_closed = True
-        for arena in self._arenas:
-            arena.close()
-        for step in walk_all_steps(self.steps):
-            step.close()
+        close_all([*(arena.close for arena in self._arenas), *(step.close for step in walk_all_steps(self.steps))])
 
     # devices
 

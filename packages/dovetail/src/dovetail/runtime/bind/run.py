@@ -15,6 +15,7 @@ from dovetail.errors import InputError
 from dovetail.plan.manifest import StepRecord
 from dovetail.runtime.bind.outputs import Outputs
 from dovetail.runtime.bind.views import TensorViews
+from dovetail.runtime.closing import close_all
 from dovetail.runtime.steps.base import BoundStep
 from dovetail.runtime.steps.frame import Frame, Shape
 from dovetail.runtime.steps.loop import BoundSteps, Entry
@@ -236,5 +237,4 @@ class BoundRun:
 
     def close(self) -> None:
         """Give back what the steps took for this run."""
-        for give_back in self.frame.closers:
-            give_back()
+        close_all(self.frame.closers)

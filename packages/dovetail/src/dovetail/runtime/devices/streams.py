@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Final
 
 from dovetail.errors import ProviderError
@@ -10,6 +11,7 @@ from dovetail.provider.calls import call
 from dovetail.provider.devices import Event, Stream
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.options import Providers
+from dovetail.runtime.closing import close_all
 
 __all__ = ["ContextDevices", "ContextStream"]
 
@@ -89,10 +91,9 @@ class ContextStream(Stream):
     def close(self) -> None:
         """Give the context's own queue back; those of callers stay as they are."""
         self.is_closed = True
-        for queue in (*self._wrapped.values(), self._own):
-            if queue is not None:
-                queue.close()
+        queues = [*self._wrapped.values(), self._own]
         self._wrapped.clear()
+        close_all([queue.close for queue in queues if queue is not None])
 
 
 def _create(provider: Provider) -> Stream | None:
@@ -157,10 +158,7 @@ class ContextDevices:
     def close(self) -> None:
         """Finish and give back the queues that are not the caller's."""
         self.abandon()
-        for name, stream in self.streams():
-            call(name, "close_stream", stream.close)
-        for (name, _), lane in self._lanes.items():
-            if lane is not None:
-                call(name, "close_stream", lane.close)
-        self._streams.clear()
-        self._lanes.clear()
+        lanes = [(name, lane) for (name, _), lane in self._lanes.items() if lane is not None]
+        made: list[tuple[str, Stream]] = [*self.streams(), *lanes]
+        self._streams, self._lanes = {}, {}
+        close_all([partial(call, name, "close_stream", stream.close) for name, stream in made])
