@@ -77,8 +77,11 @@ def test_nodes_are_told_once_and_lie_in_the_run() -> None:
     assert [event.name for event in events if event.kind == "MatMul"] == ["product", "product"]
     (step,) = engine.manifest.programs[0].steps
     assert {event.layer for event in events} == {step.name}
-    slack_us = 1000  # times are means of the runs so far
-    assert all(start_us <= event.start_us <= end_us + slack_us and event.duration_us >= 0 for event in events)
+    # Durations are means of the runs so far, so that after a slow first run only where each run begins is exact.
+    firsts = [event.start_us for event in events if event.name == events[0].name]
+    assert len(firsts) == 2
+    assert start_us <= firsts[0] <= firsts[1] <= end_us
+    assert all(event.duration_us >= 0 for event in events)
 
 
 def test_nothing_is_noted_without_the_option() -> None:
