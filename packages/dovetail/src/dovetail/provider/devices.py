@@ -90,7 +90,7 @@ class Stream(ABC):
 
     @property
     def current(self) -> Stream:
-        """The stream that work goes to now, as the provider made it: a context's stands for one, which may change."""
+        """The provider's own stream that work goes to now; the stream of a context may stand for another in each run."""
         return self
 
     @abstractmethod

@@ -15,13 +15,13 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail import ResourceError, UsageError
+from dovetail.host_arrays import array_at
 from dovetail.provider.devices import Stream
 from onnxruntime_ep_dovetail.abi import NativeObject, OrtError, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.abi.objects import make_status
 from onnxruntime_ep_dovetail.device.memory import CPU, GPU, HOST_ACCESSIBLE, VENDOR_ID
 from onnxruntime_ep_dovetail.device.shared import BackendDevice
 from onnxruntime_ep_dovetail.device.streams import find_sync_stream
-from onnxruntime_ep_dovetail.graph.values import array_at
 from onnxruntime_ep_dovetail.session.options import EP_NAME
 
 __all__ = ["CopyKernels", "DataTransfer", "MemcpyKernel"]

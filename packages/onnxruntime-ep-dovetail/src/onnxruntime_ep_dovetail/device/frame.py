@@ -15,10 +15,10 @@ import numpy as np
 
 import dovetail
 from dovetail import ResourceError, UsageError
+from dovetail.host_arrays import array_at
 from dovetail.provider.devices import Stream
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
-from onnxruntime_ep_dovetail.graph.values import array_at
 from onnxruntime_ep_dovetail.library.contract import Shape
 from onnxruntime_ep_dovetail.session.partition import Partition
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
+from dovetail.host_arrays import array_at
 from onnxruntime_ep_dovetail.abi import Functions
 
 __all__ = [
-    "array_at",
     "is_dense",
     "is_number",
     "kind_of",
@@ -71,15 +71,6 @@ def number_of_dtype(dtype: np.dtype[Any]) -> int:
     7
     """
     return number_of(ir.DataType.from_numpy(dtype))
-
-
-def array_at(address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    """A view of memory; it must not outlive it."""
-    size = math.prod(shape) * dtype.itemsize
-    if not size:
-        return np.empty(shape, dtype)
-    memory: Any = (ctypes.c_char * size).from_address(address)
-    return np.ndarray(shape, dtype, memory)
 
 
 def tensor_array(api: Functions, value: int) -> Any:

@@ -16,8 +16,8 @@ import numpy as np
 import onnx_ir as ir
 
 import dovetail
+from dovetail.host_arrays import array_at
 from onnxruntime_ep_dovetail.device.backends import Backend
-from onnxruntime_ep_dovetail.graph.values import array_at
 from onnxruntime_ep_dovetail.library.contract import CallFrame, Shape
 from onnxruntime_ep_dovetail.session.options import EpOptions
 
