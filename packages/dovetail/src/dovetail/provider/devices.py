@@ -90,7 +90,7 @@ class Stream(ABC):
 
     @property
     def current(self) -> Stream:
-        """The provider's own stream that work goes to now; the stream of a context may stand for another in each run."""
+        """The provider's own stream that work goes to now; a context's stream may stand for another in each run."""
         return self
 
     @abstractmethod
