@@ -73,14 +73,18 @@ ENGINE_RULES: dict[str, list[Case]] = {
         value(3, dims=[["sum", ["sub", -(2**63), 1], "_d0"], 3, 4, 4]),
     ),
     "a dimension is malformed": [
+        *each("chain", put(f"{V}/3/dims/0", None)),
+        *each("sizes", step(0, sizes={"step0_size1": None})),
+    ],
+    "the manifest is malformed": [
         *each(
             "chain",
-            *(put(f"{V}/3/dims/0", dim) for dim in (True, 1.5, {}, [], ["sum"], ["sum", 1], ["sum", 1, 2, 3], None)),
+            *(put(f"{V}/3/dims/0", dim) for dim in (True, 1.5, {}, [], ["sum"], ["sum", 1], ["sum", 1, 2, 3])),
             *(put(f"{V}/3/dims/0", dim) for dim in (["pow", "_d0", 2], ["sum", None, 1], [["sum"], 1, 2], [1, 2, 3])),
             put(f"{V}/3/dims/0", nested(250)),
             put("outputs/0/dims/0", ["SumX", "_d0", 1]),
         ),
-        *each("sizes", step(0, sizes={"step0_size1": None}), step(0, sizes={"step0_size1": ["max", "_d0"]})),
+        *each("sizes", step(0, sizes={"step0_size1": ["max", "_d0"]})),
     ],
     "has bounds of another rank": [
         *each("sizes", put("outputs/0/max_dims", []), put("outputs/0/max_dims", ["_d0", 1])),

@@ -73,9 +73,9 @@ def test_a_kernel_is_asked_with_types_shapes_and_weights() -> None:
         x, w = request.inputs
         assert x is not None
         assert w is not None
-        assert (x.dtype, x.dims, x.memory) == ("float32", (None, 8), "host_device")
+        assert (x.dtype, x.sizes, x.memory) == ("float32", (None, 8), "host_device")
         assert x.shapes == ShapeRange(min=(1, 8), opt=(3, 8), max=(5, 8))
-        assert (w.dims, w.shapes) == ((8, 8), ShapeRange(min=(8, 8), opt=(8, 8), max=(8, 8)))
+        assert (w.sizes, w.shapes) == ((8, 8), ShapeRange(min=(8, 8), opt=(8, 8), max=(8, 8)))
         assert request.weight_names == {1: "W"}
         np.testing.assert_array_equal(request.constants[1], WEIGHT)
         assert context.shapes["x"] == x.shapes
@@ -132,7 +132,7 @@ def test_a_packed_input_has_the_packed_type_and_shape() -> None:
     with host_device(packs=True):
         engine = build(model)
         (value,) = [value for value in engine.manifest.programs[0].values if value.kind == "constant"]
-        assert (value.dims, value.dtype, value.memory) == ([3, 8], "float32", "host_device")
+        assert (value.sizes, value.dtype, value.memory) == ((3, 8), "float32", "host_device")
         np.testing.assert_allclose(engine(X[:2]), X[:2] @ weight, rtol=1e-5)
 
 

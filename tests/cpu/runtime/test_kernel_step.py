@@ -16,6 +16,7 @@ from dovetail.provider.options import Providers
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.kernel import KernelStep
+from tests.support.dims import read_dims
 
 
 def doubled(dtype: Any = None) -> CompiledKernel:
@@ -37,7 +38,7 @@ def doubled(dtype: Any = None) -> CompiledKernel:
 
 
 def make_step(kernel: CompiledKernel, inputs: list[int]) -> KernelStep:
-    values = [ValueRecord(name=f"v{i}", dtype="float32", kind="planned", dims=[2, 3]) for i in range(4)]
+    values = [ValueRecord(name=f"v{i}", dtype="float32", kind="planned", dims=read_dims([2, 3])) for i in range(4)]
     record = StepRecord(name="double", kind="kernel", provider="cpu", op="Double", inputs=inputs, outputs=[3])
     providers = Providers()
     return KernelStep(record, values, providers["cpu"], kernel, ContextDevices(providers))

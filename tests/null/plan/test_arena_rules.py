@@ -10,6 +10,7 @@ from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, ValueRecord
 from dovetail.plan.verify.memory import verify_arena
 from dovetail.provider.memory.arena import ALIGNMENT_BYTES, Span, plan_offsets
+from tests.support.dims import read_dims
 from tests.support.handmade_plans import make_manifest
 
 STEPS = 8
@@ -25,7 +26,7 @@ def _program(placed: list[tuple[list[int], int, int]]) -> ProgramRecord:
             name=str(index),
             dtype="uint8",
             kind="planned",
-            dims=[units * ALIGNMENT_BYTES],
+            dims=read_dims([units * ALIGNMENT_BYTES]),
             offset=offset * ALIGNMENT_BYTES,
             size_bytes=units * ALIGNMENT_BYTES,
         )
@@ -80,7 +81,9 @@ def test_what_the_planner_places_is_accepted(wanted: list[tuple[list[int], int]]
 def test_a_long_chain_of_shared_memory_needs_no_stack() -> None:
     count = 20_000
     values = [
-        ValueRecord(name="", dtype="uint8", kind="planned", dims=[1], alias=None if index == 0 else index - 1)
+        ValueRecord(
+            name="", dtype="uint8", kind="planned", dims=read_dims([1]), alias=None if index == 0 else index - 1
+        )
         for index in range(count)
     ]
     steps = [

@@ -22,11 +22,12 @@ from dovetail.provider.interfaces import (
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.runtime.bind.partitions import Partitions
+from tests.support.dims import read_dims
 
 VALUES = [
-    ValueRecord(name="x", dtype="float32", kind="input", dims=["n", 3]),
-    ValueRecord(name="t", dtype="float32", kind="planned", dims=["n", ["sum", "n", 1], 4]),
-    ValueRecord(name="y", dtype="int64", kind="output", dims=["n", 3]),
+    ValueRecord(name="x", dtype="float32", kind="input", dims=read_dims(["n", 3])),
+    ValueRecord(name="t", dtype="float32", kind="planned", dims=read_dims(["n", ["sum", "n", 1], 4])),
+    ValueRecord(name="y", dtype="int64", kind="output", dims=read_dims(["n", 3])),
     ValueRecord(name="s", dtype="float32", kind="object", type="seq(tensor(float))"),
     ValueRecord(name="d", dtype="bfloat16", kind="dynamic"),
 ]
@@ -119,11 +120,11 @@ def test_the_provider_is_told_types_and_the_sizes_that_are_fixed() -> None:
     _load(Partitions(), provider, msgspec.structs.replace(STEP, inputs=[0, 3], outputs=[1, 2, 4]))
     (stored,) = provider.stored
     assert list(stored.input_specs) == [
-        TensorSpec(dtype="float32", dims=(None, 3)),
+        TensorSpec(dtype="float32", dims=read_dims(["n", 3])),
         TensorSpec(dtype="float32", type="seq(tensor(float))"),
     ]
     assert list(stored.output_specs) == [
-        TensorSpec(dtype="float32", dims=(None, None, 4)),
+        TensorSpec(dtype="float32", dims=read_dims(["n", ["sum", "n", 1], 4])),
         TensorSpec(dtype="int64"),
         TensorSpec(dtype="bfloat16"),
     ]

@@ -26,16 +26,23 @@ from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.lower.built_records import BuiltStore
 from dovetail.build.lower.io_memory import find_io_memory
-from dovetail.build.lower.lowering import Lowering
+from dovetail.build.lower.lowering import lower_graph
 from dovetail.build.lower.program_context import ChosenPlugin, ProgramContext
-from dovetail.build.lower.tensor_records import TensorPlaces, find_shape_inputs, input_records, output_records
+from dovetail.build.lower.tensor_records import (
+    TensorPlaces,
+    find_io_aliases,
+    find_shape_inputs,
+    input_records,
+    output_records,
+)
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
+from dovetail.build.tune.combinations import layout_text
 from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
-from dovetail.build.tune.trial import PluginLayer
+from dovetail.build.tune.trial import PluginLayer, dynamic_descs
 from dovetail.build.tune.tuner import CandidateTuner, TunerOptions
 from dovetail.errors import ModelError, UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
@@ -296,9 +303,8 @@ class _Planner:
             shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
             self._io_memory = find_io_memory(self._graph, context, self._config.io_memory, shape_inputs)
         context.io_memory = self._io_memory
-        lowering = Lowering(context, self._graph)
-        program = lowering.lower()
-        self._aliases.update({o.name or "": i.name or "" for o, i in lowering.aliases.items()})
+        program = lower_graph(self._graph, context)
+        self._aliases.update(find_io_aliases(program))
         return program
 
     def _tell_idle_types(self) -> None:
@@ -362,9 +368,7 @@ class _Planner:
     ) -> ChosenPlugin:
         """The final object: attached, configured with what was chosen, asked for what the plan stores."""
         final = self._own(layer.handle.attach_to_context(self._plugin_tuner.find_context(layer.provider)))
-        descs = [port.describe(layout) for port, layout in zip(layer.ports, choice.combination, strict=True)]
-        inputs, outputs = descs[: layer.num_inputs], descs[layer.num_inputs :]
-        final.configure(inputs, outputs)
+        final.configure(*dynamic_descs(layer, choice.combination))
         final.set_tactic(choice.tactic)
         workspace_bytes = self._plugin_tuner.ask_workspace(layer, final, choice.combination)
         metadata = final.metadata_string
@@ -489,10 +493,10 @@ def _type_rule(request: BuildRequest) -> TypeRule:
 
 
 def _narrow_types(layer: PluginLayer, tuned: TunedLayer) -> frozenset[DataType]:
-    """The types that a layer accepted besides those of its tensors, which are the first that ports propose."""
+    """The types that a layer accepted besides those of its tensors."""
     combinations = [choice.combination for choice in tuned.choices]
-    pairs = [pair for combination in combinations for pair in zip(layer.ports, combination, strict=True)]
-    return frozenset(layout.dtype for port, layout in pairs if layout.dtype != port.layouts[0].dtype)
+    pairs = [pair for combination in combinations for pair in zip(layer.tensors, combination, strict=True)]
+    return frozenset(layout.data_type for tensor, layout in pairs if layout.dtype != tensor.dtype)
 
 
 def _profile_record(profile: OptimizationProfile) -> ProfileRecord:
@@ -520,7 +524,7 @@ def _plugin_record(final: PluginHandle, metadata: str | None) -> PluginRecord:
 def _layer_record(
     layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int, metadata: str | None
 ) -> LayerRecord:
-    formats = [str(layout) for layout in choice.combination]
+    formats = [layout_text(layout) for layout in choice.combination]
     candidates = [
         msgspec.structs.replace(c, chosen=c.formats == formats and c.tactic == choice.tactic) for c in tuned.table
     ]

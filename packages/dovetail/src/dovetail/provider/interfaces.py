@@ -25,7 +25,6 @@ from dovetail.provider.contract.built import BuildReport, BuiltKernel, BuiltPart
 from dovetail.provider.contract.claims import Claim, NodeView, StepKind, claim_by_registry
 from dovetail.provider.contract.loaded import BindContext, BoundPartition, CompiledKernel, LoadedPartition
 from dovetail.provider.contract.stored import StoredKernel, StoredPartition
-from dovetail.provider.contract.tensors import ShapeRange, TensorSpec
 from dovetail.provider.devices import (
     HOST_MEMORY,
     CapturedGraph,
@@ -37,6 +36,7 @@ from dovetail.provider.devices import (
     Stream,
 )
 from dovetail.provider.kernels import KernelRegistry
+from dovetail.tensors import ShapeRange, TensorSpec
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -15,6 +15,7 @@ import numpy as np
 from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
 from dovetail.errors import InputError, InternalError, UsageError
+from dovetail.expr import Expr, sizes_from_dims
 from dovetail.formats import pack, packed_shape, size_bytes
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
@@ -182,14 +183,14 @@ class ExecutionContext:
             return Dims(self._shapes[name])
         tensor = self._engine.tensor(name)
         if self.infer_shapes():
-            return Dims(dim if isinstance(dim, int) else -1 for dim in known_dims(tensor))
+            return Dims(-1 if size is None else size for size in sizes_from_dims(known_dims(tensor)))
         symbols, found = self._instance.infer(self._input_shapes(), self._shape_inputs())
         shape = found[self._engine.value_index(self._profile, name)]
         if shape is not None and not self._instance.shapes.has_empty(symbols):
             return Dims(shape)
         return Dims(-1 if dim is None else self._evaluate(dim, symbols) for dim in known_dims(tensor))
 
-    def _evaluate(self, dim: Any, symbols: Sequence[int]) -> int:
+    def _evaluate(self, dim: Expr, symbols: Sequence[int]) -> int:
         return max(self._instance.shapes.evaluate_dim(dim, symbols), 0)
 
     def infer_shapes(self) -> list[str]:
@@ -273,9 +274,9 @@ class ExecutionContext:
 
     def _bound_bytes(self, tensor: TensorRecord, symbols: Sequence[int]) -> int:
         dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
-        if dims is None or any(dim is None for dim in dims):
+        if dims is None or None in dims:
             return -1
-        shape = [self._evaluate(dim, symbols) for dim in dims]
+        shape = [self._evaluate(dim, symbols) for dim in dims if dim is not None]
         return _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
 
     # running by address

@@ -192,8 +192,8 @@ def _as_batch(entry: Any, tensor: TensorRecord, manifest: Manifest) -> Array:
 
 def _batch_shape(tensor: TensorRecord, manifest: Manifest) -> Sequence[int]:
     """The shape of what lies at an address: the input's own, or the one the profile is tuned for."""
-    if tensor.dims is not None and all(isinstance(dim, int) for dim in tensor.dims):
-        return tensor.dims
+    if tensor.fixed_shape is not None:
+        return tensor.fixed_shape
     bounds = manifest.profiles[0].shapes.get(tensor.name) if manifest.profiles else None
     if bounds is None:
         raise UsageError(

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dovetail.loggers import ILogger
-from dovetail.provider.contract.tensors import ShapeRange, TensorSpec
 from dovetail.provider.devices import Device, Stream
+from dovetail.tensors import ShapeRange, TensorSpec
 
 if TYPE_CHECKING:
     import onnx_ir as ir
