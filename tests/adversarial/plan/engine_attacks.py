@@ -86,6 +86,14 @@ ENGINE_RULES: dict[str, list[Case]] = {
         ),
         *each("sizes", step(0, sizes={"step0_size1": ["max", "_d0"]})),
     ],
+    "has what only a build or a value knows of a tensor": each(
+        "chain",
+        put("inputs/0/scale", 0.5),
+        put("outputs/0/shapes", {"min": [1], "opt": [1], "max": [1]}),
+    ),
+    "has shapes of a profile, which only a build knows": each(
+        "chain", put(f"{V}/3/shapes", {"min": [1], "opt": [1], "max": [None]})
+    ),
     "has bounds of another rank": [
         *each("sizes", put("outputs/0/max_dims", []), put("outputs/0/max_dims", ["_d0", 1])),
         *each("chain", put("profiles/0/shapes/x", [[1, 3], [2, 3], [4, 3]])),

@@ -24,7 +24,7 @@ from dovetail.build.lower.program_context import ProgramContext
 from dovetail.errors import InternalError
 from dovetail.plan.manifest import ProgramRecord
 
-__all__ = ["lower_graph"]
+__all__ = ["check_order", "check_places", "lower_graph"]
 
 
 def lower_graph(graph: ir.Graph, context: ProgramContext) -> ProgramRecord:
@@ -43,17 +43,17 @@ def _lower_body(graph: ir.Graph, context: ProgramContext) -> tuple[ProgramRecord
 def _lower(graph: ir.Graph, context: ProgramContext, *, is_body: bool) -> tuple[DraftProgram, Sequence[ir.Value]]:
     emission = Emission(context, graph, lambda body: _lower_body(body, context), is_body=is_body)
     draft = emission.emit()
-    _check_order(draft, "emission")
+    check_order(draft, "emission")
     draft = add_moves(draft, context)
-    _check_order(draft, "moves")
-    _check_places(draft)
+    check_order(draft, "moves")
+    check_places(draft)
     draft = protect_overwritten(draft, context)
-    _check_order(draft, "overwrites")
+    check_order(draft, "overwrites")
     check_overwrites(draft)
     return draft, list(emission.captured)
 
 
-def _check_order(draft: DraftProgram, stage: str) -> None:
+def check_order(draft: DraftProgram, stage: str) -> None:
     """Check that every value is made once, and before it is read."""
     made = {*draft.inputs, *draft.captured, -1}
     made |= {number for number, value in enumerate(draft.values) if value.kind == "constant"}
@@ -69,7 +69,7 @@ def _check_order(draft: DraftProgram, stage: str) -> None:
         raise InternalError(f"an output is not made, after {stage}")
 
 
-def _check_places(draft: DraftProgram) -> None:
+def check_places(draft: DraftProgram) -> None:
     """Check that every step finds what it reads where and how it wants it."""
     for step in draft.steps:
         for read in step.reads():

@@ -79,6 +79,8 @@ def _verify_tensor(tensor: TensorRecord) -> None:
     require(not is_far, where, "lies on a device, and the host reads it", tensor.memory)
     check_dims(tensor.dims or (), where, nullable=True)
     check_format(tensor.format, tensor.rank, where)
+    is_bare = tensor.shapes is None and tensor.scale == -1.0
+    require(is_bare, where, "has what only a build or a value knows of a tensor", tensor.scale)
     if tensor.max_dims is not None:
         check_dims(tensor.max_dims, where)
         require(len(tensor.max_dims) == len(tensor.dims or ()), where, "has bounds of another rank", tensor.max_dims)

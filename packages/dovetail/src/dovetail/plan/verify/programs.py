@@ -78,6 +78,7 @@ def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Col
         _verify_object(value, kind, where)
     require(value.kind != "object" or kind is not None, where, "is an object without a type")
     check_format(value.format, value.rank, where)
+    require(value.shapes is None, where, "has shapes of a profile, which only a build knows")
     is_known = not value.memory or any(value.memory == device.provider for device in manifest.devices)
     require(is_known, where, "lies in the memory of a provider that the plan does not have", value.memory)
     if value.memory and value.kind in ("input", "output", "object"):
