@@ -7,8 +7,9 @@ explained one page each in ``docs/rules``.
 from __future__ import annotations
 
 from dovetail.plugin.check.entry import check_creator, check_path, check_plugin, parse_case
-from dovetail.plugin.check.report import Report, RuleOutcome, Status
-from dovetail.plugin.check.rules.catalogue import Rule, registered_rules
+from dovetail.plugin.check.report import Report
+from dovetail.plugin.check.rules.catalogue import registered_rules
+from dovetail.rules import Rule, RuleOutcome, Status
 
 __all__ = [
     "Report",

@@ -13,7 +13,7 @@ from typing import Final
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.problem import Case, InputCase
-from dovetail.plugin.check.verdicts import Blocked
+from dovetail.rules import Blocked
 from dovetail.types import DataType
 
 __all__ = ["Discovery", "Wish", "discover"]

@@ -19,8 +19,8 @@ from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.traits import show_fields
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
 from dovetail.plugin.fields import PluginFieldCollection, decode_fields, encode_fields, iterate_fields
+from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__ = ["Cell", "CheckedPlugin"]

@@ -30,9 +30,9 @@ from dovetail.plugin.check.layer import (
 )
 from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.problem import Case, InputCase, make_inputs
-from dovetail.plugin.check.verdicts import Blocked, Broken
 from dovetail.plugin.handle import is_success
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
+from dovetail.rules import Blocked, Broken
 from dovetail.types import DataType, TensorRTPhase, volume
 
 __all__ = ["Life", "Prepared"]

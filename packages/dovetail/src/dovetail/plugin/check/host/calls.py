@@ -11,7 +11,7 @@ import traceback
 from pathlib import Path
 from typing import Any, Final
 
-from dovetail.plugin.check.verdicts import Blocked
+from dovetail.rules import Blocked
 
 __all__ = ["OWNERS", "CallbackRaised", "blocked_by", "call", "read", "read_or"]
 

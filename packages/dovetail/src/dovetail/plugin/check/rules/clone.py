@@ -15,7 +15,7 @@ from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
 from dovetail.plugin.check.traits import first_difference, traits_of
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__ = ["find_dropped_tactic", "run_through_life"]
@@ -26,8 +26,8 @@ _MOST_CLONE_S: Final = 0.05
 
 @rule(
     "R24",
-    "clone-new",
     "clone gives a new object with at least the same capabilities",
+    slug="clone-new",
     why="The network, the builder and each profile own a clone and destroy it on their own.",
     fix="make a new object of the same class, copy the parameters, and return it",
 )
@@ -42,8 +42,8 @@ def judge_clone(subject: CheckedPlugin) -> None:
 
 @rule(
     "R25",
-    "clone-parameters",
     "A clone is the same layer as the original",
+    slug="clone-parameters",
     why="Only clones are built and run; the object that was configured by hand never is.",
     fix="copy every parameter in clone, and those of the capability objects too",
 )
@@ -69,8 +69,8 @@ def _traits_of_twin(subject: CheckedPlugin, twin: Specimen, what: str) -> dict[s
 
 @rule(
     "R26",
-    "clone-shared-state",
     "Using a clone changes nothing in the original, and the other way round",
+    slug="clone-shared-state",
     why="Objects live in different contexts and threads; one must not see what another was configured for.",
     fix="copy lists, dicts, sets and arrays that the plugin changes; share only what is never written",
 )
@@ -100,8 +100,8 @@ def run_through_life(life: Life, specimen: Specimen) -> None:
 
 @rule(
     "R27",
-    "clone-tactic",
     "A clone keeps the tactic that was set on the original",
+    slug="clone-tactic",
     why="set_tactic is called once after a plan is loaded, and never on the clones that run.",
     fix="copy the attribute that set_tactic sets",
 )
@@ -138,8 +138,8 @@ def find_dropped_tactic(subject: CheckedPlugin, copy: Callable[[Specimen], Speci
 
 @rule(
     "R28",
-    "clone-cheap",
     "clone does no work: it is quick and allocates little",
+    slug="clone-cheap",
     why="It is called many times during a build; weights copied in each clone fill the memory.",
     fix="share read-only weights with the clone, and put work into configure_plugin, on_shape_change or a resource",
 )

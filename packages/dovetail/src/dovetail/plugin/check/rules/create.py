@@ -10,8 +10,8 @@ from dovetail.plugin.check.field_values import copy_fields
 from dovetail.plugin.check.host.calls import CallbackRaised, read, read_or
 from dovetail.plugin.check.plugin_object import NotAPlugin, Specimen
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Blocked, Broken
 from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, PluginFieldType
+from dovetail.rules import Blocked, Broken
 from dovetail.types import TensorRTPhase
 
 __all__: list[str] = []
@@ -19,8 +19,8 @@ __all__: list[str] = []
 
 @rule(
     "R01",
-    "create-plugin",
     "create_plugin makes a new plugin object",
+    slug="create-plugin",
     why="The caller owns the object; a creator that raises or returns another leaves the network without its layer.",
     fix="return a new IPluginV3 object; give the required fields with --fields name=value",
 )
@@ -44,8 +44,8 @@ def judge_creation(subject: CheckedPlugin) -> None:
 
 @rule(
     "R02",
-    "capabilities",
     "A build-phase object has complete core, build and runtime capabilities",
+    slug="capabilities",
     why="The builder asks the object for each capability at any time and calls every required method of it.",
     fix="return the object that implements the capability, the same one each time, with all required methods",
 )
@@ -69,8 +69,8 @@ def _create(subject: CheckedPlugin) -> Specimen:
 
 @rule(
     "R03",
-    "identity",
     "plugin_name, plugin_version and plugin_namespace are set",
+    slug="identity",
     why="A plan stores the three and finds the creator by them when it is loaded.",
     fix="set all three in __init__ to str, the name not empty, each of at most 1023 bytes",
 )
@@ -83,8 +83,8 @@ def judge_identity(subject: CheckedPlugin) -> None:
 
 @rule(
     "R04",
-    "names-agree",
     "The creator and its plugin have the same name, version and namespace",
+    slug="names-agree",
     why="A plan is written with the names of the plugin and looked up among the names of the creators.",
     fix="use the same constants in the plugin and in its creator",
 )
@@ -104,8 +104,8 @@ def judge_agreement(subject: CheckedPlugin) -> None:
 
 @rule(
     "R05",
-    "field-names",
     "field_names lists the fields of the creator, each name once",
+    slug="field-names",
     why="The ONNX importer passes only attributes that are listed, read as the listed type.",
     fix="set field_names to PluginFieldCollection([PluginField(name, None, type), ...]) with unique names",
 )

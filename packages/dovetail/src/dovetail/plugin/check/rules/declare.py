@@ -15,15 +15,15 @@ from dovetail.plugin.check.layer import (
     read_output_types,
 )
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
 
 __all__: list[str] = []
 
 
 @rule(
     "R06",
-    "num-outputs",
     "num_outputs is positive and never changes",
+    slug="num-outputs",
     why="The network makes its tensors once; the builder and the runtime ask again and rely on the same number.",
     fix="set num_outputs in __init__ to a positive int and leave it",
 )
@@ -47,8 +47,8 @@ def _require_count(build: object, expected: int, after: str) -> None:
 
 @rule(
     "R07",
-    "output-types",
     "get_output_data_types gives one DataType for each output, always the same",
+    slug="output-types",
     why="The network is typed by what this returns; a missing or changing type gives the next layer a wrong tensor.",
     fix="return a list of num_outputs DataType members that depends on input_types alone",
 )
@@ -75,8 +75,8 @@ def _names(types: tuple[object, ...]) -> str:
 
 @rule(
     "R08",
-    "output-shapes",
     "get_output_shapes gives expressions for each output, with sizes of at least 0",
+    slug="output-shapes",
     why="Memory is sized and the next layers are checked with these expressions.",
     fix="return num_outputs DimsExprs made of inputs[i][j], shape_inputs[i][j] and exprBuilder results",
 )
@@ -92,8 +92,8 @@ def judge_output_shapes(subject: CheckedPlugin) -> str:
 
 @rule(
     "R09",
-    "shapes-pure",
     "get_output_shapes gives the same expressions each time and leaves its arguments alone",
+    slug="shapes-pure",
     why="The builder asks at least three times and keeps what it got in different places.",
     fix="compute the expressions from the arguments alone and put them into new DimsExprs",
 )
@@ -116,8 +116,8 @@ def judge_shape_purity(subject: CheckedPlugin) -> None:
 
 @rule(
     "R10",
-    "size-tensors",
     "Size tensors are 0-D INT32 or INT64 outputs and take part in no arithmetic",
+    slug="size-tensors",
     why="Their value is known only after the run, so nothing can be computed from them while the plan is made.",
     fix="declare the size tensor with the final value, use it as a dimension alone, and give its output no dimensions",
 )

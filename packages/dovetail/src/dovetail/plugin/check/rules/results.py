@@ -7,15 +7,15 @@ from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Broken, NotApplicable
+from dovetail.rules import Broken, NotApplicable
 
 __all__: list[str] = []
 
 
 @rule(
     "R46",
-    "deterministic",
     "Two new objects with the same inputs give the same results",
+    slug="deterministic",
     why="Otherwise no tactic can be checked against another, and a plan cannot be tested.",
     fix="seed random numbers from a parameter, and sum in a fixed order or within the tolerance of the type",
     compares=True,
@@ -28,8 +28,8 @@ def judge_determinism(subject: CheckedPlugin) -> None:
 
 @rule(
     "R47",
-    "run-to-run",
     "A run does not depend on the runs before it",
+    slug="run-to-run",
     why="The engine runs the layer for warm-up, for timing and for other requests in between.",
     fix="keep nothing between runs; state belongs in a tensor, aliased if it is to be updated in place",
     compares=True,
@@ -43,8 +43,8 @@ def judge_memory(subject: CheckedPlugin) -> None:
 
 @rule(
     "R48",
-    "shape-change",
     "After on_shape_change a run is the same as on a new object",
+    slug="shape-change",
     why="One context runs many shapes; what was kept for the last one must not be used for the next.",
     fix="set everything that depends on shapes anew in on_shape_change, or take it from the descriptors in enqueue",
     compares=True,
@@ -85,8 +85,8 @@ def _require_same_after(subject: CheckedPlugin, before: Case, after: Case, expec
 
 @rule(
     "R50",
-    "tactics-agree",
     "All tactics give the same results within the tolerance of the type",
+    slug="tactics-agree",
     why="The tuner picks the fastest; a fast tactic that is wrong makes the network wrong.",
     fix="mend the tactic that differs, or leave it out of get_valid_tactics",
     compares=True,
@@ -109,8 +109,8 @@ def judge_tactics(subject: CheckedPlugin) -> str:
 
 @rule(
     "R51",
-    "formats-agree",
     "All accepted formats give the same results within the tolerance of the type",
+    slug="formats-agree",
     why="The builder picks the formats that suit the neighbours; the layer must compute the same in all of them.",
     fix="take the layout from the descriptors in enqueue, or do not accept the format",
     compares=True,
@@ -134,8 +134,8 @@ def judge_formats(subject: CheckedPlugin) -> str:
 
 @rule(
     "R52",
-    "null-workspace",
     "enqueue runs with a null workspace when it asked for none",
+    slug="null-workspace",
     why="The address is 0 then; making an array of it fails, writing there ends the process.",
     fix="leave the workspace argument alone unless get_workspace_size asked for memory",
 )
@@ -158,8 +158,8 @@ def judge_null_workspace(subject: CheckedPlugin) -> None:
 
 @rule(
     "R53",
-    "empty-tensors",
     "Inputs without elements run when the profile allows them",
+    slug="empty-tensors",
     why="A detector that finds nothing passes an empty tensor on; no layer may fail on it.",
     fix="return early from enqueue when an output has no elements, and write what does have elements",
 )

@@ -9,7 +9,7 @@ from dovetail.plugin.check.driver import Cell, CheckedPlugin
 from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
 from dovetail.plugin.check.host.runs import Run, disagreement, unwritten
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Broken, NotApplicable
+from dovetail.rules import Broken, NotApplicable
 
 __all__: list[str] = []
 
@@ -24,8 +24,8 @@ def _runs(subject: CheckedPlugin) -> Iterator[tuple[Cell, Run]]:
 
 @rule(
     "R40",
-    "run-raises",
     "set_tactic, on_shape_change and enqueue do not raise",
+    slug="run-raises",
     why="A raise ends the run, and while a plan is tuned it loses the tactic.",
     fix="mend the callback; if it refuses the inputs that were tried, give others with --shapes",
 )
@@ -41,8 +41,8 @@ def judge_raises(subject: CheckedPlugin) -> str:
 
 @rule(
     "R41",
-    "inputs-written",
     "enqueue does not write its inputs, unless an output is aliased to them",
+    slug="inputs-written",
     why="Other layers read the same memory, before or after this one.",
     fix="work on the output or in the workspace, or declare the alias with get_aliased_input",
 )
@@ -55,8 +55,8 @@ def judge_inputs(subject: CheckedPlugin) -> None:
 
 @rule(
     "R42",
-    "outside-outputs",
     "enqueue writes nothing outside inputs and outputs",
+    slug="outside-outputs",
     why="The memory next to a tensor belongs to another one; the damage shows somewhere else.",
     fix="take shapes, type and format from the descriptors of this call, as get_output_shapes declared them",
 )
@@ -69,8 +69,8 @@ def judge_outside(subject: CheckedPlugin) -> None:
 
 @rule(
     "R43",
-    "outside-workspace",
     "enqueue uses no more workspace than get_workspace_size asked for",
+    slug="outside-workspace",
     why="The engine reserves what was asked for, for the largest shapes of the profile, and not a byte more.",
     fix="compute get_workspace_size from the max dims, for every tactic and the smaller shapes too",
 )
@@ -84,8 +84,8 @@ def judge_workspace(subject: CheckedPlugin) -> None:
 
 @rule(
     "R44",
-    "unwritten-outputs",
     "enqueue writes every element of every output, in the declared type and shape",
+    slug="unwritten-outputs",
     why="What is left holds the numbers of some earlier layer.",
     fix="write all elements; declare the shape and the type that are really written",
 )
@@ -99,8 +99,8 @@ def judge_unwritten(subject: CheckedPlugin) -> None:
 
 @rule(
     "R45",
-    "garbage",
     "Results do not depend on what outputs and workspace held before",
+    slug="garbage",
     why="Their memory is not cleared: it holds whatever the last layer left there.",
     fix="assign instead of adding to an output, and clear the workspace before reading it",
     compares=True,
@@ -128,8 +128,8 @@ def _find_source(subject: CheckedPlugin, cell: Cell) -> str:
 
 @rule(
     "R49",
-    "size-value",
     "enqueue leaves in every size tensor a value from 0 to its upper bound",
+    slug="size-value",
     why="The next layers take that many elements from memory that was sized for the upper bound.",
     fix="declare an upper bound that holds for all data, and write the number of elements that were produced",
 )

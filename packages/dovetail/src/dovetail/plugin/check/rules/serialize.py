@@ -15,8 +15,8 @@ from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import buffers_of
 from dovetail.plugin.check.traits import Traits, first_difference, parameters_of, show_fields, traits_of
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, decode_fields
+from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__: list[str] = []
@@ -24,8 +24,8 @@ __all__: list[str] = []
 
 @rule(
     "R34",
-    "fields-valid",
     "get_fields_to_serialize gives fields with unique names, data and a type that fits it",
+    slug="fields-valid",
     why="A plan stores name, type and bytes of each field and gives them back to the creator.",
     fix="return PluginFieldCollection([PluginField(name, array, type), ...]) with arrays of the declared type",
 )
@@ -60,8 +60,8 @@ def _require_field(index: int, item: object, seen: set[str]) -> None:
 
 @rule(
     "R35",
-    "fields-stable",
     "get_fields_to_serialize gives the same fields when asked again",
+    slug="fields-stable",
     why="The builder asks twice: once for the size and once for the content.",
     fix="make the fields from the parameters alone",
 )
@@ -77,8 +77,8 @@ def judge_stability(subject: CheckedPlugin) -> None:
 
 @rule(
     "R36",
-    "runtime-create",
     "create_plugin(RUNTIME) makes an object from the stored fields",
+    slug="runtime-create",
     why="Otherwise the plan is built, saved, and cannot be loaded.",
     fix="read exactly the fields that get_fields_to_serialize writes, whatever the phase",
 )
@@ -94,8 +94,8 @@ def judge_revival(subject: CheckedPlugin) -> None:
 
 @rule(
     "R37",
-    "round-trip-fields",
     "An object made from stored fields stores the same fields again",
+    slug="round-trip-fields",
     why="A plan that is loaded and saved again would otherwise be another plan.",
     fix="keep every field in the object and write it back unchanged",
 )
@@ -111,8 +111,8 @@ def judge_round_trip(subject: CheckedPlugin) -> None:
 
 @rule(
     "R38",
-    "round-trip-results",
     "An object made from stored fields computes the same, without being configured",
+    slug="round-trip-results",
     why="A runtime-phase object never sees configure_plugin; what it needs must be in the fields.",
     fix="serialize every parameter that enqueue uses, and what configure_plugin worked out",
     compares=True,
@@ -133,8 +133,8 @@ def judge_results(subject: CheckedPlugin) -> str:
 
 @rule(
     "R39",
-    "kept-pointers",
     "create_plugin keeps nothing of the memory of the fields",
+    slug="kept-pointers",
     why="That memory is freed or reused as soon as create_plugin returns.",
     fix="copy: int(field.data[0]), field.data.copy(), field.data.tobytes()",
 )

@@ -15,7 +15,7 @@ from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
 
 __all__: list[str] = []
 
@@ -29,8 +29,8 @@ _Result = list[Run] | CallbackRaised | None
 
 @rule(
     "R54",
-    "contexts-interleaved",
     "Two contexts whose calls are interleaved give the results that each gives alone",
+    slug="contexts-interleaved",
     why="Contexts of one engine take turns; what one sets must not be seen by the other.",
     fix="keep shapes, tactic and buffers in the attached object, never in the class or the module",
     compares=True,
@@ -77,8 +77,8 @@ def _run_alone(life: Life, case: Case, variant: int) -> Run:
 
 @rule(
     "R55",
-    "contexts-in-threads",
     "Two contexts in two threads give the results that each gives alone",
+    slug="contexts-in-threads",
     why="Contexts of one engine run in parallel; a buffer or an object they share is written by both.",
     fix="keep buffers in the attached object or take them from the workspace; guard what must be shared with a lock",
     compares=True,
@@ -165,8 +165,8 @@ def _eager_switching() -> Iterator[None]:
 
 @rule(
     "R56",
-    "destroy",
     "destroy does not raise, and the objects that are left work on",
+    slug="destroy",
     why="Clones and contexts are destroyed one by one, in any order, while others run.",
     fix="free in destroy only what the object made for itself; share the rest through a resource of the registry",
 )

@@ -11,11 +11,11 @@ import numpy as np
 
 from dovetail.errors import DovetailError
 from dovetail.provider.calls import first_line
+from dovetail.rules import Broken, NotOffered
 from dovetail.testing.provider_kit.device_arrays import DeviceArrays
 from dovetail.testing.provider_kit.models import CHAIN, Feed, find_case, make_feed
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -59,12 +59,12 @@ def judge_sharing(subject: CheckedProvider) -> None:
     second = subject.run(engine, second_feed)
     for name, array in first.items():
         if np.shares_memory(array, first_feed["x"]):
-            raise RuleBroken(f"output '{name}' shares memory with the input")
+            raise Broken(f"output '{name}' shares memory with the input")
         for other, value in {**{f"{k} of the next run": v for k, v in second.items()}, **first}.items():
             if other != name and np.shares_memory(array, value):
-                raise RuleBroken(f"output '{name}' shares memory with output '{other}'")
+                raise Broken(f"output '{name}' shares memory with output '{other}'")
         if not np.array_equal(array, kept[name]):
-            raise RuleBroken(f"the next run changed output '{name}' of the one before")
+            raise Broken(f"the next run changed output '{name}' of the one before")
 
 
 @rule(
@@ -82,7 +82,7 @@ def judge_inputs(subject: CheckedProvider) -> None:
         subject.run(engine, feed)
         for name, array in feed.items():
             if not np.array_equal(array, before[name]):
-                raise RuleBroken(f"a run of '{case.name}' changed input '{name}'")
+                raise Broken(f"a run of '{case.name}' changed input '{name}'")
 
 
 @rule(
@@ -104,7 +104,7 @@ def judge_references(subject: CheckedProvider) -> None:
             gc.collect()
             alive = [what for what, reference in watched if reference() is not None]
             if alive:
-                raise RuleBroken(f"after run {seed + 1} the {alive[0]} is still referred to")
+                raise Broken(f"after run {seed + 1} the {alive[0]} is still referred to")
 
 
 @rule(
@@ -154,7 +154,7 @@ def judge_threads(subject: CheckedProvider) -> str:
     for thread in threads:
         thread.join()
     if failures:
-        raise RuleBroken(failures[0])
+        raise Broken(failures[0])
     return f"{len(threads)} threads"
 
 
@@ -182,4 +182,4 @@ def _run_into(context: Any, source: Any, target: Any) -> None:
     try:
         context.run([source], {context.engine.manifest.outputs[0].name: target})
     except DovetailError as error:
-        raise RuleBroken(f"a run over arrays of the device: {first_line(error)}") from error
+        raise Broken(f"a run over arrays of the device: {first_line(error)}") from error
