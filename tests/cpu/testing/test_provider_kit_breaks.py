@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from dovetail.host_arrays import address_of, array_at
 from dovetail.provider.interfaces import (
     BindContext,
     BoundPartition,
@@ -277,6 +278,43 @@ class BackwardsStream(HostStream):
         return event
 
 
+class MillisecondEvent(HostEvent):
+    def elapsed_us(self, earlier: Event) -> float:
+        return super().elapsed_us(earlier) / 1000
+
+
+class MillisecondStream(HostStream):
+    def record(self, *, is_timed: bool = False) -> HostEvent:
+        event = super().record(is_timed=is_timed)
+        event.__class__ = MillisecondEvent
+        return event
+
+
+class FirstStreamFunction(HostDeviceFunction):
+    """Asks for the stream once and not in each run."""
+
+    __slots__ = ()
+
+    def bind(self, context: BindContext) -> HostDeviceFunction:
+        from dataclasses import replace
+
+        stream = context.stream
+        return super().bind(replace(context, stream=None if stream is None else stream.current))
+
+
+class KeepsTheFirstStream(HostDevice):
+    def load_kernel(self, stored: StoredKernel) -> HostDeviceFunction:
+        function = super().load_kernel(stored)
+        function.__class__ = FirstStreamFunction
+        return function
+
+
+class OnTheHostByDlpack(HostDevice):
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        return (1, 0)
+
+
 class Streaming(HostDevice):
     stream: ClassVar[type[HostStream]] = HostStream
 
@@ -376,6 +414,9 @@ BROKEN_DEVICES: list[tuple[HostDeviceFactory, str]] = [
     (Factory(_with_stream(NeverDoneStream)), "P62"),
     (Factory(_with_stream(WaitsForNobody)), "P63"),
     (Factory(_with_stream(BackwardsStream)), "P64"),
+    (Factory(_with_stream(MillisecondStream)), "P64"),
+    (Factory(KeepsTheFirstStream), "P47"),
+    (Factory(OnTheHostByDlpack), "P48"),
     (Factory(SynchronizesNothing), "P65"),
     (Factory(RunsWhileRecording), "P70"),
     (Factory(ReplaysNothing), "P71"),
@@ -475,6 +516,15 @@ class Mislays(PaperPartition):
 
     def bind(self, context: BindContext) -> BoundPartition:
         return self.bound(self)
+
+
+class FirstAddressOnly(PaperBound):
+    """Reads where its first input lay."""
+
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        first = self.__dict__.setdefault("first", [(address_of(each), each.dtype) for each in inputs])
+        found = [array_at(at, each.shape, dtype) for (at, dtype), each in zip(first, inputs, strict=True)]
+        super().run(found, outputs)
 
 
 class FirstShapeOnly(PaperBound):
@@ -579,6 +629,7 @@ BROKEN_COMPILERS: list[tuple[type[PaperProvider], str]] = [
     (_with_bound(NoScalars), "P34"),
     (_with_bound(Backwards), "P35"),
     (_with_bound(FirstBufferOnly), "P40"),
+    (_with_bound(FirstAddressOnly), "P40"),
     (_with_bound(GivesTheSame), "P41"),
     (_with_bound(WritesInputs), "P42"),
     (_with_bound(KeepsInputs), "P43"),

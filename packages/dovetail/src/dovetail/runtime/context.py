@@ -157,6 +157,11 @@ class ExecutionContext:
         """Destroy the attached plugins now; the context cannot run afterwards."""
         self._finalizer()
         self._bound = None
+        self._addresses.clear()
+
+    def _require_open(self) -> None:
+        if not self._finalizer.alive:
+            raise UsageError("the context is closed", fix="make another one with engine.create_execution_context()")
 
     def __enter__(self) -> ExecutionContext:
         return self
@@ -168,6 +173,7 @@ class ExecutionContext:
 
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
         """Say what shape an input will have; checked against the engine and the profile at once."""
+        self._require_open()
         tensor = self._engine.input_tensor(name)
         refuse_address(tensor)
         dims = as_integers(shape, f"input '{name}'")
@@ -224,6 +230,7 @@ class ExecutionContext:
     def set_tensor_address(self, name: str, memory: int) -> bool:
         """Bind an input or output to memory of the caller's, where the tensor lies: on the host or on a device."""
         if name not in self._addresses:
+            self._require_open()
             refuse_address(self._engine.tensor(name))
         self._addresses[name] = (
             memory if memory.__class__ is int and memory >= 0 else as_address(memory, f"tensor '{name}'")
@@ -247,6 +254,7 @@ class ExecutionContext:
 
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
         """Let the caller provide memory for an output once its size is known."""
+        self._require_open()
         tensor = self._engine.output_tensor(name)
         refuse_address(tensor)
         if tensor.alias is not None and output_allocator is not None:
@@ -330,6 +338,7 @@ class ExecutionContext:
         Args:
             handles: The id of a device's provider -> the handle of a queue; 0 for the context's own.
         """
+        self._require_open()
         self._devices.use(self._check_streams(handles))
         self._stream = 0  # the next handle is another one, whatever it was before
         for instance in self._instances.values():

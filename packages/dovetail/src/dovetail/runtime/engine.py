@@ -176,12 +176,15 @@ class Engine:
             strategy: Taken for the contract's sake.
             streams: Queues of the caller's to begin on, as ``ExecutionContext.use_streams`` takes them.
         """
-        if not self._finalizer.alive:
-            raise UsageError("the engine is closed", fix="load or build it again")
+        self._require_open()
         context = ExecutionContext(self, streams)
         with self._attach_lock:
             self.contexts.add(context)
         return context
+
+    def _require_open(self) -> None:
+        if not self._finalizer.alive:
+            raise UsageError("the engine is closed", fix="load or build it again")
 
     def _live_contexts(self) -> list[ExecutionContext]:
         with self._attach_lock:
@@ -250,12 +253,14 @@ class Engine:
 
         if not isinstance(path, str | os.PathLike):
             raise UsageError("not a path", got=type(path).__name__, fix="pass the name of the file to write")
+        self._require_open()
         save_engine(self, path)
 
     def serialize(self) -> HostMemory:
         """The plan as bytes."""
         from dovetail.runtime.save import serialize_engine
 
+        self._require_open()
         return HostMemory(serialize_engine(self))
 
     # what the engine has

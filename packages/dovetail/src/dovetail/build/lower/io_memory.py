@@ -66,7 +66,7 @@ def _check_names(wanted: Mapping[str, str], values: Sequence[ir.Value], assigner
         if name not in names:
             raise UsageError("there is no such input or output", where=where, expected=", ".join(names))
         if place not in places:
-            raise UsageError("no memory of this build", where=where, expected=", ".join(places), got=place)
+            raise UsageError("no memory of this build", where=where, expected=", ".join(places), got=repr(place))
 
 
 def _choose(name: str, found: str, wanted: Mapping[str, str], obstacle: str) -> str:
