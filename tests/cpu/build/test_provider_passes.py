@@ -13,7 +13,7 @@ from onnx import helper
 import dovetail as dt
 from dovetail.errors import ProviderError
 from dovetail.loggers import Severity
-from dovetail.provider.interfaces import BuildContext, BuiltPartition
+from dovetail.provider.interfaces import BuildContext, BuiltPartition, RewriteContext
 from dovetail.testing import HostDevice, host_device
 from tests.support.device_models import WEIGHT, X, build, chain, expected, make_model, steps_of
 
@@ -28,7 +28,7 @@ class _Listener(dt.ILogger):
             self.lines.append(msg)
 
 
-Rewrite = Callable[[ir.Model, Callable[[ir.Node], bool]], Sequence[str]]
+Rewrite = Callable[[ir.Model, RewriteContext], Sequence[str]]
 
 
 def _set_rewrite(device: HostDevice, rewrite: Rewrite) -> None:
@@ -95,14 +95,14 @@ def _watch(device: HostDevice) -> list[str]:
     return seen
 
 
-def _drop_a_value(model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+def _drop_a_value(model: ir.Model, context: RewriteContext) -> Sequence[str]:
     """Leave a node that reads what nobody makes."""
     node = next(node for node in model.graph if node.op_type == "Softmax")
     node.replace_input_with(0, ir.Value(name="nothing"))
     return ["made a hole"]
 
 
-def _rename_the_output(model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+def _rename_the_output(model: ir.Model, context: RewriteContext) -> Sequence[str]:
     model.graph.outputs[0].name = "other"
     return ["renamed"]
 
@@ -118,7 +118,7 @@ def test_a_rewrite_that_leaves_a_broken_model_is_named(rewrite: Rewrite) -> None
 @pytest.mark.parametrize("lines", [None, "one text", 3])
 def test_a_rewrite_that_tells_nothing_is_named(lines: Any) -> None:
     with host_device() as device:
-        _set_rewrite(device, lambda model, is_own: lines)
+        _set_rewrite(device, lambda model, context: lines)
         with pytest.raises(ProviderError, match="'host_device': rewrite gave no lines"):
             build(chain())
 
@@ -142,3 +142,20 @@ def test_fusions_are_for_providers_that_compile_too() -> None:
             seen = _watch(device)
             np.testing.assert_allclose(build(model)(X), expected(model, X), rtol=1e-4, atol=1e-5)
             assert ("Gelu" in seen, "Erf" in seen) == (fuses, not fuses)
+
+
+def test_a_rewrite_is_told_which_weights_stay() -> None:
+    seen: list[frozenset[str]] = []
+
+    def rewrite(model: ir.Model, context: RewriteContext) -> Sequence[str]:
+        seen.append(context.keep)
+        return []
+
+    config = dt.BuilderConfig()
+    config.set_flag(dt.BuilderFlag.REFIT)
+    with host_device() as device:
+        _set_rewrite(device, rewrite)
+        build(chain())
+        build(chain(), config=config)
+    assert seen[0] == frozenset()
+    assert "W" in seen[-1]

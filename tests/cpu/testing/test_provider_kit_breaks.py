@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from dovetail.provider.interfaces import (
     MemoryInfo,
     NodeView,
     ProfileEvent,
+    RewriteContext,
     StepKind,
     StoredKernel,
     StoredPartition,
@@ -153,7 +154,7 @@ class WrongRegistry(HostDevice):
 
 
 class RewritesOthers(HostDevice):
-    def rewrite(self, model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+    def rewrite(self, model: ir.Model, context: RewriteContext) -> Sequence[str]:
         for node in model.graph:
             node.op_type = "Identity" if node.op_type == "Relu" else node.op_type
         return ["changed"]
