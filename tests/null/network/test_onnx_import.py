@@ -21,6 +21,7 @@ from dovetail.network.importer.importer import import_model
 from dovetail.network.inference.dim_exprs import expr_from_dim
 from dovetail.network.inference.symbols import DIMS_KEY
 from dovetail.network.plugins import PLUGIN_DOMAIN, PLUGIN_OP, entry_of
+from dovetail.plugin.quick import QuickLayer
 from tests.support.plugins import ScalePlugin
 
 HEADER = '<ir_version: 10, opset_import: ["" : 21, "acme" : 1]>\n'
@@ -541,9 +542,18 @@ class TestFields:
         text = "agraph (float[4] x) => (float[4] y) { y = Foo<alpha = 0.5, gamma = 1>(x) }"
         import_model(make(text), registry=registry_with(creator), logger=notes)
         assert list(creator.given) == ["alpha"]
-        assert len(notes.warnings()) == 1
-        assert "'beta' has no attribute" in notes.warnings()[0]
-        assert any("no field for attribute(s) 'gamma'" in text for _, text in notes.messages)
+        absent, unread = notes.warnings()
+        assert "'beta' has no attribute" in absent
+        assert "no field for attribute(s) 'gamma'; it has 'alpha', 'beta'" in unread
+
+    def test_a_parameter_with_a_default_needs_no_attribute(self) -> None:
+        def scale(x: Any, *, by: float = 1.0) -> Any:
+            return x * by
+
+        notes, layer = Notes(), QuickLayer(scale, "Foo", "1", (), 1, (dt.TensorFormat.LINEAR,))
+        text = "agraph (float[4] x) => (float[4] y) { y = Foo(x) }"
+        import_model(make(text), registry=registry_with(layer.creator), logger=notes)
+        assert notes.warnings() == []
 
 
 class TestWrongModels:

@@ -185,16 +185,20 @@ class ExecutionContext:
 
     def get_tensor_shape(self, name: str) -> Dims:
         """The shape of a tensor for the inputs set so far; -1 where that is not known."""
+        return Dims(self.find_shape(name))
+
+    def find_shape(self, name: str) -> tuple[int, ...]:
+        """The same for tensors of more dimensions too than the contract for plugins knows."""
         if name in self._shapes:
-            return Dims(self._shapes[name])
+            return self._shapes[name]
         tensor = self._engine.tensor(name)
         if self.infer_shapes():
-            return Dims(-1 if size is None else size for size in sizes_from_dims(known_dims(tensor)))
+            return tuple(-1 if size is None else size for size in sizes_from_dims(known_dims(tensor)))
         symbols, found = self._instance.infer(self._input_shapes(), self._shape_inputs())
         shape = found[self._engine.value_index(self._profile, name)]
         if shape is not None and not self._instance.shapes.has_empty(symbols):
-            return Dims(shape)
-        return Dims(-1 if dim is None else self._evaluate(dim, symbols) for dim in known_dims(tensor))
+            return tuple(shape)
+        return tuple(-1 if dim is None else self._evaluate(dim, symbols) for dim in known_dims(tensor))
 
     def _evaluate(self, dim: Expr, symbols: Sequence[int]) -> int:
         return max(self._instance.shapes.evaluate_dim(dim, symbols), 0)

@@ -36,6 +36,7 @@ from dovetail.providers.onnxruntime.sessions import (
     create_session,
     find_thread_limit,
     import_onnxruntime,
+    refuse_settings_of_models,
 )
 from dovetail.providers.onnxruntime.weights import share_weight, weight_bytes, weight_size_bytes
 from dovetail.providers.onnxruntime.wire import (
@@ -71,6 +72,7 @@ class OnnxRuntimeProvider(Provider):
         self, device: Device, settings: SessionSettings | None = None, *, profiles: SessionProfiles | None = None
     ) -> None:
         self.device = device
+        refuse_settings_of_models()
         self.version: str = import_onnxruntime().__version__
         self._settings = settings or SessionSettings()
         self._profiles = profiles
