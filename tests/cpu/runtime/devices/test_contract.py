@@ -43,7 +43,7 @@ def test_every_callback_is_overridden() -> None:
 def test_every_callback_that_can_fail_is_made_to() -> None:
     """Each name that the host device checks appears in a test of misbehaviour, and each is one a test can use."""
     source = "".join(path.read_text() for path in Path(dovetail.testing.__file__).parent.glob("*.py"))
-    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_host_device_*.py"))
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
     checked = {part.split('"')[0] for part in source.split('check("')[1:]} | {"allocate"}
     assert len(checked) > 20
     assert {name for name in checked if f'"{name}"' not in tests} == set()

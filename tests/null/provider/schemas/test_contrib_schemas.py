@@ -16,7 +16,7 @@ from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
 from dovetail.provider.schemas.contrib_schemas import contrib_schemas, find_contrib_schema, onnxruntime_version
 
-TOOL = Path(__file__).resolve().parents[3] / "tools/export_schemas"
+TOOL = Path(__file__).resolve().parents[4] / "tools/export_schemas"
 TABLE = resources.files("dovetail.provider.schemas").joinpath("contrib_schemas.json")
 
 

@@ -445,7 +445,7 @@ class TestPlugins:
             import_model(proto, registry=registry_with(Refusing()))
         assert "create_plugin raised ValueError: alpha is missing" in str(caught.value)
         assert "create_plugin returned None" in str(caught.value)
-        assert "test_onnx_import.py:" in str(caught.value)
+        assert "test_importer.py:" in str(caught.value)
 
     def test_a_network_with_plugins_can_be_imported_again(self) -> None:
         registry = registry_with(Creator())

@@ -14,7 +14,7 @@ from tests.support.layer_cases import CASES, Case, Sketch, check
 
 FAMILIES = ("windows", "elements", "shapes", "axes", "images", "special")
 for family in FAMILIES:
-    importlib.import_module(f"tests.cpu.network.cases_{family}")
+    importlib.import_module(f"tests.cpu.network.api.cases_{family}")
 
 ELSEWHERE = {
     "add_input": "every case adds inputs",

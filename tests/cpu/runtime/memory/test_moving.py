@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import dovetail as dt
 from dovetail.plugin import address_of
+from tests.cpu.runtime.steps.test_dynamic import _Allocator, _fill_engine, _positive_engine
 from tests.cpu.runtime.test_aliasing import InPlace
-from tests.cpu.runtime.test_dynamic import _Allocator, _fill_engine, _positive_engine
 from tests.support.device_models import X, build, chain, expected
 from tests.support.dynamic_plugins import FillPlugin
 from tests.support.plugins import PlainCreator, ScalePlugin, build_engine

@@ -96,7 +96,7 @@ def test_a_registry_without_families_is_as_it_was() -> None:
 
 
 def test_the_index_of_the_cpu_kernels_is_in_step() -> None:
-    tool = Path(__file__).parents[3] / "tools" / "make_kernel_index"
+    tool = Path(__file__).parents[4] / "tools" / "make_kernel_index"
     done = subprocess.run([sys.executable, str(tool), "--check"], check=False)
     assert done.returncode == 0, "run .venv/bin/python tools/make_kernel_index"
 
