@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from dovetail.plugin.check.driver import CheckedPlugin
-from dovetail.plugin.check.host.calls import OWNERS, CallbackRaised, blocked_by
-from dovetail.plugin.check.report import Report
+from dovetail.plugin.check.host.calls import OWNERS, CallbackRaised, blocked_by, journal
 from dovetail.plugin.check.rules import (
     attach,
     clone,
@@ -14,6 +14,7 @@ from dovetail.plugin.check.rules import (
     create,
     declare,
     formats,
+    processes,
     results,
     run,
     serialize,
@@ -39,19 +40,23 @@ RULE_MODULES = (
     results,
     threads,
     strict,
+    processes,
 )
 """The modules whose import registers all rules."""
 
 
-def judge_all(subject: CheckedPlugin, *, name: str) -> Report:
-    """Judge by every rule, then let go of all objects that were made."""
+def judge_all(subject: CheckedPlugin, tell: Callable[[RuleOutcome], None]) -> tuple[str, ...]:
+    """Judge by every rule, tell each outcome at once, let go of all objects that were made, and give the notes."""
     try:
+        journal().rule_id = ""
         subject.live()
-        outcomes = tuple(judge(rule, subject) for rule in registered_rules())
+        for rule in registered_rules():
+            journal().rule_id = rule.id
+            tell(judge(rule, subject))
         subject.note_gaps()
     finally:
         subject.destroy_all()
-    return Report(subject=name, outcomes=outcomes, notes=tuple(subject.notes))
+    return tuple(subject.notes)
 
 
 def judge(rule: PluginRule, subject: CheckedPlugin) -> RuleOutcome:

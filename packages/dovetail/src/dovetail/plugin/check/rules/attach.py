@@ -53,7 +53,7 @@ def judge_attach(subject: CheckedPlugin) -> None:
 def judge_parameters(subject: CheckedPlugin) -> str:
     """Compare names and fields of an attached object with those of the original."""
     _ = subject.has_working_attach
-    original = subject.make()
+    original = subject.life.make_declared()
     expected = identity_of(original) | parameters_of(subject, original)
     attached = subject.life.attach(original)
     found = first_difference(identity_of(attached) | parameters_of(subject, attached), expected)
@@ -85,7 +85,7 @@ def judge_tactic(subject: CheckedPlugin) -> str:
 def judge_shared_state(subject: CheckedPlugin) -> None:
     """Attach, run the attached object, and compare the original before and after."""
     _ = subject.has_working_attach, subject.main_cell
-    original = subject.make()
+    original = subject.life.make_declared()
     before = state_of(original)
     subject.life.attach(original)
     changed = changes(before, state_of(original))
@@ -109,7 +109,7 @@ def judge_own_context(subject: CheckedPlugin) -> str:
     _ = subject.has_working_attach, subject.main_cell
     uses: list[str] = []
     contexts = [HostContext(f"context {number}", uses) for number in (1, 2)]
-    original, life = subject.make(), subject.life
+    original, life = subject.life.make_declared(), subject.life
     prepared: list[Prepared] = []
     for context in contexts:
         prepared.append(_watch(uses, context, partial(life.prepare, source=original, context=context)))

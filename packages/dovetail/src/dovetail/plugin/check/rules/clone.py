@@ -78,7 +78,7 @@ def judge_shared_state(subject: CheckedPlugin) -> None:
     """Take one of two twins through its life and compare the other before and after."""
     _ = subject.has_working_clone, subject.main_cell
     for is_clone_used in (True, False):
-        original = subject.make()
+        original = subject.life.make_declared()
         clone = subject.life.clone(original)
         used, other = (clone, original) if is_clone_used else (original, clone)
         before = state_of(other)
@@ -117,7 +117,7 @@ def find_dropped_tactic(subject: CheckedPlugin, copy: Callable[[Specimen], Speci
     Tactics compute the same, so the results do not tell which one runs; the attributes do.
     """
     tactics = subject.advertised_tactics()
-    original = subject.make()
+    original = subject.life.make_declared()
     if len(tactics) > 1:
         subject.life.tell(original.runtime, "set_tactic", tactics[0])
     before = state_of(original)

@@ -57,7 +57,7 @@ def judge_attributes(subject: CheckedPlugin) -> None:
 )
 def judge_aliases(subject: CheckedPlugin) -> str:
     """Ask for every output, twice."""
-    life, build = subject.life, subject.make().build
+    life, build = subject.life, subject.life.make_declared().build
     if not isinstance(build, IPluginV3OneBuildV2):
         raise NotApplicable("the build capability is not IPluginV3OneBuildV2")
     _ = life.layer, life.aliases
@@ -104,7 +104,7 @@ def judge_build_raises(subject: CheckedPlugin) -> None:
     _ = subject.life
     raised = subject.log.first_raise(_BUILD_CALLBACKS)
     if raised is not None:
-        raise Broken(f"{raised}, with inputs {subject.describe_inputs()}")
+        raise Broken(f"{raised}, with {raised.situation or f'inputs {subject.describe_inputs()}'}")
 
 
 @rule(
@@ -133,7 +133,7 @@ def judge_tactics(subject: CheckedPlugin) -> str:
     life = subject.life
     texts = []
     for formats in life.tactics:
-        attached = life.attach(subject.make())
+        attached = life.attach(subject.life.make_declared())
         life.configure(attached, formats)
         first = _read_tactics(call(attached.build, "get_valid_tactics"))
         second = _read_tactics(call(attached.build, "get_valid_tactics"))
@@ -167,7 +167,7 @@ def judge_workspace_size(subject: CheckedPlugin) -> str:
     life = subject.life
     found: dict[int, None] = {}
     for formats in life.combinations:
-        attached = life.attach(subject.make())
+        attached = life.attach(subject.life.make_declared())
         life.configure(attached, formats)
         sizes = [call(attached.build, "get_workspace_size", *life.descriptors.for_build(formats)) for _ in range(2)]
         for size in sizes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from typing import Final
 
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
@@ -18,6 +20,10 @@ from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.rules import Blocked, Broken, NotApplicable
 
 __all__: list[str] = []
+
+_DYNAMIC_FIX: Final = (
+    "build sizes with exprBuilder.operation; ask is_constant() before get_constant_value(), and raise if it must be one"
+)
 
 
 @rule(
@@ -87,7 +93,35 @@ def judge_output_shapes(subject: CheckedPlugin) -> str:
     shapes = [
         read_output_shapes(returned, life.num_outputs, life.problem.symbol_values(case)) for case in life.problem.cases
     ]
+    _require_same_as_symbols(subject)
     return "; ".join(str(list(shape)) for shape in shapes[0])
+
+
+def _require_same_as_symbols(subject: CheckedPlugin) -> None:
+    """With every dimension dynamic the plugin may refuse, but what it declares must give the same sizes."""
+    life = subject.life
+    problem = replace(life.problem, all_symbolic=True)
+    if not life.problem.symbolic or not life.problem.main:
+        return
+    try:
+        builder = HostExprBuilder()
+        returned = life.with_problem(problem).ask_shapes(life.make_typed().build, builder)
+    except CallbackRaised:
+        return
+    for case in life.problem.full_cases:
+        values = problem.symbol_values(case)
+        try:
+            shapes = read_output_shapes(returned, life.num_outputs, values)
+        except Broken as broken:
+            raise Broken(f"with every dimension dynamic: {broken}", fix=_DYNAMIC_FIX) from None
+        got = DeclaredLayer(life.types, shapes).largest_shapes(values)
+        expected = life.layer.largest_shapes(values)
+        if got != expected:
+            raise Broken(
+                f"inputs {', '.join(map(str, case))}: with every dimension dynamic the outputs are {got}, "
+                f"with some of them constant {expected}",
+                fix=_DYNAMIC_FIX,
+            )
 
 
 @rule(
@@ -100,7 +134,7 @@ def judge_output_shapes(subject: CheckedPlugin) -> str:
 def judge_shape_purity(subject: CheckedPlugin) -> None:
     """Ask one object three times and look at the arguments afterwards."""
     _ask_shapes(subject, HostExprBuilder())
-    build, problem = subject.make().build, subject.life.problem
+    build, problem = subject.life.make_typed().build, subject.life.problem
     answers = []
     for _ in range(3):
         arguments = (problem.input_exprs(), problem.shape_input_exprs())
@@ -143,6 +177,6 @@ def judge_size_tensors(subject: CheckedPlugin) -> str:
 
 def _ask_shapes(subject: CheckedPlugin, builder: HostExprBuilder) -> object:
     try:
-        return subject.life.ask_shapes(subject.make().build, builder)
+        return subject.life.ask_shapes(subject.life.make_typed().build, builder)
     except CallbackRaised as raised:
         raise Blocked(f"{raised.method} raised, see R18") from None

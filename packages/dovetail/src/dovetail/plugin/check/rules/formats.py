@@ -25,7 +25,7 @@ _PROPOSED_TYPES: Final = tuple(dtype for dtype in DataType if dtype is not DataT
 )
 def judge_purity(subject: CheckedPlugin) -> str:
     """Enumerate twice, then ask everything once more in reverse order."""
-    life, specimen = subject.life, subject.make()
+    life, specimen = subject.life, subject.life.make_declared()
     _ = life.layer
     before = state_of(specimen)
     first = life.search_formats(specimen)
@@ -126,13 +126,13 @@ def judge_output_type(subject: CheckedPlugin) -> None:
 def _search_any_output_type(subject: CheckedPlugin) -> FormatSearch:
     life = subject.life
     options = [[dtype] for dtype in life.problem.types] + [list(_PROPOSED_TYPES)] * len(life.types)
-    return life.search_formats(subject.make(), types=options)
+    return life.search_formats(subject.life.make_declared(), types=options)
 
 
 def _accepted_input_types(subject: CheckedPlugin) -> str:
     life = subject.life
     options = [list(_PROPOSED_TYPES)] * (len(life.problem.main) + len(life.types))
-    accepted = life.search_formats(subject.make(), types=options).accepted
+    accepted = life.search_formats(subject.life.make_declared(), types=options).accepted
     if not accepted or not life.problem.main:
         return ""
     types = ", ".join(dtype.name for dtype, _ in accepted[0][: len(life.problem.main)])

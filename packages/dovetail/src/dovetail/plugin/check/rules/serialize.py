@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,12 +14,14 @@ from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import buffers_of
-from dovetail.plugin.check.traits import Traits, first_difference, parameters_of, show_fields, traits_of
+from dovetail.plugin.check.traits import Traits, first_difference, identity_of, parameters_of, show_fields, traits_of
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, decode_fields
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__: list[str] = []
+
+_NAME_FIX: Final = "set plugin_name, plugin_version and plugin_namespace in __init__, whatever the phase"
 
 
 @rule(
@@ -104,6 +106,9 @@ def judge_round_trip(subject: CheckedPlugin) -> None:
     _ = subject.has_working_revival
     revived = subject.revive()
     subject.life.tell(revived.runtime, "set_tactic", subject.life.tactic)
+    named, original = identity_of(revived), identity_of(subject.make())
+    if named != original:
+        raise Broken(f"an object made from stored fields: {first_difference(named, original)}", fix=_NAME_FIX)
     again = subject.serialize(revived)
     if again != subject.serialized:
         raise Broken(f"stored {show_fields(subject.serialized) or 'nothing'}, then {show_fields(again) or 'nothing'}")
@@ -136,7 +141,7 @@ def judge_results(subject: CheckedPlugin) -> str:
     "create_plugin keeps nothing of the memory of the fields",
     slug="kept-pointers",
     why="That memory is freed or reused as soon as create_plugin returns.",
-    fix="copy: int(field.data[0]), field.data.copy(), field.data.tobytes()",
+    fix="keep what field.data returns, which is a copy, or a number of it; never field.buffer or an address",
 )
 def judge_kept_pointers(subject: CheckedPlugin) -> str:
     """Overwrite the memory right after creation, in both phases, and compare with objects whose memory stayed."""

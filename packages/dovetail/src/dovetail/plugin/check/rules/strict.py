@@ -56,8 +56,7 @@ def _prepare_large(subject: CheckedPlugin) -> tuple[Prepared, Case]:
     for case in (larger, main):
         if _count_bytes(subject.life, case) < _LARGE_BYTES // 4:
             continue
-        problem = replace(subject.life.problem, cases=(case,), has_derived_case=False)
-        life = Life(subject.make, problem, seed=subject.seed, keep=subject.keep)
+        life = subject.life.with_problem(replace(subject.life.problem, cases=(case,)))
         try:
             prepared = life.prepare()
             prepared.reshape(case)
