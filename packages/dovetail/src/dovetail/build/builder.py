@@ -156,7 +156,7 @@ class Builder(NoOpContext):
             model = clone_model(source.to_model() if isinstance(source, Network) else source)
             phase.step()
             refittable, excluded = split_weights(model, network, config)
-            cleaning = standard_passes(keep=refittable, off=config.passes_off)
+            cleaning = standard_passes(keep=refittable, off=config.passes_off, limits=config.growth_limits)
             extra = list(config.extra_passes)  # not ours, so the model is checked after each
             changed = [*run_passes(model, cleaning).changed, *run_passes(model, extra, check=True).changed]
             for line in changed:

@@ -35,6 +35,7 @@ from dovetail.providers.onnxruntime.sessions import (
     Use,
     create_session,
     find_thread_limit,
+    folding_entries,
     import_onnxruntime,
     refuse_settings_of_models,
 )
@@ -45,6 +46,7 @@ from dovetail.providers.onnxruntime.wire import (
     AppendedTensor,
     FilePlace,
     append_weights,
+    count_nodes,
     names_files,
 )
 
@@ -151,8 +153,9 @@ class OnnxRuntimeProvider(Provider):
             if profiles is not None:
                 profiles.configure(options)
 
+        entries = {**(entries or {}), **folding_entries(count_nodes(model), sum(weights_bytes))}
         if NO_QUANTIZATION_MARK.encode() in model:
-            entries = {**(entries or {}), **NO_QUANTIZATION}
+            entries = {**entries, **NO_QUANTIZATION}
         use = Use.WHOLE if stored.is_whole else Use.PART
         prepare_allocator(weights_bytes)
         try:

@@ -20,12 +20,14 @@ from dovetail.provider.calls import first_line
 
 __all__ = [
     "EXECUTION_PROVIDER",
+    "FOLDED_BYTES",
     "NO_QUANTIZATION",
     "Level",
     "SessionSettings",
     "Use",
     "create_session",
     "find_thread_limit",
+    "folding_entries",
     "import_onnxruntime",
     "refuse_settings_of_models",
 ]
@@ -33,6 +35,9 @@ __all__ = [
 EXECUTION_PROVIDER: Final = "CPUExecutionProvider"
 NO_QUANTIZATION: Final[Mapping[str, str]] = {"session.disable_quant_qdq": "1"}
 """Entries for sessions whose Q and DQ nodes stay as they are."""
+FOLDED_BYTES: Final = 64 << 20
+"""How many bytes of constants ONNX Runtime may work out in one graph, besides as many as its weights have."""
+_FOLDING_ENTRY: Final = "optimization.constant_folding_max_output_size_in_bytes"
 _FATAL_ONLY: Final = 4
 """What goes wrong comes back as an error; on the screen it would be said twice."""
 
@@ -64,6 +69,11 @@ class Use(Enum):
     """It is all there is to run: threads as ONNX Runtime has them."""
     PART = auto()
     """Other steps run in turn with it: its threads rest meanwhile."""
+
+
+def folding_entries(num_nodes: int, weights_bytes: int) -> dict[str, str]:
+    """What keeps ONNX Runtime from working out constants without end; it knows a limit for each of them only."""
+    return {_FOLDING_ENTRY: str((FOLDED_BYTES + weights_bytes) // max(num_nodes, 1))}
 
 
 @dataclass(frozen=True, kw_only=True)
