@@ -19,8 +19,9 @@ from dovetail.build.calibrate.calibrators import IInt8Calibrator, algorithm_of, 
 from dovetail.build.calibrate.range_stats import MinMaxStatistic, RangeStatistic
 from dovetail.build.calibrate.scales import find_scales, graph_values
 from dovetail.build.config import BuilderConfig, BuilderFlag
-from dovetail.build.planner import BuildRequest, reference_program
+from dovetail.build.planner import reference_program
 from dovetail.build.progress import Phases
+from dovetail.build.request import BuildRequest
 from dovetail.build.tune.plugins import NoFormatError
 from dovetail.errors import BuildError, DovetailError, UsageError
 from dovetail.loggers import Severity
