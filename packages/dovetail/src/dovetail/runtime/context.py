@@ -14,7 +14,7 @@ import numpy as np
 
 from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
-from dovetail.errors import InputError, InternalError, UsageError
+from dovetail.errors import InputError, PlanError, UsageError
 from dovetail.formats import pack, packed_shape, size_bytes
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
@@ -454,7 +454,7 @@ class ExecutionContext:
             return
         told = [-1 if dim is None else self._evaluate(dim, symbols) for dim in tensor.dims]
         if len(told) != len(shape) or any(dim not in (-1, size) for dim, size in zip(told, shape, strict=True)):
-            raise InternalError(
+            raise PlanError(
                 "a step gave another shape than the plan says",
                 where=f"output '{tensor.name}'",
                 expected=tuple(told),

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.errors import InternalError
+from dovetail.errors import PlanError
 from dovetail.host_arrays import address_of, array_at
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition
 from dovetail.providers.onnxruntime.wire import type_number
@@ -132,7 +132,7 @@ def _ort_value(array: Array) -> Any:
 
 def _copy_result(target: Array, result: Array, name: str) -> None:
     if target.shape != result.shape or target.dtype != result.dtype:
-        raise InternalError(
+        raise PlanError(
             f"ONNX Runtime gave '{name}' another shape or type than the plan says",
             expected=f"{target.dtype.name} {target.shape}",
             got=f"{result.dtype.name} {result.shape}",

@@ -9,7 +9,8 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
+from dovetail.decoding import judging
+from dovetail.errors import DovetailError, InputError, PlanError, ResourceError, UsageError
 from dovetail.formats import packed_shape
 from dovetail.plan.manifest import Manifest, ProgramRecord
 from dovetail.runtime.bind.border import BoundBorder, RunBorder
@@ -102,7 +103,8 @@ class ProgramInstance:
             key = (shapes, self.shapes.symbol_values(shapes, inputs))
         run = self._runs.get(key)
         if run is None:
-            run = self._bind(key, shapes, inputs)
+            with judging(_unusable):
+                run = self._bind(key, shapes, inputs)
         elif run is not self._latest:
             self._runs[key] = self._runs.pop(key)
         self._latest = run
@@ -271,9 +273,13 @@ class ProgramInstance:
         raise told from cause
 
 
+def _unusable(reason: str) -> PlanError:
+    return PlanError(f"the plan cannot be bound to these inputs: {reason}", fix="build the plan again")
+
+
 def _describe(error: BaseException, where: str, *, is_loose: bool) -> BaseException:
     """What a step raised, as what the caller gets: an error of ours that names the step, or the exception itself."""
-    if is_loose and isinstance(error, InternalError):
+    if is_loose and isinstance(error, PlanError):
         return InputError(
             "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
             where=where,

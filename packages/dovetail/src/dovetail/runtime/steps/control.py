@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import InputError, InternalError
+from dovetail.errors import InputError, PlanError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
 from dovetail.runtime.steps.base import Array, BoundStep, Step, own
@@ -220,5 +220,5 @@ _KINDS: dict[str, type[ControlStep]] = {"If": IfStep, "Loop": LoopStep, "Scan": 
 def make_control_step(record: StepRecord, bodies: list[Body]) -> Step:
     """The step for a control-flow record."""
     if record.op not in _KINDS:
-        raise InternalError(f"control flow '{record.op}' is not known", where=f"step '{record.name}'")
+        raise PlanError(f"control flow '{record.op}' is not known", where=f"step '{record.name}'")
     return _KINDS[record.op](record, bodies)
