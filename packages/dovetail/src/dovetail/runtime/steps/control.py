@@ -52,7 +52,8 @@ class Body:
         fixed = frozenset(self._constants)
         shapes = [None] * len(values)
         frame = Frame(values, shapes, fixed=fixed, symbols=symbols, workspaces=outer.workspaces)
-        frame.announcers, frame.closers = outer.announcers, outer.closers  # its steps are told and closed with the run
+        # Its steps are told, ended and closed with the run.
+        frame.announcers, frame.interrupters, frame.closers = outer.announcers, outer.interrupters, outer.closers
         return BoundBody(self, outer, frame, self._bind_steps)
 
 
