@@ -6,6 +6,8 @@ passes inputs, or us. Everything here may be used from outside.
 
 from __future__ import annotations
 
+from dovetail.escapes import escape, escape_line
+
 __all__ = [
     "BuildCancelledError",
     "BuildError",
@@ -46,19 +48,20 @@ class DovetailError(Exception):
         got: object = None,
         fix: str | None = None,
     ) -> None:
-        self.what = what
-        self.where = where
+        # Names from files stand in all of these, and every message may end on a terminal.
+        self.what = escape(what)
+        self.where = None if where is None else escape_line(where)
         self.expected = expected
         self.got = got
-        self.fix = fix
-        super().__init__(_format_message(what, where, expected, got, fix))
+        self.fix = None if fix is None else escape(fix)
+        super().__init__(_format_message(self.what, self.where, expected, got, self.fix))
 
 
 def _format_message(what: str, where: str | None, expected: object, got: object, fix: str | None) -> str:
     text = f"{where}: {what}" if where else what
-    facts = [f"expected {expected}"] if expected is not None else []
+    facts = [f"expected {escape(expected)}"] if expected is not None else []
     if got is not None:
-        facts.append(f"got {got}")
+        facts.append(f"got {escape(got)}")
     if facts:
         text += "; " + ", ".join(facts)
     return f"{text}\n  fix: {fix}" if fix else text

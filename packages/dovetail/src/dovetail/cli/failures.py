@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from dovetail._extras import describe_missing
 from dovetail.cli.answers import dump_document
-from dovetail.cli.screen import clean
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError
+from dovetail.escapes import escape
 
 __all__ = ["EXIT_INTERRUPTED", "EXIT_PIPE", "TRACEBACK_VARIABLE", "report_failure"]
 
@@ -43,7 +43,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
     try:
         if as_json:
             print(dump_document(_describe(failure)), flush=True)
-        print(f"error: {clean(_advise(str(failure)))}", file=sys.stderr)
+        print(f"error: {escape(_advise(str(failure)))}", file=sys.stderr)
     except BrokenPipeError:
         return _leave_pipe()
     return failure.exit_code

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TextIO
 
-__all__ = ["Screen", "clean", "format_bytes", "format_histogram", "format_time"]
+from dovetail.escapes import escape
+
+__all__ = ["Screen", "format_bytes", "format_histogram", "format_time"]
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-
-
-def clean(text: object) -> str:
-    r"""A text without control characters: names come from files, and a terminal obeys what it is sent.
-
-    >>> clean("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), str(text))
 
 
 def format_bytes(count: int) -> str:
@@ -70,21 +61,21 @@ class Screen:
 
     def line(self, text: object = "") -> None:
         """Write one line."""
-        self._print(clean(text))
+        self._print(escape(text))
 
     def title(self, text: object) -> None:
         """Write a heading, set off from what is above it."""
         if not self._is_empty:
             self._print("")
         if self._console is None:
-            self._print(clean(text))
+            self._print(escape(text))
         else:
             self._is_empty = False
-            self._console.print(clean(text), style="bold")
+            self._console.print(escape(text), style="bold")
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write names and values, aligned."""
-        rows = [(name, clean(value)) for name, value in pairs]
+        rows = [(name, escape(value)) for name, value in pairs]
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
             self._print(f"{name:<{width}}  {value}")
@@ -95,7 +86,7 @@ class Screen:
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> None:
         """Write a table; the columns numbered in ``right`` are numbers."""
-        cells = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+        cells = [[escape(cell).replace("\n", " ") for cell in row] for row in rows]
         aligned = frozenset(right)
         if self._console is None:
             for text in _columns([list(headers), *cells], aligned):

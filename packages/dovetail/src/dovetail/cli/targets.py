@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from dovetail.cli.screen import clean
 from dovetail.cli.settings import BuildSettings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds
 from dovetail.errors import InputError, UsageError
+from dovetail.escapes import escape
+from dovetail.files import open_regular
 from dovetail.loggers import ILogger, Severity
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class StderrLogger(ILogger):
                 return
             self.warnings.append(msg)
         if severity <= self.min_severity:
-            print(f"{Severity(severity).name.lower().replace('_', ' ')}: {clean(msg)}", file=sys.stderr)
+            print(f"{Severity(severity).name.lower().replace('_', ' ')}: {escape(msg)}", file=sys.stderr)
 
 
 def open_engine(
@@ -171,6 +172,6 @@ def require_file(text: str) -> Path:
 
 def is_plan(path: Path) -> bool:
     """Whether a file looks like a plan: by what it starts with, and for files too short to tell, by its name."""
-    with path.open("rb") as file:
+    with open_regular(path, follow=True) as file:
         start = file.read(_HEADER_START + 1)
     return start[_HEADER_START:] == b"{" or path.suffix == ".plan"

@@ -29,6 +29,7 @@ from dovetail.runtime.bind.run import BoundRun, Visit
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.limits import RunLimits, run_within
 from dovetail.runtime.profiler import IProfiler, profile_with
 from dovetail.runtime.steps.base import Array
 from dovetail.types import Dims, TensorFormat
@@ -67,6 +68,7 @@ class ExecutionContext:
         self._engine = engine
         self.name = ""
         self._profiler: IProfiler | None = None
+        self._limits: RunLimits | None = engine.run_limits
         self._resources = _ResourceContext(engine.allocator)
         self._instances: dict[int, ProgramInstance] = {}
         handles = self._check_streams(streams or {})
@@ -108,8 +110,29 @@ class ExecutionContext:
     @profiler.setter
     def profiler(self, profiler: IProfiler | None) -> None:
         self._profiler = profiler
+        self._choose_visits()
+
+    @property
+    def run_limits(self) -> RunLimits | None:
+        """What each run may take; None for no limits. A profiled run has none of time."""
+        return self._limits
+
+    @run_limits.setter
+    def run_limits(self, limits: RunLimits | None) -> None:
+        self._limits = limits
         for instance in self._instances.values():
-            instance.profile = None if profiler is None else profile_with(profiler)
+            instance.forget()
+        self._bound = None
+        self._choose_visits()
+
+    def _choose_visits(self) -> None:
+        """Have the steps of runs run one by one where somebody looks at each."""
+        for instance in self._instances.values():
+            instance.limits = self._limits
+            if self._profiler is not None:
+                instance.profile = profile_with(self._profiler)
+            else:
+                instance.profile = None if self._limits is None else run_within(self._limits)
 
     @property
     def active_optimization_profile(self) -> int:
@@ -131,11 +154,13 @@ class ExecutionContext:
     def _use_profile(self, index: int) -> ProgramInstance:
         if index not in self._instances:
             self._engine.require_weights()
+            if self._limits is not None and not self._engine.manifest.open:
+                self._limits.check_memory(self._engine.manifest.programs[index].arena_bytes)
             instance = self._engine.make_instance(index, self._resources, self._devices)
             instance.report = self._resources.report
             instance.set_stream(self._stream)
             self._instances[index] = instance
-            self.profiler = self._profiler
+            self._choose_visits()
         return self._instances[index]
 
     def replace_constant(self, profile: int, blob: str, arrays: Mapping[str, Any]) -> None:

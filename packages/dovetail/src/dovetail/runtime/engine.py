@@ -36,6 +36,7 @@ from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.devices.tensors import DeviceTensor
+from dovetail.runtime.limits import RunLimits
 from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.memory.blocks import DeviceWeights
 from dovetail.runtime.steps.base import Array
@@ -68,6 +69,7 @@ class Engine:
         self.allocator = allocator or self.providers[manifest.devices[0].provider].allocator
         self.capture_graphs = True
         """Whether contexts made from now on capture what devices can replay."""
+        self._limits: RunLimits | None = None
         self._host_allocator = allocator
         self._weights = DeviceWeights(self.providers)
         self._partitions = Partitions(self.blobs)
@@ -101,6 +103,17 @@ class Engine:
             raise
 
     # running
+
+    @property
+    def run_limits(self) -> RunLimits | None:
+        """What each run may take (``RunLimits``), in contexts that are there and in those made from now on."""
+        return self._limits
+
+    @run_limits.setter
+    def run_limits(self, limits: RunLimits | None) -> None:
+        self._limits = limits
+        for context in self._live_contexts():
+            context.run_limits = limits
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run: arrays in the order of inputs, or by name; one array back, or a dict by name when there are several.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dovetail.allocators import IOutputAllocator
-from dovetail.errors import InputError, InternalError
+from dovetail.errors import InputError, PlanError
 from dovetail.expr import Dim
 from dovetail.formats import packed_shape, size_bytes
 from dovetail.plan.manifest import TensorRecord
@@ -142,7 +142,7 @@ class OutputDelivery:
             return
         told = tell_dims(tensor.dims, run.instance.shapes, run.symbols)
         if len(told) != len(shape) or any(dim not in (-1, size) for dim, size in zip(told, shape, strict=True)):
-            raise InternalError(
+            raise PlanError(
                 "a step gave another shape than the plan says",
                 where=f"output '{tensor.name}'",
                 expected=tuple(told),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import InternalError, PluginError, ProviderError
+from dovetail.errors import PlanError, PluginError, ProviderError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import KernelRecord, Manifest, PluginRecord, ProgramRecord, StepRecord
 from dovetail.plugin.fields import decode_fields
@@ -104,7 +104,7 @@ class ProgramTemplate:
         if record.partition is not None:
             return _StepTemplate(record, partition=self._load_partition(record, load_blob))
         if record.kind != "kernel":
-            raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
+            raise PlanError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
         return _StepTemplate(record, kernel=self._compile(record, load_blob))
 
     def _compile(self, record: StepRecord, load_blob: Callable[[str], Array]) -> CompiledKernel:
@@ -243,7 +243,7 @@ class ProgramTemplate:
         if template.partition is not None:
             return self._partition_step(template.record, template.partition, devices)
         if template.kernel is None:
-            raise InternalError("a step without a kernel", where=f"step '{template.record.name}'")
+            raise PlanError("a step without a kernel", where=f"step '{template.record.name}'")
         return self._kernel_step(template.record, template.kernel, devices)
 
     def make_body(self, context: IPluginResourceContext, devices: ContextDevices, silence: Silence) -> Body:
