@@ -21,6 +21,7 @@ __all__ = [
     "PluginError",
     "ProviderError",
     "ResourceError",
+    "RunCancelledError",
     "TimingCacheError",
     "UnsupportedOpError",
     "UsageError",
@@ -100,6 +101,10 @@ class BuildError(DovetailError):
 
 class BuildCancelledError(BuildError):
     """A progress monitor said stop."""
+
+
+class RunCancelledError(DovetailError):
+    """Whoever asked for a run wants it to end before it is done."""
 
 
 class TimingCacheError(BuildError):

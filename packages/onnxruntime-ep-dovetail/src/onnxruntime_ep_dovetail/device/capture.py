@@ -17,6 +17,7 @@ from dovetail.provider.devices import CapturedGraph, Stream
 from onnxruntime_ep_dovetail.abi import OrtRuntime, read_text
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
+from onnxruntime_ep_dovetail.library import compute
 from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["CAPTURE_SLOTS", "GraphCapture", "GraphRecord"]
@@ -134,6 +135,7 @@ class GraphCapture:
     """What an execution provider does for graph capture."""
 
     runtime: OrtRuntime
+    address: int
     backend: Backend
     options: EpOptions
 
@@ -166,6 +168,7 @@ class GraphCapture:
         """Have the work of this thread go to its graph."""
         if not self.options.graph_capture:
             return
+        compute.note_run_start(self.address, run_options)
         graph_id = self._read_id(run_options)
         if graph_id != _SKIP:
             self._find_record(graph_id).begin(self.options.capture_after_runs)
@@ -173,8 +176,11 @@ class GraphCapture:
     def on_run_end(self, _run_options: int, is_awaited: bool) -> None:
         """End what ``on_run_start`` began."""
         record = get_device(self.backend.name).recording if self.options.graph_capture else None
-        if record is not None:
-            record.end(is_awaited=is_awaited)
+        try:
+            if record is not None:
+                record.end(is_awaited=is_awaited)
+        finally:
+            compute.note_run_end(self.address)
 
     def _read_id(self, run_options: int) -> int:
         text = read_text(self.runtime.api.GetRunConfigEntry(run_options, _KEY)) or "0"

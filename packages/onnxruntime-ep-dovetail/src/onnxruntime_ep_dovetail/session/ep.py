@@ -28,6 +28,7 @@ from onnxruntime_ep_dovetail.session.given import GivenWeights
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions
 from onnxruntime_ep_dovetail.session.partition import build_partition, check_types
 from onnxruntime_ep_dovetail.session.places import PlacedWork, Places, make_idle_work, make_work
+from onnxruntime_ep_dovetail.session.runs import WatchedRuns
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.factory import EpFactory
@@ -44,9 +45,10 @@ class ComputeInfo(NativeObject):
 
     struct = "OrtNodeComputeInfo"
 
-    def __init__(self, runtime: OrtRuntime, work: PlacedWork) -> None:
+    def __init__(self, runtime: OrtRuntime, work: PlacedWork, ep_address: int) -> None:
         super().__init__(runtime)
         self._work = work
+        self._ep_address = ep_address
         self.set_slot("Compute", compute.compute_address())
 
     def create_state(self, _context: int, state: int) -> None:
@@ -60,6 +62,7 @@ class ComputeInfo(NativeObject):
             work.output_types,
             self.runtime.api.address,
             has_stream=work.has_stream,
+            ep_address=self._ep_address,
         )
         write_pointer(state, made)
 
@@ -75,6 +78,7 @@ class Ep(
     LayoutPreference,
     DynamicOptions,
     DeviceSession,
+    WatchedRuns,
     NativeObject,
 ):
     """One session's execution provider."""
@@ -99,6 +103,7 @@ class Ep(
         if not options.graph_capture:
             for slot in CAPTURE_SLOTS:
                 self.set_slot(slot, 0)
+        self.start_watching(factory.terminate_offset, has_own=options.graph_capture)
 
     def release(self) -> None:
         """Let go of the session."""
@@ -178,7 +183,7 @@ class Ep(
         targets = (ctypes.c_void_p * count).from_address(infos)
         for index, (graph, node) in enumerate(zip(graph_list, fused_list, strict=True)):
             work = self._compile(graph or 0, node or 0, context_nodes + 8 * index)
-            targets[index] = ComputeInfo(self.runtime, work).address
+            targets[index] = ComputeInfo(self.runtime, work, self.address).address
 
     def _compile(self, graph: int, fused: int, context_node: int) -> PlacedWork:
         read = self._read_graph(graph)
@@ -190,7 +195,7 @@ class Ep(
             return make_idle_work(places.num_read)
         partition = self.load_compiled(read, graph) or build_partition(read.model, self.backend, self.options)
         check_types(partition, read.model.graph)
-        partition = place_partition(partition, self.backend)
+        partition = place_partition(partition, self.backend, check=self.check_run)
         self.store_compiled(partition, read, graph, fused, context_node)
         return make_work(partition, places, self.profiling.watch(partition))
 
