@@ -34,6 +34,7 @@ CAPTURE_SLOTS: Final = (
 """What only sessions with capture have: ONNX Runtime calls some of them in every run."""
 _KEY: Final = b"gpu_graph_id"
 _SKIP: Final = -1
+_CAPTURES: Final = 26
 _ALL_NODES_ON_EP: Final = 0
 
 
@@ -139,16 +140,22 @@ class GraphCapture:
     backend: Backend
     options: EpOptions
 
-    def start_graph_capture(self) -> None:
+    def start_graph_capture(self, runtime: OrtRuntime) -> None:
         """Get ready, before ONNX Runtime asks for anything.
 
         Raises:
-            UsageError: The back end cannot capture.
+            UsageError: The back end or this ONNX Runtime cannot capture.
         """
         self._records: dict[tuple[int, int], GraphRecord] = {}
         self._records_lock = threading.Lock()
         if not self.options.graph_capture:
             return
+        if runtime.version < _CAPTURES:
+            raise UsageError(
+                f"ONNX Runtime captures graphs of plugins from 1.{_CAPTURES} on",
+                where="option graph_capture",
+                got=runtime.version_text,
+            )
         if not self.backend.has_device_memory or not self.backend.provider.can_capture:
             raise UsageError(
                 f"back end '{self.backend.name}' captures no graphs",

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 import dovetail
-from onnxruntime_ep_dovetail.abi import CString, LogLevel, NativeObject, OrtRuntime, write_pointer
+from onnxruntime_ep_dovetail.abi import CString, NativeObject, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import choose_groups
 from onnxruntime_ep_dovetail.claim.groups import Claims, reads_of
+from onnxruntime_ep_dovetail.claim.layers import LayerRoute
 from onnxruntime_ep_dovetail.compiled.route import CompiledModels
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.capture import CAPTURE_SLOTS
@@ -74,6 +75,7 @@ class ComputeInfo(NativeObject):
 class Ep(
     ClaimFailures,
     CompiledModels,
+    LayerRoute,
     KernelRoute,
     LayoutPreference,
     DynamicOptions,
@@ -95,8 +97,8 @@ class Ep(
         self.given = given
         self.logger = logger
         self._name = CString(EP_NAME)
-        self._reported: set[str] = set()
-        self.start_graph_capture()
+        self.start_layers()
+        self.start_graph_capture(factory.runtime)
         self.start_kernel_route(factory.kernel_table)
         self.start_layout()
         super().__init__(factory.runtime)
@@ -127,6 +129,7 @@ class Ep(
             self.raise_failure()
             read, parent = self._read_graph(graph), self._read_parent(graph)
             self.note_opsets(read)
+            self.note_layers(graph)
             self.note_nodes(read.model.graph)
             if parent is not None and not all(map(is_control_flow, parent.model.graph)):
                 return  # such a node becomes its function, with the body in it, and nothing compiled can be put there
@@ -139,13 +142,8 @@ class Ep(
 
     def choose(self, read: ReadGraph) -> Claims:
         """The groups of nodes that are taken of a graph."""
-        return choose_groups(read, self.backend, self.options, self.runtime, self._report)
-
-    def _report(self, text: str) -> None:
-        """Warn in the session's log, once: ONNX Runtime asks for the same nodes several times."""
-        if text not in self._reported:
-            self._reported.add(text)
-            self.runtime.log(LogLevel.WARNING, text, self.logger)
+        given = self.find_given(list(read.model.graph))
+        return choose_groups(read, self.backend, self.options, self.runtime, given=given, report=self.report)
 
     def _claim(self, read: ReadGraph, claims: Claims, info: int) -> None:
         for group in claims.groups:
