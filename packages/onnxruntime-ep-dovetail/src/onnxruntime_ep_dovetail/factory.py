@@ -30,6 +30,7 @@ from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
 from onnxruntime_ep_dovetail.session.ep import Ep
 from onnxruntime_ep_dovetail.session.given import GivenWeights
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions, read_options
+from onnxruntime_ep_dovetail.session.runs import find_terminate_offset
 
 __all__ = ["VENDOR_ID", "EpFactory"]
 
@@ -54,6 +55,7 @@ class EpFactory(DeviceFactory, Outliving):
         self._name, self._vendor, self._version = CString(EP_NAME), CString(VENDOR), CString(__version__)
         self._custom_ops = CustomOps.of(runtime)
         self.kernel_table = KernelTable(runtime)
+        self.terminate_offset = find_terminate_offset(runtime)
         compute.attach(runtime.api.address, {name: runtime.api.slot(name) for name in API_FUNCTIONS})
         self.start_holding()
         self.start_devices()

@@ -32,6 +32,7 @@ from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.limits import RunLimits, run_within
 from dovetail.runtime.profiler import IProfiler, profile_with
 from dovetail.runtime.steps.base import Array
+from dovetail.runtime.steps.loop import Check
 from dovetail.types import Dims, TensorFormat
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class _ResourceContext(IPluginResourceContext):
 class ExecutionContext:
     """Runs an engine: bind by address and ``execute_async_v3``, or pass arrays with ``run``."""
 
-    def __init__(self, engine: Engine, streams: Mapping[str, int] | None = None) -> None:
+    def __init__(self, engine: Engine, streams: Mapping[str, int] | None = None, check: Check | None = None) -> None:
         self._engine = engine
         self.name = ""
         self._profiler: IProfiler | None = None
@@ -72,7 +73,9 @@ class ExecutionContext:
         self._resources = _ResourceContext(engine.allocator)
         self._instances: dict[int, ProgramInstance] = {}
         handles = self._check_streams(streams or {})
-        self._devices = ContextDevices(engine.providers, capture_graphs=engine.capture_graphs, handles=handles)
+        self._devices = ContextDevices(
+            engine.providers, capture_graphs=engine.capture_graphs, handles=handles, check=check
+        )
         self._callers = CallerArrays(self._devices)
         self._owners = self._callers.owners
         """What keeps memory of callers on devices alive; cleared after each run."""

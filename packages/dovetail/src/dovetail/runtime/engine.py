@@ -40,6 +40,7 @@ from dovetail.runtime.limits import RunLimits
 from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.memory.blocks import DeviceWeights
 from dovetail.runtime.steps.base import Array
+from dovetail.runtime.steps.loop import Check
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
 
 __all__ = ["Engine", "ICudaEngine"]
@@ -181,16 +182,17 @@ class Engine:
         return [name for name in names if not self.providers[name].memory.is_host]
 
     def create_execution_context(
-        self, strategy: Any = None, *, streams: Mapping[str, int] | None = None
+        self, strategy: Any = None, *, streams: Mapping[str, int] | None = None, check: Check | None = None
     ) -> ExecutionContext:
         """A context of its own for one thread; every plugin is attached to it.
 
         Args:
             strategy: Taken for the contract's sake.
             streams: Queues of the caller's to begin on, as ``ExecutionContext.use_streams`` takes them.
+            check: Called between the steps of every run; raises ``RunCancelledError`` where the run is to end.
         """
         self._require_open()
-        context = ExecutionContext(self, streams)
+        context = ExecutionContext(self, streams, check)
         with self._attach_lock:
             self.contexts.add(context)
         return context

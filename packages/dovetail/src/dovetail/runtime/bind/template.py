@@ -28,7 +28,7 @@ from dovetail.runtime.steps.copy import CopyStep
 from dovetail.runtime.steps.device_kernel import DeviceKernelStep
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.kernel import KernelStep
-from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence
+from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence, add_checks
 from dovetail.runtime.steps.partition import PartitionStep
 from dovetail.runtime.steps.plugin import PluginStep
 from dovetail.runtime.steps.reformat import ReformatStep
@@ -254,7 +254,7 @@ class ProgramTemplate:
             entries = [Entry(step.name, step.bind(frame), step.is_quiet) for step in steps]
             if memories_of(program):
                 entries = Schedule(program, steps, devices, silence).bind(entries, frame)
-            return BoundSteps(entries, silence)
+            return BoundSteps(add_checks(entries, devices.check, is_body=True), silence)
 
         steps = self._make_steps(context, devices, silence, in_body=True)
         return Body(program, self.constants, steps, bind_steps)
