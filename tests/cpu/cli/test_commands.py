@@ -334,3 +334,24 @@ def test_inspect_shows_what_providers_built(
         run("run", plans["kernels"])
         assert main(["run", plans["kernels"], "--no-device-code"]) == 5
     assert "leave out --no-device-code" in capsys.readouterr().err
+
+
+def test_a_run_tells_what_is_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from onnx import TensorProto, helper
+
+    nodes = [helper.make_node("Log", ["x"], ["y"]), helper.make_node("Div", ["y", "y"], ["z"])]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xyz"]
+    graph = helper.make_graph(nodes, "odd", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (tmp_path / "odd.onnx").write_bytes(model.SerializeToString())
+    np.save(tmp_path / "x.npy", np.array([-1.0, 0.0, 2.0, 4.0], np.float32))
+    words = ["run", str(tmp_path / "odd.onnx"), "--inputs", str(tmp_path / "x.npy")]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "output 'y' has 1 NaN and 1 infinite of 4 elements; min, max and mean are of the other 2" in shown
+    assert "output 'z' has 2 NaN of 4 elements" in shown
+    assert "input 'x'" not in shown
+    assert main([*words, "--json"]) == 0
+    y, _ = json.loads(capsys.readouterr().out)["outputs"]
+    assert (y["num_nan"], y["num_inf"]) == (1, 1)
+    assert y["min"] == pytest.approx(np.log(2.0))

@@ -15,7 +15,7 @@ from dovetail._extras import install_line
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.calibrate.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
-from dovetail.build.idle_settings import find_idle_settings, tell_idle
+from dovetail.build.idle_settings import check_layer_names, find_idle_settings, tell_idle
 from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
@@ -123,6 +123,7 @@ class Builder(NoOpContext):
         phases = Phases(config.progress_monitor)
         try:
             request = self._make_request(network, config, phases, is_open=is_open, name=name)
+            check_layer_names(request, network)
             tell_idle(self._find_idle(), self.logger, strict=config.strict)
             tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
             request.ranges = collect_ranges(request, phases)

@@ -105,6 +105,9 @@ class BuilderConfig(NoOpContext):
         self.max_num_tactics = -1
         self.tells_unset_dims = True
         """Whether a build without a profile tells which sizes it tunes for; hosts that cannot set any turn it off."""
+        self.is_part = False
+        """Whether the model is a part of the one that the settings were written for, so that ``layer_providers`` and
+        overrides that fit nothing in it are no mistake."""
         self.avg_timing_iterations = 1
         self.builder_optimization_level = 3
         self.engine_capability = EngineCapability.STANDARD

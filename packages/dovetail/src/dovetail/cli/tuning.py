@@ -25,7 +25,7 @@ def show_tuning(layers: Sequence[Mapping[str, Any]], screen: Screen) -> None:
     for layer in layers:
         screen.title(f"Tuning of '{layer['layer']}', profile {layer['profile']}")
         rows = [_row(candidate) for candidate in layer["candidates"]]
-        screen.table(("", "candidate", "tactic", "time", "status", "reason"), rows, right=(2, 3))
+        screen.table(("", "candidate", "tactic", "time", "status", "reason"), rows, right=(3,), prose=(5,))
 
 
 def candidate_text(candidate: Mapping[str, Any]) -> str:

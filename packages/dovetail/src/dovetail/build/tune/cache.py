@@ -149,6 +149,10 @@ class TimingCacheFile:
 
     def __init__(self, path: str | os.PathLike[str], *, lock_timeout_s: float = 60.0) -> None:
         self.path: Final = Path(path).resolve()
+        if self.path.exists() and not self.path.is_file():  # putting a device or a pipe aside would break the machine
+            raise TimingCacheError(
+                "the timing cache is not a regular file", where=str(self.path), fix="give the path of a file"
+            )
         self.problems: list[str] = []
         self._journal: Final = self.path.with_name(self.path.name + ".journal")
         self._lock = filelock.FileLock(f"{self.path}.lock", timeout=lock_timeout_s, poll_interval=0.005)

@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.shapes import format_shape
-from dovetail.cli.targets import is_plan
 from dovetail.cli.tuning import show_tuning
-from dovetail.errors import PlanCorruptError, PlanError
+from dovetail.errors import PlanError
 
 __all__ = ["declare", "run"]
 
@@ -31,11 +29,7 @@ def run(args: argparse.Namespace) -> Reply:
     """Read the file."""
     from dovetail.plan.inspect import inspect_plan
 
-    path = Path(args.plan)
-    if path.is_file() and not is_plan(path):
-        fix = "give a plan; 'dovetail build' makes one from a model"
-        raise PlanCorruptError("this is not a plan", where=f"'{path}'", fix=fix)
-    document = inspect_plan(path)
+    document = inspect_plan(args.plan)
 
     def show(document: Document, screen: Screen) -> None:
         _show_summary(document, screen)
@@ -56,7 +50,6 @@ def _show_summary(document: Document, screen: Screen) -> None:
             ("network", f"'{document['name']}', {'strongly' if document['strongly_typed'] else 'weakly'} typed"),
             ("made by", f"{document['producer']}, manifest {document['format_version']}"),
             *(("tuned on", f"{d['provider']} {d['version']}: {d['name']}") for d in document["devices"]),
-            *(("note", note["text"].splitlines()[0]) for note in document["notes"] if note["text"]),
             ("digests", f"ok, {digests['checked']} blob(s)" if digests["ok"] else damage),
             *(("problem", problem) for problem in document["problems"]),
             *(("program", _program_text(program, document)) for program in document["programs"]),
@@ -122,18 +115,15 @@ def _refit_text(refit: Mapping[str, Any] | None) -> str:
 
 def _show_tensors(document: Document, screen: Screen) -> None:
     rows = [
-        (
-            side,
-            t["name"],
-            t["type"] or t["dtype"],
-            _dims_text(t["dims"]),
-            t["format"],
-            _ranges_text(t["name"], document["profiles"]),
-        )
+        (side, t["name"], t["type"] or t["dtype"], _dims_text(t["dims"]), t["format"])
         for side in ("input", "output")
         for t in document[f"{side}s"]
     ]
-    screen.table(("", "name", "type", "shape", "format", "profiles (min:opt:max)"), rows)
+    screen.table(("", "name", "type", "shape", "format"), rows)
+    ranges = [(name, text) for name, text in _ranges(document["profiles"]).items() if text]
+    if ranges:
+        screen.title("Profiles (min:opt:max)")
+        screen.table(("name", "bounds"), ranges, prose=(1,))
 
 
 def _dims_text(dims: Iterable[Any] | None) -> str:
@@ -142,12 +132,15 @@ def _dims_text(dims: Iterable[Any] | None) -> str:
     return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
 
 
-def _ranges_text(name: str, profiles: Sequence[Mapping[str, Any]]) -> str:
-    texts = []
-    for kind, prefix in (("shapes", ""), ("values", "values ")):
-        ranges = [profile[kind][name] for profile in profiles if name in profile[kind]]
-        texts += [prefix + ":".join(format_shape(r[key]) for key in ("min", "opt", "max")) for r in ranges]
-    return "; ".join(texts)
+def _ranges(profiles: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """For each tensor the bounds of its shape in each profile, and of its contents."""
+    texts: dict[str, list[str]] = {}
+    for profile in profiles:
+        for kind, prefix in (("shapes", ""), ("values", "values ")):
+            for name, bounds in profile[kind].items():
+                text = ":".join(format_shape(bounds[key]) for key in ("min", "opt", "max"))
+                texts.setdefault(name, []).append(prefix + text)
+    return {name: "; ".join(found) for name, found in texts.items()}
 
 
 def _show_layers(document: Document, screen: Screen) -> None:
