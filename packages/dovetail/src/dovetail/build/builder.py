@@ -61,6 +61,9 @@ class Builder(NoOpContext):
         """Name, parent and seconds of every phase of the last build."""
         self._registry = PluginRegistry(parent=get_plugin_registry())
 
+    def __repr__(self) -> str:
+        return f"<Builder with {self._registry!r}>"
+
     def get_plugin_registry(self) -> PluginRegistry:
         """The registry of this builder."""
         return self._registry

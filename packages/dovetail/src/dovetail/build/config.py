@@ -140,6 +140,13 @@ class BuilderConfig(NoOpContext):
         self._preview: set[PreviewFeature] = set()
         self._timing_cache: TimingCache | None = None
 
+    def __repr__(self) -> str:
+        default = BuilderConfig()
+        flags = ", ".join(flag.name for flag in self.chosen_flags) or "no flags"
+        names = (name for name in vars(default) if not name.startswith("_") and name not in ("flags", "profiles"))
+        changed = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name) != getattr(default, name)]
+        return f"<BuilderConfig: {'; '.join([flags, f'{len(self.profiles)} profile(s)', *changed])}>"
+
     # flags
 
     def set_flag(self, flag: BuilderFlag) -> None:

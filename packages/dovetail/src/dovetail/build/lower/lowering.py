@@ -334,6 +334,7 @@ class Lowering:
             inputs=[value.name or "" for value in border.inputs],
             outputs=[value.name or "" for value in border.outputs],
             layers=names,
+            constants=border.constants,
         )
         self._steps.append(
             StepRecord(

@@ -16,7 +16,7 @@ from dovetail.cli.settings import BuildSettings, add_build_settings, apply_provi
 from dovetail.cli.shapes import ShapeBounds, parse_shapes
 from dovetail.cli.streams import messages
 from dovetail.cli.targets import StderrLogger, load_libraries, require_file
-from dovetail.cli.tuning import candidate_text, show_tuning, tuning_rows
+from dovetail.cli.tuning import candidate_text, show_tuning, tactic_text, tuning_rows
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
@@ -289,14 +289,14 @@ def _show(document: Document, screen: Screen) -> None:
 
 def _show_chosen(document: Document, screen: Screen) -> None:
     rows = [
-        (layer["layer"], layer["profile"], candidate_text(c), c["tactic"], format_time(c["time_us"]), c["status"])
+        (layer["layer"], layer["profile"], candidate_text(c), tactic_text(c), format_time(c["time_us"]), c["status"])
         for layer in document["layers"]
         for c in layer["candidates"]
         if c["chosen"]
     ]
     if rows:
         screen.title("Chosen")
-        screen.table(("layer", "profile", "candidate", "tactic", "time", "how"), rows, right=(1, 3, 4))
+        screen.table(("layer", "profile", "candidate", "tactic", "time", "how"), rows, right=(1, 4))
 
 
 def _show_verbose(document: Document, screen: Screen) -> None:
