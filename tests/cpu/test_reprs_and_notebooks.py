@@ -61,11 +61,16 @@ def _render(error: BaseException) -> list[str]:
 
 def test_an_error_shows_the_line_that_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DOVETAIL_TRACEBACK", raising=False)
-    cell = compile("def work():\n    engine(x)\n\nwork()\n", "<cell>", "exec")
+
+    def work() -> None:
+        engine(np.zeros((2, 4), np.float32))
+
     with _engine() as engine, pytest.raises(dt.InputError) as caught:
-        exec(cell, {"engine": engine, "x": np.zeros((2, 4), np.float32)})
+        work()
     shown = _render(caught.value)
-    assert [line for line in shown if line.lstrip().startswith("File ")] == ['  File "<cell>", line 2, in work']
+    (place,) = [line for line in shown if line.lstrip().startswith("File ")]
+    assert place.endswith(", in work")
+    assert __file__ in place
     assert shown[-1].startswith("dovetail.errors.InputError: ") or "fix:" in shown[-1]
     monkeypatch.setenv("DOVETAIL_TRACEBACK", "1")
     assert len([line for line in _render(caught.value) if line.lstrip().startswith("File ")]) > 2

@@ -96,7 +96,13 @@ def _import(
 ) -> ir.Model:
     find = find_kernel_for(settings.providers or default_providers())
     return import_model(
-        model, registry=registry, logger=logger, override=override, kernels=find, is_part=settings.is_part
+        model,
+        registry=registry,
+        logger=logger,
+        override=override,
+        kernels=find,
+        limits=settings.growth_limits,
+        is_part=settings.is_part,
     )
 
 

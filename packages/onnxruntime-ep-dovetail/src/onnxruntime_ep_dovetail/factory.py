@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import partial
 from typing import Final
 
@@ -37,6 +38,11 @@ _CPU: Final = 0
 _HARDWARE: Final = {"cpu": 0, "gpu": 1, "npu": 2}
 """Kinds of hardware in ONNX Runtime, by those of Dovetail's devices."""
 _BACKEND_KEY: Final = "backend"
+_CONFIG_FROM_MODEL: Final = "ORT_LOAD_CONFIG_FROM_MODEL"
+_OPTIONS_LOST: Final = (
+    f"with {_CONFIG_FROM_MODEL}=1 ONNX Runtime passes no options that a session was given, nor those of its devices; "
+    "options of an execution provider that is named in providers= arrive"
+)
 
 
 class EpFactory(DeviceFactory, Outliving):
@@ -105,7 +111,10 @@ class EpFactory(DeviceFactory, Outliving):
         """
         given = GivenWeights(self.runtime, session_options)
         try:
-            options = read_options(self._read_entries(session_options))
+            entries = self._read_entries(session_options)
+            if not entries and os.environ.get(_CONFIG_FROM_MODEL) == "1":
+                self.runtime.log(LogLevel.WARNING, _OPTIONS_LOST, logger)
+            options = read_options(entries)
             backend = choose_backend(self._read_backends(metadata, count), options.backend)
             ep = Ep(self, backend, options, given, logger)
         except BaseException as error:  # noqa: BLE001 - it is kept, and ends the session

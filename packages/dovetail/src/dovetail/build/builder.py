@@ -16,10 +16,11 @@ from dovetail._no_op_context import NoOpContext
 from dovetail.build.calibrate.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
 from dovetail.build.idle_settings import check_layer_names, find_idle_settings, tell_idle
-from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
+from dovetail.build.planner import build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.refittable import split_weights
+from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.tune.rivals import OpenPlan, build_fastest
 from dovetail.errors import DovetailError, ResourceError, UsageError
 from dovetail.host_memory import HostMemory
@@ -160,7 +161,7 @@ class Builder(NoOpContext):
             model = clone_model(source.to_model() if isinstance(source, Network) else source)
             phase.step()
             refittable, excluded = split_weights(model, network, config)
-            cleaning = standard_passes(keep=refittable, off=config.passes_off)
+            cleaning = standard_passes(keep=refittable, off=config.passes_off, limits=config.growth_limits)
             extra = list(config.extra_passes)  # not ours, so the model is checked after each
             changed = [*run_passes(model, cleaning).changed, *run_passes(model, extra, check=True).changed]
             for line in changed:

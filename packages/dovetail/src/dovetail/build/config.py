@@ -12,6 +12,7 @@ from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import IProgressMonitor
 from dovetail.build.tune.cache import TimingCache
 from dovetail.errors import UsageError
+from dovetail.growth import DEFAULT_GROWTH, GrowthLimits
 from dovetail.types import EngineCapability
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ class BuilderConfig(NoOpContext):
         has none stored: options such as threads belong to the machine that runs and are given to ``dovetail.load``."""
         self.passes_off: Sequence[str] = ()
         """Names of passes to leave out (``dovetail.passes.PASS_NAMES``)."""
+        self.growth_limits: GrowthLimits = DEFAULT_GROWTH
+        """How many nodes and bytes a build may make of a model on its own, by expanding and folding."""
         self.extra_passes: Sequence[Any] = ()
         """Passes of your own (``dovetail.passes.base.Pass``), run after the cleaning ones."""
         self.layer_providers: dict[str, str] = {}

@@ -15,6 +15,7 @@ import numpy as np
 from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
 from dovetail.errors import InputError, InternalError, UsageError
+from dovetail.expr import Expr, sizes_from_dims
 from dovetail.formats import pack, packed_shape, size_bytes
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plan.manifest import TensorRecord
@@ -162,6 +163,11 @@ class ExecutionContext:
         """Destroy the attached plugins now; the context cannot run afterwards."""
         self._finalizer()
         self._bound = None
+        self._addresses.clear()
+
+    def _require_open(self) -> None:
+        if not self._finalizer.alive:
+            raise UsageError("the context is closed", fix="make another one with engine.create_execution_context()")
 
     def __enter__(self) -> ExecutionContext:
         return self
@@ -173,6 +179,7 @@ class ExecutionContext:
 
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
         """Say what shape an input will have; checked against the engine and the profile at once."""
+        self._require_open()
         tensor = self._engine.input_tensor(name)
         refuse_address(tensor)
         dims = as_integers(shape, f"input '{name}'")
@@ -184,18 +191,22 @@ class ExecutionContext:
 
     def get_tensor_shape(self, name: str) -> Dims:
         """The shape of a tensor for the inputs set so far; -1 where that is not known."""
+        return Dims(self.find_shape(name))
+
+    def find_shape(self, name: str) -> tuple[int, ...]:
+        """The same for tensors of more dimensions too than the contract for plugins knows."""
         if name in self._shapes:
-            return Dims(self._shapes[name])
+            return self._shapes[name]
         tensor = self._engine.tensor(name)
         if self.infer_shapes():
-            return Dims(dim if isinstance(dim, int) else -1 for dim in known_dims(tensor))
+            return tuple(-1 if size is None else size for size in sizes_from_dims(known_dims(tensor)))
         symbols, found = self._instance.infer(self._input_shapes(), self._shape_inputs())
         shape = found[self._engine.value_index(self._profile, name)]
         if shape is not None and not self._instance.shapes.has_empty(symbols):
-            return Dims(shape)
-        return Dims(-1 if dim is None else self._evaluate(dim, symbols) for dim in known_dims(tensor))
+            return tuple(shape)
+        return tuple(-1 if dim is None else self._evaluate(dim, symbols) for dim in known_dims(tensor))
 
-    def _evaluate(self, dim: Any, symbols: Sequence[int]) -> int:
+    def _evaluate(self, dim: Expr, symbols: Sequence[int]) -> int:
         return max(self._instance.shapes.evaluate_dim(dim, symbols), 0)
 
     def infer_shapes(self) -> list[str]:
@@ -229,6 +240,7 @@ class ExecutionContext:
     def set_tensor_address(self, name: str, memory: int) -> bool:
         """Bind an input or output to memory of the caller's, where the tensor lies: on the host or on a device."""
         if name not in self._addresses:
+            self._require_open()
             refuse_address(self._engine.tensor(name))
         self._addresses[name] = (
             memory if memory.__class__ is int and memory >= 0 else as_address(memory, f"tensor '{name}'")
@@ -252,6 +264,7 @@ class ExecutionContext:
 
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
         """Let the caller provide memory for an output once its size is known."""
+        self._require_open()
         tensor = self._engine.output_tensor(name)
         refuse_address(tensor)
         if tensor.alias is not None and output_allocator is not None:
@@ -279,9 +292,9 @@ class ExecutionContext:
 
     def _bound_bytes(self, tensor: TensorRecord, symbols: Sequence[int]) -> int:
         dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
-        if dims is None or any(dim is None for dim in dims):
+        if dims is None or None in dims:
             return -1
-        shape = [self._evaluate(dim, symbols) for dim in dims]
+        shape = [self._evaluate(dim, symbols) for dim in dims if dim is not None]
         return _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
 
     # running by address
@@ -335,6 +348,7 @@ class ExecutionContext:
         Args:
             handles: The id of a device's provider -> the handle of a queue; 0 for the context's own.
         """
+        self._require_open()
         self._devices.use(self._check_streams(handles))
         self._stream = 0  # the next handle is another one, whatever it was before
         for instance in self._instances.values():

@@ -146,7 +146,7 @@ class DeviceFrame:
     def _find_shape(self, context: dovetail.ExecutionContext, name: str) -> Shape | None:
         """The shape of an output; None when even its number of dimensions is told by the run only."""
         is_ranked = self._partition.engine.tensor(name).dims is not None
-        return tuple(context.get_tensor_shape(name)) if is_ranked else None
+        return context.find_shape(name) if is_ranked else None
 
     # running
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 import dovetail
-from onnxruntime_ep_dovetail.abi import CString, NativeObject, OrtRuntime, write_pointer
+from onnxruntime_ep_dovetail.abi import CString, LogLevel, NativeObject, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import choose_groups
 from onnxruntime_ep_dovetail.claim.groups import Claims, reads_of
 from onnxruntime_ep_dovetail.compiled.route import CompiledModels
@@ -91,6 +91,7 @@ class Ep(
         self.given = given
         self.logger = logger
         self._name = CString(EP_NAME)
+        self._reported: set[str] = set()
         self.start_graph_capture()
         self.start_kernel_route(factory.kernel_table)
         self.start_layout()
@@ -133,7 +134,13 @@ class Ep(
 
     def choose(self, read: ReadGraph) -> Claims:
         """The groups of nodes that are taken of a graph."""
-        return choose_groups(read, self.backend, self.options, self.runtime)
+        return choose_groups(read, self.backend, self.options, self.runtime, self._report)
+
+    def _report(self, text: str) -> None:
+        """Warn in the session's log, once: ONNX Runtime asks for the same nodes several times."""
+        if text not in self._reported:
+            self._reported.add(text)
+            self.runtime.log(LogLevel.WARNING, text, self.logger)
 
     def _claim(self, read: ReadGraph, claims: Claims, info: int) -> None:
         for group in claims.groups:

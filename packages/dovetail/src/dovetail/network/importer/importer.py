@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 
 from dovetail.errors import ModelError
+from dovetail.growth import DEFAULT_GROWTH, GrowthLimits
 from dovetail.loggers import ILogger
 from dovetail.network.importer.kernels import FindKernel, find_kernel_in
 from dovetail.network.importer.plugins import check_override
@@ -30,6 +31,7 @@ def import_model(
     logger: ILogger | None = None,
     override: Collection[str] = (),
     kernels: FindKernel | None = None,
+    limits: GrowthLimits = DEFAULT_GROWTH,
     is_part: bool = False,
 ) -> ir.Model:
     """Read a model and make it ready to build.
@@ -44,6 +46,7 @@ def import_model(
         override: Operators that are plugins although ONNX or a model function has them.
         kernels: Says which operators have a kernel; without it, those of the ``cpu`` provider have. The others are
             expanded into what has one, converted to an opset where they have one, or made plugins.
+        limits: How many nodes the model may have when functions and operators are expanded.
         is_part: Whether the model is a part of the one that ``override`` was written for, and may lack operators of it.
 
     Raises:
@@ -57,7 +60,7 @@ def import_model(
     find = kernels or find_kernel_in()
 
     def prepare(model: ir.Model) -> Preparation:
-        return Preparation(model, registry, logger, override, find, problems)
+        return Preparation(model, registry, logger, override, find, problems, limits)
 
     def look_at_nodes(proto: onnx.ModelProto) -> None:
         prepare(loose_model(proto)).check()
