@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import InputError, UsageError
+from dovetail.decoding import judging
+from dovetail.errors import InputError, PlanError, UsageError
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ILogger, Severity
 from dovetail.plan.container import PlanFile
@@ -203,7 +204,7 @@ class Engine:
         self, profile: int, resources: IPluginResourceContext, devices: ContextDevices
     ) -> ProgramInstance:
         """Instantiate the program of a profile; attaching is serialised because plugins need not be thread-safe."""
-        with self._attach_lock:
+        with self._attach_lock, judging(_unusable):
             return self.templates[profile].make_instance(
                 self.manifest, profile, resources, devices=devices, allocator=self._host_allocator
             )
@@ -419,6 +420,10 @@ class Engine:
 
 ICudaEngine = Engine
 """The contract's name."""
+
+
+def _unusable(reason: str) -> PlanError:
+    return PlanError(f"no context can be made for the plan: {reason}", fix="build the plan again")
 
 
 def _check_input(value: Any, tensor: TensorRecord, callers: CallerArrays | None) -> Any:

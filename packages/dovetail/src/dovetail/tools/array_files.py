@@ -11,14 +11,17 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.decoding import judging
 from dovetail.errors import InputError, UsageError
+from dovetail.files import open_regular
 from dovetail.tools.feeds import InputSpec
 
 __all__ = ["pack_arrays", "read_array", "read_arrays"]
@@ -27,8 +30,6 @@ Array = npt.NDArray[Any]
 
 _ITEM: Final = re.compile(r"(.*)\[(\d{1,6})\]", re.DOTALL)
 _HALF: Final = re.compile(r"(.*)\.(keys|values)", re.DOTALL)
-_BROKEN: Final = (ValueError, EOFError, SyntaxError, TypeError, KeyError, zipfile.BadZipFile)
-"""What NumPy's reader raises on bytes that only look like arrays."""
 
 
 def read_array(path: Path, spec: InputSpec) -> Array:
@@ -37,13 +38,9 @@ def read_array(path: Path, spec: InputSpec) -> Array:
     Raises:
         InputError: The file cannot be read, or holds something else.
     """
-    where = f"'{path}', for input '{spec.name}'"
-    try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
-    except _BROKEN as error:
-        raise InputError("this is not a .npy file", where=where, fix="write it with numpy.save(file, array)") from error
+    where, fix = f"'{path}', for input '{spec.name}'", "write it with numpy.save(file, array)"
+    with _reading(where, "this is not a .npy file", fix):
+        loaded = _load(path)
     if not isinstance(loaded, np.ndarray):
         loaded.close()
         raise InputError(
@@ -97,17 +94,28 @@ def _join_halves(path: Path, name: str, halves: Mapping[str, Array]) -> dict[Any
 
 
 def _load_all(path: Path) -> dict[str, Array]:
-    try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    where, fix = f"'{path}'", "write it with numpy.savez(file, name=array)"
+    with _reading(where, "this is not a .npz file", fix):
+        loaded = _load(path)
         if isinstance(loaded, np.ndarray):
-            raise InputError("this is one array without a name", where=f"'{path}'", expected=".npz", got=".npy")
+            raise InputError("this is one array without a name", where=where, expected=".npz", got=".npy")
         with loaded as file:
             return {key: file[key] for key in file}
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror or error}", where=f"'{path}'") from error
-    except _BROKEN as error:
-        fix = "write it with numpy.savez(file, name=array)"
-        raise InputError("this is not a .npz file", where=f"'{path}'", fix=fix) from error
+
+
+def _load(path: Path) -> Any:
+    with open_regular(path, follow=True):  # a pipe would keep NumPy waiting
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+@contextmanager
+def _reading(where: str, what: str, fix: str) -> Iterator[None]:
+    """Name what is wrong with a file; NumPy's reader raises many things on bytes that only look like arrays."""
+    with judging(lambda reason: InputError(what, where=where, fix=fix)):
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
 
 
 def _name_type(array: Array, spec: InputSpec) -> Array:
