@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import random
 import re
 from abc import ABC, abstractmethod
@@ -155,7 +156,7 @@ def _make_input(tensor: Any, rng: random.Random) -> Any:
     if tensor.type or tensor.dims is None:
         return None
     shape = [dim if isinstance(dim, int) else rng.choice((1, 2, 3)) for dim in tensor.dims]
-    if np.prod(shape, dtype=object) > _MAX_ELEMENTS:
+    if math.prod(max(dim, 1) for dim in shape) > _MAX_ELEMENTS:
         return None
     dtype = np.dtype(tensor.dtype)
     values = np.random.default_rng(rng.randrange(2**32)).integers(-3, 4, shape)
