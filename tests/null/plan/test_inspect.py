@@ -13,6 +13,7 @@ import dovetail
 from dovetail.errors import PlanCorruptError, PlanError, UsageError
 from dovetail.plan.inspect import EngineInspector, LayerInformationFormat, inspect_plan
 from dovetail.plan.manifest import DeviceRecord, ProgramRecord
+from tests.support.dims import read_dims
 from tests.support.handmade_plans import make_manifest, replace, write_handmade
 
 ONELINE, JSON = LayerInformationFormat.ONELINE, LayerInformationFormat.JSON
@@ -100,7 +101,7 @@ def test_a_context_gives_shapes_and_profile() -> None:
 def test_a_shape_that_divides_by_zero_is_unknown() -> None:
     manifest = make_manifest()
     program = manifest.programs[0]
-    values = [replace(program.values[0], dims=[["floor_div", 4, 0], 3]), *program.values[1:]]
+    values = [replace(program.values[0], dims=read_dims([["floor_div", 4, 0], 3])), *program.values[1:]]
     broken = replace(manifest, programs=[replace(program, values=values)])
     assert _information(EngineInspector(broken))["Layers"][0]["Inputs"][0]["Dimensions"] == [-1, 3]
 

@@ -60,6 +60,7 @@ from dovetail.errors import (
     PluginError as PluginError,
     ProviderError as ProviderError,
     ResourceError as ResourceError,
+    RunCancelledError as RunCancelledError,
     TimingCacheError as TimingCacheError,
     UnsupportedOpError as UnsupportedOpError,
     UsageError as UsageError,

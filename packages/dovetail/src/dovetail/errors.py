@@ -23,6 +23,7 @@ __all__ = [
     "PluginError",
     "ProviderError",
     "ResourceError",
+    "RunCancelledError",
     "TimingCacheError",
     "UnsupportedOpError",
     "UsageError",
@@ -103,6 +104,10 @@ class BuildError(DovetailError):
 
 class BuildCancelledError(BuildError):
     """A progress monitor said stop."""
+
+
+class RunCancelledError(DovetailError):
+    """Whoever asked for a run wants it to end before it is done."""
 
 
 class TimingCacheError(BuildError):

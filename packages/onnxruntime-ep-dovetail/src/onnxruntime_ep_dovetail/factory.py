@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from functools import partial
 from typing import Final
 
@@ -29,6 +30,7 @@ from onnxruntime_ep_dovetail.library.contract import API_FUNCTIONS
 from onnxruntime_ep_dovetail.session.ep import Ep
 from onnxruntime_ep_dovetail.session.given import GivenWeights
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions, read_options
+from onnxruntime_ep_dovetail.session.runs import find_terminate_offset
 
 __all__ = ["VENDOR_ID", "EpFactory"]
 
@@ -37,6 +39,11 @@ _CPU: Final = 0
 _HARDWARE: Final = {"cpu": 0, "gpu": 1, "npu": 2}
 """Kinds of hardware in ONNX Runtime, by those of Dovetail's devices."""
 _BACKEND_KEY: Final = "backend"
+_CONFIG_FROM_MODEL: Final = "ORT_LOAD_CONFIG_FROM_MODEL"
+_OPTIONS_LOST: Final = (
+    f"with {_CONFIG_FROM_MODEL}=1 ONNX Runtime passes no options that a session was given, nor those of its devices; "
+    "options of an execution provider that is named in providers= arrive"
+)
 
 
 class EpFactory(DeviceFactory, Outliving):
@@ -48,6 +55,7 @@ class EpFactory(DeviceFactory, Outliving):
         self._name, self._vendor, self._version = CString(EP_NAME), CString(VENDOR), CString(__version__)
         self._custom_ops = CustomOps.of(runtime)
         self.kernel_table = KernelTable(runtime)
+        self.terminate_offset = find_terminate_offset(runtime)
         compute.attach(runtime.api.address, {name: runtime.api.slot(name) for name in API_FUNCTIONS})
         self.start_holding()
         self.start_devices()
@@ -105,7 +113,10 @@ class EpFactory(DeviceFactory, Outliving):
         """
         given = GivenWeights(self.runtime, session_options)
         try:
-            options = read_options(self._read_entries(session_options))
+            entries = self._read_entries(session_options)
+            if not entries and os.environ.get(_CONFIG_FROM_MODEL) == "1":
+                self.runtime.log(LogLevel.WARNING, _OPTIONS_LOST, logger)
+            options = read_options(entries)
             backend = choose_backend(self._read_backends(metadata, count), options.backend)
             ep = Ep(self, backend, options, given, logger)
         except BaseException as error:  # noqa: BLE001 - it is kept, and ends the session

@@ -16,10 +16,11 @@ from dovetail._no_op_context import NoOpContext
 from dovetail.build.calibrate.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
 from dovetail.build.idle_settings import find_idle_settings, tell_idle
-from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
+from dovetail.build.planner import build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.refittable import split_weights
+from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.tune.rivals import OpenPlan, build_fastest
 from dovetail.decoding import judging
 from dovetail.errors import BuildError, DovetailError, ResourceError, UsageError

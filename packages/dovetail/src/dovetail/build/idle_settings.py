@@ -21,7 +21,7 @@ from dovetail.network.api.definition import Network
 from dovetail.types import DataType
 
 if TYPE_CHECKING:
-    from dovetail.build.planner import BuildRequest
+    from dovetail.build.request import BuildRequest
 
 __all__ = ["PRECISION_FLAGS", "find_idle_settings", "find_idle_types", "tell_idle"]
 

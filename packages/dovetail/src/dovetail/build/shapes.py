@@ -18,7 +18,7 @@ from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, substitu
 from dovetail.network.inference.dim_exprs import expr_from_dim
 from dovetail.network.inference.shapes import MAX_VALUE_SYMBOLS, size_symbols, static_count, value_symbol
 from dovetail.network.value_types import has_no_shape
-from dovetail.provider.contract.tensors import ShapeRange
+from dovetail.tensors import ShapeRange
 
 __all__ = [
     "ProfileShapes",

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, UsageError
-from dovetail.expr import decode_expr, evaluate, symbols_of
+from dovetail.expr import Constant, Dim, evaluate, symbols_of
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.container import PlanFile, verify_blob
 from dovetail.plan.manifest import (
@@ -216,15 +216,12 @@ def _describe_value(value: ValueRecord, symbols: Mapping[str, int]) -> dict[str,
     }
 
 
-def _evaluate(dim: Any, symbols: Mapping[str, int]) -> int:
+def _evaluate(dim: Dim, symbols: Mapping[str, int]) -> int:
     """A dimension as a number; -1 where it is not known."""
-    if dim is None:
-        return -1
-    expr = decode_expr(dim)
-    if not symbols_of(expr) <= symbols.keys():
+    if dim is None or not symbols_of(dim) <= symbols.keys():
         return -1
     try:
-        return evaluate(expr, symbols)
+        return evaluate(dim, symbols)
     except UsageError:  # a division by zero: shapes for which the plan has no answer
         return -1
 
@@ -340,14 +337,14 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _describe_tensor(tensor: TensorRecord) -> dict[str, Any]:
-    shown = _fields(tensor)
+    shown = {name: value for name, value in _fields(tensor).items() if name not in ("scale", "shapes")}
     shown["dims"] = None if tensor.dims is None else [_dim_text(dim) for dim in tensor.dims]
     shown["max_dims"] = None if tensor.max_dims is None else [_dim_text(dim) for dim in tensor.max_dims]
     return shown
 
 
-def _dim_text(dim: Any) -> int | str | None:
-    return dim if dim is None or isinstance(dim, int) else str(decode_expr(dim))
+def _dim_text(dim: Dim) -> int | str | None:
+    return dim.value if isinstance(dim, Constant) else None if dim is None else str(dim)
 
 
 def _describe_profile(profile: Any) -> dict[str, Any]:

@@ -22,8 +22,8 @@ from dovetail.errors import UsageError
 if TYPE_CHECKING:
     from dovetail.build.builder import Builder
     from dovetail.build.config import BuilderConfig
-    from dovetail.build.planner import BuiltPlan
     from dovetail.build.progress import IProgressMonitor
+    from dovetail.build.request import BuiltPlan
     from dovetail.plan.manifest import Manifest
 
 __all__ = ["declare", "run"]

@@ -17,6 +17,7 @@ from dovetail.growth import DEFAULT_GROWTH, GrowthLimits
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.api.emission import DOVETAIL_DOMAIN
 from dovetail.network.importer.bodies import expand_bodies
+from dovetail.network.importer.counters import pass_scalar_counters
 from dovetail.network.importer.functions import inline_functions
 from dovetail.network.importer.kernels import FindKernel, Served
 from dovetail.network.importer.plugins import PluginImport, PluginRequest
@@ -68,6 +69,7 @@ class Preparation:
             opsets.setdefault("", opsets.pop("ai.onnx"))  # two names of one operator set
         _drop_default_inputs(self.model.graph, self.logger)
         inline_functions(self.model, self._plugins.is_requested, self.problems, self.limits)
+        pass_scalar_counters(self.model)
         requests = self.check()
         self.problems.raise_if_any()
         if self._raise_opset({request.node for request in requests}):

@@ -37,6 +37,7 @@ from dovetail.providers.onnxruntime.sessions import (
     find_thread_limit,
     folding_entries,
     import_onnxruntime,
+    refuse_settings_of_models,
 )
 from dovetail.providers.onnxruntime.weights import share_weight, weight_bytes, weight_size_bytes
 from dovetail.providers.onnxruntime.wire import (
@@ -73,6 +74,7 @@ class OnnxRuntimeProvider(Provider):
         self, device: Device, settings: SessionSettings | None = None, *, profiles: SessionProfiles | None = None
     ) -> None:
         self.device = device
+        refuse_settings_of_models()
         self.version: str = import_onnxruntime().__version__
         self._settings = settings or SessionSettings()
         self._profiles = profiles

@@ -30,6 +30,7 @@ __all__ = [
     "find_thread_limit",
     "folding_entries",
     "import_onnxruntime",
+    "refuse_settings_of_models",
 ]
 
 EXECUTION_PROVIDER: Final = "CPUExecutionProvider"
@@ -86,14 +87,18 @@ class SessionSettings:
     """``session`` for one pool each, ``process`` for one that all sessions of the process must share."""
 
 
-def import_onnxruntime() -> Any:
-    """The module, or an error that says how to get it."""
+def refuse_settings_of_models() -> None:
+    """Raise where ONNX Runtime would take the settings of sessions from the models that they are made of."""
     if os.environ.get(_LETS_MODELS_CHOOSE) == "1":
         raise ProviderError(
             f"{_LETS_MODELS_CHOOSE} is set, so ONNX Runtime would heed the settings in a model and not those given",
             where="provider 'onnxruntime'",
             fix="unset it, or choose another provider",
         )
+
+
+def import_onnxruntime() -> Any:
+    """The module, or an error that says how to get it."""
     # Newer ones report over the network what they run, and keep a file of it in the home folder, unless this is set
     # before they are imported. Whoever wants that sets it to 0, or imports onnxruntime first.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -132,6 +137,7 @@ def create_session(
         configure: Sets what has no configuration entry.
         without: Names of ONNX Runtime's optimisers to leave out.
     """
+    refuse_settings_of_models()
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)

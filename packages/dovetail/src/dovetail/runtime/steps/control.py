@@ -210,7 +210,7 @@ def _stack(parts: list[Any], value: ValueRecord, axis: int, name: str) -> Array:
         if len({np.shape(part) for part in parts}) != 1:
             raise InputError(f"'{name}': the parts of a scan output have different shapes; they cannot be joined")
         return np.stack(parts, axis=axis)
-    dims = [dim if isinstance(dim, int) else 0 for dim in value.dims or []]
+    dims = [size or 0 for size in value.sizes or ()]
     dims.insert(axis if axis >= 0 else axis + len(dims) + 1, 0)
     return np.empty(dims, np.dtype(value.dtype))
 
