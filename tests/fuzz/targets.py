@@ -133,7 +133,7 @@ class ModelTarget(FuzzTarget):
         provider = rng.choice(("cpu", "onnxruntime"))
         with dovetail.compile(data, providers=[provider], logger=Silent()) as engine:
             repr(engine)
-            inputs = [_make_input(tensor, rng) for tensor in engine.manifest.inputs]
+            inputs = [_make_input(engine, tensor, rng) for tensor in engine.manifest.inputs]
             if any(array is None for array in inputs):
                 return "built"
             engine.run_limits = dovetail.RunLimits(time_s=_RUN_SECONDS, memory_bytes=_RUN_BYTES)
@@ -151,11 +151,11 @@ def _node_models() -> list[bytes]:
     return [case for case in cases if len(case) < 6000] + [make_mutation(number)[1] for number in range(0, 60, 2)]
 
 
-def _make_input(tensor: Any, rng: random.Random) -> Any:
+def _make_input(engine: Any, tensor: Any, rng: random.Random) -> Any:
     """A small array for an input; None for an object, and for what would be large."""
     if tensor.type or tensor.dims is None:
         return None
-    shape = [dim if isinstance(dim, int) else rng.choice((1, 2, 3)) for dim in tensor.dims]
+    shape = [dim if dim >= 0 else rng.choice((1, 2, 3)) for dim in engine.get_tensor_shape(tensor.name)]
     if math.prod(max(dim, 1) for dim in shape) > _MAX_ELEMENTS:
         return None
     dtype = np.dtype(tensor.dtype)

@@ -18,6 +18,7 @@ import numpy as np
 from dovetail.allocators import IGpuAllocator
 from dovetail.decoding import judging
 from dovetail.errors import InputError, PlanError, UsageError
+from dovetail.escapes import escape_line
 from dovetail.expr import Constant, Dim, Symbol, sizes_from_dims
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ILogger, Severity
@@ -400,7 +401,7 @@ class Engine:
     def __repr__(self) -> str:
         ports = ", ".join(f"{t.name}: {t.type or t.dtype}{_shape_text(t)}" for t in self.manifest.inputs)
         results = ", ".join(f"{t.name}: {t.type or t.dtype}{_shape_text(t)}" for t in self.manifest.outputs)
-        return f"<Engine '{self.name}' ({ports}) -> ({results}), {self.num_layers} steps>"
+        return escape_line(f"<Engine '{self.name}' ({ports}) -> ({results}), {self.num_layers} steps>")
 
     # what contexts ask
 
