@@ -23,6 +23,7 @@ from onnxruntime_ep_dovetail.kernels.layout import LayoutPreference
 from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 from onnxruntime_ep_dovetail.kernels.table import is_control_flow
 from onnxruntime_ep_dovetail.library import compute
+from onnxruntime_ep_dovetail.session.checks import describe_idle_options, find_unknown_operators
 from onnxruntime_ep_dovetail.session.dynamic_options import DynamicOptions
 from onnxruntime_ep_dovetail.session.failures import ClaimFailures
 from onnxruntime_ep_dovetail.session.given import GivenWeights
@@ -130,6 +131,8 @@ class Ep(
             read, parent = self._read_graph(graph), self._read_parent(graph)
             self.note_opsets(read)
             self.note_layers(graph)
+            if parent is None:
+                self._report_options(read.model.graph)
             self.note_nodes(read.model.graph)
             if parent is not None and not all(map(is_control_flow, parent.model.graph)):
                 return  # such a node becomes its function, with the body in it, and nothing compiled can be put there
@@ -139,6 +142,10 @@ class Ep(
                 self._claim(read, self.choose(read), info)
         except BaseException as error:  # noqa: BLE001 - it is kept, and ends the session
             self.keep_failure(error, graph, info)
+
+    def _report_options(self, graph: ir.Graph) -> None:
+        for text in (*describe_idle_options(self.options), *find_unknown_operators(self.options, graph)):
+            self.report(text)
 
     def choose(self, read: ReadGraph) -> Claims:
         """The groups of nodes that are taken of a graph."""
