@@ -71,6 +71,9 @@ from dovetail.expr import (
     IDimensionExpr as IDimensionExpr,
     IExprBuilder as IExprBuilder,
 )
+from dovetail.growth import (
+    GrowthLimits as GrowthLimits,
+)
 from dovetail.host_memory import (
     HostMemory as HostMemory,
     IHostMemory as IHostMemory,
@@ -287,6 +290,9 @@ from dovetail.runtime.devices.tensors import (
 from dovetail.runtime.engine import (
     Engine as Engine,
     ICudaEngine as ICudaEngine,
+)
+from dovetail.runtime.limits import (
+    RunLimits as RunLimits,
 )
 from dovetail.runtime.loading import (
     Runtime as Runtime,

@@ -15,6 +15,7 @@ _MODULES: dict[str, str] = {
     "dovetail.build.config": """BuilderConfig BuilderFlag IBuilderConfig MemoryPoolType PreviewFeature
         ProfilingVerbosity""",
     "dovetail.build.assign.support": "Support find_support",
+    "dovetail.growth": "GrowthLimits",
     "dovetail.host_memory": "HostMemory IHostMemory",
     "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",
     "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",
@@ -23,6 +24,7 @@ _MODULES: dict[str, str] = {
     "dovetail.runtime.devices.tensors": "DeviceTensor",
     "dovetail.runtime.context": "ExecutionContext IExecutionContext",
     "dovetail.runtime.loading": "Runtime load",
+    "dovetail.runtime.limits": "RunLimits",
     "dovetail.runtime.refit": "Refitter",
     "dovetail.runtime.profiler": "IProfiler LayerTimes Profiler",
     "dovetail.errors": """BuildCancelledError BuildError DovetailError InputError InternalError ModelError

@@ -308,3 +308,14 @@ class ChangesProposal(Scale):
         answer = super().supports_format_combination(pos, in_out, num_inputs)
         in_out[0].desc.scale = 1.0
         return answer
+
+
+@breaks("R67", "with the fields in reverse order", fields={"alpha": 0.5, "shift": 2.0})
+class ReadsFieldsByPlace(ScaleCreator):
+    def __init__(self) -> None:
+        super().__init__()
+        names = ("alpha", "shift")
+        self.field_names = PluginFieldCollection([PluginField(name, None, PluginFieldType.FLOAT32) for name in names])
+
+    def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
+        return self.plugin(float(field_collection[0].data[0]))

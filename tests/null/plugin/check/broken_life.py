@@ -224,7 +224,7 @@ class NeedsConfiguration(Scale):
 class KeepsView(ScaleCreator):
     def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
         plugin = super().create_plugin(name, field_collection, phase)
-        plugin.alpha = field_collection.find("alpha").data[:1]
+        plugin.alpha = field_collection.find("alpha").buffer[:1]
         plugin.__class__ = _ReadsView
         return plugin
 
@@ -243,7 +243,7 @@ class _ReadsView(Scale):
 class KeepsViewOutOfSight(ScaleCreator):
     def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
         plugin = _CallsForAlpha()
-        data = field_collection.find("alpha").data
+        data = field_collection.find("alpha").buffer
         plugin.read = lambda: float(data[0])
         return plugin
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import os
+import threading
 import time
 from typing import Any
 
 import numpy as np
 
 from dovetail.plugin.arrays import as_array, write_scalar
-from dovetail.types import PluginTensorDesc
+from dovetail.types import DataType, PluginTensorDesc
 from tests.null.plugin.check.faults import breaks
 from tests.null.plugin.check.good import Centred, Positive, Scale
 
@@ -97,7 +100,7 @@ class AddsNoise(Scale):
         y += self.noise.uniform(1, 2, y.shape).astype(y.dtype)
 
 
-@breaks("R47", "inputs A, then B, then A again: output 0, element")
+@breaks("R47", "inputs A, then B: output 0, element")
 class RemembersLastRun(Scale):
     last = 0.0
 
@@ -159,7 +162,7 @@ class FailsOnEmpty(Centred):
         super().enqueue(input_desc, *arguments)
 
 
-@breaks("R54", "with another context beside it: output 0")
+@breaks("R54", "with another context beside it, each with its own shapes: output 0")
 class ShapeInClass(Scale):
     rows = 0
 
@@ -240,3 +243,71 @@ class DestroysOnce(Scale):
 
     def destroy(self) -> None:
         del self.handle
+
+
+@breaks("R61", "enqueue did not return within 1 s", timeout_s=1.0)
+class Hangs(Scale):
+    def enqueue(self, *arguments: Any) -> Any:
+        while True:
+            time.sleep(0.01)
+
+
+@breaks("R61", "configure_plugin ended the process with SIGABRT")
+class Aborts(Scale):
+    def configure_plugin(self, in_: Any, out: Any) -> Any:
+        os.abort()
+
+
+@breaks("R62", "bytes of output 0 changed after enqueue had returned")
+class WritesLate(Scale):
+    def enqueue(self, *arguments: Any) -> Any:
+        super().enqueue(*arguments)
+        threading.Timer(0.005, self.spoil, arguments).start()
+
+    def spoil(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> None:
+        as_array(outputs[0], output_desc[0])[...] = 9
+
+
+@breaks("R63", "with other numbers before and after the inputs, output 0")
+class ReadsPastTheEnd(Centred):
+    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> Any:
+        super().enqueue(input_desc, output_desc, inputs, outputs, workspace, stream)
+        x = as_array(inputs[0], input_desc[0], shape=(math.prod(input_desc[0].dims) + 1,))
+        as_array(outputs[0], output_desc[0])[...] += x[-1]
+
+
+@breaks("R64", "the same inputs at other addresses: output 0")
+class KeepsInput(Scale):
+    seen: Any = None
+
+    def enqueue(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> Any:
+        if self.seen is None or self.seen[1] != input_desc[0].dims:
+            self.seen = (inputs[0], input_desc[0].dims)
+        super().enqueue(input_desc, output_desc, [self.seen[0]], outputs, workspace, stream)
+
+
+@breaks("R65", "first in a new process with another working directory: output 0")
+class CachesForAll(Scale):
+    rows: dict[str, int] = {}  # noqa: RUF012 - shared by all objects: that is the fault
+
+    def enqueue(self, input_desc: Any, *arguments: Any) -> Any:
+        kept = self.alpha
+        self.alpha = kept * self.rows.setdefault("rows", input_desc[0].dims[0])
+        super().enqueue(input_desc, *arguments)
+        self.alpha = kept
+
+
+@breaks("R66", "with HALF", types=None)
+class OtherInHalf(Scale):
+    def enqueue(self, input_desc: Any, *arguments: Any) -> Any:
+        kept = self.alpha
+        self.alpha = 2 * kept if input_desc[0].type == DataType.HALF else kept
+        super().enqueue(input_desc, *arguments)
+        self.alpha = kept
+
+
+@breaks("R68", "enqueue changed the global generator of NumPy")
+class SeedsEverybody(Scale):
+    def enqueue(self, *arguments: Any) -> Any:
+        np.random.seed(3)
+        super().enqueue(*arguments)

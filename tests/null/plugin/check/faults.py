@@ -22,7 +22,7 @@ class Fault:
     options: dict[str, Any] = field(default_factory=dict)
 
     def check(self) -> Report:
-        given: dict[str, Any] = {"fields": {"alpha": 0.5}, "shapes": ["2x3x8x8"], "types": ["FLOAT"]}
+        given: dict[str, Any] = {"fields": {"alpha": 0.5}, "shapes": ["2x3x8x8", "1x3x8x8"], "types": ["FLOAT"]}
         return check_creator(self.make_creator(), **given | self.options)
 
 

@@ -89,11 +89,11 @@ def test_shapes_in_all_forms() -> None:
     assert parse_case("2x3x8x8,()") == ((2, 3, 8, 8), ())
     forms: list[Any] = [["2x4"], [(2, 4)], [[(2, 4)]]]
     texts = [check_creator(creator_of(Scale), shapes=shapes).outcome("R08").message for shapes in forms]
-    assert texts == ["[in0.0, 4]"] * 3
+    assert texts == ["[in0.0, in0.1]"] * 3
 
 
 def test_dimensions_that_differ_between_cases_are_dynamic() -> None:
-    report = check_creator(creator_of(Scale), shapes=["2x4x6", "2x5x6"], types=["FLOAT"])
+    report = check_creator(creator_of(Scale), fields={"alpha": 0.5}, shapes=["2x4x6", "2x5x6"], types=["FLOAT"])
     assert report.ok
     assert report.outcome("R08").message == "[in0.0, in0.1, 6]"
     assert report.notes == ()

@@ -74,9 +74,10 @@ _WHOLE: Final = frozenset((PluginFieldType.CHAR, PluginFieldType.UNKNOWN))
 class PluginField:
     """One named value.
 
-    ``data`` may be anything with a buffer (an array, bytes, a bytearray) or None, as in a list of field names. The
-    buffer is kept, not copied, and reinterpreted as ``type``: ``size`` counts the elements of the buffer, and so many
-    values are read, so a small int64 declared INT32 reads as that number. Text and UNKNOWN are all bytes of the buffer.
+    What is given may be anything with a buffer (an array, bytes, a bytearray) or None, as in a list of field names. The
+    buffer is kept, not copied, and reinterpreted as ``type``; ``data`` is a copy of what is read. ``size`` counts the
+    elements of the buffer, and so many values are read, so a small int64 declared INT32 reads as that number. Text and
+    UNKNOWN are all bytes of the buffer.
 
     >>> PluginField("pads", np.array([1, 2], np.int32), PluginFieldType.INT32).data.tolist()
     [1, 2]
@@ -94,8 +95,11 @@ class PluginField:
 
     @property
     def data(self) -> npt.NDArray[Any] | None:
-        """The values read as the field's type; None when the field only names itself."""
-        return None if self._buffer is None else self._read()
+        """The values read as the field's type, in memory of their own; None when the field only names itself.
+
+        A creator may keep them: what it was given may be gone or used by others when it returns.
+        """
+        return None if self._buffer is None else self.read().copy()
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -107,7 +111,8 @@ class PluginField:
         """The array that was passed, as it was passed."""
         return self._buffer
 
-    def _read(self) -> npt.NDArray[Any]:
+    def read(self) -> npt.NDArray[Any]:
+        """The values as a view of the buffer, for whoever needs them only now."""
         assert self._buffer is not None  # noqa: S101 - narrowed by the caller
         dtype = _NUMPY_TYPES.get(self.type)
         if dtype is None:
@@ -197,7 +202,7 @@ def encode_fields(fields: Iterable[PluginField], *, where: str) -> list[dict[str
                 "get_fields_to_serialize returned something else than fields", where=where, got=repr(field)
             )
         _check_name(field.name, where)
-        values = field.buffer if field.type is PluginFieldType.DIMS else field.data
+        values = field.buffer if field.type is PluginFieldType.DIMS or field.buffer is None else field.read()
         raw = b"" if values is None else values.tobytes()
         size = 0 if values is None else values.size
         encoded.append(
@@ -219,7 +224,7 @@ def _check_name(name: str, where: str) -> None:
 def decode_fields(stored: Sequence[Mapping[str, Any]]) -> PluginFieldCollection:
     """Fields from a manifest, each over fresh memory of its own.
 
-    The memory is writable and not shared with anything: a creator that keeps a view of it, which the contract
+    The memory is writable and not shared with anything: a creator that keeps ``buffer``, which the contract
     forbids, must not be able to reach a plan through it.
     """
     return PluginFieldCollection(_decode_field(item) for item in stored)

@@ -21,8 +21,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     finish_command(parser, run)
     parser.add_argument(
-        "target", metavar="TARGET[:CREATOR]", help="a file, folder or module, and which creator or plugin class in it"
+        "target",
+        nargs="?",
+        metavar="TARGET[:CREATOR]",
+        help="a file, folder or module, and which creator or plugin class in it",
     )
+    parser.add_argument("--explain", metavar="RULE", help="print the page of a rule, such as R39, and check nothing")
     parser.add_argument(
         "--fields", nargs="+", action="extend", default=[], metavar="K=V", help="values of the creator's fields"
     )
@@ -44,10 +48,20 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="N", help="decides the numbers in the inputs (default 0)"
     )
+    parser.add_argument(
+        "--timeout", type=float, default=10.0, metavar="S", help="how long one callback may take (default 10 seconds)"
+    )
+    parser.add_argument(
+        "--in-process", action="store_true", help="check in this process, for a debugger; a crash ends it"
+    )
 
 
 def run(args: argparse.Namespace) -> Reply:
     """Check, and fail when a rule is broken."""
+    if args.explain:
+        return _explain(args.explain)
+    if args.target is None:
+        raise UsageError("there is nothing to check", expected="a file, folder or module", fix="or give --explain RULE")
     fields = parse_fields(args.fields)
     cases = parse_cases(args.shapes)
     values = parse_cases(args.shape_inputs, option="--shape-inputs")
@@ -62,8 +76,21 @@ def run(args: argparse.Namespace) -> Reply:
         shape_inputs=[shape for case in values for shape in case] or None,
         strict=args.strict,
         seed=args.seed,
+        isolate=not args.in_process,
+        timeout_s=args.timeout,
     )
     return Reply(document=report.to_dict(), show=_show, exit_code=0 if report.ok else PluginError.exit_code)
+
+
+def _explain(rule_id: str) -> Reply:
+    from dovetail.plugin.check import explain_rule
+
+    return Reply(document={"rule": rule_id.upper(), "page": explain_rule(rule_id)}, show=_show_page)
+
+
+def _show_page(document: Document, screen: Screen) -> None:
+    for line in document["page"].splitlines():
+        screen.line(line)
 
 
 def parse_fields(texts: Iterable[str]) -> dict[str, str]:
@@ -87,13 +114,13 @@ def _show(document: Document, screen: Screen) -> None:
     screen.line(f"checking {document['subject']}")
     for note in document["notes"]:
         screen.line(f"note: {note}")
-    screen.table(("", "rule", "what", "finding"), [_row(rule) for rule in document["rules"]])
+    screen.table(("", "rule", "what", "finding"), [_row(rule) for rule in document["rules"]], prose=(2, 3))
     failed = [rule for rule in document["rules"] if rule["status"] == "failed"]
     for rule in failed:
         screen.title(f"{rule['id']} {rule['title']}")
         screen.line(f"  {rule['message']}")
         screen.line(f"  fix: {rule['fix']}")
-        screen.line(f"  see: {rule['page']}")
+        screen.line(f"  see: dovetail check --explain {rule['id']}")
     counts = document["counts"]
     screen.title(f"{counts['passed']} passed, {counts['failed']} failed, {counts['not_applicable']} not applicable")
 

@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError
+from dovetail._near_names import name_known, suggest
+from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError, UsageError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.importer.fields import describe_attribute, field_from_attribute
 from dovetail.network.importer.functions import PLUGIN_CALL
@@ -31,7 +32,7 @@ from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.schemas.contrib_schemas import ContribSchema
 from dovetail.types import TensorRTPhase
 
-__all__ = ["PluginImport", "PluginRequest"]
+__all__ = ["PluginImport", "PluginRequest", "check_override"]
 
 _VERSION: Final = "plugin_version"
 _NAMESPACE: Final = "plugin_namespace"
@@ -232,6 +233,26 @@ class PluginImport:
 
     def _log(self, severity: Severity, where: str, text: str) -> None:
         self._logger.log(severity, f"{where}: {text}")
+
+
+def check_override(model: ir.Model, override: Collection[str]) -> None:
+    """Check that every operator that is to be a plugin's is one of the model.
+
+    Raises:
+        UsageError: No node has it.
+    """
+    if not override:
+        return
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    known = list(dict.fromkeys(node.op_type for graph in graphs for node in graph.all_nodes()))
+    for op in override:
+        if op not in known:
+            raise UsageError(
+                f"the model has no operator '{op}'",
+                where="override",
+                expected=f"one of {name_known(known)}",
+                fix=suggest(op, known) or "name an operator of the model",
+            )
 
 
 def _has_default(creator: Any, name: str) -> bool:

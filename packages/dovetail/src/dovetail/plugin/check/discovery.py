@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail.plugin.check.lifecycle import Life
-from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.problem import Case, InputCase
-from dovetail.plugin.check.verdicts import Blocked
+from dovetail.plugin.check.progress import Progress, progress
 from dovetail.types import DataType
 
 __all__ = ["Discovery", "Wish", "discover"]
@@ -51,10 +50,6 @@ _TYPES: Final = (
     DataType.FP8,
 )
 _SHAPE_INPUTS: Final[tuple[tuple[tuple[int, ...], ...], ...]] = (((2,),), ((2, 2),), ((2, 2, 2, 2),))
-_STEPS: Final = ("types", "layer", "combinations", "tactics", "sample")
-_COMPLETE: Final = 2 * len(_STEPS)
-_WITH_SHAPES: Final = 2 * _STEPS.index("combinations")
-_WITH_FORMATS: Final = 2 * _STEPS.index("tactics")
 
 
 @dataclass(frozen=True)
@@ -62,65 +57,47 @@ class Discovery:
     """The life that got furthest, how far that is, and what to tell the user about how it was chosen."""
 
     life: Life
-    points: int
+    reached: Progress
     notes: list[str]
 
-    @property
-    def is_complete(self) -> bool:
-        """Whether it ran to the end."""
-        return self.points == _COMPLETE
 
-
-def discover(make: Callable[[], Specimen], wish: Wish, *, seed: int, keep: Callable[[Specimen], None]) -> Discovery:
+def discover(make_life: Callable[[InputCase], Life], wish: Wish) -> Discovery:
     """Try candidates until one runs to the end."""
-    exploration = _Exploration(make, seed, keep)
+    exploration = _Exploration(make_life)
     _explore(exploration, wish)
-    life = _with_second_case(exploration)
-    return Discovery(life, exploration.points, _notes(life, wish, exploration))
+    return Discovery(exploration.best, exploration.reached, _notes(wish, exploration))
 
 
 class _Exploration:
     """The candidates that were tried, and the best of them."""
 
-    def __init__(self, make: Callable[[], Specimen], seed: int, keep: Callable[[Specimen], None]) -> None:
-        self._make, self._seed, self._keep = make, seed, keep
+    def __init__(self, make_life: Callable[[InputCase], Life]) -> None:
+        self._make_life = make_life
         self.tried = 0
-        self.points = -1
+        self.reached = Progress()
         self.best: Life
 
-    def attempt(self, problem: InputCase) -> int:
+    def attempt(self, problem: InputCase) -> Progress:
         """Try a candidate and keep it when it got further than all before."""
-        life = Life(self._make, problem, seed=self._seed, keep=self._keep)
-        points = _progress(life)
+        life = self._make_life(problem)
+        reached = progress(life)
         self.tried += 1
-        if points > self.points:
-            self.best, self.points = life, points
-        return points
-
-
-def _progress(life: Life) -> int:
-    """Two points a step that succeeds, one for a step whose result is malformed, none for one that raises."""
-    points = 0
-    for step in _STEPS:
-        try:
-            getattr(life, step)
-        except Blocked:
-            return points + (not life.log.raised)
-        points += 2
-    return points
+        if reached > self.reached:
+            self.best, self.reached = life, reached
+        return reached
 
 
 def _explore(exploration: _Exploration, wish: Wish) -> None:
     for cases in _case_candidates(wish):
         for types in _type_candidates(wish, len(cases[0])):
-            points = _explore_variants(exploration, wish, InputCase(types=types, cases=cases))
-            if points == _COMPLETE:
+            reached = _explore_variants(exploration, wish, InputCase(types=types, cases=cases))
+            if reached.is_complete:
                 return
-            if points >= _WITH_FORMATS:
+            if reached.has_formats:
                 break  # Formats were accepted: other types would only hide what stopped the plugin afterwards.
 
 
-def _explore_variants(exploration: _Exploration, wish: Wish, problem: InputCase) -> int:
+def _explore_variants(exploration: _Exploration, wish: Wish, problem: InputCase) -> Progress:
     """Try symbols; where the shapes are refused, constants; then shape inputs."""
     problem = replace(problem, shape_inputs=wish.shape_inputs or ())
     variants = [problem]
@@ -128,23 +105,12 @@ def _explore_variants(exploration: _Exploration, wish: Wish, problem: InputCase)
         variants.append(replace(problem, symbolic=False))
     if wish.shape_inputs is None:
         variants += [replace(problem, shape_inputs=values) for values in _SHAPE_INPUTS]
-    points = 0
+    reached = Progress()
     for variant in variants:
-        points = max(points, exploration.attempt(variant))
-        if points >= _WITH_SHAPES:
+        reached = max(reached, exploration.attempt(variant))
+        if reached.has_shapes:
             break
-    return points
-
-
-def _with_second_case(exploration: _Exploration) -> Life:
-    """Add a case of the checker's own, when none was given and the plugin runs it too."""
-    life = exploration.best
-    problem = life.problem.with_derived_case()
-    if exploration.points < _COMPLETE or problem is life.problem:
-        return life
-    swapped = replace(problem, cases=problem.cases[::-1])
-    larger, probe = (Life(life.make, p, seed=life.seed, keep=life.keep) for p in (problem, swapped))
-    return larger if _progress(larger) == _progress(probe) == _COMPLETE else life
+    return reached
 
 
 def _case_candidates(wish: Wish) -> Iterator[tuple[Case, ...]]:
@@ -169,13 +135,11 @@ def _type_candidates(wish: Wish, count: int) -> Iterator[tuple[DataType, ...]]:
         yield from ((DataType.FLOAT, *(index,) * (count - 1)) for index in (DataType.INT32, DataType.INT64))
 
 
-def _notes(life: Life, wish: Wish, exploration: _Exploration) -> list[str]:
+def _notes(wish: Wish, exploration: _Exploration) -> list[str]:
     notes, tried = [], exploration.tried
     if wish.cases is None or wish.types is None:
         what = "inputs" if wish.cases is None else "types of the inputs"
-        notes.append(f"{what} chosen by the checker: {life.problem.describe()} ({tried} candidates tried)")
-    if exploration.points < _COMPLETE:
+        notes.append(f"{what} chosen by the checker: {exploration.best.problem.describe()} ({tried} candidates tried)")
+    if not exploration.reached.is_complete:
         notes.append(f"no candidate ran to the end; the checks use the one that got furthest (of {tried})")
-    if life.problem.has_derived_case:
-        notes.append(f"second case added by the checker: {', '.join(map(str, life.problem.cases[-1]))}")
     return notes

@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import msgspec
+import numpy as np
+
 from dovetail.errors import DovetailError
 from dovetail.plugin.check.discovery import Discovery, Wish, discover
 from dovetail.plugin.check.evidence import Evidence, Log
-from dovetail.plugin.check.field_values import copy_fields, declared_fields, guess_fields, make_fields
+from dovetail.plugin.check.field_values import (
+    copy_fields,
+    declared_fields,
+    find_misread,
+    guess_fields,
+    make_fields,
+    vary_field,
+)
+from dovetail.plugin.check.fresh_runs import FreshResult, FreshRun, run_fresh
 from dovetail.plugin.check.host.calls import CallbackRaised, call, read
 from dovetail.plugin.check.host.descriptors import Combination
 from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
+from dovetail.plugin.check.host.late_writes import KeptMemory
 from dovetail.plugin.check.host.runs import Run, disagreement, find_gaps
+from dovetail.plugin.check.isolation.fresh import FreshProcesses
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen, examine
-from dovetail.plugin.check.problem import Case
+from dovetail.plugin.check.problem import Case, InputCase
+from dovetail.plugin.check.progress import progress
 from dovetail.plugin.check.traits import show_fields
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
-from dovetail.plugin.fields import PluginFieldCollection, decode_fields, encode_fields, iterate_fields
+from dovetail.plugin.check.widen import Widened, widen_sizes, widen_types
+from dovetail.plugin.fields import PluginFieldCollection, PluginFieldType, decode_fields, encode_fields, iterate_fields
+from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__ = ["Cell", "CheckedPlugin"]
@@ -29,6 +45,9 @@ T = TypeVar("T")
 
 _LAYER_NAME: Final = "checked"
 _MOST_RESULT_BYTES: Final = 512 << 20
+_LATE_S: Final = 0.01
+_MOST_VARIED_FIELDS: Final = 12
+_MOST_SIDE_COMBINATIONS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -40,6 +59,8 @@ class Cell:
     case: Case
     first: Run
     second: Run
+    life: Life
+    is_main: bool = True
 
     @property
     def nbytes(self) -> int:
@@ -49,7 +70,8 @@ class Cell:
     def describe(self) -> str:
         """Which run this is."""
         formats = " ".join(layout.name for layout in self.formats)
-        return f"inputs {', '.join(map(str, self.case)) or 'none'}, formats {formats}, tactic {self.tactic}"
+        types = "" if self.is_main else f" of {' '.join(dtype.name for dtype in self.life.problem.types)}"
+        return f"inputs {', '.join(map(str, self.case)) or 'none'}{types}, formats {formats}, tactic {self.tactic}"
 
 
 class CheckedPlugin:
@@ -78,9 +100,12 @@ class CheckedPlugin:
         self.wish, self.seed, self.strict = wish, seed, strict
         self.log = Log()
         self.known: dict[str, Any] = {}
+        self.memory = KeptMemory()
+        self.widened: Widened | None = None
         self.notes: list[str] = []
         self._made: list[Specimen] = []
         self._memory: list[PluginFieldCollection] = []
+        self._fresh: FreshProcesses | None = None
         self._guesses: list[PluginFieldCollection] = []
         self.fields = make_fields(declared_fields(creator) if creator is not None else {}, fields or {})
 
@@ -152,11 +177,45 @@ class CheckedPlugin:
                 with suppress(CallbackRaised):
                     call(specimen.plugin, "destroy")
 
+    # fresh processes
+
+    def open_fresh_processes(self) -> None:
+        """Keep a copy of this process as it is now, before the plugin does anything."""
+        self._fresh = FreshProcesses(self._serve_fresh_run)
+
+    def _serve_fresh_run(self, request: bytes) -> bytes:
+        """Run in a process in which nothing else ran."""
+        wanted = msgspec.json.decode(request, type=FreshRun)
+        self.fields = decode_fields(wanted.fields)
+        self.known["origin"] = None
+        return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted))
+
+    def ask_fresh(
+        self, cell: Cell, *, is_watched: bool = False, variables: Mapping[str, str | None] | None = None
+    ) -> FreshResult:
+        """Run a cell as the first thing in a new process.
+
+        Raises:
+            NotApplicable: There are no such processes here.
+        """
+        if self._fresh is None:
+            raise NotApplicable("this process cannot be copied, or the check was told to stay in it")
+        request = FreshRun(
+            fields=encode_fields(self.fields, where="the fields of the check"),
+            problem=self.life.problem,
+            formats=cell.formats,
+            tactic=cell.tactic,
+            case=cell.case,
+            is_watched=is_watched,
+            variables=dict(variables or {}),
+        )
+        return msgspec.msgpack.decode(self._fresh.ask(msgspec.json.encode(request)), type=FreshResult)
+
     # facts
 
     def live(self) -> None:
         """Take the plugin through its whole life once, so that the log has whatever it raises on the way."""
-        for name in ("origin", "life", "matrix", "serialized"):
+        for name in ("origin", "life", "matrix", "side_cells", "serialized"):
             with suppress(Blocked):
                 getattr(self, name)
         for name in ("search", "aliases", "tactics", "sample"):
@@ -175,23 +234,77 @@ class CheckedPlugin:
         self.make()
         best, best_fields = self._discover(), self.fields
         for guess in self._guesses[1:]:
-            if best.is_complete:
+            if best.reached.is_complete:
                 break
             self.fields = guess
             other = self._discover()
-            if other.points > best.points:
+            if other.reached > best.reached:
                 best, best_fields = other, guess
-        life, self.fields = best.life, best_fields
+        self.fields = best_fields
         if self._guesses:
-            shown = show_fields(encode_fields(self.fields, where="the guessed fields"))
-            self.notes.append(f"create_plugin needs fields that were not given; used {shown}")
+            self.notes.append(f"create_plugin needs fields that were not given; used {self._show_fields()}")
         self.notes.extend(best.notes)
+        life = self._widen(best.life) if best.reached.is_complete else best.life
         life.log.raised[:0] = self.log.raised
         self.log = life.log
         return life
 
     def _discover(self) -> Discovery:
-        return discover(self.make, self.wish, seed=self.seed, keep=self.keep)
+        return discover(self._make_life, self.wish)
+
+    def _make_life(self, problem: InputCase) -> Life:
+        return Life(self.make, problem, seed=self.seed, keep=self.keep, memory=self.memory)
+
+    def _show_fields(self) -> str:
+        return show_fields(encode_fields(self.fields, where="the fields of the check"))
+
+    def _widen(self, life: Life) -> Life:
+        """Vary fields, sizes and types, as far as the plugin goes along."""
+        if self.creator is not None and not self._guesses:
+            life = self._vary_fields(life)
+        widened = widen_sizes(life)
+        if self.wish.types is None:
+            widen_types(widened)
+        self.widened = widened
+        self.notes.extend(widened.describe(life.problem))
+        return widened.life
+
+    def _vary_fields(self, life: Life) -> Life:
+        """Give fields that were left at their defaults other values, one by one, where the plugin runs with them."""
+        declared = declared_fields(self.creator)
+        unset = [name for name in declared if self.fields.find(name) is None][:_MOST_VARIED_FIELDS]
+        known = self._known_values(life) if unset else {}
+        changed: list[str] = []
+        for name in unset:
+            for value in vary_field(name, declared[name], known.get(name)):
+                varied = self._try_fields(life, PluginFieldCollection([*self.fields, value]))
+                if varied is not None and (name in known or disagreement(varied.sample, life.sample)):
+                    life = varied
+                    changed.append(name)
+                    break
+        if changed:
+            self.notes.append(f"fields changed from their defaults by the checker: {self._show_fields()}")
+        return life
+
+    def _known_values(self, life: Life) -> dict[str, np.ndarray[Any, Any]]:
+        """The values of the fields that the plugin serializes under the names that the creator declares."""
+        try:
+            fields = decode_fields(self.serialize(life.prepare().specimen))
+        except (Broken, CallbackRaised):
+            return {}
+        plain = [field for field in fields if field.type is not PluginFieldType.DIMS]
+        return {field.name: field.data for field in plain if field.data is not None}
+
+    def _try_fields(self, life: Life, fields: PluginFieldCollection) -> Life | None:
+        """The life with other fields, which stay when the plugin runs with them and has numbers to show."""
+        before, self.fields = self.fields, fields
+        varied = life.with_problem(life.problem)
+        with suppress(Blocked, Broken, CallbackRaised):
+            is_hollow = any(coverage.is_hollow for _, coverage in find_gaps(varied.sample))
+            if progress(varied).is_complete and not is_hollow:
+                return varied
+        self.fields = before
+        return None
 
     def describe_inputs(self) -> str:
         """The inputs of the checks, and whether the user chose them."""
@@ -201,10 +314,31 @@ class CheckedPlugin:
     @Evidence
     def matrix(self) -> tuple[Cell, ...]:
         """A run of every combination, tactic and case, twice with different garbage in outputs and workspace."""
-        life = self.life
+        cells = self._run_cells(self.life)
+        if not cells:
+            raise Blocked("no run succeeded, see R18 and R40")
+        return tuple(cells)
+
+    @Evidence
+    def side_cells(self) -> tuple[Cell, ...]:
+        """The same runs with other types and, where every dimension is a constant, with other sizes."""
+        return tuple(cell for life in self.other_lives for cell in self._run_cells(life, is_main=False))
+
+    @property
+    def other_lives(self) -> Sequence[Life]:
+        """The plugin with other types and, where every dimension is a constant, with other sizes."""
+        _ = self.life
+        return () if self.widened is None else self.widened.others
+
+    @property
+    def all_cells(self) -> tuple[Cell, ...]:
+        """Every run that there is."""
+        return (*self.matrix, *self.side_cells)
+
+    def _run_cells(self, life: Life, *, is_main: bool = True) -> list[Cell]:
         wanted = [
             (formats, tactic, case)
-            for formats, tactics in life.tactics.items()
+            for formats, tactics in list(life.tactics.items())[: None if is_main else _MOST_SIDE_COMBINATIONS]
             for tactic in tactics
             for case in life.problem.full_cases
         ]
@@ -214,14 +348,13 @@ class CheckedPlugin:
                 self.notes.append(f"{len(wanted) - number} of {len(wanted)} runs left out: the results fill the memory")
                 break
             try:
-                runs = [self.run_new(case, formats=formats, tactic=tactic, fill=f) for f in (FILL_A, FILL_B)]
+                first, second = (run_new(life, case, formats=formats, tactic=tactic, fill=f) for f in (FILL_A, FILL_B))
             except CallbackRaised as raised:
+                raised.situation = f"inputs {life.problem.describe()}, run with {', '.join(map(str, case))}"
                 self.log.raised.append(raised)
             else:
-                cells.append(Cell(formats, tactic, case, *runs))
-        if not cells:
-            raise Blocked("no run succeeded, see R18 and R40")
-        return tuple(cells)
+                cells.append(Cell(formats, tactic, case, first, second, life, is_main))
+        return cells
 
     def run_new(
         self,
@@ -233,9 +366,7 @@ class CheckedPlugin:
         is_workspace_null: bool = False,
     ) -> Run:
         """Run a new object once."""
-        prepared = self.life.prepare(formats=formats, tactic=tactic)
-        prepared.reshape(case)
-        return prepared.run(case, fill=fill, is_workspace_null=is_workspace_null)
+        return run_new(self.life, case, formats=formats, tactic=tactic, fill=fill, is_workspace_null=is_workspace_null)
 
     @property
     def main_cell(self) -> Cell:
@@ -251,6 +382,16 @@ class CheckedPlugin:
         cell = self.main_cell
         again = self.run_new(cell.case, formats=cell.formats, tactic=cell.tactic)
         return disagreement(again, cell.first)
+
+    @Evidence
+    def is_same_in_fresh_processes(self) -> bool:
+        """Whether the main run gives the same in two new processes, where such can be had."""
+        try:
+            first, second = (self.ask_fresh(self.main_cell) for _ in range(2))
+        except NotApplicable:
+            return False
+        like = self.main_cell.first
+        return not (first.raised or second.raised) and disagreement(first.as_run(like), second.as_run(like)) is None
 
     @Evidence
     def hollow_output(self) -> str | None:
@@ -269,21 +410,86 @@ class CheckedPlugin:
                 inputs = ", ".join(map(str, case)) or "none"
                 self.notes.append(f"inputs {inputs}, output {index}: {coverage.describe()}")
 
+    @Evidence
+    def late_write(self) -> str | None:
+        """Which memory changed after ``enqueue`` had returned."""
+        _ = self.matrix
+        return self.memory.find_late_write()
+
+    def require_finished(self) -> None:
+        """Block a rule that looks at results when the plugin goes on writing after ``enqueue``."""
+        if self.late_write and not self.writes_stale_memory:
+            raise Blocked("enqueue goes on after it has returned, see R62")
+
     def require_repeatable(self) -> None:
         """Block a rule that compares results of new objects when those differ anyway."""
+        self.require_finished()
         if self.repeat_difference:
             raise Blocked("new objects give different results, see R46")
 
     @Evidence
-    def memory_difference(self) -> str | None:
-        """How a run of one object changes when it ran other inputs before."""
-        self.require_repeatable()
+    def writes_stale_memory(self) -> bool:
+        """Whether a second run writes the memory of the first; then nothing goes on after ``enqueue`` by itself."""
         case = self.main_cell.case
         prepared = self.life.prepare()
         prepared.reshape(case)
-        first = prepared.run(case)
+        old = prepared.bench(case)
+        prepared.run_bench(old, case)
+        time.sleep(_LATE_S)
+        if self.memory.has_changed(old):
+            return False
         prepared.run(case, variant=1)
+        return self.memory.has_changed(old)
+
+    @Evidence
+    def stale_difference(self) -> str | None:
+        """How a run changes when the memory of the runs before it is used by others, and only then."""
+        self.require_repeatable()
+        if self.writes_stale_memory:
+            return "the second run wrote the memory of the first, not its own as"
+        case = self.main_cell.case
+        prepared = self.life.prepare()
+        prepared.reshape(case)
+        benches = [prepared.bench(case) for _ in range(2)]
+        first, second = (prepared.run_bench(bench, case) for bench in benches)
+        if disagreement(second, first):
+            return None  # the run depends on the one before it, wherever that was
+        for bench in benches:
+            self.memory.drop(bench)
+            bench.overwrite()
         return disagreement(prepared.run(case), first)
+
+    @Evidence
+    def memory_difference(self) -> str | None:
+        """How a run of one object changes when it ran other inputs before."""
+        if self.stale_difference:
+            raise Blocked("addresses of an earlier call are used, see R64")
+        case = self.main_cell.case
+        fresh = self.life.prepare()
+        fresh.reshape(case)
+        expected = fresh.run(case, variant=1)
+        prepared = self.life.prepare()
+        prepared.reshape(case)
+        first = prepared.run(case)
+        found = disagreement(prepared.run(case, variant=1), expected)
+        if found:
+            return f"inputs A, then B: {found} on a new object"
+        found = disagreement(prepared.run(case), first)
+        if found:
+            return f"inputs A, then B, then A again: {found} the first time"
+        return self._find_same_memory_difference(expected)
+
+    def _find_same_memory_difference(self, expected: Run) -> str | None:
+        """How a run changes when other numbers lie where those of the run before were."""
+        case = self.main_cell.case
+        prepared = self.life.prepare()
+        prepared.reshape(case)
+        bench = prepared.bench(case)
+        prepared.run_bench(bench, case)
+        self.memory.drop(bench)
+        bench.refill(prepared.bench(case, variant=1))
+        found = disagreement(prepared.run_bench(bench, case), expected)
+        return f"inputs A, then B in the same memory: {found} on a new object" if found else None
 
     def remember(self, name: str, find: Callable[[], T]) -> T:
         """A fact that two rules need and no other, found out once."""
@@ -336,6 +542,12 @@ class CheckedPlugin:
             decode_fields(encoded)
         except (DovetailError, TypeError, ValueError, AttributeError) as error:
             raise Broken(f"get_fields_to_serialize gave what a plan cannot store: {_one_line(error)}") from None
+        misread = next((text for text in map(find_misread, fields) if text), None)
+        if misread:
+            raise Broken(
+                f"get_fields_to_serialize: {misread}",
+                fix="declare the type that the array has, or convert it first: array.astype(np.int32)",
+            )
         return encoded
 
     @Evidence
@@ -376,6 +588,21 @@ class CheckedPlugin:
         if not tactics:
             raise NotApplicable("the plugin advertises no tactics")
         return tactics
+
+
+def run_new(
+    life: Life,
+    case: Case,
+    *,
+    formats: Combination | None = None,
+    tactic: int | None = None,
+    fill: Fill = FILL_A,
+    is_workspace_null: bool = False,
+) -> Run:
+    """Run a new object once."""
+    prepared = life.prepare(formats=formats, tactic=tactic)
+    prepared.reshape(case)
+    return prepared.run(case, fill=fill, is_workspace_null=is_workspace_null)
 
 
 class _PluginFactory:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from dovetail.errors import UsageError
 from dovetail.plugin.check.discovery import Wish
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import read_or
+from dovetail.plugin.check.isolation.check import check_apart
 from dovetail.plugin.check.locate import locate
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.report import Report
-from dovetail.plugin.check.runner import judge_all
 from dovetail.types import DataType, Dims
 
-__all__ = ["ShapesLike", "check_creator", "check_path", "check_plugin", "parse_case"]
+__all__ = ["CALLBACK_TIMEOUT_S", "ShapesLike", "check_creator", "check_path", "check_plugin", "parse_case"]
+
+CALLBACK_TIMEOUT_S: Final = 10.0
 
 ShapesLike = Sequence[str | Sequence[int] | Sequence[Sequence[int]]]
 """Cases: each a text such as "2x3x8x8,2x8", the shapes of all inputs, or the shape of the only input."""
@@ -30,6 +32,8 @@ def check_creator(
     shape_inputs: Sequence[Sequence[int]] | None = None,
     strict: bool = False,
     seed: int = 0,
+    isolate: bool = True,
+    timeout_s: float = CALLBACK_TIMEOUT_S,
 ) -> Report:
     """Take a creator's plugin through its whole life against a hostile host and judge it by every rule.
 
@@ -42,6 +46,9 @@ def check_creator(
         shape_inputs: The values of each shape input.
         strict: Whether to judge by the strict set too.
         seed: Decides the numbers in the inputs.
+        isolate: Whether to check in a copy of this process, so that a plugin that hangs or crashes ends as a finding.
+            That needs Linux; elsewhere, and with False (for a debugger), the check runs in this process.
+        timeout_s: How long a single callback may take, where the check runs in a copy.
 
     Returns:
         The outcome of every rule. What the plugin does wrong is in there and never raised.
@@ -50,10 +57,20 @@ def check_creator(
         UsageError: Fields, shapes or types make no sense by themselves.
     """
     wish = _make_wish(shapes, types, shape_inputs)
+
+    def make_subject() -> tuple[CheckedPlugin, str]:
+        return _subject_of(creator, fields, wish, strict=strict, seed=seed)
+
+    return check_apart(make_subject, isolate=isolate, timeout_s=timeout_s)
+
+
+def _subject_of(
+    creator: Any, fields: Mapping[str, Any] | None, wish: Wish, *, strict: bool, seed: int
+) -> tuple[CheckedPlugin, str]:
     subject = CheckedPlugin(creator=creator, fields=fields, wish=wish, strict=strict, seed=seed)
     name = read_or(creator, "name", None)
     kind = type(creator).__name__
-    return judge_all(subject, name=f"{kind} ('{name}')" if isinstance(name, str) else kind)
+    return subject, f"{kind} ('{name}')" if isinstance(name, str) else kind
 
 
 def check_plugin(
@@ -64,6 +81,8 @@ def check_plugin(
     shape_inputs: Sequence[Sequence[int]] | None = None,
     strict: bool = False,
     seed: int = 0,
+    isolate: bool = True,
+    timeout_s: float = CALLBACK_TIMEOUT_S,
 ) -> Report:
     """Judge a plugin that has no creator, made new by a function each time; rules about creators do not apply.
 
@@ -72,8 +91,18 @@ def check_plugin(
     if not callable(make_plugin):
         raise UsageError("check_plugin takes a function that makes a new plugin", got=type(make_plugin).__name__)
     wish = _make_wish(shapes, types, shape_inputs)
+
+    def make_subject() -> tuple[CheckedPlugin, str]:
+        return _subject_of_function(make_plugin, wish, strict=strict, seed=seed)
+
+    return check_apart(make_subject, isolate=isolate, timeout_s=timeout_s)
+
+
+def _subject_of_function(
+    make_plugin: Callable[[], Any], wish: Wish, *, strict: bool, seed: int
+) -> tuple[CheckedPlugin, str]:
     subject = CheckedPlugin(make_plugin=make_plugin, wish=wish, strict=strict, seed=seed)
-    return judge_all(subject, name=getattr(make_plugin, "__name__", type(make_plugin).__name__))
+    return subject, getattr(make_plugin, "__name__", type(make_plugin).__name__)
 
 
 def check_path(
@@ -85,6 +114,8 @@ def check_path(
     shape_inputs: Sequence[Sequence[int]] | None = None,
     strict: bool = False,
     seed: int = 0,
+    isolate: bool = True,
+    timeout_s: float = CALLBACK_TIMEOUT_S,
 ) -> Report:
     """Judge what a file or module holds; importing it runs its code.
 
@@ -97,23 +128,20 @@ def check_path(
         shape_inputs: The values of shape inputs.
         strict: Whether to judge by the strict set too.
         seed: Decides the numbers in the inputs.
+        isolate: Whether to import and check in a copy of this process.
+        timeout_s: How long a single callback may take.
     """
-    found = locate(target)
-    if found.make_plugin is None:
-        return check_creator(
-            found.creator,
-            fields=fields,
-            shapes=shapes,
-            types=types,
-            shape_inputs=shape_inputs,
-            strict=strict,
-            seed=seed,
-        )
-    if fields:
-        raise UsageError("fields go to a creator, and the target is a plugin class", where=target)
-    return check_plugin(
-        found.make_plugin, shapes=shapes, types=types, shape_inputs=shape_inputs, strict=strict, seed=seed
-    )
+    wish = _make_wish(shapes, types, shape_inputs)
+
+    def make_subject() -> tuple[CheckedPlugin, str]:
+        found = locate(target)
+        if found.make_plugin is None:
+            return _subject_of(found.creator, fields, wish, strict=strict, seed=seed)
+        if fields:
+            raise UsageError("fields go to a creator, and the target is a plugin class", where=target)
+        return _subject_of_function(found.make_plugin, wish, strict=strict, seed=seed)
+
+    return check_apart(make_subject, isolate=isolate, timeout_s=timeout_s)
 
 
 def parse_case(text: str) -> Case:

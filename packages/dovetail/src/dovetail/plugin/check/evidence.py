@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from dovetail.plugin.check.host.calls import CallbackRaised, blocked_by
-from dovetail.plugin.check.verdicts import Blocked
+from dovetail.rules import Blocked
 
 __all__ = ["Evidence", "HasEvidence", "Log"]
 

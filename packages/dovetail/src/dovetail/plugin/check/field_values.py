@@ -13,7 +13,15 @@ from dovetail.errors import UsageError
 from dovetail.plugin.check.host.calls import read_or
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, field_from_value
 
-__all__ = ["copy_fields", "declared_fields", "guess_fields", "make_fields", "overwrite_fields"]
+__all__ = [
+    "copy_fields",
+    "declared_fields",
+    "find_misread",
+    "guess_fields",
+    "make_fields",
+    "overwrite_fields",
+    "vary_field",
+]
 
 _GUESSED_COUNTS: Final = (1, 2, 4)
 _GUESSED_VALUES: Final = (1, 2, 32)
@@ -94,6 +102,21 @@ def guess_fields(missing: Mapping[str, PluginFieldType]) -> Iterator[PluginField
             yield PluginFieldCollection(_guess_field(name, kind, count, value) for name, kind in missing.items())
 
 
+def vary_field(name: str, field_type: PluginFieldType, known: np.ndarray[Any, Any] | None) -> Iterator[PluginField]:
+    """The field with other values than it has by default; ``known`` is the default, where the plugin tells it."""
+    if field_type in _TEXT_TYPES:
+        return
+    dtype = _numpy_type(field_type)
+    is_integer = dtype.kind in "iu"
+    if known is None:
+        variations = [np.full(1, value) for value in ((2, 3, 1, 4) if is_integer else (0.625, 2.0))]
+    elif is_integer:
+        variations = [known + 1, known - 1, known * 2]
+    else:
+        variations = [known.astype(np.float64) * 1.25 + 0.375]
+    yield from (PluginField(name, values.astype(dtype), field_type) for values in variations)
+
+
 def _guess_field(name: str, field_type: PluginFieldType, count: int, value: int) -> PluginField:
     if field_type in _TEXT_TYPES:
         return PluginField(name, bytearray(1), field_type)
@@ -112,6 +135,26 @@ def copy_fields(fields: PluginFieldCollection) -> PluginFieldCollection:
 
 def _copy_field(field: PluginField) -> PluginField:
     return PluginField(field.name, None if field.buffer is None else field.buffer.copy(), field.type)
+
+
+def find_misread(field: PluginField) -> str | None:
+    """How the numbers of a field change when its bytes are read as the declared type, in words.
+
+    One small int64 declared INT32 is read as the number it is, and existing plugins rely on that.
+    """
+    given, read = field.buffer, None if field.type is PluginFieldType.DIMS else field.data
+    if given is None or read is None or read.dtype == given.dtype or min(read.itemsize, given.itemsize) == 1:
+        return None
+    numbers = given.reshape(-1)
+    if np.array_equal(read, numbers):
+        return None
+    held = f"{given.dtype.name} {_show_numbers(numbers)}"
+    return f"'{field.name}' holds {held} and is declared {field.type.name}: it is read back as {_show_numbers(read)}"
+
+
+def _show_numbers(values: np.ndarray[Any, Any]) -> str:
+    text = ", ".join(f"{value:g}" for value in values[:4].astype(np.float64))
+    return f"[{text}{', ...' if values.size > 4 else ''}]"
 
 
 def overwrite_fields(fields: PluginFieldCollection) -> None:

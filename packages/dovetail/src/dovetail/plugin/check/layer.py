@@ -9,7 +9,7 @@ from typing import Any
 from dovetail.errors import UsageError
 from dovetail.expr import Constant, Expr, IDimensionExpr, SizeTensor, evaluate
 from dovetail.plugin.check.host.calls import read
-from dovetail.plugin.check.verdicts import Broken
+from dovetail.rules import Broken
 from dovetail.types import DataType, Dims
 
 __all__ = ["DeclaredLayer", "find_size_tensor_fault", "read_num_outputs", "read_output_shapes", "read_output_types"]

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from dovetail.expr import evaluate
 from dovetail.formats import formats_for
 from dovetail.plugin.check.evidence import Evidence, Log
-from dovetail.plugin.check.host.calls import call, read
+from dovetail.plugin.check.host.calls import call, journal, read
 from dovetail.plugin.check.host.descriptors import Combination, Descriptors
 from dovetail.plugin.check.host.hostile import FILL_A, Fill, HostContext, HostExprBuilder
+from dovetail.plugin.check.host.late_writes import KeptMemory
 from dovetail.plugin.check.host.proposals import Choice, FormatAnswer, FormatSearch, ask, search
 from dovetail.plugin.check.host.runs import Run, RunBench
 from dovetail.plugin.check.layer import (
@@ -30,9 +31,9 @@ from dovetail.plugin.check.layer import (
 )
 from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.problem import Case, InputCase, make_inputs
-from dovetail.plugin.check.verdicts import Blocked, Broken
 from dovetail.plugin.handle import is_success
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
+from dovetail.rules import Blocked, Broken
 from dovetail.types import DataType, TensorRTPhase, volume
 
 __all__ = ["Life", "Prepared"]
@@ -50,14 +51,25 @@ class Life:
         problem: The inputs.
         seed: Decides the numbers in the inputs.
         keep: Told of every object that a callback returned, so that it is destroyed in the end.
+        memory: Keeps the memory of runs that are over.
     """
 
     def __init__(
-        self, make: Callable[[], Specimen], problem: InputCase, *, seed: int, keep: Callable[[Specimen], None]
+        self,
+        make: Callable[[], Specimen],
+        problem: InputCase,
+        *,
+        seed: int,
+        keep: Callable[[Specimen], None],
+        memory: KeptMemory,
     ) -> None:
-        self.make, self.problem, self.seed, self.keep = make, problem, seed, keep
+        self.make, self.problem, self.seed, self.keep, self.memory = make, problem, seed, keep, memory
         self.log = Log()
         self.known: dict[str, Any] = {}
+
+    def with_problem(self, problem: InputCase) -> Life:
+        """The same plugin with other inputs."""
+        return Life(self.make, problem, seed=self.seed, keep=self.keep, memory=self.memory)
 
     # what the plugin declares
 
@@ -84,7 +96,7 @@ class Life:
         """The declared outputs."""
         types = self.types
         builder = HostExprBuilder()
-        returned = self.ask_shapes(self.make().build, builder)
+        returned = self.ask_shapes(self.make_typed().build, builder)
         try:
             for case in self.problem.cases:
                 shapes = read_output_shapes(returned, len(types), self.problem.symbol_values(case))
@@ -95,6 +107,24 @@ class Life:
             raise Blocked("a size tensor is misused, see R10")
         return layer
 
+    def make_typed(self) -> Specimen:
+        """A new object that was asked for the types of its outputs, as the network does first."""
+        specimen = self.make()
+        call(specimen.build, "get_output_data_types", list(self.problem.types))
+        return specimen
+
+    def make_declared(self) -> Specimen:
+        """A new object that was asked for types and shapes, as every one is that meets a later build callback."""
+        specimen = self.make()
+        self.declare(specimen)
+        return specimen
+
+    def declare(self, specimen: Specimen) -> None:
+        """Ask an object for types and shapes."""
+        _ = self.layer
+        call(specimen.build, "get_output_data_types", list(self.problem.types))
+        self.ask_shapes(specimen.build, HostExprBuilder())
+
     def ask_shapes(self, build: Any, builder: HostExprBuilder) -> Any:
         """Call ``get_output_shapes`` with new expressions."""
         return call(build, "get_output_shapes", self.problem.input_exprs(), self.problem.shape_input_exprs(), builder)
@@ -102,7 +132,7 @@ class Life:
     @Evidence
     def aliases(self) -> tuple[int, ...]:
         """For each output the input whose memory it shares, or -1; an invalid one counts as -1."""
-        build = self.make().build
+        build = self.make_declared().build
         if not isinstance(build, IPluginV3OneBuildV2):
             return (-1,) * self.num_outputs
         aliases: list[int] = []
@@ -124,7 +154,7 @@ class Life:
     @Evidence
     def search(self) -> FormatSearch:
         """The enumeration of formats with the declared types."""
-        found = self.search_formats(self.make())
+        found = self.search_formats(self.make_declared())
         for answer in found.answers:
             if answer.raised is not None and not answer.reads:
                 self.log.raised.append(answer.raised)
@@ -184,7 +214,7 @@ class Life:
         """The tactics of each combination; only 0 where none is advertised."""
         found = {}
         for formats in self.combinations:
-            attached = self.attach(self.make())
+            attached = self.attach(self.make_declared())
             self.configure(attached, formats)
             returned = call(attached.build, "get_valid_tactics")
             listed = list(returned) if isinstance(returned, Sequence | np.ndarray) else []
@@ -237,7 +267,7 @@ class Life:
         """Bring a build-phase object to where it can run: attached, configured, with a tactic and a workspace."""
         formats = formats or self.formats
         tactic = self.tactics[formats][0] if tactic is None else tactic
-        attached = self.attach(source or self.make(), context)
+        attached = self.attach(source or self.make_declared(), context)
         self.configure(attached, formats)
         self.tell(attached.runtime, "set_tactic", tactic)
         size = self.tell(attached.build, "get_workspace_size", *self.descriptors.for_build(formats))
@@ -273,11 +303,27 @@ class Prepared:
         """Tell the object the shapes of the runs to come."""
         self.life.tell(self.specimen.runtime, "on_shape_change", *self.life.descriptors.for_run(self.formats, case))
 
-    def bench(self, case: Case, *, variant: int = 0, fill: Fill = FILL_A, is_workspace_null: bool = False) -> RunBench:
+    def describe(self, case: Case) -> str:
+        """A run with these shapes, in words."""
+        types = dict.fromkeys(dtype.name for dtype in self.life.problem.types)
+        formats = " ".join(layout.name for layout in self.formats)
+        sizes = ", ".join(map(str, case)) or "none"
+        return f"inputs {sizes} of {' '.join(types) or 'no type'}, formats {formats}, tactic {self.tactic}"
+
+    def bench(
+        self,
+        case: Case,
+        *,
+        variant: int = 0,
+        fill: Fill = FILL_A,
+        is_workspace_null: bool = False,
+        arrays: Sequence[npt.NDArray[Any]] | None = None,
+    ) -> RunBench:
         """Lay out the memory of a run; another ``variant`` has other numbers in the inputs."""
         life = self.life
         input_descs, output_descs = life.descriptors.for_run(self.formats, case)
-        arrays: Sequence[npt.NDArray[Any]] = make_inputs(life.problem, case, seed=life.seed + 1000 * variant)
+        if arrays is None:
+            arrays = make_inputs(life.problem, case, seed=life.seed + 1000 * variant)
         return RunBench(
             input_descs=input_descs,
             output_descs=output_descs,
@@ -292,8 +338,15 @@ class Prepared:
     def run(self, case: Case, *, variant: int = 0, fill: Fill = FILL_A, is_workspace_null: bool = False) -> Run:
         """Run once and collect what is to be seen."""
         bench = self.bench(case, variant=variant, fill=fill, is_workspace_null=is_workspace_null)
+        return self.run_bench(bench, case)
+
+    def run_bench(self, bench: RunBench, case: Case) -> Run:
+        """Run on memory that is laid out."""
+        journal().situation = self.describe(case)
         self.life.tell(self.specimen.runtime, "enqueue", *bench.arguments())
-        return self.collect(bench, case)
+        run = self.collect(bench, case)
+        self.life.memory.keep(bench, self.describe(case))
+        return run
 
     def collect(self, bench: RunBench, case: Case) -> Run:
         """What a run left behind; sizes outside their bounds are cut so that the arrays can be read."""

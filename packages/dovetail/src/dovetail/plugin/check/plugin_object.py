@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dovetail.plugin.check.host.calls import call
-from dovetail.plugin.check.verdicts import Broken
 from dovetail.plugin.interfaces import (
     IPluginV3,
     IPluginV3OneBuild,
@@ -15,6 +14,7 @@ from dovetail.plugin.interfaces import (
     IPluginV3OneRuntime,
     PluginCapabilityType,
 )
+from dovetail.rules import Broken
 from dovetail.types import TensorRTPhase
 
 __all__ = ["NotAPlugin", "Specimen", "examine"]

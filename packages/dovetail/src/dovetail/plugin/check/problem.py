@@ -7,7 +7,7 @@ are dynamic; the others are constants of the network, as they mostly are in real
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -30,14 +30,14 @@ class InputCase:
         cases: The shapes that are run; the first is tuned for, all together span the profile.
         shape_inputs: The values of each shape input.
         symbolic: Whether dynamic dimensions are symbols; otherwise every dimension is a constant.
-        has_derived_case: Whether the last case is the checker's own invention.
+        all_symbolic: Whether every dimension is dynamic, even one that never varies.
     """
 
     types: tuple[DataType, ...]
     cases: tuple[Case, ...]
     shape_inputs: tuple[tuple[int, ...], ...] = ()
     symbolic: bool = True
-    has_derived_case: bool = False
+    all_symbolic: bool = False
 
     @property
     def main(self) -> Case:
@@ -72,7 +72,7 @@ class InputCase:
         """Whether a dimension of an input is known only at run time."""
         if not self.symbolic:
             return False
-        return axis == 0 or len({case[index][axis] for case in self.cases}) > 1
+        return self.all_symbolic or axis == 0 or len({case[index][axis] for case in self.cases}) > 1
 
     def network_dims(self, index: int) -> tuple[int, ...]:
         """The shape of an input as the network has it, -1 where it is dynamic."""
@@ -99,13 +99,6 @@ class InputCase:
         """What every symbol stands for in one case."""
         values = {f"in{i}.{axis}": size for i, shape in enumerate(case) for axis, size in enumerate(shape)}
         return values | {f"value{i}.{k}": v for i, items in enumerate(self.shape_inputs) for k, v in enumerate(items)}
-
-    def with_derived_case(self) -> InputCase:
-        """The problem with a second case whose dimension 0 is 1, where that is another shape."""
-        second: Case = tuple((1, *shape[1:]) if shape else shape for shape in self.main)
-        if not self.symbolic or len(self.cases) > 1 or second == self.main or self.empty_cases:
-            return self
-        return replace(self, cases=(*self.cases, second), has_derived_case=True)
 
     def describe(self) -> str:
         """The inputs in a few words."""

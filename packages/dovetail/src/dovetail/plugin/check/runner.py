@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from dovetail.plugin.check.driver import CheckedPlugin
-from dovetail.plugin.check.host.calls import OWNERS, CallbackRaised, blocked_by
-from dovetail.plugin.check.report import Report, RuleOutcome, Status
+from dovetail.plugin.check.host.calls import OWNERS, CallbackRaised, blocked_by, journal
 from dovetail.plugin.check.rules import (
     attach,
     clone,
@@ -12,16 +14,19 @@ from dovetail.plugin.check.rules import (
     create,
     declare,
     formats,
+    processes,
     results,
     run,
     serialize,
     strict,
     threads,
 )
-from dovetail.plugin.check.rules.catalogue import Rule, registered_rules
-from dovetail.plugin.check.verdicts import Broken, NotApplicable
+from dovetail.plugin.check.rules.catalogue import registered_rules
+from dovetail.rules import Broken, Rule, RuleOutcome, RuleVerdict, Status, judge_rule
 
 __all__ = ["RULE_MODULES", "judge", "judge_all"]
+
+PluginRule = Rule[CheckedPlugin]
 
 RULE_MODULES = (
     create,
@@ -35,46 +40,52 @@ RULE_MODULES = (
     results,
     threads,
     strict,
+    processes,
 )
 """The modules whose import registers all rules."""
 
 
-def judge_all(subject: CheckedPlugin, *, name: str) -> Report:
-    """Judge by every rule, then let go of all objects that were made."""
+def judge_all(subject: CheckedPlugin, tell: Callable[[RuleOutcome], None]) -> tuple[str, ...]:
+    """Judge by every rule, tell each outcome at once, let go of all objects that were made, and give the notes."""
     try:
+        journal().rule_id = ""
         subject.live()
-        outcomes = tuple(judge(rule, subject) for rule in registered_rules())
+        for rule in registered_rules():
+            journal().rule_id = rule.id
+            tell(judge(rule, subject))
         subject.note_gaps()
     finally:
         subject.destroy_all()
-    return Report(subject=name, outcomes=outcomes, notes=tuple(subject.notes))
+    return tuple(subject.notes)
 
 
-def judge(rule: Rule, subject: CheckedPlugin) -> RuleOutcome:
+def judge(rule: PluginRule, subject: CheckedPlugin) -> RuleOutcome:
     """Judge by one rule; nothing that a plugin does gets out of here."""
     if rule.strict and not subject.strict:
         return RuleOutcome(rule=rule, status=Status.NOT_APPLICABLE, message="only in the strict set")
-    try:
-        message = rule.judge(subject)
-        if rule.compares and subject.hollow_output is not None:
-            raise NotApplicable(subject.hollow_output)
-    except Broken as broken:
-        return RuleOutcome(rule=rule, status=Status.FAILED, message=str(broken), fix=broken.fix or rule.fix)
-    except NotApplicable as reason:
-        return RuleOutcome(rule=rule, status=Status.NOT_APPLICABLE, message=str(reason))
-    except CallbackRaised as raised:
-        return _judge_raise(rule, subject, raised)
-    except Exception as error:  # noqa: BLE001 - a plugin can return anything; the other rules must still be judged
-        message = f"what the plugin returned could not be judged: {type(error).__name__}: {error}"
-        return RuleOutcome(rule=rule, status=Status.FAILED, message=" ".join(message.split()), fix=rule.fix)
-    return RuleOutcome(rule=rule, status=Status.PASSED, message=message or "")
+    outcome = judge_rule(rule, subject, explain=partial(_explain, rule, subject))
+    return _require_numbers(outcome, subject)
 
 
-def _judge_raise(rule: Rule, subject: CheckedPlugin, raised: CallbackRaised) -> RuleOutcome:
+def _require_numbers(outcome: RuleOutcome, subject: CheckedPlugin) -> RuleOutcome:
+    """A rule that does nothing but compare results is not kept by results without a number."""
+    if outcome.status is not Status.PASSED or not outcome.rule.compares or subject.hollow_output is None:
+        return outcome
+    return RuleOutcome(rule=outcome.rule, status=Status.NOT_APPLICABLE, message=subject.hollow_output)
+
+
+def _explain(rule: PluginRule, subject: CheckedPlugin, error: Exception) -> RuleVerdict:
+    if isinstance(error, CallbackRaised):
+        return _judge_raise(rule, subject, error)
+    # A plugin can return anything.
+    return Broken(f"what the plugin returned could not be judged: {type(error).__name__}: {error}")
+
+
+def _judge_raise(rule: PluginRule, subject: CheckedPlugin, raised: CallbackRaised) -> RuleVerdict:
     """A callback that raises in any life is reported once, by its owner; one that raises only here is reported here."""
     is_known = any(known.method == raised.method for known in subject.log.raised)
     if is_known and OWNERS.get(raised.method) != rule.id:
-        return RuleOutcome(rule=rule, status=Status.NOT_APPLICABLE, message=str(blocked_by(raised)))
+        return blocked_by(raised)
     if not is_known and OWNERS.get(raised.method) == rule.id:
         subject.log.raised.append(raised)
-    return RuleOutcome(rule=rule, status=Status.FAILED, message=str(raised), fix=rule.fix)
+    return Broken(str(raised))

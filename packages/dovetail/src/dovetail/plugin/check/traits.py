@@ -9,9 +9,9 @@ from dovetail.plugin.check.host.calls import CallbackRaised, call, read, read_or
 from dovetail.plugin.check.host.hostile import HostExprBuilder
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.plugin_object import Specimen
-from dovetail.plugin.check.verdicts import Blocked, Broken
 from dovetail.plugin.fields import PluginFieldType, decode_fields
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
+from dovetail.rules import Blocked, Broken
 
 if TYPE_CHECKING:
     from dovetail.plugin.check.driver import CheckedPlugin

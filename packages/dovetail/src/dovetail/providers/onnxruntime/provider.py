@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dovetail._near_names import suggest
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import DovetailError, PlanCorruptError, ProviderError
 from dovetail.provider.devices import Device, ProfileEvent
@@ -35,6 +36,7 @@ from dovetail.providers.onnxruntime.sessions import (
     Use,
     create_session,
     find_thread_limit,
+    folding_entries,
     import_onnxruntime,
     refuse_settings_of_models,
 )
@@ -45,6 +47,7 @@ from dovetail.providers.onnxruntime.wire import (
     AppendedTensor,
     FilePlace,
     append_weights,
+    count_nodes,
     names_files,
 )
 
@@ -151,8 +154,9 @@ class OnnxRuntimeProvider(Provider):
             if profiles is not None:
                 profiles.configure(options)
 
+        entries = {**(entries or {}), **folding_entries(count_nodes(model), sum(weights_bytes))}
         if NO_QUANTIZATION_MARK.encode() in model:
-            entries = {**(entries or {}), **NO_QUANTIZATION}
+            entries = {**entries, **NO_QUANTIZATION}
         use = Use.WHOLE if stored.is_whole else Use.PART
         prepare_allocator(weights_bytes)
         try:
@@ -255,6 +259,7 @@ class OnnxRuntimeProviderFactory:
                 f"unknown option(s) {', '.join(sorted(unknown))}",
                 where="provider 'onnxruntime'",
                 expected=", ".join(self.options),
+                fix=suggest(min(unknown), self.options),
             )
         for name in ("pool", "profiling"):
             choices = self.options[name].choices

@@ -15,17 +15,20 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from dovetail._interrupts import UninterruptedImport
 from dovetail.errors import ProviderError
 from dovetail.provider.calls import first_line
 
 __all__ = [
     "EXECUTION_PROVIDER",
+    "FOLDED_BYTES",
     "NO_QUANTIZATION",
     "Level",
     "SessionSettings",
     "Use",
     "create_session",
     "find_thread_limit",
+    "folding_entries",
     "import_onnxruntime",
     "refuse_settings_of_models",
 ]
@@ -33,6 +36,9 @@ __all__ = [
 EXECUTION_PROVIDER: Final = "CPUExecutionProvider"
 NO_QUANTIZATION: Final[Mapping[str, str]] = {"session.disable_quant_qdq": "1"}
 """Entries for sessions whose Q and DQ nodes stay as they are."""
+FOLDED_BYTES: Final = 64 << 20
+"""How many bytes of constants ONNX Runtime may work out in one graph, besides as many as its weights have."""
+_FOLDING_ENTRY: Final = "optimization.constant_folding_max_output_size_in_bytes"
 _FATAL_ONLY: Final = 4
 """What goes wrong comes back as an error; on the screen it would be said twice."""
 
@@ -66,6 +72,11 @@ class Use(Enum):
     """Other steps run in turn with it: its threads rest meanwhile."""
 
 
+def folding_entries(num_nodes: int, weights_bytes: int) -> dict[str, str]:
+    """What keeps ONNX Runtime from working out constants without end; it knows a limit for each of them only."""
+    return {_FOLDING_ENTRY: str((FOLDED_BYTES + weights_bytes) // max(num_nodes, 1))}
+
+
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
     """How sessions of a provider are made."""
@@ -92,7 +103,8 @@ def import_onnxruntime() -> Any:
     # before they are imported. Whoever wants that sets it to 0, or imports onnxruntime first.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
-        import onnxruntime
+        with UninterruptedImport():
+            import onnxruntime
     except ImportError as error:
         raise ProviderError(
             "onnxruntime is not installed",

@@ -11,14 +11,11 @@ True
 from __future__ import annotations
 
 from dovetail.testing.provider_kit.entry import check_provider
-from dovetail.testing.provider_kit.report import ProviderOutcome, ProviderReport, ProviderStatus
-from dovetail.testing.provider_kit.rules.catalogue import ProviderRule, registered_rules
+from dovetail.testing.provider_kit.report import ProviderReport
+from dovetail.testing.provider_kit.rules.catalogue import registered_rules
 
 __all__ = [
-    "ProviderOutcome",
     "ProviderReport",
-    "ProviderRule",
-    "ProviderStatus",
     "check_provider",
     "registered_rules",
 ]

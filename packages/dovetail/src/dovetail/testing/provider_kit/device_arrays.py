@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.provider.interfaces import Provider
-from dovetail.testing.provider_kit.verdicts import RuleBroken
+from dovetail.rules import Broken
 
 __all__ = ["DeviceArrays"]
 
@@ -28,7 +28,7 @@ class DeviceArrays:
         size = max(math.prod(shape) * np.dtype(dtype).itemsize, 1)
         address = self._allocator.allocate(size, self._provider.memory.alignment_bytes, 0)
         if not address:
-            raise RuleBroken(f"allocate gave no memory for {size} bytes")
+            raise Broken(f"allocate gave no memory for {size} bytes")
         self._addresses.append(address)
         return self._provider.array_at(address, tuple(shape), np.dtype(dtype))
 

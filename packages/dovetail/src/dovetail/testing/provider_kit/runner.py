@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dovetail.provider.calls import first_line
-from dovetail.testing.provider_kit.report import ProviderOutcome, ProviderReport, ProviderStatus
+from dovetail.rules import Broken, RuleVerdict, judge_rule
+from dovetail.testing.provider_kit.report import ProviderReport
 from dovetail.testing.provider_kit.rules import (
     build,
     capability,
@@ -20,11 +21,10 @@ from dovetail.testing.provider_kit.rules import (
     runs,
     streams,
 )
-from dovetail.testing.provider_kit.rules.catalogue import ProviderRule, registered_rules
+from dovetail.testing.provider_kit.rules.catalogue import registered_rules
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
-__all__ = ["RULE_MODULES", "judge", "judge_all"]
+__all__ = ["RULE_MODULES", "judge_all"]
 
 RULE_MODULES = (
     factory,
@@ -47,22 +47,11 @@ def judge_all(subject: CheckedProvider, *, rules: Collection[str] | None = None)
     """Judge by every rule, or by some, and let go of all engines."""
     chosen = [rule for rule in registered_rules() if rules is None or rule.id in rules]
     try:
-        outcomes = tuple(judge(rule, subject) for rule in chosen)
+        outcomes = tuple(judge_rule(rule, subject, explain=_explain) for rule in chosen)
     finally:
         subject.close()
     return ProviderReport(subject=f"provider '{subject.name}'", outcomes=outcomes)
 
 
-def judge(rule: ProviderRule, subject: CheckedProvider) -> ProviderOutcome:
-    """Judge by one rule; nothing that a provider does gets out of here."""
-    try:
-        return ProviderOutcome(rule=rule, status=ProviderStatus.PASSED, message=rule.judge(subject) or "")
-    except RuleBroken as broken:
-        return ProviderOutcome(rule=rule, status=ProviderStatus.FAILED, message=" ".join(str(broken).split()))
-    except NotOffered as reason:
-        return ProviderOutcome(rule=rule, status=ProviderStatus.NOT_OFFERED, message=str(reason))
-    except NotJudged as reason:
-        return ProviderOutcome(rule=rule, status=ProviderStatus.NOT_JUDGED, message=str(reason))
-    except Exception as error:  # noqa: BLE001 - a provider can raise anything; the other rules must still be judged
-        message = f"it raised {type(error).__name__}: {first_line(error)}"
-        return ProviderOutcome(rule=rule, status=ProviderStatus.FAILED, message=message)
+def _explain(error: Exception) -> RuleVerdict:
+    return Broken(f"it raised {type(error).__name__}: {first_line(error)}")

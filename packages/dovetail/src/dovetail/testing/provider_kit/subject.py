@@ -14,9 +14,9 @@ from dovetail.errors import DovetailError
 from dovetail.loggers import ILogger
 from dovetail.provider.interfaces import Provider, ProviderFactory
 from dovetail.provider.loader import get_provider
+from dovetail.rules import Broken, NotJudged, NotOffered
 from dovetail.runtime.engine import Engine
 from dovetail.testing.provider_kit.models import Case, Feed
-from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
 __all__ = ["CheckedProvider", "LogRecording", "describe", "overrides"]
 
@@ -153,9 +153,9 @@ class CheckedProvider:
         for name, right in expected.items():
             got, wanted = np.asarray(results[name]), np.asarray(right)
             if (got.dtype, got.shape) != (wanted.dtype, wanted.shape):
-                raise RuleBroken(f"{what}: '{name}' is {describe(got)}, expected {describe(wanted)}")
+                raise Broken(f"{what}: '{name}' is {describe(got)}, expected {describe(wanted)}")
             if not _is_near(got, wanted, self.tolerance):
-                raise RuleBroken(f"{what}: '{name}' differs from cpu by up to {_distance(got, wanted):.3g}")
+                raise Broken(f"{what}: '{name}' differs from cpu by up to {_distance(got, wanted):.3g}")
 
     def close(self) -> None:
         """Let go of all engines."""

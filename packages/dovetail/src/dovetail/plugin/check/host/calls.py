@@ -6,14 +6,27 @@ point there instead of failing too.
 
 from __future__ import annotations
 
+import dis
 import os
+import sysconfig
 import traceback
 from pathlib import Path
 from typing import Any, Final
 
-from dovetail.plugin.check.verdicts import Blocked
+from dovetail.plugin.check.isolation.journal import Journal
+from dovetail.rules import Blocked
 
-__all__ = ["OWNERS", "CallbackRaised", "blocked_by", "call", "read", "read_or"]
+__all__ = [
+    "LIBRARY_FOLDERS",
+    "OWNERS",
+    "CallbackRaised",
+    "blocked_by",
+    "call",
+    "journal",
+    "read",
+    "read_or",
+    "record_in",
+]
 
 OWNERS: Final[dict[str, str]] = {
     "create_plugin": "R01",
@@ -44,7 +57,21 @@ OWNERS: Final[dict[str, str]] = {
 }
 """Callback or attribute -> the rule that reports it when it raises."""
 
-_OWN_FOLDER: Final = str(Path(__file__).resolve().parents[2]) + os.sep
+_JOURNALS: Final[list[Journal]] = [Journal()]
+"""Where callbacks are recorded."""
+
+_OWN_FOLDER: Final = str(Path(__file__).resolve().parents[3]) + os.sep
+LIBRARY_FOLDERS: Final = (_OWN_FOLDER, *(sysconfig.get_path(name) for name in ("stdlib", "platlib", "purelib")))
+
+
+def journal() -> Journal:
+    """The record of callbacks of this process."""
+    return _JOURNALS[-1]
+
+
+def record_in(journal: Journal) -> None:
+    """Record the callbacks of this process, which is there for one check alone, where another process can read."""
+    _JOURNALS[-1] = journal
 
 
 class CallbackRaised(Exception):
@@ -52,8 +79,19 @@ class CallbackRaised(Exception):
 
     def __init__(self, method: str, error: BaseException, where: str) -> None:
         self.method, self.error, self.where = method, error, where
+        self.situation = ""
         text = " ".join(str(error).split())
         super().__init__(f"{method} raised {type(error).__name__}: {text} ({where})")
+
+    @property
+    def is_deliberate(self) -> bool:
+        """Whether the author of the plugin wrote the ``raise`` or ``assert``, so that it refuses and does not fail."""
+        trace = self.error.__traceback__
+        while trace is not None and trace.tb_next is not None:
+            trace = trace.tb_next
+        if trace is None or trace.tb_frame.f_code.co_filename.startswith(LIBRARY_FOLDERS):
+            return False
+        return dis.opname[trace.tb_frame.f_code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
 
 
 def call(target: Any, method: str, *args: Any) -> Any:
@@ -62,10 +100,15 @@ def call(target: Any, method: str, *args: Any) -> Any:
     Raises:
         CallbackRaised: The method raised, or does not exist.
     """
+    _JOURNALS[-1].enter(method)
     try:
         return getattr(target, method)(*args)
-    except (Exception, SystemExit) as error:  # whatever a plugin raises is the finding
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise CallbackRaised(method, error, _locate(error, getattr(type(target), method, None))) from error
+    finally:
+        _JOURNALS[-1].leave()
 
 
 def read(target: Any, attribute: str) -> Any:
@@ -74,10 +117,15 @@ def read(target: Any, attribute: str) -> Any:
     Raises:
         CallbackRaised: Reading raised, or the attribute was never set.
     """
+    _JOURNALS[-1].enter(attribute)
     try:
         return getattr(target, attribute)
-    except (Exception, SystemExit) as error:  # whatever a plugin raises is the finding
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise CallbackRaised(attribute, error, _locate(error, type(target))) from error
+    finally:
+        _JOURNALS[-1].leave()
 
 
 def read_or(target: Any, attribute: str, default: Any) -> Any:

@@ -24,44 +24,47 @@ __all__ = ["FILL_A", "FILL_B", "Fill", "ForbiddenDesc", "GuardedBuffer", "HostCo
 
 Bytes = npt.NDArray[np.uint8]
 
-_GUARD_BYTES: Final = 4096
+_GUARD_BYTES: Final = 64 << 10
 _LARGEST_GUARD_BYTES: Final = 1 << 20
 _ALIGNMENT: Final = 256
 
 
 @dataclass(frozen=True)
 class Fill:
-    """What outputs and workspace hold before a run."""
+    """What outputs and workspace hold before a run, and which of two kinds of numbers lies around the inputs."""
 
     outputs: int
     workspace: int
+    guards: int
 
 
 # The two patterns differ in every bit, and neither is a NaN in a floating-point type that has one.
-FILL_A: Final = Fill(0xA5, 0xA5)
-FILL_B: Final = Fill(0x5A, 0x5A)
+FILL_A: Final = Fill(0xA5, 0x96, 0)
+FILL_B: Final = Fill(0x5A, 0x69, 1)
 
 
 class GuardedBuffer:
     """Memory with guard bytes on both sides that show a write outside it.
 
-    The guards are as large as the memory itself (4 KiB to 1 MiB), so that a run with a wrong shape is caught and does
-    not reach the memory of somebody else.
+    The guards are as large as the memory itself (64 KiB to 1 MiB), so that a run with a wrong shape is caught and does
+    not reach the memory of somebody else. ``guard`` are the bytes that they repeat, without one bytes that differ from
+    place to place.
 
     >>> buffer = GuardedBuffer("output 0", 16, fill=0)
     >>> buffer.damage() is None
     True
     """
 
-    def __init__(self, name: str, nbytes: int, *, fill: int) -> None:
-        guard = min(max(_GUARD_BYTES, nbytes), _LARGEST_GUARD_BYTES)
-        block = np.empty(nbytes + 2 * guard + _ALIGNMENT, np.uint8)
-        start = guard + -(address_of(block) + guard) % _ALIGNMENT
-        self.name = name
+    def __init__(self, name: str, nbytes: int, *, fill: int, guard: bytes = b"") -> None:
+        guard_bytes = -(-min(max(_GUARD_BYTES, nbytes), _LARGEST_GUARD_BYTES) // 64) * 64
+        pattern = _guard_pattern(guard_bytes, guard)
+        block = np.empty(nbytes + 2 * guard_bytes + _ALIGNMENT, np.uint8)
+        start = guard_bytes + -(address_of(block) + guard_bytes) % _ALIGNMENT
+        self.name, self.nbytes = name, block.nbytes
         self.body: Bytes = block[start : start + nbytes]
-        self._before: Bytes = block[start - guard : start]
-        self._after: Bytes = block[start + nbytes : start + nbytes + guard]
-        self._expected = _guard_pattern(guard)
+        self._before: Bytes = block[start - guard_bytes : start]
+        self._after: Bytes = block[start + nbytes : start + nbytes + guard_bytes]
+        self._expected = pattern
         self.body[...] = fill
         self._before[...] = self._expected
         self._after[...] = self._expected
@@ -83,8 +86,10 @@ class GuardedBuffer:
         return None
 
 
-@lru_cache(maxsize=64)
-def _guard_pattern(count: int) -> Bytes:
+@lru_cache(maxsize=256)
+def _guard_pattern(count: int, unit: bytes) -> Bytes:
+    if unit:
+        return np.frombuffer(unit * (count // len(unit)), np.uint8)
     # Not one repeated value: a plugin that runs over the end with a constant must not write the guard's own bytes.
     return ((np.arange(count) * 37 + 11) % 251 + 3).astype(np.uint8)
 

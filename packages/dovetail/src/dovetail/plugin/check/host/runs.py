@@ -12,7 +12,7 @@ import numpy.typing as npt
 from dovetail._coverage import Coverage, cover
 from dovetail.formats import size_bytes
 from dovetail.plugin.check.host.hostile import Fill, GuardedBuffer
-from dovetail.plugin.check.host.tensors import decode, difference, encode, first_equal_bits
+from dovetail.plugin.check.host.tensors import decode, difference, encode, first_equal_bits, guard_unit
 from dovetail.types import PluginTensorDesc
 
 __all__ = ["Run", "RunBench", "disagreement", "find_gaps", "unwritten"]
@@ -83,7 +83,8 @@ class RunBench:
         self.originals = [encode(array, desc.type, desc.format) for array, desc in pairs]
         self.inputs = []
         for index, raw in enumerate(self.originals):
-            buffer = GuardedBuffer(f"input {index}", raw.size, fill=0)
+            guard = guard_unit(self.input_descs[index].type, self.fill.guards)
+            buffer = GuardedBuffer(f"input {index}", raw.size, fill=0, guard=guard)
             buffer.body[...] = raw
             self.inputs.append(buffer)
         self.outputs = [self._output(index) for index in range(len(self.output_descs))]
@@ -116,7 +117,7 @@ class RunBench:
         """Collect what is to be seen after the call."""
         buffers = [*self.inputs, *(o for o, alias in zip(self.outputs, self.aliases, strict=True) if alias < 0)]
         return Run(
-            outputs=[buffer.body for buffer in self.outputs],
+            outputs=[buffer.body.copy() for buffer in self.outputs],
             output_descs=self.output_descs,
             shapes=shapes,
             sizes=sizes,
@@ -127,6 +128,21 @@ class RunBench:
             fill=self.fill,
             aliased=frozenset(index for index, alias in enumerate(self.aliases) if alias >= 0),
         )
+
+    def refill(self, other: RunBench) -> None:
+        """Put the inputs of another run in the place of these, and make the rest as it was before the run."""
+        self.workspace.body[...] = self.fill.workspace
+        self.originals = other.originals
+        for buffer, raw in zip(self.inputs, other.originals, strict=True):
+            buffer.body[...] = raw
+        for buffer, alias in zip(self.outputs, self.aliases, strict=True):
+            if alias < 0:
+                buffer.body[...] = self.fill.outputs
+
+    def overwrite(self) -> None:
+        """Change every byte of inputs and outputs, as memory is that others use by now."""
+        for buffer in (*self.inputs, *self.outputs):
+            np.invert(buffer.body, out=buffer.body)
 
     def _written_inputs(self) -> dict[int, str]:
         written = {}

@@ -12,7 +12,7 @@ from dovetail._coverage import same_specials
 from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpack, unpack_nibbles
 from dovetail.types import DataType, TensorFormat, volume
 
-__all__ = ["TOLERANCES", "decode", "difference", "encode", "first_equal_bits"]
+__all__ = ["TOLERANCES", "decode", "difference", "encode", "first_equal_bits", "guard_unit"]
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -69,6 +69,20 @@ def first_equal_bits(pairs: Sequence[tuple[Array, Array]]) -> tuple[tuple[int, .
     if not hits.size:
         return None
     return tuple(int(i) for i in np.unravel_index(int(hits[0]), same.shape)), int(hits.size)
+
+
+def guard_unit(dtype: DataType, kind: int) -> bytes:
+    """64 bytes of plausible numbers to lie around an input; the two kinds differ by more than any tolerance.
+
+    Integers are valid indices, so that reading one too many shows in the result and not as a crash.
+    """
+    count = 64 * 8 // dtype.bits
+    if dtype.is_float and dtype.bits >= 16:
+        numbers = (3.0, -5.0)[kind] * (1 + np.arange(count) % 3 / 4)
+        return numbers.astype(dtype.numpy).tobytes()
+    if dtype in (DataType.INT32, DataType.INT64, DataType.BOOL):
+        return np.full(count, kind).astype(dtype.numpy).tobytes()
+    return bytes((3, 9, 5)[(i + kind) % 3] for i in range(64))
 
 
 def _bits(array: Array) -> Array:

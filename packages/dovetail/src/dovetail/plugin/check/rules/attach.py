@@ -15,7 +15,7 @@ from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.rules.clone import find_dropped_tactic, run_through_life
 from dovetail.plugin.check.state import changes, state_of
 from dovetail.plugin.check.traits import first_difference, identity_of, parameters_of
-from dovetail.plugin.check.verdicts import Broken, NotApplicable
+from dovetail.rules import Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__: list[str] = []
@@ -25,8 +25,8 @@ T = TypeVar("T")
 
 @rule(
     "R29",
-    "attach-new",
     "attach_to_context gives a new object each time",
+    slug="attach-new",
     why="Each execution context runs and destroys an object of its own.",
     fix="return self.clone(), attached to the context that was passed",
 )
@@ -45,15 +45,15 @@ def judge_attach(subject: CheckedPlugin) -> None:
 
 @rule(
     "R30",
-    "attach-parameters",
     "An attached object has the parameters of the original",
+    slug="attach-parameters",
     why="Attaching is asked to clone the whole plugin; only attached objects run.",
     fix="clone the whole object in attach_to_context, not the runtime capability alone",
 )
 def judge_parameters(subject: CheckedPlugin) -> str:
     """Compare names and fields of an attached object with those of the original."""
     _ = subject.has_working_attach
-    original = subject.make()
+    original = subject.life.make_declared()
     expected = identity_of(original) | parameters_of(subject, original)
     attached = subject.life.attach(original)
     found = first_difference(identity_of(attached) | parameters_of(subject, attached), expected)
@@ -64,8 +64,8 @@ def judge_parameters(subject: CheckedPlugin) -> str:
 
 @rule(
     "R31",
-    "attach-tactic",
     "An attached object keeps the tactic that was set on the original",
+    slug="attach-tactic",
     why="A loaded plan sets the tactic before contexts exist, and never on the objects that run in them.",
     fix="copy the attribute that set_tactic sets",
 )
@@ -77,15 +77,15 @@ def judge_tactic(subject: CheckedPlugin) -> str:
 
 @rule(
     "R32",
-    "attach-shared-state",
     "Attaching and using what comes back changes nothing in the original",
+    slug="attach-shared-state",
     why="The original is attached to the next context, possibly while the first one runs.",
     fix="keep the context in the new object, and copy what the plugin changes",
 )
 def judge_shared_state(subject: CheckedPlugin) -> None:
     """Attach, run the attached object, and compare the original before and after."""
     _ = subject.has_working_attach, subject.main_cell
-    original = subject.make()
+    original = subject.life.make_declared()
     before = state_of(original)
     subject.life.attach(original)
     changed = changes(before, state_of(original))
@@ -99,8 +99,8 @@ def judge_shared_state(subject: CheckedPlugin) -> None:
 
 @rule(
     "R33",
-    "attach-own-context",
     "An attached object uses the resources of its own context alone",
+    slug="attach-own-context",
     why="Another context may run in another thread, and its resources are gone once it is destroyed.",
     fix="keep the context in the attached object, never in the class, the module or the original",
 )
@@ -109,7 +109,7 @@ def judge_own_context(subject: CheckedPlugin) -> str:
     _ = subject.has_working_attach, subject.main_cell
     uses: list[str] = []
     contexts = [HostContext(f"context {number}", uses) for number in (1, 2)]
-    original, life = subject.make(), subject.life
+    original, life = subject.life.make_declared(), subject.life
     prepared: list[Prepared] = []
     for context in contexts:
         prepared.append(_watch(uses, context, partial(life.prepare, source=original, context=context)))

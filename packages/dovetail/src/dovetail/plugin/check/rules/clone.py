@@ -15,7 +15,7 @@ from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
 from dovetail.plugin.check.traits import first_difference, traits_of
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__ = ["find_dropped_tactic", "run_through_life"]
@@ -26,8 +26,8 @@ _MOST_CLONE_S: Final = 0.05
 
 @rule(
     "R24",
-    "clone-new",
     "clone gives a new object with at least the same capabilities",
+    slug="clone-new",
     why="The network, the builder and each profile own a clone and destroy it on their own.",
     fix="make a new object of the same class, copy the parameters, and return it",
 )
@@ -42,8 +42,8 @@ def judge_clone(subject: CheckedPlugin) -> None:
 
 @rule(
     "R25",
-    "clone-parameters",
     "A clone is the same layer as the original",
+    slug="clone-parameters",
     why="Only clones are built and run; the object that was configured by hand never is.",
     fix="copy every parameter in clone, and those of the capability objects too",
 )
@@ -69,8 +69,8 @@ def _traits_of_twin(subject: CheckedPlugin, twin: Specimen, what: str) -> dict[s
 
 @rule(
     "R26",
-    "clone-shared-state",
     "Using a clone changes nothing in the original, and the other way round",
+    slug="clone-shared-state",
     why="Objects live in different contexts and threads; one must not see what another was configured for.",
     fix="copy lists, dicts, sets and arrays that the plugin changes; share only what is never written",
 )
@@ -78,7 +78,7 @@ def judge_shared_state(subject: CheckedPlugin) -> None:
     """Take one of two twins through its life and compare the other before and after."""
     _ = subject.has_working_clone, subject.main_cell
     for is_clone_used in (True, False):
-        original = subject.make()
+        original = subject.life.make_declared()
         clone = subject.life.clone(original)
         used, other = (clone, original) if is_clone_used else (original, clone)
         before = state_of(other)
@@ -93,15 +93,18 @@ def run_through_life(life: Life, specimen: Specimen) -> None:
     """Attach an object and have what comes back configured and run, with every tactic and case."""
     for tactic in life.tactics[life.formats]:
         prepared = life.prepare(source=specimen, tactic=tactic)
-        for case in life.problem.full_cases:
-            prepared.reshape(case)
-            prepared.run(case)
+        try:
+            for case in life.problem.full_cases:
+                prepared.reshape(case)
+                prepared.run(case)
+        except CallbackRaised as raised:
+            raise Blocked(f"one object does not run all shapes: {raised.method} raised, see R48") from None
 
 
 @rule(
     "R27",
-    "clone-tactic",
     "A clone keeps the tactic that was set on the original",
+    slug="clone-tactic",
     why="set_tactic is called once after a plan is loaded, and never on the clones that run.",
     fix="copy the attribute that set_tactic sets",
 )
@@ -117,7 +120,7 @@ def find_dropped_tactic(subject: CheckedPlugin, copy: Callable[[Specimen], Speci
     Tactics compute the same, so the results do not tell which one runs; the attributes do.
     """
     tactics = subject.advertised_tactics()
-    original = subject.make()
+    original = subject.life.make_declared()
     if len(tactics) > 1:
         subject.life.tell(original.runtime, "set_tactic", tactics[0])
     before = state_of(original)
@@ -138,8 +141,8 @@ def find_dropped_tactic(subject: CheckedPlugin, copy: Callable[[Specimen], Speci
 
 @rule(
     "R28",
-    "clone-cheap",
     "clone does no work: it is quick and allocates little",
+    slug="clone-cheap",
     why="It is called many times during a build; weights copied in each clone fill the memory.",
     fix="share read-only weights with the clone, and put work into configure_plugin, on_shape_change or a resource",
 )

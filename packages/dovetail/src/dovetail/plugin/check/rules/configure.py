@@ -10,8 +10,8 @@ from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import call, read
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Broken, NotApplicable
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
+from dovetail.rules import Broken, NotApplicable
 from dovetail.types import volume
 
 __all__: list[str] = []
@@ -31,8 +31,8 @@ _BUILD_CALLBACKS: Final = frozenset(
 
 @rule(
     "R16",
-    "build-attributes",
     "The attributes of the build capability have the types of the contract",
+    slug="build-attributes",
     why="The limit bounds the enumeration, the other two go into the timing cache key and the plan as text.",
     fix="leave the attributes out for the defaults (100, None, None), or set an int above 0 and str",
 )
@@ -50,14 +50,14 @@ def judge_attributes(subject: CheckedPlugin) -> None:
 
 @rule(
     "R17",
-    "aliased-input",
     "get_aliased_input gives an output an input of its own that it fits in",
+    slug="aliased-input",
     why="The output is given the memory of that input; two outputs in one memory overwrite each other.",
     fix="return -1, or the index of an input whose type and size the output has and that no other output uses",
 )
 def judge_aliases(subject: CheckedPlugin) -> str:
     """Ask for every output, twice."""
-    life, build = subject.life, subject.make().build
+    life, build = subject.life, subject.life.make_declared().build
     if not isinstance(build, IPluginV3OneBuildV2):
         raise NotApplicable("the build capability is not IPluginV3OneBuildV2")
     _ = life.layer, life.aliases
@@ -94,8 +94,8 @@ def _require_alias(life: Life, index: int, alias: Any, taken: dict[int, int]) ->
 
 @rule(
     "R18",
-    "build-raises",
     "No build callback raises",
+    slug="build-raises",
     why="A raise ends the build; in supports_format_combination it is taken for a no, in get_workspace_size for 0.",
     fix="mend the callback; if it refuses the inputs that were tried, give others with --shapes",
 )
@@ -104,13 +104,13 @@ def judge_build_raises(subject: CheckedPlugin) -> None:
     _ = subject.life
     raised = subject.log.first_raise(_BUILD_CALLBACKS)
     if raised is not None:
-        raise Broken(f"{raised}, with inputs {subject.describe_inputs()}")
+        raise Broken(f"{raised}, with {raised.situation or f'inputs {subject.describe_inputs()}'}")
 
 
 @rule(
     "R19",
-    "status-codes",
     "configure_plugin, set_tactic, on_shape_change and enqueue return None or 0",
+    slug="status-codes",
     why="A number that is not zero is a failure status and ends the build or the run.",
     fix="return nothing when all is well, and raise an exception that says why when it is not",
 )
@@ -123,8 +123,8 @@ def judge_statuses(subject: CheckedPlugin) -> None:
 
 @rule(
     "R20",
-    "tactics-valid",
     "get_valid_tactics gives unique positive integers, the same when asked again",
+    slug="tactics-valid",
     why="A tactic is known by its number alone: in the timing cache, in the plan and in set_tactic.",
     fix="return a list of different ints above 0; 0 means the default and is not listed",
 )
@@ -133,7 +133,7 @@ def judge_tactics(subject: CheckedPlugin) -> str:
     life = subject.life
     texts = []
     for formats in life.tactics:
-        attached = life.attach(subject.make())
+        attached = life.attach(subject.life.make_declared())
         life.configure(attached, formats)
         first = _read_tactics(call(attached.build, "get_valid_tactics"))
         second = _read_tactics(call(attached.build, "get_valid_tactics"))
@@ -157,8 +157,8 @@ def _read_tactics(returned: Any) -> list[int]:
 
 @rule(
     "R21",
-    "workspace-size",
     "get_workspace_size gives a number of bytes, the same when asked again",
+    slug="workspace-size",
     why="The engine reserves that much once for all shapes of the profile.",
     fix="return an int computed from the max dims of the descriptors; 0 when no scratch memory is needed",
 )
@@ -167,7 +167,7 @@ def judge_workspace_size(subject: CheckedPlugin) -> str:
     life = subject.life
     found: dict[int, None] = {}
     for formats in life.combinations:
-        attached = life.attach(subject.make())
+        attached = life.attach(subject.life.make_declared())
         life.configure(attached, formats)
         sizes = [call(attached.build, "get_workspace_size", *life.descriptors.for_build(formats)) for _ in range(2)]
         for size in sizes:
@@ -181,8 +181,8 @@ def judge_workspace_size(subject: CheckedPlugin) -> str:
 
 @rule(
     "R22",
-    "timing-cache-id",
     "timing_cache_id depends on the parameters of the plugin alone",
+    slug="timing-cache-id",
     why="The engine looks a timing up with the ID of one object and stores it with that of another.",
     fix="compute the ID from what the creator passed; formats, shapes and tactic are in the key already",
 )
@@ -211,8 +211,8 @@ def _require_id(build: Any, expected: Any, after: str) -> None:
 
 @rule(
     "R23",
-    "arguments-unchanged",
     "Callbacks leave the lists and descriptors they are given as they are",
+    slug="arguments-unchanged",
     why="The engine hands the same ones to the next callback or keeps them for the next run.",
     fix="copy a descriptor before changing it",
 )

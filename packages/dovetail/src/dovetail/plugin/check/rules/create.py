@@ -10,8 +10,9 @@ from dovetail.plugin.check.field_values import copy_fields
 from dovetail.plugin.check.host.calls import CallbackRaised, read, read_or
 from dovetail.plugin.check.plugin_object import NotAPlugin, Specimen
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Blocked, Broken
-from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, PluginFieldType
+from dovetail.plugin.check.traits import Traits, first_difference, traits_of
+from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, PluginFieldCollection, PluginFieldType
+from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__: list[str] = []
@@ -19,8 +20,8 @@ __all__: list[str] = []
 
 @rule(
     "R01",
-    "create-plugin",
     "create_plugin makes a new plugin object",
+    slug="create-plugin",
     why="The caller owns the object; a creator that raises or returns another leaves the network without its layer.",
     fix="return a new IPluginV3 object; give the required fields with --fields name=value",
 )
@@ -44,8 +45,8 @@ def judge_creation(subject: CheckedPlugin) -> None:
 
 @rule(
     "R02",
-    "capabilities",
     "A build-phase object has complete core, build and runtime capabilities",
+    slug="capabilities",
     why="The builder asks the object for each capability at any time and calls every required method of it.",
     fix="return the object that implements the capability, the same one each time, with all required methods",
 )
@@ -69,8 +70,8 @@ def _create(subject: CheckedPlugin) -> Specimen:
 
 @rule(
     "R03",
-    "identity",
     "plugin_name, plugin_version and plugin_namespace are set",
+    slug="identity",
     why="A plan stores the three and finds the creator by them when it is loaded.",
     fix="set all three in __init__ to str, the name not empty, each of at most 1023 bytes",
 )
@@ -83,8 +84,8 @@ def judge_identity(subject: CheckedPlugin) -> None:
 
 @rule(
     "R04",
-    "names-agree",
     "The creator and its plugin have the same name, version and namespace",
+    slug="names-agree",
     why="A plan is written with the names of the plugin and looked up among the names of the creators.",
     fix="use the same constants in the plugin and in its creator",
 )
@@ -104,8 +105,8 @@ def judge_agreement(subject: CheckedPlugin) -> None:
 
 @rule(
     "R05",
-    "field-names",
     "field_names lists the fields of the creator, each name once",
+    slug="field-names",
     why="The ONNX importer passes only attributes that are listed, read as the listed type.",
     fix="set field_names to PluginFieldCollection([PluginField(name, None, type), ...]) with unique names",
 )
@@ -125,6 +126,37 @@ def judge_field_names(subject: CheckedPlugin) -> str:
         seen.add(item.name)
     unset = [name for name in seen if subject.fields.find(name) is None]
     return f"left at their defaults: {', '.join(sorted(unset))}" if unset else ""
+
+
+@rule(
+    "R67",
+    "create_plugin finds fields by their names, in any order",
+    slug="fields-by-name",
+    why="Importers pass the attributes that a model has, in the order it has them.",
+    fix="look each field up by name: field_collection.find(name), or a loop that compares field.name",
+)
+def judge_field_order(subject: CheckedPlugin) -> str:
+    """Create from the same fields in reverse order, and compare what the object says and computes."""
+    subject.require_creator()
+    _ = subject.life
+    if len(subject.fields) < 2:
+        raise NotApplicable("fewer than two fields were given")
+    fields = PluginFieldCollection(reversed(copy_fields(subject.fields)))
+    expected = _traits_in_order(subject, subject.make())
+    try:
+        found = first_difference(_traits_in_order(subject, subject.create(TensorRTPhase.BUILD, fields)), expected)
+    except CallbackRaised as raised:
+        raise Broken(f"with the fields in reverse order {raised}") from None
+    if found:
+        raise Broken(f"with the fields in reverse order {found}")
+    return f"{len(fields)} fields"
+
+
+def _traits_in_order(subject: CheckedPlugin, specimen: Specimen) -> Traits:
+    """Traits without the order of the fields, which may be that of creation."""
+    traits = traits_of(subject, specimen)
+    stored = traits.get("get_fields_to_serialize", [])
+    return traits | {"get_fields_to_serialize": sorted(stored, key=lambda field: str(field["name"]))}
 
 
 def _require_name(what: str, value: Any, *, may_be_empty: bool) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
+from typing import Final
 
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
@@ -15,15 +17,19 @@ from dovetail.plugin.check.layer import (
     read_output_types,
 )
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
 
 __all__: list[str] = []
+
+_DYNAMIC_FIX: Final = (
+    "build sizes with exprBuilder.operation; ask is_constant() before get_constant_value(), and raise if it must be one"
+)
 
 
 @rule(
     "R06",
-    "num-outputs",
     "num_outputs is positive and never changes",
+    slug="num-outputs",
     why="The network makes its tensors once; the builder and the runtime ask again and rely on the same number.",
     fix="set num_outputs in __init__ to a positive int and leave it",
 )
@@ -47,8 +53,8 @@ def _require_count(build: object, expected: int, after: str) -> None:
 
 @rule(
     "R07",
-    "output-types",
     "get_output_data_types gives one DataType for each output, always the same",
+    slug="output-types",
     why="The network is typed by what this returns; a missing or changing type gives the next layer a wrong tensor.",
     fix="return a list of num_outputs DataType members that depends on input_types alone",
 )
@@ -75,8 +81,8 @@ def _names(types: tuple[object, ...]) -> str:
 
 @rule(
     "R08",
-    "output-shapes",
     "get_output_shapes gives expressions for each output, with sizes of at least 0",
+    slug="output-shapes",
     why="Memory is sized and the next layers are checked with these expressions.",
     fix="return num_outputs DimsExprs made of inputs[i][j], shape_inputs[i][j] and exprBuilder results",
 )
@@ -87,20 +93,48 @@ def judge_output_shapes(subject: CheckedPlugin) -> str:
     shapes = [
         read_output_shapes(returned, life.num_outputs, life.problem.symbol_values(case)) for case in life.problem.cases
     ]
+    _require_same_as_symbols(subject)
     return "; ".join(str(list(shape)) for shape in shapes[0])
+
+
+def _require_same_as_symbols(subject: CheckedPlugin) -> None:
+    """With every dimension dynamic the plugin may refuse, but what it declares must give the same sizes."""
+    life = subject.life
+    problem = replace(life.problem, all_symbolic=True)
+    if not life.problem.symbolic or not life.problem.main:
+        return
+    try:
+        builder = HostExprBuilder()
+        returned = life.with_problem(problem).ask_shapes(life.make_typed().build, builder)
+    except CallbackRaised:
+        return
+    for case in life.problem.full_cases:
+        values = problem.symbol_values(case)
+        try:
+            shapes = read_output_shapes(returned, life.num_outputs, values)
+        except Broken as broken:
+            raise Broken(f"with every dimension dynamic: {broken}", fix=_DYNAMIC_FIX) from None
+        got = DeclaredLayer(life.types, shapes).largest_shapes(values)
+        expected = life.layer.largest_shapes(values)
+        if got != expected:
+            raise Broken(
+                f"inputs {', '.join(map(str, case))}: with every dimension dynamic the outputs are {got}, "
+                f"with some of them constant {expected}",
+                fix=_DYNAMIC_FIX,
+            )
 
 
 @rule(
     "R09",
-    "shapes-pure",
     "get_output_shapes gives the same expressions each time and leaves its arguments alone",
+    slug="shapes-pure",
     why="The builder asks at least three times and keeps what it got in different places.",
     fix="compute the expressions from the arguments alone and put them into new DimsExprs",
 )
 def judge_shape_purity(subject: CheckedPlugin) -> None:
     """Ask one object three times and look at the arguments afterwards."""
     _ask_shapes(subject, HostExprBuilder())
-    build, problem = subject.make().build, subject.life.problem
+    build, problem = subject.life.make_typed().build, subject.life.problem
     answers = []
     for _ in range(3):
         arguments = (problem.input_exprs(), problem.shape_input_exprs())
@@ -116,8 +150,8 @@ def judge_shape_purity(subject: CheckedPlugin) -> None:
 
 @rule(
     "R10",
-    "size-tensors",
     "Size tensors are 0-D INT32 or INT64 outputs and take part in no arithmetic",
+    slug="size-tensors",
     why="Their value is known only after the run, so nothing can be computed from them while the plan is made.",
     fix="declare the size tensor with the final value, use it as a dimension alone, and give its output no dimensions",
 )
@@ -143,6 +177,6 @@ def judge_size_tensors(subject: CheckedPlugin) -> str:
 
 def _ask_shapes(subject: CheckedPlugin, builder: HostExprBuilder) -> object:
     try:
-        return subject.life.ask_shapes(subject.make().build, builder)
+        return subject.life.ask_shapes(subject.life.make_typed().build, builder)
     except CallbackRaised as raised:
         raise Blocked(f"{raised.method} raised, see R18") from None

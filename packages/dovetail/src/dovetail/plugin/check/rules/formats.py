@@ -8,7 +8,7 @@ from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.proposals import FormatAnswer, FormatSearch
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
-from dovetail.plugin.check.verdicts import Blocked, Broken
+from dovetail.rules import Blocked, Broken
 from dovetail.types import DataType
 
 __all__: list[str] = []
@@ -18,14 +18,14 @@ _PROPOSED_TYPES: Final = tuple(dtype for dtype in DataType if dtype is not DataT
 
 @rule(
     "R11",
-    "formats-pure",
     "supports_format_combination gives the same answer to the same question and keeps nothing",
+    slug="formats-pure",
     why="The builder asks the same question several times, in several passes and on clones.",
     fix="answer from pos, in_out and the parameters alone; set no attribute",
 )
 def judge_purity(subject: CheckedPlugin) -> str:
     """Enumerate twice, then ask everything once more in reverse order."""
-    life, specimen = subject.life, subject.make()
+    life, specimen = subject.life, subject.life.make_declared()
     _ = life.layer
     before = state_of(specimen)
     first = life.search_formats(specimen)
@@ -53,8 +53,8 @@ def _require_same(first: FormatSearch, later: list[FormatAnswer]) -> None:
 
 @rule(
     "R12",
-    "formats-past-pos",
     "supports_format_combination reads no position above pos",
+    slug="formats-past-pos",
     why="Those positions hold nothing valid yet: what is read there decides by accident.",
     fix="compare in_out[pos] with positions below it; let the later position check against the earlier one",
 )
@@ -67,8 +67,8 @@ def judge_reads(subject: CheckedPlugin) -> None:
 
 @rule(
     "R13",
-    "formats-answer",
     "supports_format_combination answers True or False",
+    slug="formats-answer",
     why="A forgotten return is None, which hosts take for a failure and not for a no.",
     fix="return a bool on every path",
 )
@@ -81,8 +81,8 @@ def judge_answers(subject: CheckedPlugin) -> None:
 
 @rule(
     "R14",
-    "formats-accepted",
     "At least one combination of formats is accepted",
+    slug="formats-accepted",
     why="Without one the layer cannot be built, and most engines say no more than that.",
     fix="accept the types of the inputs at pos 0 and up; LINEAR is the format that every neighbour has",
 )
@@ -105,8 +105,8 @@ def judge_acceptance(subject: CheckedPlugin) -> str:
 
 @rule(
     "R15",
-    "formats-output-type",
     "The declared output types are among those that supports_format_combination accepts",
+    slug="formats-output-type",
     why="In a strongly typed network only the types of get_output_data_types are proposed for the outputs.",
     fix="make get_output_data_types and supports_format_combination agree",
 )
@@ -126,13 +126,13 @@ def judge_output_type(subject: CheckedPlugin) -> None:
 def _search_any_output_type(subject: CheckedPlugin) -> FormatSearch:
     life = subject.life
     options = [[dtype] for dtype in life.problem.types] + [list(_PROPOSED_TYPES)] * len(life.types)
-    return life.search_formats(subject.make(), types=options)
+    return life.search_formats(subject.life.make_declared(), types=options)
 
 
 def _accepted_input_types(subject: CheckedPlugin) -> str:
     life = subject.life
     options = [list(_PROPOSED_TYPES)] * (len(life.problem.main) + len(life.types))
-    accepted = life.search_formats(subject.make(), types=options).accepted
+    accepted = life.search_formats(subject.life.make_declared(), types=options).accepted
     if not accepted or not life.problem.main:
         return ""
     types = ", ".join(dtype.name for dtype, _ in accepted[0][: len(life.problem.main)])

@@ -2,49 +2,67 @@
 
 from __future__ import annotations
 
-from dovetail.plugin.check.driver import CheckedPlugin
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.plugin.check.driver import Cell, CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.runs import Run, disagreement
-from dovetail.plugin.check.problem import Case
+from dovetail.plugin.check.lifecycle import Life
+from dovetail.plugin.check.problem import Case, make_inputs
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Broken, NotApplicable
+from dovetail.rules import Broken, NotApplicable
 
 __all__: list[str] = []
+
+_MOST_OFF: Final = 0.1
 
 
 @rule(
     "R46",
-    "deterministic",
     "Two new objects with the same inputs give the same results",
+    slug="deterministic",
     why="Otherwise no tactic can be checked against another, and a plan cannot be tested.",
     fix="seed random numbers from a parameter, and sum in a fixed order or within the tolerance of the type",
     compares=True,
 )
 def judge_determinism(subject: CheckedPlugin) -> None:
     """Run two new objects with the same inputs and the same bytes in outputs and workspace."""
-    if subject.repeat_difference:
-        raise Broken(f"{subject.main_cell.describe()}: {subject.repeat_difference} of the first object")
+    subject.require_finished()
+    found = subject.repeat_difference
+    if not found:
+        return
+    words = f"{subject.main_cell.describe()}: {found} of the first object"
+    if subject.is_same_in_fresh_processes:
+        raise Broken(
+            f"{words}; in new processes the first result is always the same, so something outlives the object",
+            fix="keep what changes in the object, never in the class, the module or a shared generator",
+        )
+    raise Broken(words)
 
 
 @rule(
     "R47",
-    "run-to-run",
     "A run does not depend on the runs before it",
+    slug="run-to-run",
     why="The engine runs the layer for warm-up, for timing and for other requests in between.",
     fix="keep nothing between runs; state belongs in a tensor, aliased if it is to be updated in place",
     compares=True,
 )
 def judge_memory(subject: CheckedPlugin) -> None:
-    """Run inputs A, then B, then A again on one object."""
+    """Run inputs A, then B, then A again on one object, and B on a new one."""
     found = subject.memory_difference
     if found:
-        raise Broken(f"inputs A, then B, then A again: {found} the first time")
+        raise Broken(found)
 
 
 @rule(
     "R48",
-    "shape-change",
     "After on_shape_change a run is the same as on a new object",
+    slug="shape-change",
     why="One context runs many shapes; what was kept for the last one must not be used for the next.",
     fix="set everything that depends on shapes anew in on_shape_change, or take it from the descriptors in enqueue",
     compares=True,
@@ -84,9 +102,24 @@ def _require_same_after(subject: CheckedPlugin, before: Case, after: Case, expec
 
 
 @rule(
+    "R64",
+    "enqueue uses the addresses of its own call",
+    slug="stale-addresses",
+    why="Every run may have other memory, and that of an earlier run belongs to somebody else by then.",
+    fix="make arrays from the addresses in each call of enqueue; keep neither addresses nor views of them",
+    compares=True,
+)
+def judge_addresses(subject: CheckedPlugin) -> None:
+    """Run twice with the same inputs in other memory, and change the memory of the first run in between."""
+    found = subject.stale_difference
+    if found:
+        raise Broken(f"the same inputs at other addresses: {found} before")
+
+
+@rule(
     "R50",
-    "tactics-agree",
     "All tactics give the same results within the tolerance of the type",
+    slug="tactics-agree",
     why="The tuner picks the fastest; a fast tactic that is wrong makes the network wrong.",
     fix="mend the tactic that differs, or leave it out of get_valid_tactics",
     compares=True,
@@ -95,8 +128,8 @@ def judge_tactics(subject: CheckedPlugin) -> str:
     """Compare the runs of every tactic with those of the first."""
     subject.require_repeatable()
     count = 0
-    for cell in subject.matrix:
-        first = next(c for c in subject.matrix if (c.formats, c.case) == (cell.formats, cell.case))
+    for cell in subject.all_cells:
+        first = next(c for c in subject.all_cells if _place(c) == _place(cell))
         if first is not cell:
             count += 1
             found = disagreement(cell.first, first.first)
@@ -107,10 +140,14 @@ def judge_tactics(subject: CheckedPlugin) -> str:
     return f"{count} runs compared"
 
 
+def _place(cell: Cell) -> tuple[object, ...]:
+    return id(cell.life), cell.formats, cell.case
+
+
 @rule(
     "R51",
-    "formats-agree",
     "All accepted formats give the same results within the tolerance of the type",
+    slug="formats-agree",
     why="The builder picks the formats that suit the neighbours; the layer must compute the same in all of them.",
     fix="take the layout from the descriptors in enqueue, or do not accept the format",
     compares=True,
@@ -133,9 +170,70 @@ def judge_formats(subject: CheckedPlugin) -> str:
 
 
 @rule(
+    "R66",
+    "All accepted floating-point types compute the same function",
+    slug="types-agree",
+    why="The builder and the model choose the type; a path that is wrong for one of them is a wrong model.",
+    fix="take the type from the descriptors in enqueue, or do not accept it in supports_format_combination",
+    compares=True,
+)
+def judge_types(subject: CheckedPlugin) -> str:
+    """Give numbers that both types can hold to the plugin in each, and compare roughly."""
+    subject.require_repeatable()
+    others = [
+        life for life in subject.other_lives if _is_float(life) and life.problem.types != subject.life.problem.types
+    ]
+    if not others or not _is_float(subject.life):
+        raise NotApplicable("there is one floating-point type only")
+    for life in others:
+        _require_same_function(subject.life, life)
+    return f"{', '.join(life.problem.types[0].name for life in others)} compared"
+
+
+def _is_float(life: Life) -> bool:
+    types = life.problem.types
+    return bool(types) and types[0].is_float and types[0].bits >= 16
+
+
+def _require_same_function(life: Life, other: Life) -> None:
+    case = life.problem.main
+    arrays = make_inputs(other.problem, case, seed=life.seed)
+    same = [array.astype(dtype.numpy) for array, dtype in zip(arrays, life.problem.types, strict=True)]
+    found = [_run_with(item, case, numbers) for item, numbers in ((other, arrays), (life, same))]
+    names = other.problem.types[0].name, life.problem.types[0].name
+    for index, dtype in enumerate(other.layer.types):
+        if not dtype.is_float or found[0].shapes[index] != found[1].shapes[index]:
+            continue
+        got, expected = (run.array(index).astype(np.float64) for run in found)
+        far = _far_apart(got, expected)
+        if far is not None:
+            raise Broken(
+                f"inputs {', '.join(map(str, case))}, output {index}, element {far}: "
+                f"{got[far]:g} with {names[0]}, {expected[far]:g} with {names[1]}"
+            )
+
+
+def _run_with(life: Life, case: Case, arrays: Sequence[npt.NDArray[Any]]) -> Run:
+    prepared = life.prepare()
+    prepared.reshape(case)
+    return prepared.run_bench(prepared.bench(case, arrays=arrays), case)
+
+
+def _far_apart(got: npt.NDArray[Any], expected: npt.NDArray[Any]) -> tuple[int, ...] | None:
+    """An element that no rounding explains: more than a tenth of the range away."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        usual = np.isfinite(got) & np.isfinite(expected)
+        reach = max(float(np.abs(expected[usual]).max(initial=0.0)), 1e-3)
+        off = np.where(usual, np.abs(got - expected), 0.0)
+    if not off.size or off.max() <= _MOST_OFF * reach:
+        return None
+    return tuple(int(i) for i in np.unravel_index(int(off.argmax()), off.shape))
+
+
+@rule(
     "R52",
-    "null-workspace",
     "enqueue runs with a null workspace when it asked for none",
+    slug="null-workspace",
     why="The address is 0 then; making an array of it fails, writing there ends the process.",
     fix="leave the workspace argument alone unless get_workspace_size asked for memory",
 )
@@ -158,8 +256,8 @@ def judge_null_workspace(subject: CheckedPlugin) -> None:
 
 @rule(
     "R53",
-    "empty-tensors",
     "Inputs without elements run when the profile allows them",
+    slug="empty-tensors",
     why="A detector that finds nothing passes an empty tensor on; no layer may fail on it.",
     fix="return early from enqueue when an output has no elements, and write what does have elements",
 )
@@ -167,14 +265,17 @@ def judge_empty(subject: CheckedPlugin) -> str:
     """Run the given cases that have a dimension of 0."""
     cases = subject.life.problem.empty_cases
     if not cases:
-        raise NotApplicable("no case with a dimension of 0 was given")
+        raise NotApplicable("no case with a dimension of 0 was given, and the plugin takes none of the checker's")
     _ = subject.main_cell
     for case in cases:
         words = f"inputs {', '.join(map(str, case))}"
         try:
             run = subject.run_new(case)
         except CallbackRaised as raised:
+            if raised.is_deliberate and subject.wish.cases is None:
+                raise NotApplicable(f"the plugin refuses {words}: {raised}") from None
             raise Broken(f"{words}: {raised}") from None
-        if run.damage:
+        # Writes that a run with elements does too are judged by R42.
+        if run.damage and not any(cell.first.damage for cell in subject.matrix):
             raise Broken(f"{words}: enqueue wrote {run.damage[0]}")
     return f"{len(cases)} cases"

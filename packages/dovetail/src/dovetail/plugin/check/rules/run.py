@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
-from dovetail.plugin.check.driver import Cell, CheckedPlugin
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.plugin.check.driver import Cell, CheckedPlugin, run_new
+from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
 from dovetail.plugin.check.host.runs import Run, disagreement, unwritten
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
+from dovetail.types import DataType
 
 __all__: list[str] = []
 
+_TELLING_NUMBERS: Final = (-1, 0, 1)
 _RUN_CALLBACKS: Final = frozenset({"set_tactic", "on_shape_change", "enqueue"})
 
 
 def _runs(subject: CheckedPlugin) -> Iterator[tuple[Cell, Run]]:
-    for cell in subject.matrix:
+    for cell in subject.all_cells:
         yield cell, cell.first
         yield cell, cell.second
 
 
 @rule(
     "R40",
-    "run-raises",
     "set_tactic, on_shape_change and enqueue do not raise",
+    slug="run-raises",
     why="A raise ends the run, and while a plan is tuned it loses the tactic.",
     fix="mend the callback; if it refuses the inputs that were tried, give others with --shapes",
 )
@@ -35,14 +41,14 @@ def judge_raises(subject: CheckedPlugin) -> str:
     _ = life.tactics
     raised = subject.log.first_raise(_RUN_CALLBACKS)
     if raised is not None:
-        raise Broken(f"{raised}, with inputs {subject.describe_inputs()}")
+        raise Broken(f"{raised}, with {raised.situation or f'inputs {subject.describe_inputs()}'}")
     return f"{len(subject.matrix)} combinations of formats, tactic and shape"
 
 
 @rule(
     "R41",
-    "inputs-written",
     "enqueue does not write its inputs, unless an output is aliased to them",
+    slug="inputs-written",
     why="Other layers read the same memory, before or after this one.",
     fix="work on the output or in the workspace, or declare the alias with get_aliased_input",
 )
@@ -55,8 +61,8 @@ def judge_inputs(subject: CheckedPlugin) -> None:
 
 @rule(
     "R42",
-    "outside-outputs",
     "enqueue writes nothing outside inputs and outputs",
+    slug="outside-outputs",
     why="The memory next to a tensor belongs to another one; the damage shows somewhere else.",
     fix="take shapes, type and format from the descriptors of this call, as get_output_shapes declared them",
 )
@@ -69,8 +75,8 @@ def judge_outside(subject: CheckedPlugin) -> None:
 
 @rule(
     "R43",
-    "outside-workspace",
     "enqueue uses no more workspace than get_workspace_size asked for",
+    slug="outside-workspace",
     why="The engine reserves what was asked for, for the largest shapes of the profile, and not a byte more.",
     fix="compute get_workspace_size from the max dims, for every tactic and the smaller shapes too",
 )
@@ -78,29 +84,36 @@ def judge_workspace(subject: CheckedPlugin) -> None:
     """Look at the guard bytes around the workspace, for every tactic and case."""
     for cell, run in _runs(subject):
         if run.workspace_damage:
-            asked = subject.life.prepare(formats=cell.formats, tactic=cell.tactic).workspace_bytes
+            asked = cell.life.prepare(formats=cell.formats, tactic=cell.tactic).workspace_bytes
             raise Broken(f"{cell.describe()}: {asked} bytes were asked for, enqueue wrote {run.workspace_damage}")
 
 
 @rule(
     "R44",
-    "unwritten-outputs",
     "enqueue writes every element of every output, in the declared type and shape",
+    slug="unwritten-outputs",
     why="What is left holds the numbers of some earlier layer.",
     fix="write all elements; declare the shape and the type that are really written",
 )
 def judge_unwritten(subject: CheckedPlugin) -> None:
     """Fill outputs with two patterns and look for elements that kept both."""
-    for cell in subject.matrix:
+    subject.require_finished()
+    for cell in subject.all_cells:
         found = unwritten(cell.first, cell.second)
         if found:
             raise Broken(f"{cell.describe()}: {found}")
+    for refusal in subject.widened.refusals if subject.widened else ():
+        if refusal.is_misfit:
+            raise Broken(
+                f"{refusal.describe()}: what was computed does not fit the declared output",
+                fix="declare the shape that is really computed, from the dimensions of the inputs",
+            )
 
 
 @rule(
     "R45",
-    "garbage",
     "Results do not depend on what outputs and workspace held before",
+    slug="garbage",
     why="Their memory is not cleared: it holds whatever the last layer left there.",
     fix="assign instead of adding to an output, and clear the workspace before reading it",
     compares=True,
@@ -108,28 +121,64 @@ def judge_unwritten(subject: CheckedPlugin) -> None:
 def judge_garbage(subject: CheckedPlugin) -> None:
     """Compare runs with different bytes in outputs and workspace."""
     subject.require_repeatable()
-    for cell in subject.matrix:
-        found = _dependence(cell)
-        if found:
-            raise Broken(f"{cell.describe()}: with other bytes in {_find_source(subject, cell)}, {found}")
+    if any(unwritten(cell.first, cell.second) for cell in subject.all_cells):
+        raise Blocked("not every element is written, see R44")
+    for cell in subject.all_cells:
+        found = disagreement(cell.second, cell.first)
+        if found and not _reads_guards(cell):
+            raise Broken(f"{cell.describe()}: with other bytes in {_find_source(cell)}, {found}")
 
 
-def _dependence(cell: Cell) -> str | None:
-    if unwritten(cell.first, cell.second):
-        return None
-    return disagreement(cell.second, cell.first)
+@rule(
+    "R63",
+    "enqueue reads nothing outside its inputs",
+    slug="outside-reads",
+    why="What lies next to a tensor is another one, or no memory at all; the result changes with the neighbours.",
+    fix="take every size from the descriptors of this call; mind odd sizes and the last row",
+    compares=True,
+)
+def judge_reads(subject: CheckedPlugin) -> None:
+    """Compare runs with other numbers around the inputs."""
+    subject.require_repeatable()
+    for cell in subject.all_cells:
+        found = disagreement(cell.second, cell.first)
+        if found and not unwritten(cell.first, cell.second) and _reads_guards(cell):
+            raise Broken(f"{cell.describe()}: with other numbers before and after the inputs, {found}")
 
 
-def _find_source(subject: CheckedPlugin, cell: Cell) -> str:
-    only_workspace = Fill(FILL_A.outputs, FILL_B.workspace)
-    run = subject.run_new(cell.case, formats=cell.formats, tactic=cell.tactic, fill=only_workspace)
-    return "the workspace" if disagreement(run, cell.first) else "the outputs"
+@rule(
+    "R62",
+    "enqueue writes nothing after it has returned",
+    slug="late-writes",
+    why="The next layer reads the outputs at once, and their memory is soon that of another tensor.",
+    fix="wait for threads and other queues before enqueue returns, or work on the stream that was passed",
+)
+def judge_late_writes(subject: CheckedPlugin) -> None:
+    """Keep the memory of all runs, and compare it a little later."""
+    found = subject.late_write or subject.memory.find_late_write()
+    if found and subject.writes_stale_memory:
+        raise Blocked("a run writes the memory of an earlier one, see R64")
+    if found:
+        raise Broken(found)
+
+
+def _find_source(cell: Cell) -> str:
+    return "the workspace" if _differs(cell, Fill(FILL_A.outputs, FILL_B.workspace, FILL_A.guards)) else "the outputs"
+
+
+def _reads_guards(cell: Cell) -> bool:
+    return _differs(cell, Fill(FILL_A.outputs, FILL_A.workspace, FILL_B.guards))
+
+
+def _differs(cell: Cell, fill: Fill) -> bool:
+    run = run_new(cell.life, cell.case, formats=cell.formats, tactic=cell.tactic, fill=fill)
+    return disagreement(run, cell.first) is not None
 
 
 @rule(
     "R49",
-    "size-value",
     "enqueue leaves in every size tensor a value from 0 to its upper bound",
+    slug="size-value",
     why="The next layers take that many elements from memory that was sized for the upper bound.",
     fix="declare an upper bound that holds for all data, and write the number of elements that were produced",
 )
@@ -145,4 +194,29 @@ def judge_sizes(subject: CheckedPlugin) -> str:
             if not 0 <= size <= run.bounds[index]:
                 raise Broken(f"{cell.describe()}: output {index} holds {size}, expected 0 to {run.bounds[index]}")
             seen.add(size)
+    for number in _TELLING_NUMBERS:
+        seen |= _judge_constant_inputs(subject, number)
     return f"values {sorted(seen)}"
+
+
+def _constant(shape: tuple[int, ...], dtype: DataType, number: int) -> npt.NDArray[Any]:
+    return np.full(shape, number if dtype.is_float else max(number, 0)).astype(dtype.numpy)
+
+
+def _judge_constant_inputs(subject: CheckedPlugin, number: int) -> set[int]:
+    """Inputs that are the same everywhere: mostly nothing or everything is found in them."""
+    life, case = subject.life, subject.main_cell.case
+    prepared = life.prepare()
+    prepared.reshape(case)
+    arrays = [_constant(shape, dtype, number) for shape, dtype in zip(case, life.problem.types, strict=True)]
+    words = f"inputs {', '.join(map(str, case))}, all {number}"
+    try:
+        run = prepared.run_bench(prepared.bench(case, arrays=arrays), case)
+    except CallbackRaised as raised:
+        raise Broken(f"{words}: {raised}") from None
+    for text in run.damage:
+        raise Broken(f"{words}: enqueue wrote {text}")
+    for index, size in run.sizes.items():
+        if not 0 <= size <= run.bounds[index]:
+            raise Broken(f"{words}: output {index} holds {size}, expected 0 to {run.bounds[index]}")
+    return set(run.sizes.values())

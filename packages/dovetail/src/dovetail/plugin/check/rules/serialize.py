@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,18 +14,20 @@ from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import buffers_of
-from dovetail.plugin.check.traits import Traits, first_difference, parameters_of, show_fields, traits_of
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.plugin.check.traits import Traits, first_difference, identity_of, parameters_of, show_fields, traits_of
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, decode_fields
+from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__: list[str] = []
 
+_NAME_FIX: Final = "set plugin_name, plugin_version and plugin_namespace in __init__, whatever the phase"
+
 
 @rule(
     "R34",
-    "fields-valid",
     "get_fields_to_serialize gives fields with unique names, data and a type that fits it",
+    slug="fields-valid",
     why="A plan stores name, type and bytes of each field and gives them back to the creator.",
     fix="return PluginFieldCollection([PluginField(name, array, type), ...]) with arrays of the declared type",
 )
@@ -60,8 +62,8 @@ def _require_field(index: int, item: object, seen: set[str]) -> None:
 
 @rule(
     "R35",
-    "fields-stable",
     "get_fields_to_serialize gives the same fields when asked again",
+    slug="fields-stable",
     why="The builder asks twice: once for the size and once for the content.",
     fix="make the fields from the parameters alone",
 )
@@ -77,8 +79,8 @@ def judge_stability(subject: CheckedPlugin) -> None:
 
 @rule(
     "R36",
-    "runtime-create",
     "create_plugin(RUNTIME) makes an object from the stored fields",
+    slug="runtime-create",
     why="Otherwise the plan is built, saved, and cannot be loaded.",
     fix="read exactly the fields that get_fields_to_serialize writes, whatever the phase",
 )
@@ -94,8 +96,8 @@ def judge_revival(subject: CheckedPlugin) -> None:
 
 @rule(
     "R37",
-    "round-trip-fields",
     "An object made from stored fields stores the same fields again",
+    slug="round-trip-fields",
     why="A plan that is loaded and saved again would otherwise be another plan.",
     fix="keep every field in the object and write it back unchanged",
 )
@@ -104,6 +106,9 @@ def judge_round_trip(subject: CheckedPlugin) -> None:
     _ = subject.has_working_revival
     revived = subject.revive()
     subject.life.tell(revived.runtime, "set_tactic", subject.life.tactic)
+    named, original = identity_of(revived), identity_of(subject.make())
+    if named != original:
+        raise Broken(f"an object made from stored fields: {first_difference(named, original)}", fix=_NAME_FIX)
     again = subject.serialize(revived)
     if again != subject.serialized:
         raise Broken(f"stored {show_fields(subject.serialized) or 'nothing'}, then {show_fields(again) or 'nothing'}")
@@ -111,8 +116,8 @@ def judge_round_trip(subject: CheckedPlugin) -> None:
 
 @rule(
     "R38",
-    "round-trip-results",
     "An object made from stored fields computes the same, without being configured",
+    slug="round-trip-results",
     why="A runtime-phase object never sees configure_plugin; what it needs must be in the fields.",
     fix="serialize every parameter that enqueue uses, and what configure_plugin worked out",
     compares=True,
@@ -133,10 +138,10 @@ def judge_results(subject: CheckedPlugin) -> str:
 
 @rule(
     "R39",
-    "kept-pointers",
     "create_plugin keeps nothing of the memory of the fields",
+    slug="kept-pointers",
     why="That memory is freed or reused as soon as create_plugin returns.",
-    fix="copy: int(field.data[0]), field.data.copy(), field.data.tobytes()",
+    fix="keep what field.data returns, which is a copy, or a number of it; never field.buffer or an address",
 )
 def judge_kept_pointers(subject: CheckedPlugin) -> str:
     """Overwrite the memory right after creation, in both phases, and compare with objects whose memory stayed."""

@@ -13,7 +13,7 @@ from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
 
 __all__: list[str] = []
 
@@ -25,8 +25,8 @@ _MOST_GROWTH_BYTES: Final = 64
 
 @rule(
     "R57",
-    "strict-allocations",
     "enqueue allocates no memory that grows with the tensors",
+    slug="strict-allocations",
     why="In a safe engine all memory is reserved before the first run.",
     fix="compute into the outputs (out=...) and use the workspace for what is in between",
     strict=True,
@@ -56,8 +56,7 @@ def _prepare_large(subject: CheckedPlugin) -> tuple[Prepared, Case]:
     for case in (larger, main):
         if _count_bytes(subject.life, case) < _LARGE_BYTES // 4:
             continue
-        problem = replace(subject.life.problem, cases=(case,), has_derived_case=False)
-        life = Life(subject.make, problem, seed=subject.seed, keep=subject.keep)
+        life = subject.life.with_problem(replace(subject.life.problem, cases=(case,)))
         try:
             prepared = life.prepare()
             prepared.reshape(case)
@@ -74,8 +73,8 @@ def _count_bytes(life: Life, case: Case) -> int:
 
 @rule(
     "R58",
-    "strict-growth",
     "Memory does not grow from run to run",
+    slug="strict-growth",
     why="An engine runs for months; a few bytes a run fill any memory.",
     fix="keep nothing per run: no list that is appended to, no cache without a bound",
     strict=True,
@@ -95,8 +94,8 @@ def judge_growth(subject: CheckedPlugin) -> str:
 
 @rule(
     "R59",
-    "strict-state",
     "enqueue changes no attribute of the object",
+    slug="strict-state",
     why="A safe engine must give the same answer whatever ran before.",
     fix="set attributes in on_shape_change and only read them in enqueue",
     strict=True,
@@ -114,8 +113,8 @@ def judge_state(subject: CheckedPlugin) -> None:
 
 @rule(
     "R60",
-    "strict-destroy-twice",
     "destroy may be called again",
+    slug="strict-destroy-twice",
     why="When an engine is torn down after a failure, an object may be reached by more than one owner.",
     fix="forget what was freed, so that a second call finds nothing to do",
     strict=True,

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from typing import Final
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from types import FrameType
+from typing import Any, Final
 
 from dovetail.plugin.check.driver import CheckedPlugin
-from dovetail.plugin.check.host.calls import CallbackRaised, call
+from dovetail.plugin.check.host.calls import LIBRARY_FOLDERS, CallbackRaised, call
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.verdicts import Blocked, Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
+from dovetail.types import volume
 
 __all__: list[str] = []
 
-_ROUNDS: Final = 6
+_ROUNDS: Final = 12
+_PAUSE_S: Final = 2e-5
 _THREAD_SWITCH_S: Final = 1e-5
 _PATIENCE_S = 20.0
 
@@ -29,14 +33,14 @@ _Result = list[Run] | CallbackRaised | None
 
 @rule(
     "R54",
-    "contexts-interleaved",
     "Two contexts whose calls are interleaved give the results that each gives alone",
+    slug="contexts-interleaved",
     why="Contexts of one engine take turns; what one sets must not be seen by the other.",
     fix="keep shapes, tactic and buffers in the attached object, never in the class or the module",
     compares=True,
 )
 def judge_interleaving(subject: CheckedPlugin) -> None:
-    """Tell two attached objects different shapes, then run both."""
+    """Interleave two attached objects, with the same shapes and with different ones."""
     found = subject.remember("interleaving", lambda: _find_interleaving_fault(subject))
     if found:
         raise Broken(found)
@@ -44,29 +48,44 @@ def judge_interleaving(subject: CheckedPlugin) -> None:
 
 def _find_interleaving_fault(subject: CheckedPlugin) -> str | None:
     _ = subject.has_working_attach
-    subject.require_repeatable()
-    life, cases = subject.life, _two_cases(subject)
-    expected = [_run_alone(life, case, variant) for variant, case in enumerate(cases)]
-    original = subject.make()
-    pair = [life.prepare(source=original) for _ in cases]
-    for prepared, case in zip(pair, cases, strict=True):
-        prepared.reshape(case)
-    for number, (prepared, case) in enumerate(zip(pair, cases, strict=True)):
-        try:
-            run = prepared.run(case, variant=number)
-        except CallbackRaised as raised:
-            return f"context {number + 1} with another context beside it: {raised}"
-        found = disagreement(run, expected[number])
+    subject.require_stateless()
+    for cases in _pairs_of_cases(subject):
+        found = _interleave(subject, cases)
         if found:
-            return f"context {number + 1} with another context beside it: {found} alone"
+            return found
     return None
 
 
-def _two_cases(subject: CheckedPlugin) -> tuple[Case, Case]:
-    cases = subject.life.problem.full_cases
+def _interleave(subject: CheckedPlugin, cases: Sequence[Case]) -> str | None:
+    """Reshape one context, then the other, then run them in turns."""
+    life = subject.life
+    expected = [_run_alone(life, case, variant) for variant, case in enumerate(cases)]
+    original = life.make_declared()
+    pair = [life.prepare(source=original) for _ in cases]
+    for prepared, case in zip(pair, cases, strict=True):
+        prepared.reshape(case)
+    for number in (0, 1, 0, 1):
+        words = f"context {number + 1} with another context beside it, {_words(cases)}"
+        try:
+            run = pair[number].run(cases[number], variant=number)
+        except CallbackRaised as raised:
+            return f"{words}: {raised}"
+        found = disagreement(run, expected[number])
+        if found:
+            return f"{words}: {found} alone"
+    return None
+
+
+def _words(cases: Sequence[Case]) -> str:
+    return "both with the same shapes" if cases[0] == cases[1] else "each with its own shapes"
+
+
+def _pairs_of_cases(subject: CheckedPlugin) -> list[tuple[Case, Case]]:
     ran = {cell.case for cell in subject.matrix}
-    usable = [case for case in cases if case in ran]
-    return usable[0], usable[-1]
+    usable = [case for case in subject.life.problem.full_cases if case in ran]
+    largest = max(usable, key=lambda case: sum(volume(shape) for shape in case))
+    pairs = [(usable[0], usable[0]), (usable[0], usable[-1]), (largest, usable[1 % len(usable)])]
+    return list(dict.fromkeys(pairs))
 
 
 def _run_alone(life: Life, case: Case, variant: int) -> Run:
@@ -77,24 +96,29 @@ def _run_alone(life: Life, case: Case, variant: int) -> Run:
 
 @rule(
     "R55",
-    "contexts-in-threads",
     "Two contexts in two threads give the results that each gives alone",
+    slug="contexts-in-threads",
     why="Contexts of one engine run in parallel; a buffer or an object they share is written by both.",
     fix="keep buffers in the attached object or take them from the workspace; guard what must be shared with a lock",
     compares=True,
 )
 def judge_threads(subject: CheckedPlugin) -> str:
-    """Run two attached objects a few times in two threads and compare with the same runs one after the other."""
+    """Run two attached objects in two threads and compare with the same runs one after the other."""
     if subject.remember("interleaving", lambda: _find_interleaving_fault(subject)):
         raise Blocked("the contexts disturb each other even in one thread, see R54")
-    cases = _two_cases(subject)
+    pairs = _pairs_of_cases(subject)[:2]
+    for cases in pairs:
+        _race(subject, cases)
+    return f"2 threads, {len(pairs)} x {_ROUNDS} runs each"
+
+
+def _race(subject: CheckedPlugin, cases: Sequence[Case]) -> None:
     alone = _pair(subject)
     expected = [_rounds(alone, cases, number, None) for number in range(2)]
     results = _run_in_threads(_pair(subject), cases)
     compared = [_compare_runs(f"context {n + 1}", result, expected[n]) for n, result in enumerate(results)]
     if min(compared) < _ROUNDS:
         raise NotApplicable(f"the threads did not meet within {_PATIENCE_S:g} s: the machine is too busy to tell")
-    return f"2 threads, {_ROUNDS} runs each"
 
 
 def _compare_runs(name: str, result: _Result, expected: list[Run]) -> int:
@@ -111,7 +135,7 @@ def _compare_runs(name: str, result: _Result, expected: list[Run]) -> int:
 
 
 def _pair(subject: CheckedPlugin) -> list[Prepared]:
-    original = subject.make()
+    original = subject.life.make_declared()
     return [subject.life.prepare(source=original) for _ in range(2)]
 
 
@@ -123,12 +147,32 @@ def _rounds(
     runs = []
     for turn in range(_ROUNDS):
         bench = prepared.bench(case, variant=2 * turn + number)
-        arguments = bench.arguments()
-        if barrier is not None:
-            barrier.wait()
-        prepared.life.tell(prepared.specimen.runtime, "enqueue", *arguments)
-        runs.append(prepared.collect(bench, case))
+        if barrier is None:
+            runs.append(prepared.run_bench(bench, case))
+            continue
+        barrier.wait()
+        # Half of the rounds give way at every line, which shows what is shared; the others run as they do in use.
+        with _giving_way() if turn % 2 else nullcontext():
+            runs.append(prepared.run_bench(bench, case))
     return runs
+
+
+@contextmanager
+def _giving_way() -> Iterator[None]:
+    """Let other threads run before every line that the author of the plugin wrote."""
+    before = sys.gettrace()
+
+    def trace(frame: FrameType, event: str, argument: object) -> Callable[..., Any] | None:
+        if frame.f_code.co_filename.startswith(LIBRARY_FOLDERS):
+            return None
+        time.sleep(_PAUSE_S)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[_Result]:
@@ -165,8 +209,8 @@ def _eager_switching() -> Iterator[None]:
 
 @rule(
     "R56",
-    "destroy",
     "destroy does not raise, and the objects that are left work on",
+    slug="destroy",
     why="Clones and contexts are destroyed one by one, in any order, while others run.",
     fix="free in destroy only what the object made for itself; share the rest through a resource of the registry",
 )
@@ -174,7 +218,7 @@ def judge_destroy(subject: CheckedPlugin) -> None:
     """Destroy a clone and one of two attached objects, then run the other."""
     subject.require_repeatable()
     life, case = subject.life, subject.main_cell.case
-    original = subject.make()
+    original = subject.life.make_declared()
     first, second = life.prepare(source=original), life.prepare(source=original)
     gone = [first.specimen]
     with suppress(Blocked, CallbackRaised):  # judged by R24

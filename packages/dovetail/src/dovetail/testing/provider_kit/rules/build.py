@@ -7,10 +7,10 @@ from typing import Any
 from dovetail.errors import DovetailError
 from dovetail.provider.calls import first_line
 from dovetail.provider.interfaces import BuiltKernel, BuiltPartition, PackedWeight, StoredKernel
+from dovetail.rules import Broken, NotOffered
 from dovetail.testing.provider_kit.models import MODELS, TYPES, typed_case
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -29,9 +29,9 @@ def judge_builds(subject: CheckedProvider) -> str:
     for case in cases:
         failure = subject.build_failure(case)
         if failure is not None:
-            raise RuleBroken(f"'{case.name}': {type(failure).__name__}: {first_line(failure)}")
+            raise Broken(f"'{case.name}': {type(failure).__name__}: {first_line(failure)}")
         for name, error in subject.recording.failures:
-            raise RuleBroken(f"'{case.name}': {name} raised {type(error).__name__}: {first_line(error)}")
+            raise Broken(f"'{case.name}': {name} raised {type(error).__name__}: {first_line(error)}")
         try:
             subject.build(case)
         except NotOffered:
@@ -61,12 +61,12 @@ def judge_built(subject: CheckedProvider) -> str:
     for name, given in built:
         expected = BuiltKernel if name == "build_kernel" else BuiltPartition
         if not isinstance(given, expected):
-            raise RuleBroken(f"{name} gave {type(given).__name__}, expected {expected.__name__}")
+            raise Broken(f"{name} gave {type(given).__name__}, expected {expected.__name__}")
         if not isinstance(given.payload, bytes):
-            raise RuleBroken(f"{name}: the payload is {type(given.payload).__name__}, expected bytes")
+            raise Broken(f"{name}: the payload is {type(given.payload).__name__}, expected bytes")
         _require_size(name, given.workspace_bytes)
         if any(not isinstance(code, bytes) for code in given.code.values()):
-            raise RuleBroken(f"{name}: code is not bytes")
+            raise Broken(f"{name}: code is not bytes")
         for weight in given.weights.values():
             _require_array(name, weight)
     if not any(given.payload for _, given in built):
@@ -76,13 +76,13 @@ def judge_built(subject: CheckedProvider) -> str:
 
 def _require_size(name: str, size: Any) -> None:
     if not isinstance(size, int) or size < 0:
-        raise RuleBroken(f"{name}: workspace_bytes is {size!r}, expected a number that is not negative")
+        raise Broken(f"{name}: workspace_bytes is {size!r}, expected a number that is not negative")
 
 
 def _require_array(name: str, weight: Any) -> None:
     array = weight.array if isinstance(weight, PackedWeight) else weight
     if not hasattr(array, "dtype") or not hasattr(array, "shape"):
-        raise RuleBroken(f"{name}: a weight is {type(array).__name__}, expected an array")
+        raise Broken(f"{name}: a weight is {type(array).__name__}, expected an array")
 
 
 @rule(
@@ -97,15 +97,15 @@ def judge_reports(subject: CheckedProvider) -> str:
     nodes = [node for report in reports for node in report.nodes]
     for node in nodes:
         if not node.name or not node.op or any(not isinstance(layer, str) for layer in node.layers):
-            raise RuleBroken(f"a node of the report has name {node.name!r}, op {node.op!r} and layers {node.layers!r}")
+            raise Broken(f"a node of the report has name {node.name!r}, op {node.op!r} and layers {node.layers!r}")
         for what in ("flops", "bytes", "time_us"):
             number = getattr(node, what)
             if number is not None and not number >= 0:
-                raise RuleBroken(f"node '{node.name}': {what} is {number!r}")
+                raise Broken(f"node '{node.name}': {what} is {number!r}")
     for report in reports:
         for layer, reason in report.refusals.items():
             if not reason:
-                raise RuleBroken(f"layer '{layer}' is refused without a reason")
+                raise Broken(f"layer '{layer}' is refused without a reason")
     if not nodes:
         raise NotOffered("it reports no nodes")
     return f"{len(nodes)} nodes"
@@ -126,7 +126,7 @@ def judge_unknown_kernel(subject: CheckedProvider) -> None:
     except DovetailError:
         return
     except Exception as error:
-        raise RuleBroken(
+        raise Broken(
             f"load_kernel raised {type(error).__name__}: {first_line(error)}, expected ProviderError"
         ) from error
-    raise RuleBroken("load_kernel took kit.unknown::Nothing")
+    raise Broken("load_kernel took kit.unknown::Nothing")

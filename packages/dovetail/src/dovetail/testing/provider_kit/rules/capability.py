@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.provider.interfaces import Claim, StepKind
+from dovetail.rules import Broken, NotJudged, NotOffered
 from dovetail.testing.provider_kit.models import MODELS, TYPES, Case, typed_case
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -68,12 +68,12 @@ def judge_count(subject: CheckedProvider) -> str:
         views = _views(subject, case)
         claims = list(subject.provider.get_capability(views))
         if len(claims) != len(views):
-            raise RuleBroken(f"'{case.name}' has {len(views)} nodes, and there are {len(claims)} claims")
+            raise Broken(f"'{case.name}' has {len(views)} nodes, and there are {len(claims)} claims")
         if any(not isinstance(claim, Claim) for claim in claims):
-            raise RuleBroken(f"'{case.name}': something in the list is no Claim")
+            raise Broken(f"'{case.name}': something in the list is no Claim")
         total, taken = total + len(claims), taken + sum(claim.taken for claim in claims)
     if subject.provider.get_capability([]):
-        raise RuleBroken("there are claims for no nodes")
+        raise Broken("there are claims for no nodes")
     return f"it takes {taken} of the kit's {total} nodes"
 
 
@@ -88,7 +88,7 @@ def judge_reasons(subject: CheckedProvider) -> None:
     refused = [(view, claim) for view, claim in _claims(subject) if not claim.taken]
     for view, claim in refused:
         if not isinstance(claim.reason, str) or not claim.reason.strip():
-            raise RuleBroken(f"{view.op} over {', '.join(map(str, view.input_types))} is refused without a reason")
+            raise Broken(f"{view.op} over {', '.join(map(str, view.input_types))} is refused without a reason")
     if not refused:
         raise NotOffered("it refuses none of the kit's nodes")
 
@@ -103,7 +103,7 @@ def judge_stability(subject: CheckedProvider) -> None:
     """Ask twice."""
     first, second = ([claim for _, claim in _claims(subject)] for _ in range(2))
     if first != second:
-        raise RuleBroken("get_capability answers otherwise the second time")
+        raise Broken("get_capability answers otherwise the second time")
 
 
 @rule(
@@ -117,12 +117,12 @@ def judge_groups(subject: CheckedProvider) -> str:
     kinds: defaultdict[str, set[str | None]] = defaultdict(set)
     for view, claim in _claims(subject):
         if claim.step_kind not in (None, StepKind.NODE, StepKind.PARTITION):
-            raise RuleBroken(f"{view.op}: step_kind is {claim.step_kind!r}")
+            raise Broken(f"{view.op}: step_kind is {claim.step_kind!r}")
         if claim.group is not None and claim.taken:
             kinds[claim.group].add(claim.step_kind)
     mixed = [group for group, found in kinds.items() if len(found) > 1]
     if mixed:
-        raise RuleBroken(f"group '{mixed[0]}' has nodes of several step kinds")
+        raise Broken(f"group '{mixed[0]}' has nodes of several step kinds")
     return f"{len(kinds)} group(s)" if kinds else ""
 
 
@@ -144,10 +144,10 @@ def judge_strange(subject: CheckedProvider) -> None:
     model.opset_imports["kit.unknown"] = 1
     claims: Sequence[Claim] = subject.provider.get_capability([NodeLayer(node, subject.name, model.opset_imports)])
     if len(claims) == 1 and claims[0].taken:
-        raise RuleBroken("it takes kit.unknown::Nothing")
+        raise Broken("it takes kit.unknown::Nothing")
     positions = subject.provider.host_inputs("Nothing", "kit.unknown", 1)
     if not isinstance(positions, frozenset):
-        raise RuleBroken(f"host_inputs gave {positions!r}, expected a frozenset")
+        raise Broken(f"host_inputs gave {positions!r}, expected a frozenset")
 
 
 @rule(
@@ -162,9 +162,9 @@ def judge_costs(subject: CheckedProvider) -> str:
     for view, claim in rows:
         cost: Any = claim.cost_bytes
         if not isinstance(cost, int) or cost < 0:
-            raise RuleBroken(f"{view.op}: cost_bytes is {cost!r}, expected a number that is not negative")
+            raise Broken(f"{view.op}: cost_bytes is {cost!r}, expected a number that is not negative")
     if subject.provider.budget_bytes is None:
         raise NotOffered("it has no budget")
     if not any(claim.cost_bytes for _, claim in rows if claim.taken):
-        raise RuleBroken(f"budget_bytes is {subject.provider.budget_bytes}, and every claim costs nothing")
+        raise Broken(f"budget_bytes is {subject.provider.budget_bytes}, and every claim costs nothing")
     return f"{subject.provider.budget_bytes} bytes"

@@ -7,12 +7,12 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.provider.interfaces import CapturedGraph, Provider, Stream
+from dovetail.rules import Broken, NotOffered
 from dovetail.testing.provider_kit.device_arrays import DeviceArrays
 from dovetail.testing.provider_kit.models import CHAIN, make_feed
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.rules.streams import open_streams
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -30,7 +30,7 @@ def _capture_copy(provider: Provider, source: Any, target: Any, stream: Stream) 
     provider.copy(source, target, stream)
     graph = provider.end_capture(stream)
     if not isinstance(graph, CapturedGraph):
-        raise RuleBroken(f"end_capture gave {type(graph).__name__}, expected a CapturedGraph")
+        raise Broken(f"end_capture gave {type(graph).__name__}, expected a CapturedGraph")
     return graph
 
 
@@ -50,7 +50,7 @@ def judge_recording(subject: CheckedProvider) -> None:
         has_run = arrays.download(target).any()
         graph.close()
         if has_run:
-            raise RuleBroken("the copy was done while it was captured")
+            raise Broken("the copy was done while it was captured")
 
 
 @rule(
@@ -70,7 +70,7 @@ def judge_replay(subject: CheckedProvider) -> None:
             graph.replay(on)
             on.synchronize()
             if not np.array_equal(arrays.download(target), _ONES * factor):
-                raise RuleBroken(f"replay {factor} did not copy what the source held")
+                raise Broken(f"replay {factor} did not copy what the source held")
         graph.close()
 
 
@@ -92,7 +92,7 @@ def judge_update(subject: CheckedProvider) -> None:
         got = arrays.download(target)
         graph.close()
         if not np.array_equal(got, _ONES * (2 if is_updated else 1)):
-            raise RuleBroken(f"update gave {is_updated}, and the replay did not do that")
+            raise Broken(f"update gave {is_updated}, and the replay did not do that")
     if not is_updated:
         raise NotOffered("its graphs cannot be updated")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.errors import DovetailError, ProviderError
-from dovetail.provider.interfaces import API_VERSION, Device, MemoryInfo, Provider, RefitMode, StepKind
+from dovetail.provider.interfaces import API_VERSION, Device, MemoryInfo, Provider, RefitMode, RewriteContext, StepKind
+from dovetail.rules import Broken, NotJudged, NotOffered
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -22,14 +22,14 @@ __all__: list[str] = []
 def judge_factory(subject: CheckedProvider) -> str:
     """Register it, and read who it is."""
     if subject.problem is not None:
-        raise RuleBroken(str(subject.problem))
+        raise Broken(str(subject.problem))
     factory = subject.factory
     texts: list[tuple[str, Any]] = [("name", factory.name), ("version", factory.version)]
     for what, text in texts:
         if not isinstance(text, str) or not text:
-            raise RuleBroken(f"{what} is {text!r}, expected a text")
+            raise Broken(f"{what} is {text!r}, expected a text")
     if factory.api_version != API_VERSION:
-        raise RuleBroken(f"api_version is {factory.api_version!r}, expected {API_VERSION}")
+        raise Broken(f"api_version is {factory.api_version!r}, expected {API_VERSION}")
     return f"{factory.name} {factory.version}"
 
 
@@ -43,23 +43,23 @@ def judge_devices(subject: CheckedProvider) -> str:
     """List twice."""
     first, second = list(subject.factory.devices()), list(subject.factory.devices())
     if not first:
-        raise RuleBroken("devices() is empty: nothing can be judged on this machine")
+        raise Broken("devices() is empty: nothing can be judged on this machine")
     for device in first:
         _require_device(device)
     if len({device.ordinal for device in first}) != len(first):
-        raise RuleBroken("two devices have the same ordinal")
+        raise Broken("two devices have the same ordinal")
     if first != second:
-        raise RuleBroken("devices() gives other devices the second time")
+        raise Broken("devices() gives other devices the second time")
     return ", ".join(device.name for device in first)
 
 
 def _require_device(device: Any) -> None:
     if not isinstance(device, Device):
-        raise RuleBroken(f"devices() has {device!r}, expected a Device")
+        raise Broken(f"devices() has {device!r}, expected a Device")
     if not device.name or not device.fingerprint:
-        raise RuleBroken(f"a device has name {device.name!r} and fingerprint {device.fingerprint!r}, expected texts")
+        raise Broken(f"a device has name {device.name!r} and fingerprint {device.fingerprint!r}, expected texts")
     if device.kind not in ("cpu", "gpu", "npu"):
-        raise RuleBroken(f"device '{device.name}' is of kind {device.kind!r}, expected cpu, gpu or npu")
+        raise Broken(f"device '{device.name}' is of kind {device.kind!r}, expected cpu, gpu or npu")
 
 
 @rule(
@@ -78,11 +78,11 @@ def judge_create(subject: CheckedProvider) -> None:
     for _ in range(2):
         made = subject.factory.create(device, dict(subject.options))
         if not isinstance(made, Provider):
-            raise RuleBroken(f"create() gave {type(made).__name__}, expected a Provider")
+            raise Broken(f"create() gave {type(made).__name__}, expected a Provider")
         if made.name != subject.factory.name:
-            raise RuleBroken(f"the provider's name is {made.name!r}, expected {subject.factory.name!r}")
+            raise Broken(f"the provider's name is {made.name!r}, expected {subject.factory.name!r}")
         if made.device != device:
-            raise RuleBroken(f"the provider is on {made.device!r}, expected {device!r}")
+            raise Broken(f"the provider is on {made.device!r}, expected {device!r}")
 
 
 @rule(
@@ -100,11 +100,11 @@ def judge_options(subject: CheckedProvider) -> None:
         subject.factory.create(device, {**subject.options, option: "1"})
     except ProviderError as error:
         if option not in str(error):
-            raise RuleBroken(f"the error does not name the option: {error}") from error
+            raise Broken(f"the error does not name the option: {error}") from error
     except Exception as error:
-        raise RuleBroken(f"create() raised {type(error).__name__}, expected ProviderError") from error
+        raise Broken(f"create() raised {type(error).__name__}, expected ProviderError") from error
     else:
-        raise RuleBroken(f"create() took the option '{option}'")
+        raise Broken(f"create() took the option '{option}'")
 
 
 @rule(
@@ -122,20 +122,20 @@ def judge_attributes(subject: CheckedProvider) -> str:
     memory: Any = provider.memory
     budget: Any = provider.budget_bytes
     if not isinstance(memory, MemoryInfo) or memory.alignment_bytes < 1 or memory.alignment_bytes.bit_count() != 1:
-        raise RuleBroken(f"memory is {memory!r}, expected a MemoryInfo whose alignment is a power of two")
+        raise Broken(f"memory is {memory!r}, expected a MemoryInfo whose alignment is a power of two")
     if budget is not None and (not isinstance(budget, int) or budget < 0):
-        raise RuleBroken(f"budget_bytes is {budget!r}, expected None or a number")
+        raise Broken(f"budget_bytes is {budget!r}, expected None or a number")
     if provider.can_capture:
         stream = provider.create_stream()
         if stream is None:
-            raise RuleBroken("can_capture is set, and create_stream() gives None")
+            raise Broken("can_capture is set, and create_stream() gives None")
         stream.close()
     return f"{provider.step_kind}s in {memory.name} memory"
 
 
 def _require(what: str, value: Any, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
-        raise RuleBroken(f"{what} is {value!r}, expected one of {', '.join(allowed)}")
+        raise Broken(f"{what} is {value!r}, expected one of {', '.join(allowed)}")
 
 
 @rule(
@@ -153,7 +153,7 @@ def judge_registry(subject: CheckedProvider) -> str:
         raise NotOffered("it compiles partitions, and its registry only lists operators")
     problems = check_registry(kernels)
     if problems:
-        raise RuleBroken(f"{len(problems)} problem(s), the first: {problems[0]}")
+        raise Broken(f"{len(problems)} problem(s), the first: {problems[0]}")
     return f"{len(kernels)} kernels"
 
 
@@ -161,7 +161,7 @@ def judge_registry(subject: CheckedProvider) -> str:
     "P07",
     "rewrite() leaves nodes alone that are not its own",
     why="A pass of one provider must not change what another one runs.",
-    fix="ask is_own(node) before a node is changed, and give a line of text for each change",
+    fix="ask context.is_own(node) before a node is changed, and give a line of text for each change",
 )
 def judge_rewrite(subject: CheckedProvider) -> None:
     """Offer a model of which nothing is its own."""
@@ -172,12 +172,12 @@ def judge_rewrite(subject: CheckedProvider) -> None:
     proto = CHAIN.make_model()
     model = ir.from_proto(proto)
     before = ir.to_proto(model).SerializeToString(deterministic=True)
-    lines = subject.provider.rewrite(model, lambda node: False)
+    lines = subject.provider.rewrite(model, RewriteContext(is_own=lambda node: False))
     if isinstance(lines, str) or any(not isinstance(line, str) for line in lines):
-        raise RuleBroken(f"rewrite() gave {lines!r}, expected a sequence of texts")
+        raise Broken(f"rewrite() gave {lines!r}, expected a sequence of texts")
     try:
         after = ir.to_proto(model).SerializeToString(deterministic=True)
     except DovetailError:
         after = b""
     if after != before:
-        raise RuleBroken("rewrite() changed a node of somebody else")
+        raise Broken("rewrite() changed a node of somebody else")

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from dovetail.allocators import IGpuAllocator
+from dovetail.rules import Broken, NotOffered
 from dovetail.testing.provider_kit.models import CHAIN
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -79,7 +79,7 @@ def judge_leaks(subject: CheckedProvider) -> str:
         provider.synchronize()
         left = dict(taken)
     if left:
-        raise RuleBroken(f"{len(left)} block(s) of {sum(left.values())} bytes were not given back")
+        raise Broken(f"{len(left)} block(s) of {sum(left.values())} bytes were not given back")
     return "nothing is left"
 
 
@@ -102,7 +102,7 @@ def judge_kept(subject: CheckedProvider) -> str:
         raise NotOffered("it loads no partitions")
     alive = sum(reference() is not None for reference in loaded)
     if alive:
-        raise RuleBroken(f"{alive} loaded partition(s) are still referred to after the engine was closed")
+        raise Broken(f"{alive} loaded partition(s) are still referred to after the engine was closed")
     return f"{len(loaded)} partitions"
 
 

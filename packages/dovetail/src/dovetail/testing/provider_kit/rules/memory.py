@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from dovetail.host_arrays import array_at
 from dovetail.provider.interfaces import HOST_MEMORY, DeviceArray, MemoryInfo, Provider, TensorSpec
+from dovetail.rules import Broken, NotOffered
 from dovetail.testing.provider_kit.device_arrays import DeviceArrays
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider, overrides
-from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -44,22 +44,22 @@ def judge_allocator(subject: CheckedProvider) -> str:
     finally:
         returned = [allocator.deallocate(address) for address, _ in blocks if address]
     if not all(returned):
-        raise RuleBroken("deallocate gave False for memory that allocate gave")
+        raise Broken("deallocate gave False for memory that allocate gave")
     if allocator.deallocate(blocks[0][0]):
-        raise RuleBroken("deallocate took the same memory back twice")
+        raise Broken("deallocate took the same memory back twice")
     return f"aligned to {alignment} bytes"
 
 
 def _check_blocks(blocks: list[tuple[int, int]], alignment: int) -> None:
     for address, size in blocks:
         if not address:
-            raise RuleBroken(f"allocate gave no memory for {size} bytes")
+            raise Broken(f"allocate gave no memory for {size} bytes")
         if address % alignment:
-            raise RuleBroken(f"allocate gave {address:#x}, which is not a multiple of {alignment}")
+            raise Broken(f"allocate gave {address:#x}, which is not a multiple of {alignment}")
     ordered = sorted(blocks)
     for (address, size), (following, _) in pairwise(ordered):
         if address + size > following:
-            raise RuleBroken("two blocks overlap")
+            raise Broken("two blocks overlap")
 
 
 @rule(
@@ -75,11 +75,11 @@ def judge_array_at(subject: CheckedProvider) -> None:
         for wanted in _ARRAYS:
             array = arrays.make(wanted.shape, wanted.dtype)
             if tuple(array.shape) != wanted.shape or np.dtype(array.dtype) != wanted.dtype:
-                raise RuleBroken(f"array_at gave {array.dtype} {array.shape}, expected {wanted.dtype} {wanted.shape}")
+                raise Broken(f"array_at gave {array.dtype} {array.shape}, expected {wanted.dtype} {wanted.shape}")
             if provider.memory.is_host and not isinstance(array, np.ndarray):
-                raise RuleBroken(f"array_at gave {type(array).__name__} in memory of the host, expected a NumPy array")
+                raise Broken(f"array_at gave {type(array).__name__} in memory of the host, expected a NumPy array")
             if not provider.memory.is_host and not isinstance(array, DeviceArray):
-                raise RuleBroken(f"array_at gave {type(array).__name__}, which has no shape, dtype and address")
+                raise Broken(f"array_at gave {type(array).__name__}, which has no shape, dtype and address")
         _check_offset(provider, arrays)
 
 
@@ -89,7 +89,7 @@ def _check_offset(provider: Provider, arrays: DeviceArrays) -> None:
     whole = arrays.upload(numbers)
     half = provider.array_at(_address(whole) + 256, (64,), np.dtype(np.float32))
     if not np.array_equal(arrays.download(half), numbers[64:]):
-        raise RuleBroken("array_at of an address inside a block does not see what lies there")
+        raise Broken("array_at of an address inside a block does not see what lies there")
 
 
 def _address(array: Any) -> int:
@@ -107,13 +107,13 @@ def judge_copies(subject: CheckedProvider) -> None:
     provider = subject.provider
     for source, target in ((HOST_MEMORY, provider.memory), (provider.memory, HOST_MEMORY), (provider.memory,) * 2):
         if not provider.can_copy(source, target):
-            raise RuleBroken(f"can_copy says that it cannot copy from {source.name} to {target.name}")
+            raise Broken(f"can_copy says that it cannot copy from {source.name} to {target.name}")
     with DeviceArrays(provider) as arrays:
         for wanted in _ARRAYS:
             first, second = arrays.upload(wanted), arrays.make(wanted.shape, wanted.dtype)
             provider.copy(first, second, None)
             if not np.array_equal(arrays.download(second), wanted):
-                raise RuleBroken(f"{wanted.dtype} {wanted.shape} came back changed")
+                raise Broken(f"{wanted.dtype} {wanted.shape} came back changed")
 
 
 @rule(
@@ -127,7 +127,7 @@ def judge_can_copy(subject: CheckedProvider) -> None:
     stranger = MemoryInfo(name="memory of the kit")
     provider = subject.provider
     if provider.can_copy(stranger, provider.memory) or provider.can_copy(provider.memory, stranger):
-        raise RuleBroken("can_copy says yes for a memory that does not exist")
+        raise Broken("can_copy says yes for a memory that does not exist")
 
 
 @rule(
@@ -142,16 +142,16 @@ def judge_import(subject: CheckedProvider) -> None:
     if not provider.memory.is_host:
         for stranger in (np.zeros(4, np.float32), object(), None, 3):
             if provider.import_array(stranger) is not None:
-                raise RuleBroken(f"import_array took {type(stranger).__name__}")
+                raise Broken(f"import_array took {type(stranger).__name__}")
     if not overrides(provider, "import_array"):
         raise NotOffered("callers' arrays are copied")
     with DeviceArrays(provider) as arrays:
         own = arrays.upload(np.arange(4, dtype=np.float32))
         taken = provider.import_array(own)
         if taken is None:
-            raise RuleBroken("import_array does not take what array_at gives")
+            raise Broken("import_array does not take what array_at gives")
         if _address(taken) != _address(own) or tuple(taken.shape) != (4,):
-            raise RuleBroken("import_array gave an array at another place, or of another shape")
+            raise Broken("import_array gave an array at another place, or of another shape")
 
 
 @rule(
@@ -166,13 +166,13 @@ def judge_pinned(subject: CheckedProvider) -> None:
     allocator = provider.pinned_allocator
     address = allocator.allocate(4096, 256, 0)
     if not address or address % 256:
-        raise RuleBroken(f"pinned_allocator gave {address:#x} for 4096 bytes aligned to 256")
+        raise Broken(f"pinned_allocator gave {address:#x} for 4096 bytes aligned to 256")
     try:
         staged: npt.NDArray[Any] = array_at(address, (1024,), np.dtype(np.float32))
         staged[...] = np.arange(1024)
         with DeviceArrays(provider) as arrays:
             if not np.array_equal(arrays.download(arrays.upload(staged)), np.arange(1024)):
-                raise RuleBroken("what was written to pinned memory did not arrive")
+                raise Broken("what was written to pinned memory did not arrive")
     finally:
         allocator.deallocate(address)
 
@@ -189,14 +189,14 @@ def judge_reformat(subject: CheckedProvider) -> str:
     if not overrides(provider, "can_reformat"):
         raise NotOffered("the host changes layouts")
     names = ("float32", "float16", "int32")
-    pairs = [(TensorSpec(dtype=a, dims=(4, 8)), TensorSpec(dtype=b, dims=(4, 8))) for a in names for b in names]
+    pairs = [(TensorSpec.of(a, (4, 8)), TensorSpec.of(b, (4, 8))) for a in names for b in names]
     taken = [(source, target) for source, target in pairs if provider.can_reformat(source, target)]
     numbers = np.arange(32).reshape(4, 8)
     for source, target in taken:
         with DeviceArrays(provider) as arrays:
             result = provider.load_reformat(source, target)(arrays.upload(numbers.astype(source.dtype)))
             if not np.array_equal(arrays.download(result), numbers.astype(target.dtype)):
-                raise RuleBroken(f"{source.dtype} to {target.dtype} gives other numbers")
+                raise Broken(f"{source.dtype} to {target.dtype} gives other numbers")
     if not taken:
         raise NotOffered("it changes no type of a linear tensor")
     return f"{len(taken)} pairs"

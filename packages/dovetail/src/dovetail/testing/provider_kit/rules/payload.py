@@ -8,10 +8,10 @@ from typing import Any
 
 from dovetail.errors import DovetailError
 from dovetail.provider.calls import first_line
+from dovetail.rules import Broken, NotJudged, NotOffered
 from dovetail.testing.provider_kit.models import MODELS
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -63,7 +63,7 @@ def _load(load: Callable[[Any], Any], stored: Any) -> Any:
     except DovetailError:
         return None
     except Exception as error:
-        raise RuleBroken(
+        raise Broken(
             f"{load.__name__} raised {type(error).__name__}: {first_line(error)}, expected a DovetailError"
         ) from error
     return loaded
@@ -85,17 +85,17 @@ def judge_version(subject: CheckedProvider) -> str:
     loads = _loads(subject)
     for load, stored in loads:
         if not stored.version:
-            raise RuleBroken("what it built has no version")
+            raise Broken("what it built has no version")
         try:
             loaded = load(replace(stored, version=_OTHER_VERSION))
         except DovetailError as error:
             if "version" not in str(error).lower():
-                raise RuleBroken(f"the error says nothing of versions: {first_line(error)}") from error
+                raise Broken(f"the error says nothing of versions: {first_line(error)}") from error
         else:
             note = getattr(loaded, "note", None)
             _close(loaded)
             if not note:
-                raise RuleBroken("a payload of another version is loaded without a word")
+                raise Broken("a payload of another version is loaded without a word")
     return f"built by {loads[0][1].version}"
 
 
@@ -114,7 +114,7 @@ def judge_damage(subject: CheckedProvider) -> str:
             _close(loaded)
             tried += 1
             if loaded is not None and must_fail:
-                raise RuleBroken(f"a payload that is {what} is loaded")
+                raise Broken(f"a payload that is {what} is loaded")
     return f"{tried} payloads"
 
 
@@ -146,5 +146,5 @@ def judge_weights(subject: CheckedProvider) -> str:
         loaded = _load(load, replace(stored, weights={}))
         _close(loaded)
         if loaded is not None:
-            raise RuleBroken(f"step '{stored.name}' is loaded without its weights {', '.join(stored.weights)}")
+            raise Broken(f"step '{stored.name}' is loaded without its weights {', '.join(stored.weights)}")
     return f"{len(found)} partitions"

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail.provider.interfaces import ProfileEvent
+from dovetail.rules import Broken, NotOffered
 from dovetail.testing.provider_kit.models import CHAIN
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider, overrides
-from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -44,11 +44,11 @@ def judge_events(subject: CheckedProvider) -> str:
     event: Any
     for event in events:
         if not isinstance(event, ProfileEvent) or not event.name:
-            raise RuleBroken(f"an event is {event!r}, expected a ProfileEvent with a name")
+            raise Broken(f"an event is {event!r}, expected a ProfileEvent with a name")
         if not event.duration_us >= 0:
-            raise RuleBroken(f"'{event.name}' took {event.duration_us} us")
+            raise Broken(f"'{event.name}' took {event.duration_us} us")
         if not start - 1000 <= event.start_us <= end + 1000:
-            raise RuleBroken(f"'{event.name}' began at {event.start_us}, and the runs were from {start} to {end}")
+            raise Broken(f"'{event.name}' began at {event.start_us}, and the runs were from {start} to {end}")
     if not events:
         raise NotOffered("two runs were profiled, and it noted nothing")
     return f"{len(events)} events"
@@ -66,13 +66,13 @@ def judge_layers(subject: CheckedProvider) -> str:
     three, _ = _profile(subject, 3)
     none, _ = _profile(subject, 0)
     if none:
-        raise RuleBroken(f"nothing ran, and there are {len(none)} events")
+        raise Broken(f"nothing ran, and there are {len(none)} events")
     if not len(one) <= len(three) <= 4 * max(len(one), 1):
-        raise RuleBroken(f"one run has {len(one)} events, and three have {len(three)}")
+        raise Broken(f"one run has {len(one)} events, and three have {len(three)}")
     known = _layer_names(subject)
     unknown = [event.layer for event in (*one, *three) if event.layer and event.layer not in known]
     if unknown:
-        raise RuleBroken(f"an event is of layer '{unknown[0]}', which the plan does not have")
+        raise Broken(f"an event is of layer '{unknown[0]}', which the plan does not have")
     return f"{sum(bool(event.layer) for event in one)} of {len(one)} events name a layer"
 
 

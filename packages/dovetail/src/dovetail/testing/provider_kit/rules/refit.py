@@ -8,11 +8,11 @@ import numpy as np
 
 from dovetail.errors import ProviderError
 from dovetail.provider.interfaces import PackedWeight
+from dovetail.rules import Broken, NotOffered
 from dovetail.runtime.refit import Refitter
 from dovetail.testing.provider_kit.models import CHAIN, MODELS
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider, overrides
-from dovetail.testing.provider_kit.verdicts import NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -65,7 +65,7 @@ def judge_packing(subject: CheckedProvider) -> str:
         again = np.asarray(provider.pack_weight(weight.recipe, sources))
         wanted = np.asarray(weight.array)
         if again.dtype != wanted.dtype or not np.array_equal(again, wanted):
-            raise RuleBroken(f"recipe {weight.recipe!r} over {', '.join(sources)} gives other bytes than the build did")
+            raise Broken(f"recipe {weight.recipe!r} over {', '.join(sources)} gives other bytes than the build did")
     if not packed:
         raise NotOffered("it packs no weights of the kit's models")
     return f"{len(packed)} weights"
@@ -96,5 +96,5 @@ def judge_recipes(subject: CheckedProvider) -> None:
     except ProviderError:
         return
     except Exception as error:
-        raise RuleBroken(f"pack_weight raised {type(error).__name__}, expected ProviderError") from error
-    raise RuleBroken("pack_weight took a recipe that does not exist")
+        raise Broken(f"pack_weight raised {type(error).__name__}, expected ProviderError") from error
+    raise Broken("pack_weight took a recipe that does not exist")

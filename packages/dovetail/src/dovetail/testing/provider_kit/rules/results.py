@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from dovetail.provider.calls import first_line
+from dovetail.rules import Broken, NotJudged, NotOffered
 from dovetail.testing.provider_kit.models import TYPES, Case, find_case, typed_case
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
-from dovetail.testing.provider_kit.verdicts import NotJudged, NotOffered, RuleBroken
 
 __all__: list[str] = []
 
@@ -204,10 +204,10 @@ def judge_operators(subject: CheckedProvider) -> str:
             for feed, right in zip(case.make_feeds(), expected, strict=True):
                 subject.compare(case.name, subject.run(engine, feed), right)
             engine.close()
-        except RuleBroken:
+        except Broken:
             raise
         except Exception as error:
-            raise RuleBroken(f"{case.name}: {type(error).__name__}: {first_line(error)}") from error
+            raise Broken(f"{case.name}: {type(error).__name__}: {first_line(error)}") from error
         judged.add(case.name.split()[0])
     if not judged:
         raise NotOffered("it has no such operator")
