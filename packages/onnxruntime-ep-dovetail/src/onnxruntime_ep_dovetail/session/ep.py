@@ -18,6 +18,7 @@ from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.capture import CAPTURE_SLOTS
 from onnxruntime_ep_dovetail.device.frame import place_partition
 from onnxruntime_ep_dovetail.device.side import DeviceSession
+from onnxruntime_ep_dovetail.domains import raise_interrupts
 from onnxruntime_ep_dovetail.graph.read import ReadGraph, read_border, read_graph, read_node
 from onnxruntime_ep_dovetail.kernels.layout import LayoutPreference
 from onnxruntime_ep_dovetail.kernels.route import KernelRoute
@@ -128,6 +129,7 @@ class Ep(
         """Tell which nodes are taken; a failure is kept, because ONNX Runtime only logs it and goes on without us."""
         try:
             self.raise_failure()
+            raise_interrupts()
             read, parent = self._read_graph(graph), self._read_parent(graph)
             self.note_opsets(read)
             self.note_layers(graph)
