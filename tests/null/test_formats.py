@@ -181,7 +181,7 @@ def test_proposals_follow_the_order_of_the_contract() -> None:
     for dtype in DataType:
         plane, volume = planes.get(dtype, ()), volumes.get(dtype, ())
         for rank in range(9):
-            expected = {3: plane, 4: (*plane, *volume)}.get(rank, volume if rank > 4 else ())
+            expected = () if rank < 3 else plane if rank < 5 else volume
             assert formats_for(dtype, rank) == (F.LINEAR, *expected)
 
 

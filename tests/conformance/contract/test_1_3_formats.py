@@ -14,10 +14,10 @@ from tests.conformance.contract.authors import LINEAR, Messages, Plus, PlusCreat
 
 F = trt.TensorFormat
 ORDERS = {
-    trt.float32: [F.LINEAR, F.CHW32, F.HWC, F.DHWC],
-    trt.float16: [F.LINEAR, F.CHW2, F.HWC8, F.CHW4, F.HWC16, F.CHW16, F.CHW32, F.DHWC8, F.CDHW32],
-    trt.int8: [F.LINEAR, F.CHW4, F.CHW32, F.HWC16, F.CDHW32],
-    trt.bfloat16: [F.LINEAR, F.CHW2, F.HWC8, F.DHWC8],
+    trt.float32: [F.LINEAR, F.CHW32, F.HWC],
+    trt.float16: [F.LINEAR, F.CHW2, F.HWC8, F.CHW4, F.HWC16, F.CHW16, F.CHW32],
+    trt.int8: [F.LINEAR, F.CHW4, F.CHW32, F.HWC16],
+    trt.bfloat16: [F.LINEAR, F.CHW2, F.HWC8],
     trt.fp8: [F.LINEAR, F.HWC16],
     trt.int32: [F.LINEAR],
     trt.int64: [F.LINEAR],

@@ -93,19 +93,17 @@ _DLA_IMAGE_CHANNELS: Final = (1, 3, 4)
 def formats_for(dtype: DataType, rank: int) -> tuple[TensorFormat, ...]:
     """The formats that are proposed for a tensor, in the order they are proposed.
 
-    From rank 5 on a tensor has depth, so that only formats over it are. At rank 4 it may be one without a batch. Those
-    of a DLA are never proposed, as no provider has one.
+    From rank 5 on a tensor has depth, and the formats are those over depth, height and width. Those of a DLA are never
+    proposed, as no provider has one.
 
     >>> [f.name for f in formats_for(DataType.FLOAT, 4)]
-    ['LINEAR', 'CHW32', 'HWC', 'DHWC']
+    ['LINEAR', 'CHW32', 'HWC']
     >>> [f.name for f in formats_for(DataType.HALF, 5)], [f.name for f in formats_for(DataType.HALF, 2)]
     (['LINEAR', 'DHWC8', 'CDHW32'], ['LINEAR'])
     """
     found = [TensorFormat.LINEAR]
-    if 3 <= rank <= 4:
-        found += _PLANES.get(dtype, ())
-    if rank >= 4:
-        found += _VOLUMES.get(dtype, ())
+    if rank >= 3:
+        found += (_PLANES if rank < 5 else _VOLUMES).get(dtype, ())
     return tuple(found)
 
 
