@@ -110,5 +110,8 @@ def test_the_wheel_holds_every_module_and_the_licence(tmp_path: Path) -> None:
     modules = {path.relative_to(package / "src").as_posix() for path in package.glob("src/dovetail/**/*.py")}
     assert modules - packed == set()
     assert "dovetail/py.typed" in packed
+    pages = {f"dovetail/plugin/check/pages/{path.name}" for path in (ROOT / "docs/rules").glob("R*.md")}
+    assert len(pages) > 60
+    assert pages - packed == set()
     assert [name for name in packed if name.endswith("licenses/LICENSE")]
     assert [name for name in packed if not name.startswith(("dovetail/", "dovetail_engine-"))] == []

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from dovetail.cli.answers import dump_document
-from dovetail.cli.screen import Screen, clean
+from dovetail.cli.screen import Screen
+from dovetail.escapes import escape
 
 ROWS = [("a[red]b[/red]", 1), ("long name", 1000)]
 
@@ -105,12 +106,12 @@ def test_a_title_is_set_off_from_what_is_above() -> None:
 
 
 @pytest.mark.parametrize("text", ["plain", "größe", "日本", "two\nlines"])
-def test_clean_leaves_text_alone(text: str) -> None:
-    assert clean(text) == text
+def test_escape_leaves_text_alone(text: str) -> None:
+    assert escape(text) == text
 
 
-def test_clean_escapes_what_a_terminal_obeys() -> None:
-    assert clean("\x1b]0;t\x07\r\x9b\u202e") == "\\x1b]0;t\\x07\\r\\x9b\\u202e"
+def test_escape_escapes_what_a_terminal_obeys() -> None:
+    assert escape("\x1b]0;t\x07\r\x9b\u202e") == "\\x1b]0;t\\x07\\r\\x9b\\u202e"
 
 
 def test_documents_are_json() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import dovetail as dt
 from onnxruntime_ep_dovetail.session.options import read_options
-from tests.support.ort_ep import EP
+from tests.support.ort_ep import EP, RUNTIME
 from tests.support.ort_models import make_model, node, tensor
 
 pytestmark = pytest.mark.versions
@@ -36,6 +36,10 @@ def _chain(last: str = "MatMul") -> onnx.ModelProto:
     return make_model(steps, [tensor("x", [1, 256])], [tensor("y", [1, 256])], WEIGHTS, domains=domains)
 
 
+needs_limits = pytest.mark.skipif(RUNTIME < (1, 26), reason="before 1.26 ONNX Runtime wants a file of statistics too")
+
+
+@needs_limits
 @pytest.mark.parametrize("route", ["compile", "kernels"])
 @pytest.mark.parametrize(("limit", "count"), [("100,", 0), ("300,", 1), ("600,", 2), ("10000,", 6), (",", 6)])
 def test_nodes_are_taken_as_long_as_they_fit(
@@ -46,6 +50,7 @@ def test_nodes_are_taken_as_long_as_they_fit(
     session.run(None, {"x": np.ones((1, 256), np.float32)})
 
 
+@needs_limits
 def test_plugins_are_taken_whatever_they_cost(dovetail_session: Open, assigned: Open) -> None:
     session = dovetail_session(_chain("BudgetTwice"), fallback=True, claim="all", entries={KEY: "300,"})
     assert assigned(session)[EP] == ["BudgetTwice", "MatMul"]

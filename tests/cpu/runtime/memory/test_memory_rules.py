@@ -132,7 +132,7 @@ def test_an_output_of_another_type_than_the_plan_says_is_an_error() -> None:
         manifest["outputs"][2]["dtype"] = manifest["programs"][0]["values"][4]["dtype"] = "int8"
 
     engine = runtime.deserialize_cuda_engine(plan.changed(edit))
-    with pytest.raises(dt.InternalError, match="another type than the plan says"):
+    with pytest.raises(dt.PlanError, match="another type than the plan says"):
         engine(*plan.arrays())
 
 
@@ -152,7 +152,7 @@ def test_a_plugin_input_of_another_type_than_the_plan_says_is_an_error() -> None
         program["outputs"] = [1, 2, 3]
 
     engine = runtime.deserialize_cuda_engine(plan.changed(edit))
-    with pytest.raises(dt.InternalError, match="another type or shape than the plan says"):
+    with pytest.raises(dt.PlanError, match="another type or shape than the plan says"):
         engine(*plan.arrays())
 
 
@@ -166,5 +166,5 @@ def test_a_kernel_with_fewer_results_than_the_plan_says_is_an_error() -> None:
         program["steps"][-1]["outputs"].append(8)
 
     engine = runtime.deserialize_cuda_engine(plan.changed(edit))
-    with pytest.raises(dt.InternalError, match="fewer results than the plan says"):
+    with pytest.raises(dt.PlanError, match="fewer results than the plan says"):
         engine(*plan.arrays())

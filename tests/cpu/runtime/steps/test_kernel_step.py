@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import dovetail as dt
-from dovetail.errors import InternalError
+from dovetail.errors import PlanError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.provider.interfaces import CompiledKernel
 from dovetail.provider.options import Providers
@@ -89,7 +89,7 @@ def test_an_output_that_numpy_would_broadcast_into_is_refused_every_time(inputs:
     good()
     good()
     for _ in range(2):
-        with pytest.raises(InternalError, match="'double' gave another shape or type than the plan says"):
+        with pytest.raises(PlanError, match="'double' gave another shape or type than the plan says"):
             bad()
 
 
@@ -97,7 +97,7 @@ def test_an_output_that_numpy_would_broadcast_into_is_refused_every_time(inputs:
 def test_a_type_that_numpy_would_cast_is_refused_every_time(inputs: list[int]) -> None:
     run = make_step(doubled(np.float64), inputs).bind(make_frame(*[(2, 3)] * 3))
     for _ in range(2):
-        with pytest.raises(InternalError, match=r"float32 \(2, 3\)"):
+        with pytest.raises(PlanError, match=r"float32 \(2, 3\)"):
             run()
 
 

@@ -22,7 +22,8 @@ from dovetail.build.progress import Phases
 from dovetail.build.refittable import split_weights
 from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.tune.rivals import OpenPlan, build_fastest
-from dovetail.errors import DovetailError, ResourceError, UsageError
+from dovetail.decoding import judging
+from dovetail.errors import BuildError, DovetailError, ResourceError, UsageError
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.network.api.definition import Network
@@ -44,6 +45,7 @@ __all__ = ["Builder", "engine_from_plan"]
 _MAPPED_BYTES: Final = 4 << 20
 """Weights from which on a plan that was just built goes through a file."""
 
+_FIX: Final = "check the model, for example with onnx.checker; if it is right, report it with the model"
 _HEAVY_OPS: Final = frozenset(("Attention", "Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul"))
 """What takes most of the time in most models."""
 
@@ -126,14 +128,15 @@ class Builder(NoOpContext):
         """
         phases = Phases(config.progress_monitor)
         try:
-            request = self._make_request(network, config, phases, is_open=is_open, name=name)
-            check_layer_names(request, network)
-            tell_idle(self._find_idle(), self.logger, strict=config.strict)
-            tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
-            request.ranges = collect_ranges(request, phases)
-            if config.rivals and len(set(request.providers)) > 1:
-                return build_fastest(request, phases, self._plan_opener(config, registry))
-            return build_plan(request, phases)
+            with judging(lambda reason: BuildError(f"the network cannot be built: {reason}", fix=_FIX)):
+                request = self._make_request(network, config, phases, is_open=is_open, name=name)
+                check_layer_names(request, network)
+                tell_idle(self._find_idle(), self.logger, strict=config.strict)
+                tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
+                request.ranges = collect_ranges(request, phases)
+                if config.rivals and len(set(request.providers)) > 1:
+                    return build_fastest(request, phases, self._plan_opener(config, registry))
+                return build_plan(request, phases)
         except DovetailError as error:
             self.error_recorder.report_error(ErrorCode.FAILED_INITIALIZATION, str(error).splitlines()[0])
             raise

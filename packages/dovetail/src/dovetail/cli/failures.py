@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from dovetail._extras import describe_missing
 from dovetail.cli.answers import dump_document
-from dovetail.cli.screen import clean
 from dovetail.cli.streams import messages, writing_output
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError
+from dovetail.escapes import escape
 
 __all__ = ["EXIT_INTERRUPTED", "EXIT_PIPE", "TRACEBACK_VARIABLE", "report_failure"]
 
@@ -44,7 +44,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         return EXIT_INTERRUPTED
     failure = _as_dovetail_error(error)
     is_read = not as_json or _write_document(failure)
-    print(f"error: {clean(_advise(str(failure)))}", file=stream)
+    print(f"error: {escape(_advise(str(failure)))}", file=stream)
     return failure.exit_code if is_read else EXIT_PIPE
 
 

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final, TextIO
 
 from dovetail.cli.tables import LEAST_WIDTH, WIDTH, cut_middle, format_table, wrap
+from dovetail.escapes import escape
 
-__all__ = ["Screen", "clean", "format_bytes", "format_histogram", "format_time"]
+__all__ = ["Screen", "format_bytes", "format_histogram", "format_time"]
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-
-
-def clean(text: object) -> str:
-    r"""A text without control characters: names come from files, and a terminal obeys what it is sent.
-
-    >>> clean("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), str(text))
 
 
 def format_bytes(count: int) -> str:
@@ -76,17 +66,17 @@ class Screen:
 
     def line(self, text: object = "") -> None:
         """Write one line."""
-        self._print(clean(text))
+        self._print(escape(text))
 
     def title(self, text: object) -> None:
         """Write a heading, set off from what is above it."""
         if not self._is_empty:
             self._print("")
-        self._print(self._embolden(clean(text)))
+        self._print(self._embolden(escape(text)))
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write names and values, aligned."""
-        rows = [(name, clean(value)) for name, value in pairs]
+        rows = [(name, escape(value)) for name, value in pairs]
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
             first, *others = wrap(value, max(self._width - width - 2, LEAST_WIDTH))
@@ -110,7 +100,7 @@ class Screen:
             right: The columns of numbers, which are never cut.
             prose: The columns of sentences, which are wrapped; other texts are cut in the middle.
         """
-        cells = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
+        cells = [[escape(cell).replace("\n", " ") for cell in row] for row in rows]
         table = format_table(headers, cells, width=self._width, right=right, prose=prose, mark=self._mark)
         for text in table.head:
             self._print(self._embolden(text))
@@ -119,9 +109,9 @@ class Screen:
 
     def entry(self, head: object, facts: Iterable[tuple[str, object]] = ()) -> None:
         """Write a line, and under it names and values; what is too long for a line is cut in the middle."""
-        rows = [(name, clean(value)) for name, value in facts]
+        rows = [(name, escape(value)) for name, value in facts]
         width = max((len(name) for name, _ in rows), default=0)
-        for text in (clean(head), *(f"    {name:<{width}}  {value}" for name, value in rows)):
+        for text in (escape(head), *(f"    {name:<{width}}  {value}" for name, value in rows)):
             self._print(cut_middle(text, self._width, self._mark))
 
     @property

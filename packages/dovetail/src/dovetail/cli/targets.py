@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dovetail.cli.screen import clean
 from dovetail.cli.settings import BuildSettings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds
 from dovetail.cli.streams import messages
 from dovetail.errors import InputError, UsageError
+from dovetail.escapes import escape
 from dovetail.file_kinds import START_BYTES, looks_like_model, looks_like_plan
+from dovetail.files import open_regular
 from dovetail.loggers import ILogger, Severity
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ class StderrLogger(ILogger):
                 return
             self.warnings.append(msg)
         if severity <= self.min_severity:
-            print(f"{Severity(severity).name.lower().replace('_', ' ')}: {clean(msg)}", file=messages())
+            print(f"{Severity(severity).name.lower().replace('_', ' ')}: {escape(msg)}", file=messages())
 
 
 def open_engine(
@@ -169,6 +170,6 @@ def require_file(text: str) -> Path:
 
 def is_plan(path: Path) -> bool:
     """Whether a file looks like a plan: by what it starts with, and for files too short to tell, by its name."""
-    with path.open("rb") as file:
+    with open_regular(path, follow=True) as file:
         start = file.read(START_BYTES)
     return looks_like_plan(start) or (path.suffix == ".plan" and not looks_like_model(start))

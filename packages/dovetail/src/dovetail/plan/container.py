@@ -8,12 +8,10 @@ call that the reader of the manifest makes. The format is described in ``docs/pl
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import mmap
 import os
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
@@ -22,6 +20,7 @@ import xxhash
 
 from dovetail.errors import PlanCorruptError, PlanError, ResourceError, UsageError
 from dovetail.file_kinds import START_BYTES, looks_like_model
+from dovetail.files import NotRegularError, is_out_of_space, open_regular, replacing
 from dovetail.plan._header import LENGTH_BYTES, BlobInfo, Header, corrupt, data_start, parse_header, show
 from dovetail.plan._layout import Blob, bytes_view, plan_chunks
 
@@ -45,7 +44,6 @@ _DIGESTS: Final[Mapping[str, Callable[[memoryview], str]]] = {
 Identity = tuple[int, int, int, int, int]
 
 _DROP_BYTES: Final = 1 << 20
-_OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def plan_bytes(manifest: bytes, blobs: Sequence[Blob]) -> bytes:
@@ -74,39 +72,19 @@ def write_plan(target: str | os.PathLike[str] | BinaryIO, manifest: bytes, blobs
     if not isinstance(target, str | os.PathLike):
         _write_chunks(target, chunks)
         return
-    path = _target_path(target)
-    try:
-        with _replaced(path) as file:
-            _write_chunks(file, chunks)
-    except OSError as error:
-        kind = ResourceError if error.errno in _OUT_OF_SPACE else PlanError
-        fix = "make room, or choose a folder that you can write to"
-        raise kind("plan cannot be written", where=str(path), got=error.strerror or error, fix=fix) from error
-
-
-def _target_path(target: str | os.PathLike[str]) -> Path:
-    """Follow a link that the user gave, so that it still points at the plan when the plan is replaced."""
     if "\0" in (text := os.fspath(target)):
         raise UsageError("path has a NUL character", where=show(text), fix="check the path")
+    # A link that the user gave is followed, so that it still points at the plan when the plan is replaced.
     path = Path(os.path.realpath(text))
-    if os.path.lexists(path) and not path.is_file():
-        raise UsageError("target is not a regular file", where=str(path), fix="give the path of a file")
-    return path
-
-
-@contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[BinaryIO]:
-    """Give a new file that takes the place of a path when the block ends, and vanishes when the block raises."""
-    temporary = path.with_name(f".dovetail-{os.urandom(8).hex()}.tmp")
     try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        with replacing(path) as file:
+            _write_chunks(file, chunks)
+    except NotRegularError as error:
+        raise UsageError("target is not a regular file", where=str(path), fix="give the path of a file") from error
+    except OSError as error:
+        kind = ResourceError if is_out_of_space(error) else PlanError
+        fix = "make room, or choose a folder that you can write to"
+        raise kind("plan cannot be written", where=str(path), got=error.strerror or error, fix=fix) from error
 
 
 def _write_chunks(stream: BinaryIO, chunks: Sequence[Buffer]) -> None:
@@ -192,11 +170,15 @@ class PlanFile:
         """
         where = os.fspath(path)
         try:
-            with _open_regular(where) as file:
+            with open_regular(where, follow=True) as file:
                 header, size_bytes = _read_header(file, where)
                 # What was opened, not what the path names by now; and where it lies, not a link to it.
                 origin = (os.path.realpath(where), _identify(os.fstat(file.fileno())))
                 return cls(_map(file, size_bytes, where), header, where, origin=origin)
+        except NotRegularError as error:
+            raise corrupt(
+                str(error.strerror), show(where), expected="a file", fix="give the path of a plan file"
+            ) from error
         except OSError as error:
             fix = "check the path and who may read it"
             raise PlanError("plan cannot be read", where=where, got=error.strerror or error, fix=fix) from error
@@ -287,18 +269,6 @@ class PlanFile:
 def _identify(status: os.stat_result) -> Identity:
     """What tells a file from one that was put in its place, and from itself after it was moved away and back."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
-
-
-def _open_regular(path: str) -> BinaryIO:
-    try:
-        # Without O_NONBLOCK, opening a FIFO would wait for a writer before it can be refused.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except ValueError:
-        raise PlanError("path has a NUL character", where=show(path), fix="check the path") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise corrupt("not a regular file", path, expected="a file", fix="give the path of a plan file")
-    return os.fdopen(descriptor, "rb")
 
 
 def _read_header(file: BinaryIO, where: str) -> tuple[Header, int]:

@@ -6,11 +6,11 @@ in docs/plan-format.md. Reading and writing is all that happens here.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import msgspec
 
+from dovetail.decoding import decode, walk_json
 from dovetail.errors import PlanCorruptError, PlanVersionError, UsageError
 from dovetail.expr import Constant, Dim, Operation, Symbol, decode_expr, encode_expr
 from dovetail.plan._header import show
@@ -383,10 +383,7 @@ def _check_unique(text: bytes, manifest: Manifest) -> None:
     """Check that no object has a key twice, where the last would silently win."""
     # A text that is just what the manifest encodes to has no second key; only that of another writer is searched.
     if encode_manifest(manifest) != text:
-        try:
-            json.loads(text, object_pairs_hook=_refuse_duplicates)
-        except RecursionError:
-            raise PlanCorruptError("the manifest is nested too deep", fix="build the plan again") from None
+        walk_json(text, _refuse_duplicates, _malformed)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> None:
@@ -395,7 +392,8 @@ def _refuse_duplicates(pairs: list[tuple[str, object]]) -> None:
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
-    try:
-        return decoder.decode(text)
-    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
-        raise PlanCorruptError("the manifest is malformed", got=show(str(error)), fix="build the plan again") from error
+    return decode(decoder, text, _malformed)
+
+
+def _malformed(reason: str) -> PlanCorruptError:
+    return PlanCorruptError("the manifest is malformed", got=show(reason), fix="build the plan again")

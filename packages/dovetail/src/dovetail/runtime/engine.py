@@ -36,9 +36,11 @@ from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.devices.tensors import DeviceTensor
+from dovetail.runtime.limits import RunLimits
 from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.memory.blocks import DeviceWeights
 from dovetail.runtime.steps.base import Array
+from dovetail.runtime.steps.loop import Check
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
 
 __all__ = ["Engine", "ICudaEngine"]
@@ -68,6 +70,7 @@ class Engine:
         self.allocator = allocator or self.providers[manifest.devices[0].provider].allocator
         self.capture_graphs = True
         """Whether contexts made from now on capture what devices can replay."""
+        self._limits: RunLimits | None = None
         self._host_allocator = allocator
         self._weights = DeviceWeights(self.providers)
         self._partitions = Partitions(self.blobs)
@@ -101,6 +104,17 @@ class Engine:
             raise
 
     # running
+
+    @property
+    def run_limits(self) -> RunLimits | None:
+        """What each run may take (``RunLimits``), in contexts that are there and in those made from now on."""
+        return self._limits
+
+    @run_limits.setter
+    def run_limits(self, limits: RunLimits | None) -> None:
+        self._limits = limits
+        for context in self._live_contexts():
+            context.run_limits = limits
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run: arrays in the order of inputs, or by name; one array back, or a dict by name when there are several.
@@ -168,16 +182,17 @@ class Engine:
         return [name for name in names if not self.providers[name].memory.is_host]
 
     def create_execution_context(
-        self, strategy: Any = None, *, streams: Mapping[str, int] | None = None
+        self, strategy: Any = None, *, streams: Mapping[str, int] | None = None, check: Check | None = None
     ) -> ExecutionContext:
         """A context of its own for one thread; every plugin is attached to it.
 
         Args:
             strategy: Taken for the contract's sake.
             streams: Queues of the caller's to begin on, as ``ExecutionContext.use_streams`` takes them.
+            check: Called between the steps of every run; raises ``RunCancelledError`` where the run is to end.
         """
         self._require_open()
-        context = ExecutionContext(self, streams)
+        context = ExecutionContext(self, streams, check)
         with self._attach_lock:
             self.contexts.add(context)
         return context

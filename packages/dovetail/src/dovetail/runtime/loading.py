@@ -7,7 +7,8 @@ from typing import Any
 
 from dovetail._no_op_context import NoOpContext
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import PlanTrustError, UsageError
+from dovetail.decoding import judging
+from dovetail.errors import PlanCorruptError, PlanTrustError, UsageError
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
@@ -75,21 +76,25 @@ class Runtime(NoOpContext):
     def _load(self, file: PlanFile) -> Engine:
         self._tell_idle()
         try:
-            manifest = decode_manifest(file.manifest)
-            verify_manifest(manifest, file)
-            file.verify_padding()
-            self._check_trust(manifest)
-            # Every digest is checked before any code of the plan runs, and before the caller has the engine.
-            others = weights_of_partitions(manifest)
-            blobs = BlobStore(manifest.blobs, file, mapped_by_others=others)
-            if not others:
-                return self._make_engine(manifest, file, blobs)
-            return verify_meanwhile(
-                blobs.verify_others, lambda: self._make_engine(manifest, file, blobs), lambda engine: engine.close()
-            )
+            with judging(_unusable):
+                return self._load_checked(file)
         except BaseException:
             file.close()
             raise
+
+    def _load_checked(self, file: PlanFile) -> Engine:
+        manifest = decode_manifest(file.manifest)
+        verify_manifest(manifest, file)
+        file.verify_padding()
+        self._check_trust(manifest)
+        # Every digest is checked before any code of the plan runs, and before the caller has the engine.
+        others = weights_of_partitions(manifest)
+        blobs = BlobStore(manifest.blobs, file, mapped_by_others=others)
+        if not others:
+            return self._make_engine(manifest, file, blobs)
+        return verify_meanwhile(
+            blobs.verify_others, lambda: self._make_engine(manifest, file, blobs), lambda engine: engine.close()
+        )
 
     def _tell_idle(self) -> None:
         """Tell of attributes that somebody set and nothing reads."""
@@ -132,6 +137,10 @@ class Runtime(NoOpContext):
         except BaseException:
             registry.close()
             raise
+
+
+def _unusable(reason: str) -> PlanCorruptError:
+    return PlanCorruptError(f"the plan cannot be used: {reason}", fix="build the plan again")
 
 
 def _load_libraries(manifest: Manifest, blobs: BlobStore, registry: PluginRegistry) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from functools import partial
 from typing import Final
 
 import onnx_ir as ir
@@ -31,9 +32,24 @@ def takes_all(backend: Backend, options: EpOptions) -> bool:
 
 
 def choose_groups(
-    read: ReadGraph, backend: Backend, options: EpOptions, runtime: OrtRuntime, report: Report = lambda _: None
+    read: ReadGraph,
+    backend: Backend,
+    options: EpOptions,
+    runtime: OrtRuntime,
+    *,
+    given: Set[ir.Node] = frozenset(),
+    report: Report = lambda _: None,
 ) -> Claims:
-    """The groups of nodes that are taken of a graph; ``report`` is told of nodes that were meant to be and are not."""
+    """The groups of nodes that are taken of a graph.
+
+    Args:
+        read: The graph.
+        backend: Where they would run.
+        options: Of the session.
+        runtime: The ONNX Runtime that has the graph.
+        given: Nodes that rules of the session give to this back end: they are taken if they can be.
+        report: Told of nodes that were meant to be taken and are not.
+    """
     model = read.model
     allowed = [
         _leave(support, reason) if (reason := _find_obstacle(support.node, read, options, runtime)) else support
@@ -41,12 +57,20 @@ def choose_groups(
     ]
     allowed = _stay_within_budget(allowed, backend, options)
     taken = [support for support in allowed if support.provider is not None]
+    build = partial(
+        find_buildable,
+        model,
+        allowed,
+        override=options.override,
+        kernels=find_kernel_for(backend.provider_names(options)),
+        report=report,
+    )
     if takes_all(backend, options):
-        kernels = find_kernel_for(backend.provider_names(options))
-        wanted = {support.node for support in taken}
-        return find_buildable(model, allowed, wanted, override=options.override, kernels=kernels, report=report)
+        return build({support.node for support in taken})
     lacking = find_lacking([support.node for support in taken if not support.is_plugin], model.opset_imports, runtime)
-    return join_groups(allowed, _plugins(taken) | lacking, extra_us)
+    wanted = _plugins(taken) | lacking
+    asked = given & {support.node for support in taken}
+    return build(wanted | asked) if asked else join_groups(allowed, wanted, extra_us)
 
 
 def _stay_within_budget(

@@ -19,6 +19,8 @@ _ROUTES: Final = ("compile", "kernels")
 MAX_WARM_UP_RUNS: Final = 6
 AVAILABLE: Final = -1
 """Stands for a budget of what the device has."""
+_LAYERS: Final = "session.layer_assignment_settings"
+_NAMES: Final = "session.name_based_layer_assignment"
 _BUDGET: Final = "session.resource_cuda_partitioning_settings"
 _SWITCHES: Final = {"0": False, "1": True, "false": False, "true": True}
 
@@ -52,6 +54,10 @@ class EpOptions:
     budget_bytes: int | None = None
     """What the nodes that are taken may cost, from ONNX Runtime's entry about resources; ``AVAILABLE``, or None for any
     amount."""
+    layer_rules: str = ""
+    """Which annotated nodes go where, from ONNX Runtime's entry."""
+    name_rules: str = ""
+    """The same by the names of nodes."""
     context: ContextOptions = field(default_factory=ContextOptions)
     """What the session says of compiled models."""
 
@@ -82,12 +88,13 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
             expected=", ".join(sorted(_READERS)) + ", arena.<key> or provider.<name>.<key>",
         )
     values = {key: _READERS[key](key, value) for key, value in plain.items()}
-    context, budget = read_context_options(entries), _read_budget(entries.get(_BUDGET, ""))
     return EpOptions(
         provider_options=nested,
         arena=arena,
-        context=context,
-        budget_bytes=budget,
+        context=read_context_options(entries),
+        budget_bytes=_read_budget(entries.get(_BUDGET, "")),
+        layer_rules=entries.get(_LAYERS, ""),
+        name_rules=entries.get(_NAMES, ""),
         **values,  # type: ignore[arg-type]
     )
 

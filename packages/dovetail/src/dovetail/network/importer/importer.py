@@ -11,6 +11,7 @@ from collections.abc import Collection
 import onnx
 import onnx_ir as ir
 
+from dovetail.decoding import judging
 from dovetail.errors import ModelError
 from dovetail.growth import DEFAULT_GROWTH, GrowthLimits
 from dovetail.loggers import ILogger
@@ -65,10 +66,8 @@ def import_model(
     def look_at_nodes(proto: onnx.ModelProto) -> None:
         prepare(loose_model(proto)).check()
 
-    try:
+    with judging(lambda reason: ModelError(f"the model cannot be used: {reason}", where="model")):
         model = read_model(source, problems, look_at_nodes)
         if not is_part:
             check_override(model, override)
         return prepare(model).run()
-    except RecursionError as error:
-        raise ModelError("the model is nested too deeply", where="model") from error

@@ -7,7 +7,6 @@ in the map; the rest is checked as a message before a model is made from it.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import onnx_ir as ir
 
 from dovetail.errors import DovetailError, ModelError, UsageError
 from dovetail.file_kinds import START_BYTES, describe_start, looks_like_plan
+from dovetail.files import open_regular
 from dovetail.network.importer.check import EXTERNAL_KEYS, check_proto
 from dovetail.network.importer.files import map_file
 from dovetail.network.importer.maps import model_from_proto, model_to_proto
@@ -64,12 +64,10 @@ def read_model(source: Source, problems: Problems, on_damage: Callable[[onnx.Mod
 def _read_file(path: Path) -> bytes | memoryview:
     where = f"model {quote(path, 200)}"
     try:
-        with path.open("rb") as file:
-            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return map_file(file, where=where).data if is_regular else file.read()
-    except (OSError, ValueError) as error:
-        text = getattr(error, "strerror", None) or error
-        raise ModelError(f"the file cannot be read: {text}", where=where) from error
+        with open_regular(path, follow=True) as file:
+            return map_file(file, where=where).data
+    except OSError as error:
+        raise ModelError(f"the file cannot be read: {error.strerror or error}", where=where) from error
 
 
 def _parse(stash: TensorStash) -> onnx.ModelProto:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -22,13 +22,13 @@ from dovetail.plugin.check.field_values import (
     make_fields,
     vary_field,
 )
-from dovetail.plugin.check.host.calls import CallbackRaised, call, journal, read
+from dovetail.plugin.check.fresh_runs import FreshResult, FreshRun, run_fresh
+from dovetail.plugin.check.host.calls import CallbackRaised, call, read
 from dovetail.plugin.check.host.descriptors import Combination
 from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
 from dovetail.plugin.check.host.late_writes import KeptMemory
 from dovetail.plugin.check.host.runs import Run, disagreement, find_gaps
 from dovetail.plugin.check.isolation.fresh import FreshProcesses
-from dovetail.plugin.check.isolation.journal import FRESH_SLOT
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.problem import Case, InputCase
@@ -45,6 +45,7 @@ T = TypeVar("T")
 
 _LAYER_NAME: Final = "checked"
 _MOST_RESULT_BYTES: Final = 512 << 20
+_LATE_S: Final = 0.01
 _MOST_VARIED_FIELDS: Final = 12
 _MOST_SIDE_COMBINATIONS: Final = 3
 
@@ -71,31 +72,6 @@ class Cell:
         formats = " ".join(layout.name for layout in self.formats)
         types = "" if self.is_main else f" of {' '.join(dtype.name for dtype in self.life.problem.types)}"
         return f"inputs {', '.join(map(str, self.case)) or 'none'}{types}, formats {formats}, tactic {self.tactic}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FreshRun:
-    """What a fresh process is asked to run."""
-
-    fields: list[dict[str, Any]]
-    problem: InputCase
-    formats: Combination
-    tactic: int
-    case: Case
-
-
-@dataclass(frozen=True, kw_only=True)
-class FreshResult:
-    """What a fresh process answers: the bytes and shapes of the outputs, or what was raised."""
-
-    outputs: list[bytes] = field(default_factory=list)
-    shapes: list[tuple[int, ...]] = field(default_factory=list)
-    raised: str = ""
-
-    def as_run(self, like: Run) -> Run:
-        """The result as a run with the descriptors of another."""
-        outputs = [np.frombuffer(raw, np.uint8) for raw in self.outputs]
-        return replace(like, outputs=outputs, shapes=self.shapes)
 
 
 class CheckedPlugin:
@@ -205,31 +181,23 @@ class CheckedPlugin:
 
     def open_fresh_processes(self) -> None:
         """Keep a copy of this process as it is now, before the plugin does anything."""
-        self._fresh = FreshProcesses(self._serve_fresh_run, _settle_elsewhere)
+        self._fresh = FreshProcesses(self._serve_fresh_run)
 
     def _serve_fresh_run(self, request: bytes) -> bytes:
-        """Run once, in a process in which nothing else ran."""
+        """Run in a process in which nothing else ran."""
         wanted = msgspec.json.decode(request, type=FreshRun)
         self.fields = decode_fields(wanted.fields)
         self.known["origin"] = None
-        try:
-            prepared = self._make_life(wanted.problem).prepare(formats=wanted.formats, tactic=wanted.tactic)
-            prepared.reshape(wanted.case)
-            run = prepared.run(wanted.case)
-        except CallbackRaised as raised:
-            return msgspec.msgpack.encode(FreshResult(raised=str(raised)))
-        outputs = [output.tobytes() for output in run.outputs]
-        return msgspec.msgpack.encode(FreshResult(outputs=outputs, shapes=run.shapes))
+        return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted))
 
-    def fresh_difference(self, cell: Cell, *, again: bool = False) -> str | None:
-        """How a run differs that is the first in a new process, or how two such runs differ from each other."""
-        got = self._run_fresh(cell)
-        if got.raised:
-            return None if again else f"{got.raised}; it ran"
-        expected = self._run_fresh(cell).as_run(cell.first) if again else cell.first
-        return disagreement(got.as_run(cell.first), expected)
+    def ask_fresh(
+        self, cell: Cell, *, is_watched: bool = False, variables: Mapping[str, str | None] | None = None
+    ) -> FreshResult:
+        """Run a cell as the first thing in a new process.
 
-    def _run_fresh(self, cell: Cell) -> FreshResult:
+        Raises:
+            NotApplicable: There are no such processes here.
+        """
         if self._fresh is None:
             raise NotApplicable("this process cannot be copied, or the check was told to stay in it")
         request = FreshRun(
@@ -238,6 +206,8 @@ class CheckedPlugin:
             formats=cell.formats,
             tactic=cell.tactic,
             case=cell.case,
+            is_watched=is_watched,
+            variables=dict(variables or {}),
         )
         return msgspec.msgpack.decode(self._fresh.ask(msgspec.json.encode(request)), type=FreshResult)
 
@@ -417,9 +387,11 @@ class CheckedPlugin:
     def is_same_in_fresh_processes(self) -> bool:
         """Whether the main run gives the same in two new processes, where such can be had."""
         try:
-            return self.fresh_difference(self.main_cell, again=True) is None
+            first, second = (self.ask_fresh(self.main_cell) for _ in range(2))
         except NotApplicable:
             return False
+        like = self.main_cell.first
+        return not (first.raised or second.raised) and disagreement(first.as_run(like), second.as_run(like)) is None
 
     @Evidence
     def hollow_output(self) -> str | None:
@@ -446,7 +418,7 @@ class CheckedPlugin:
 
     def require_finished(self) -> None:
         """Block a rule that looks at results when the plugin goes on writing after ``enqueue``."""
-        if self.late_write:
+        if self.late_write and not self.writes_stale_memory:
             raise Blocked("enqueue goes on after it has returned, see R62")
 
     def require_repeatable(self) -> None:
@@ -456,9 +428,25 @@ class CheckedPlugin:
             raise Blocked("new objects give different results, see R46")
 
     @Evidence
+    def writes_stale_memory(self) -> bool:
+        """Whether a second run writes the memory of the first; then nothing goes on after ``enqueue`` by itself."""
+        case = self.main_cell.case
+        prepared = self.life.prepare()
+        prepared.reshape(case)
+        old = prepared.bench(case)
+        prepared.run_bench(old, case)
+        time.sleep(_LATE_S)
+        if self.memory.has_changed(old):
+            return False
+        prepared.run(case, variant=1)
+        return self.memory.has_changed(old)
+
+    @Evidence
     def stale_difference(self) -> str | None:
         """How a run changes when the memory of the runs before it is used by others, and only then."""
         self.require_repeatable()
+        if self.writes_stale_memory:
+            return "the second run wrote the memory of the first, not its own as"
         case = self.main_cell.case
         prepared = self.life.prepare()
         prepared.reshape(case)
@@ -467,8 +455,8 @@ class CheckedPlugin:
         if disagreement(second, first):
             return None  # the run depends on the one before it, wherever that was
         for bench in benches:
+            self.memory.drop(bench)
             bench.overwrite()
-            self.memory.forget(bench)
         return disagreement(prepared.run(case), first)
 
     @Evidence
@@ -487,7 +475,21 @@ class CheckedPlugin:
         if found:
             return f"inputs A, then B: {found} on a new object"
         found = disagreement(prepared.run(case), first)
-        return f"inputs A, then B, then A again: {found} the first time" if found else None
+        if found:
+            return f"inputs A, then B, then A again: {found} the first time"
+        return self._find_same_memory_difference(expected)
+
+    def _find_same_memory_difference(self, expected: Run) -> str | None:
+        """How a run changes when other numbers lie where those of the run before were."""
+        case = self.main_cell.case
+        prepared = self.life.prepare()
+        prepared.reshape(case)
+        bench = prepared.bench(case)
+        prepared.run_bench(bench, case)
+        self.memory.drop(bench)
+        bench.refill(prepared.bench(case, variant=1))
+        found = disagreement(prepared.run_bench(bench, case), expected)
+        return f"inputs A, then B in the same memory: {found} on a new object" if found else None
 
     def remember(self, name: str, find: Callable[[], T]) -> T:
         """A fact that two rules need and no other, found out once."""
@@ -601,12 +603,6 @@ def run_new(
     prepared = life.prepare(formats=formats, tactic=tactic)
     prepared.reshape(case)
     return prepared.run(case, fill=fill, is_workspace_null=is_workspace_null)
-
-
-def _settle_elsewhere() -> None:
-    """Make a copied process differ from the one it was copied from in what no plugin may rely on."""
-    journal().move_to(FRESH_SLOT)
-    os.chdir(os.sep)
 
 
 class _PluginFactory:

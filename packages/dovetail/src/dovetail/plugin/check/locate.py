@@ -100,12 +100,11 @@ def _creators_in(module: ModuleType, registered: list[Any]) -> dict[str, Any]:
     get_creators = getattr(module, "get_creators", None)
     found: list[tuple[str, Any]] = [("", creator) for creator in (get_creators() if callable(get_creators) else [])]
     found += [("", creator) for creator in registered]
+    found += [(name, value) for name, value in vars(module).items() if isinstance(value, IPluginCreatorV3One)]
     known = {type(creator) for _, creator in found}
     for name, value in vars(module).items():
         if isinstance(value, QuickLayer):
             found.append((name, value.creator))
-        elif isinstance(value, IPluginCreatorV3One):
-            found.append((name, value))
         elif _is_defined_in(value, IPluginCreatorV3One, module) and value not in known:
             found.append((name, instantiate(value)))
     names: dict[str, Any] = {}

@@ -85,7 +85,7 @@ def _find_free_sizes(widened: Widened) -> dict[Handle, int]:
     main, free = widened.life.problem.main, {}
     for handle, odd in zip(_handles(main), (*_ODD_SIZES, *(19,) * 64), strict=False):
         current = main[handle[0][0]][handle[0][1]]
-        for size in dict.fromkeys((odd, current * 2, max(current // 2, 1))):
+        for size in dict.fromkeys((odd, current * 2, max(current // 2, 2))):
             if size != current and _runs(widened, _resize(main, {handle: size})):
                 free[handle] = size
                 break
@@ -155,6 +155,8 @@ def _is_misfit(raised: CallbackRaised, life: Life, case: Case) -> bool:
     text = " ".join(str(raised.error).split())
     if raised.method != "enqueue" or not isinstance(raised.error, ValueError):
         return False
+    if any(1 in shape for shape in case):
+        return False  # a size of 1 is broadcast to that of the weights, and only then does not fit
     operands = _OPERANDS.match(text)
     declared = {str(shape).replace(" ", "") for shape in life.descriptors.largest_shapes(case)}
     return bool(_MISFIT.search(text)) or (operands is not None and operands[1] in declared)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from dovetail._interrupts import UninterruptedImport
 from dovetail.errors import ProviderError
 from dovetail.provider.calls import first_line
 
@@ -102,7 +103,8 @@ def import_onnxruntime() -> Any:
     # before they are imported. Whoever wants that sets it to 0, or imports onnxruntime first.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
-        import onnxruntime
+        with UninterruptedImport():
+            import onnxruntime
     except ImportError as error:
         raise ProviderError(
             "onnxruntime is not installed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -105,10 +105,17 @@ class ContextDevices:
     """The devices of one context: a stream for each, made when it is first needed."""
 
     def __init__(
-        self, providers: Providers, *, capture_graphs: bool = True, handles: Mapping[str, int] | None = None
+        self,
+        providers: Providers,
+        *,
+        capture_graphs: bool = True,
+        handles: Mapping[str, int] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.providers = providers
         """Those of the engine."""
+        self.check = check
+        """What the context calls between steps; raises where a run is to end."""
         self.capture_graphs = capture_graphs
         """Whether steps that can be captured are."""
         self._streams: dict[str, ContextStream | None] = {}

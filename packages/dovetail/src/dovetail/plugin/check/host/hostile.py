@@ -24,7 +24,7 @@ __all__ = ["FILL_A", "FILL_B", "Fill", "ForbiddenDesc", "GuardedBuffer", "HostCo
 
 Bytes = npt.NDArray[np.uint8]
 
-_GUARD_BYTES: Final = 4096
+_GUARD_BYTES: Final = 64 << 10
 _LARGEST_GUARD_BYTES: Final = 1 << 20
 _ALIGNMENT: Final = 256
 
@@ -46,7 +46,7 @@ FILL_B: Final = Fill(0x5A, 0x69, 1)
 class GuardedBuffer:
     """Memory with guard bytes on both sides that show a write outside it.
 
-    The guards are as large as the memory itself (4 KiB to 1 MiB), so that a run with a wrong shape is caught and does
+    The guards are as large as the memory itself (64 KiB to 1 MiB), so that a run with a wrong shape is caught and does
     not reach the memory of somebody else. ``guard`` are the bytes that they repeat, without one bytes that differ from
     place to place.
 
@@ -60,7 +60,7 @@ class GuardedBuffer:
         pattern = _guard_pattern(guard_bytes, guard)
         block = np.empty(nbytes + 2 * guard_bytes + _ALIGNMENT, np.uint8)
         start = guard_bytes + -(address_of(block) + guard_bytes) % _ALIGNMENT
-        self.name = name
+        self.name, self.nbytes = name, block.nbytes
         self.body: Bytes = block[start : start + nbytes]
         self._before: Bytes = block[start - guard_bytes : start]
         self._after: Bytes = block[start + nbytes : start + nbytes + guard_bytes]

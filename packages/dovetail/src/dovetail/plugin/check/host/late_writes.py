@@ -14,7 +14,7 @@ from dovetail.plugin.check.host.runs import RunBench
 
 __all__ = ["KeptMemory"]
 
-_MOST_BYTES: Final = 32 << 20
+_MOST_BYTES: Final = 64 << 20
 _PATIENCE_S: Final = 0.03
 
 
@@ -30,20 +30,25 @@ class KeptMemory:
         """Keep the memory of a run; the oldest is let go of when there is too much."""
         for buffer in (*bench.inputs, *bench.outputs, bench.workspace):
             self._kept.append((buffer, buffer.body.copy(), words))
-            self._nbytes += 2 * buffer.body.nbytes
+            self._nbytes += buffer.nbytes
         while self._nbytes > _MOST_BYTES and len(self._kept) > 1:
             self._let_go()
 
-    def forget(self, bench: RunBench) -> None:
-        """Take what the memory of a run holds now as what it held, because the host itself changed it."""
+    def has_changed(self, bench: RunBench) -> bool:
+        """Whether the memory of a run is not as it was when ``enqueue`` returned."""
         own = {id(buffer) for buffer in (*bench.inputs, *bench.outputs)}
-        for buffer, body, _ in self._kept:
-            if id(buffer) in own:
-                body[...] = buffer.body
+        return any(id(buffer) in own and not np.array_equal(buffer.body, body) for buffer, body, _ in self._kept)
+
+    def drop(self, bench: RunBench) -> None:
+        """Let go of the memory of a run that the host itself is about to change."""
+        own = {id(buffer) for buffer in (*bench.inputs, *bench.outputs, bench.workspace)}
+        mine = [item for item in self._kept if id(item[0]) in own]
+        self._kept = deque(item for item in self._kept if id(item[0]) not in own)
+        self._nbytes -= sum(buffer.nbytes for buffer, _, _ in mine)
 
     def _let_go(self) -> None:
         buffer, body, words = self._kept.popleft()
-        self._nbytes -= 2 * body.nbytes
+        self._nbytes -= buffer.nbytes
         self._look_at(buffer, body, words)
 
     def find_late_write(self) -> str | None:

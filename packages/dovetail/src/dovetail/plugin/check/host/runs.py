@@ -129,6 +129,16 @@ class RunBench:
             aliased=frozenset(index for index, alias in enumerate(self.aliases) if alias >= 0),
         )
 
+    def refill(self, other: RunBench) -> None:
+        """Put the inputs of another run in the place of these, and make the rest as it was before the run."""
+        self.workspace.body[...] = self.fill.workspace
+        self.originals = other.originals
+        for buffer, raw in zip(self.inputs, other.originals, strict=True):
+            buffer.body[...] = raw
+        for buffer, alias in zip(self.outputs, self.aliases, strict=True):
+            if alias < 0:
+                buffer.body[...] = self.fill.outputs
+
     def overwrite(self) -> None:
         """Change every byte of inputs and outputs, as memory is that others use by now."""
         for buffer in (*self.inputs, *self.outputs):

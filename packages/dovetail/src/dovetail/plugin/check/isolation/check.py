@@ -24,6 +24,7 @@ MakeSubject = Callable[[], tuple[CheckedPlugin, str]]
 """Makes what is to be checked, and says what it is called."""
 
 _RETURNS_RULE: Final = "R61"
+_OWN_FOLDER: Final = str(Path(__file__).resolve().parents[1])
 _NOT_COPIED: Final = (
     "checked in this process, which cannot be copied on this system: a plugin that hangs or crashes takes it along"
 )
@@ -108,8 +109,10 @@ def _describe(fate: Fate) -> str:
 
 
 def _find_place(fate: Fate) -> str | None:
-    """The innermost frame that the author of the plugin wrote."""
+    """The innermost frame that the author of the plugin wrote, if the plugin was running."""
     for file, line, _ in frames_of(fate.stack):
+        if file.startswith(_OWN_FOLDER):
+            return None
         if not file.startswith(LIBRARY_FOLDERS) and not file.startswith("<"):
             here = Path.cwd()
             path = Path(file)

@@ -27,15 +27,14 @@ class FreshProcesses:
 
     Args:
         serve: Turns a request into an answer; runs in the copies.
-        prepare: Called in each copy before it serves.
     """
 
-    def __init__(self, serve: Serve, prepare: Callable[[], None]) -> None:
+    def __init__(self, serve: Serve) -> None:
         here, there = Pipe()
         self._connection = here
         if not fork():
             here.close()
-            _serve_until_closed(there, serve, prepare)
+            _serve_until_closed(there, serve)
         there.close()
 
     def ask(self, request: bytes) -> bytes:
@@ -51,21 +50,20 @@ class FreshProcesses:
         return answer
 
 
-def _serve_until_closed(connection: Connection, serve: Serve, prepare: Callable[[], None]) -> NoReturn:
+def _serve_until_closed(connection: Connection, serve: Serve) -> NoReturn:
     with contextlib.suppress(EOFError, OSError):
         while True:
             request = connection.recv_bytes()
-            connection.send_bytes(_answer_in_copy(request, serve, prepare))
+            connection.send_bytes(_answer_in_copy(request, serve))
     os._exit(0)
 
 
-def _answer_in_copy(request: bytes, serve: Serve, prepare: Callable[[], None]) -> bytes:
+def _answer_in_copy(request: bytes, serve: Serve) -> bytes:
     """Nothing when the copy ended otherwise than by answering."""
     here, there = Pipe(duplex=False)
     pid = fork()
     if not pid:
         with contextlib.suppress(BaseException):
-            prepare()
             there.send_bytes(serve(request))
         os.kill(os.getpid(), signal.SIGKILL)  # no handler and no buffer of the copied process may run
     there.close()

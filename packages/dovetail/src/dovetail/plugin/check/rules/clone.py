@@ -93,9 +93,12 @@ def run_through_life(life: Life, specimen: Specimen) -> None:
     """Attach an object and have what comes back configured and run, with every tactic and case."""
     for tactic in life.tactics[life.formats]:
         prepared = life.prepare(source=specimen, tactic=tactic)
-        for case in life.problem.full_cases:
-            prepared.reshape(case)
-            prepared.run(case)
+        try:
+            for case in life.problem.full_cases:
+                prepared.reshape(case)
+                prepared.run(case)
+        except CallbackRaised as raised:
+            raise Blocked(f"one object does not run all shapes: {raised.method} raised, see R48") from None
 
 
 @rule(

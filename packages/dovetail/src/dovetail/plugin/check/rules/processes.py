@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import os
+from typing import Final
 
 from dovetail.plugin.check.driver import Cell, CheckedPlugin
-from dovetail.plugin.check.host.process_state import find_change, moved_generators, snapshot
+from dovetail.plugin.check.fresh_runs import FreshResult
+from dovetail.plugin.check.host.runs import disagreement
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.rules import Broken
+from dovetail.plugin.check.watch import find_process_change
+from dovetail.rules import Broken, NotApplicable
 
 __all__: list[str] = []
+
+_MOST_VARIABLES: Final = 6
 
 
 @rule(
@@ -34,18 +39,43 @@ def judge_return(subject: CheckedPlugin) -> None:
 def judge_fresh_process(subject: CheckedPlugin) -> str:
     """Run every case with the first tactic, and every tactic with the main case, each in a process of its own."""
     subject.require_repeatable()
-    cells = _telling_cells(subject)
+    cells, variables = _telling_cells(subject), set()
     for cell in cells:
-        found = subject.fresh_difference(cell)
-        if found is None:
-            continue
-        if subject.fresh_difference(cell, again=True):
-            raise Broken(
-                f"{cell.describe()}: {found} in this process, and another new process differs again",
-                fix="use no process number, time, address or random state; seed from a parameter",
-            )
-        raise Broken(f"{cell.describe()}, first in a new process with another working directory: {found} after others")
+        result = subject.ask_fresh(cell)
+        _require_same_result(subject, cell, result)
+        variables |= set(result.variables)
+    _vary_environment(subject, sorted(variables))
     return f"{len(cells)} runs, each in a process of its own"
+
+
+def _require_same_result(subject: CheckedPlugin, cell: Cell, result: FreshResult) -> None:
+    words = f"{cell.describe()}, first in a new process with another working directory"
+    if result.raised:
+        raise Broken(f"{words}: {result.raised}")
+    found = disagreement(result.as_run(cell.first), cell.first)
+    if not found:
+        return
+    again = subject.ask_fresh(cell)
+    if not again.raised and disagreement(again.as_run(cell.first), result.as_run(cell.first)):
+        raise Broken(
+            f"{words}: {found} here, and another new process differs again",
+            fix="use no process number, time, address or random state; seed from a parameter",
+        )
+    raise Broken(f"{words}: {found} after others")
+
+
+def _vary_environment(subject: CheckedPlugin, variables: list[str]) -> None:
+    """Set the variables that were read and not there, and take away those that were there, one by one."""
+    cell = subject.main_cell
+    for name in variables[:_MOST_VARIABLES]:
+        result = subject.ask_fresh(cell, variables={name: None if name in os.environ else "1"})
+        found = result.raised or disagreement(result.as_run(cell.first), cell.first)
+        if found:
+            state = "taken away" if name in os.environ else "set to 1"
+            raise Broken(
+                f"with the environment variable {name} {state}: {found} otherwise",
+                fix="make it a field, so that it is stored in the plan",
+            )
 
 
 def _telling_cells(subject: CheckedPlugin) -> list[Cell]:
@@ -62,31 +92,11 @@ def _telling_cells(subject: CheckedPlugin) -> list[Cell]:
     fix="make a generator of your own (np.random.default_rng(seed)), and set nothing that is global",
 )
 def judge_process_state(subject: CheckedPlugin) -> None:
-    """Take an object through its life and look at the process after each callback."""
-    _ = subject.main_cell
-    with moved_generators():
-        _watch_life(subject)
-
-
-def _watch_life(subject: CheckedPlugin) -> None:
-    life, case = subject.life, subject.life.problem.main
-    before = snapshot()
-
-    def require_same(methods: str) -> None:
-        changed = find_change(before)
-        if changed:
-            raise Broken(f"{methods} changed {changed}")
-
-    specimen = subject.make()
-    require_same("create_plugin")
-    life.declare(specimen)
-    require_same("get_output_data_types or get_output_shapes")
-    prepared = life.prepare(source=specimen)
-    require_same("attach_to_context, configure_plugin, set_tactic or get_workspace_size")
-    prepared.reshape(case)
-    require_same("on_shape_change")
-    prepared.run(case)
-    require_same("enqueue")
-    with suppress(Broken):
-        subject.serialize(prepared.specimen)
-    require_same("get_fields_to_serialize")
+    """Take an object through its life in a new process and look at the process after each callback."""
+    cell = subject.main_cell
+    try:
+        found = subject.ask_fresh(cell, is_watched=True).change
+    except NotApplicable:
+        found = find_process_change(subject.life) or ""
+    if found:
+        raise Broken(found)

@@ -156,6 +156,8 @@ def judge_reads(subject: CheckedPlugin) -> None:
 def judge_late_writes(subject: CheckedPlugin) -> None:
     """Keep the memory of all runs, and compare it a little later."""
     found = subject.late_write or subject.memory.find_late_write()
+    if found and subject.writes_stale_memory:
+        raise Blocked("a run writes the memory of an earlier one, see R64")
     if found:
         raise Broken(found)
 

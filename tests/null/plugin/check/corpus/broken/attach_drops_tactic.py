@@ -1,0 +1,27 @@
+"""R31: attach_to_context makes a new object, without the tactic."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dovetail.plugin.fields import PluginFieldType
+from tests.null.plugin.check.corpus.layer import Layer, LayerCreator
+
+
+class AttachDropsTactic(Layer):
+    FIELDS: ClassVar[dict[str, Any]] = {"alpha": (PluginFieldType.FLOAT32, 1.0)}
+    alpha: float
+
+    def get_valid_tactics(self) -> Any:
+        return [1, 2]
+
+    def attach_to_context(self, resource_context: Any) -> Any:
+        return AttachDropsTactic(alpha=self.alpha)
+
+    def compute(self, x: Any, y: Any) -> None:
+        y[...] = x * np.float32(self.alpha)
+
+
+creator = LayerCreator(AttachDropsTactic)

@@ -1,0 +1,23 @@
+"""R66: The path for HALF forgets the parameter."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dovetail.plugin.fields import PluginFieldType
+from dovetail.types import DataType
+from tests.null.plugin.check.corpus.layer import Layer, LayerCreator
+
+
+class HalfForgetsScale(Layer):
+    FIELDS: ClassVar[dict[str, Any]] = {"alpha": (PluginFieldType.FLOAT32, 1.0)}
+    alpha: float
+    TYPES = (DataType.FLOAT, DataType.HALF)
+
+    def compute(self, x: Any, y: Any) -> None:
+        y[...] = x if x.dtype == np.float16 else x * np.float32(self.alpha)
+
+
+creator = LayerCreator(HalfForgetsScale)
