@@ -118,10 +118,10 @@ def _dim_of(symbol: SymbolRecord, shapes: Mapping[int, list[int]]) -> int:
 
 
 def _one_line(layer: Any) -> str:
-    return escape_line(layer if isinstance(layer, str) else _describe_layer(layer))
+    return escape_line(layer if isinstance(layer, str) else _layer_text(layer))
 
 
-def _describe_layer(layer: Any) -> str:
+def _layer_text(layer: Any) -> str:
     inputs, outputs = (", ".join(map(_binding_text, layer[side])) for side in ("Inputs", "Outputs"))
     text = f"Layer({layer['LayerType']}): {layer['Name']}, Tactic: {layer['TacticValue']}, {inputs} -> {outputs}"
     if "Partition" in layer:
