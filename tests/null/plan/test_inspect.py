@@ -35,7 +35,8 @@ def test_detailed_json_has_everything() -> None:
     assert [layer["Name"] for layer in layers] == ["add", "twice"]
     add, twice = layers
     assert add["LayerType"] == "Add"
-    assert add["Inputs"][0] == {"Name": "x", "Dimensions": [-1, 3], "Format/Datatype": "LINEAR FP32"}
+    described = {"Name": "x", "Dimensions": [-1, 3], "Format/Datatype": "LINEAR FP32", "Shape": ["n", 3]}
+    assert add["Inputs"][0] == described
     assert twice["LayerType"] == "PluginV3"
     assert int(twice["TacticValue"], 16) == 2
     assert twice["Metadata"] == "made by hand"

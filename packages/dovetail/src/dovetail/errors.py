@@ -6,7 +6,12 @@ passes inputs, or us. Everything here may be used from outside.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dovetail.escapes import escape, escape_line
+
+if TYPE_CHECKING:
+    from traceback import FrameSummary
 
 __all__ = [
     "BuildCancelledError",
@@ -56,6 +61,26 @@ class DovetailError(Exception):
         self.got = got
         self.fix = None if fix is None else escape(fix)
         super().__init__(_format_message(self.what, self.where, expected, got, self.fix))
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the line that called Dovetail, and the message.
+
+        IPython asks for it by this name. ``DOVETAIL_TRACEBACK=1`` in the environment shows every frame.
+        """
+        import os
+        import traceback
+
+        if os.environ.get("DOVETAIL_TRACEBACK"):
+            return "".join(traceback.format_exception(self)).splitlines()
+        frames = _find_caller(traceback.extract_tb(self.__traceback__))
+        return "".join([*traceback.format_list(frames), *traceback.format_exception_only(self)]).splitlines()
+
+
+def _find_caller(frames: list[FrameSummary]) -> list[FrameSummary]:
+    """The last frame before the first of Dovetail's own, which is the line that somebody wrote."""
+    package = __file__.rpartition("errors.py")[0]
+    ours = next((index for index, frame in enumerate(frames) if frame.filename.startswith(package)), len(frames))
+    return frames[max(ours - 1, 0) : max(ours, 1)]
 
 
 def _format_message(what: str, where: str | None, expected: object, got: object, fix: str | None) -> str:

@@ -69,7 +69,7 @@ def test_the_command_shows_both(tmp_path: Path, capsys: pytest.CaptureFixture[st
         code = main(["bench", str(tmp_path / "plan"), "--iterations", "3", "--warmup-ms", "0", "--profile"])
     shown = capsys.readouterr().out
     assert code == 0
-    assert "Profile (3 iterations)" in shown
+    assert "Profile (3 iterations, " in shown
     assert "matmul" in shown
     assert "host_device: MatMul" in shown
 

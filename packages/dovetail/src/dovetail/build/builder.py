@@ -15,7 +15,7 @@ from dovetail._extras import install_line
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.calibrate.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
-from dovetail.build.idle_settings import find_idle_settings, tell_idle
+from dovetail.build.idle_settings import check_layer_names, find_idle_settings, tell_idle
 from dovetail.build.planner import build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
@@ -63,6 +63,9 @@ class Builder(NoOpContext):
         self.phase_times: list[tuple[str, str | None, float]] = []
         """Name, parent and seconds of every phase of the last build."""
         self._registry = PluginRegistry(parent=get_plugin_registry())
+
+    def __repr__(self) -> str:
+        return f"<Builder with {self._registry!r}>"
 
     def get_plugin_registry(self) -> PluginRegistry:
         """The registry of this builder."""
@@ -127,6 +130,7 @@ class Builder(NoOpContext):
         try:
             with judging(lambda reason: BuildError(f"the network cannot be built: {reason}", fix=_FIX)):
                 request = self._make_request(network, config, phases, is_open=is_open, name=name)
+                check_layer_names(request, network)
                 tell_idle(self._find_idle(), self.logger, strict=config.strict)
                 tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
                 request.ranges = collect_ranges(request, phases)

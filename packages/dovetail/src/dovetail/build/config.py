@@ -106,6 +106,9 @@ class BuilderConfig(NoOpContext):
         self.max_num_tactics = -1
         self.tells_unset_dims = True
         """Whether a build without a profile tells which sizes it tunes for; hosts that cannot set any turn it off."""
+        self.is_part = False
+        """Whether the model is a part of the one that the settings were written for, so that ``layer_providers`` and
+        overrides that fit nothing in it are no mistake."""
         self.avg_timing_iterations = 1
         self.builder_optimization_level = 3
         self.engine_capability = EngineCapability.STANDARD
@@ -139,6 +142,13 @@ class BuilderConfig(NoOpContext):
         self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}
         self._preview: set[PreviewFeature] = set()
         self._timing_cache: TimingCache | None = None
+
+    def __repr__(self) -> str:
+        default = BuilderConfig()
+        flags = ", ".join(flag.name for flag in self.chosen_flags) or "no flags"
+        names = (name for name in vars(default) if not name.startswith("_") and name not in ("flags", "profiles"))
+        changed = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name) != getattr(default, name)]
+        return f"<BuilderConfig: {'; '.join([flags, f'{len(self.profiles)} profile(s)', *changed])}>"
 
     # flags
 

@@ -98,7 +98,7 @@ class _Planner:
         self._all_providers = Providers(request.config.provider_options)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
         self._session = CacheSession(self._config, request.logger)
-        self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger)
+        self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger, phases)
         self._plugin_tuner = PluginTuner(self._tuner)
         self._services = BuildServices(
             request.config,
@@ -336,7 +336,7 @@ class _Planner:
             packed=self._store.packed,
             tuning=[*self._tables, *self._services.tables.records],
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
-            notes=self._assigner.notes,
+            notes=self._assigner.all_notes,
         )
         return BuiltPlan(manifest, blobs)
 

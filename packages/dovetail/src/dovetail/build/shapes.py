@@ -11,6 +11,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail._near_names import suggest
 from dovetail._unset_dims import UnsetDim, shapes_option
 from dovetail.build.profile import OptimizationProfile
 from dovetail.errors import UsageError
@@ -245,7 +246,9 @@ def _check_names(profile: OptimizationProfile, names: Sequence[str]) -> None:
     for name in (*profile.shapes, *profile.values):
         if name not in names:
             expected = ", ".join(names) or "no inputs"
-            raise UsageError(f"there is no input '{name}'", where="profile", expected=expected)
+            raise UsageError(
+                f"there is no input '{name}'", where="profile", expected=expected, fix=suggest(name, names)
+            )
 
 
 def _axis_bounds(bounds: tuple[tuple[int, ...], ...] | None, axis: int) -> tuple[int, int, int]:

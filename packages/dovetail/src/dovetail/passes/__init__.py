@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+from dovetail._near_names import suggest
 from dovetail.errors import UsageError
 from dovetail.growth import DEFAULT_GROWTH, ByteBudget, GrowthLimits
 
@@ -121,6 +122,9 @@ def _without(off: Collection[str], passes: list[Pass]) -> list[Pass]:
     unknown = sorted(names.difference(PASS_NAMES))
     if unknown:
         raise UsageError(
-            f"there is no pass {', '.join(map(repr, unknown))}", where="passes", expected=", ".join(PASS_NAMES)
+            f"there is no pass {', '.join(map(repr, unknown))}",
+            where="passes",
+            expected=", ".join(PASS_NAMES),
+            fix=suggest(unknown[0], PASS_NAMES),
         )
     return [each for each in passes if each.name not in names]

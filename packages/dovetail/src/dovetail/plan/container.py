@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import xxhash
 
 from dovetail.errors import PlanCorruptError, PlanError, ResourceError, UsageError
+from dovetail.file_kinds import START_BYTES, looks_like_model
 from dovetail.files import NotRegularError, is_out_of_space, open_regular, replacing
 from dovetail.plan._header import LENGTH_BYTES, BlobInfo, Header, corrupt, data_start, parse_header, show
 from dovetail.plan._layout import Blob, bytes_view, plan_chunks
@@ -191,6 +192,7 @@ class PlanFile:
             PlanVersionError: The container has another version.
         """
         view, where = bytes_view(buffer), "plan bytes"
+        _refuse_model(bytes(view[:START_BYTES]), where)
         start = data_start(view[:LENGTH_BYTES], view.nbytes, where)
         return cls(view, parse_header(bytes(view[LENGTH_BYTES:start]), view.nbytes, where), where)
 
@@ -272,11 +274,18 @@ def _identify(status: os.stat_result) -> Identity:
 def _read_header(file: BinaryIO, where: str) -> tuple[Header, int]:
     # Read, not mapped: a file that is cut short meanwhile gives a short read, where a map would give a signal.
     size_bytes = os.fstat(file.fileno()).st_size
+    _refuse_model(file.read(START_BYTES), where)
+    file.seek(0)
     start = data_start(file.read(LENGTH_BYTES), size_bytes, where)
     raw = file.read(start - LENGTH_BYTES)
     if LENGTH_BYTES + len(raw) != start:
         raise _shrunken(where, size_bytes, LENGTH_BYTES + len(raw))
     return parse_header(raw, size_bytes, where), size_bytes
+
+
+def _refuse_model(start: bytes, where: str) -> None:
+    if looks_like_model(start):
+        raise corrupt("this is an ONNX model and not a plan", where, fix="build it with dovetail.compile(path)")
 
 
 def _map(file: BinaryIO, size_bytes: int, where: str) -> mmap.mmap:

@@ -162,6 +162,7 @@ def _describe_layer(
         "LayerType": _layer_type(step),
         "Inputs": bindings(step.inputs),
         "Outputs": bindings(step.outputs),
+        "TacticName": _tactic_name(step, table),
         "TacticValue": f"0x{step.tactic & 0xFFFFFFFFFFFFFFFF:016x}",
         "Metadata": (table.metadata if table is not None else None) or "",
         "Provider": step.provider,
@@ -180,6 +181,14 @@ def _describe_layer(
     return layer
 
 
+def _tactic_name(step: StepRecord, table: LayerRecord | None) -> str:
+    """What its plugin or provider calls the tactic of a step; empty where it has no name."""
+    if step.kernel is not None:
+        return step.kernel.tactic
+    candidates = () if table is None else table.candidates
+    return next((found.name for found in candidates if found.tactic == step.tactic and found.name), "")
+
+
 def _layer_type(step: StepRecord) -> str:
     return {"plugin": "PluginV3", "reformat": "Reformat", "partition": "Partition"}.get(step.kind, step.op)
 
@@ -191,6 +200,7 @@ def _describe_partition(partition: PartitionRecord) -> dict[str, Any]:
         "weights": dict(partition.weights),
         "payload": partition.payload,
         "code": dict(partition.code),
+        "held": dict(partition.held),
         "report": _describe_report(partition.report),
     }
 
@@ -216,6 +226,7 @@ def _describe_value(value: ValueRecord, symbols: Mapping[str, int]) -> dict[str,
         "Name": value.name,
         "Dimensions": [_evaluate(dim, symbols) for dim in value.dims or ()],
         "Format/Datatype": f"{value.format} {precision}",
+        "Shape": None if value.dims is None else [_dim_text(dim) for dim in value.dims],
     }
 
 

@@ -172,6 +172,8 @@ class PartitionRecord(_Record, frozen=True, kw_only=True):
     """The names of the layers in it."""
     code: dict[str, str] = {}
     """What the provider calls a piece of device code -> blob."""
+    held: dict[str, str] = {}
+    """Weights of the network that the payload holds itself -> type and shape, for people."""
     report: ReportRecord | None = None
 
 
@@ -262,12 +264,12 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     """One way to run a layer, as the tuner saw it."""
 
     name: str = ""
-    """What the provider that proposed it calls it; empty for plugin layers, which have formats and tactics."""
+    """What the provider that proposed it calls it; for plugin layers, which have formats, the name of the tactic."""
     formats: list[str]
     tactic: int
     time_us: float | None = None
     status: str = "timed"
-    """"timed", "untimed", "failed", "wrong", "timeout" or "refused"."""
+    """"timed", "cached", "untimed", "failed", "wrong", "timeout" or "refused"."""
     reason: str | None = None
     chosen: bool = False
 

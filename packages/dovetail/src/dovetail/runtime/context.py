@@ -91,6 +91,12 @@ class ExecutionContext:
         self._instance = self._use_profile(0)
         self._finalizer = weakref.finalize(self, _destroy_instances, self._instances, self._devices)
 
+    def __repr__(self) -> str:
+        shapes = [f"{name}: {self._shapes.get(name, '?')}" for name in self._engine.input_names]
+        name = f" '{self.name}'" if self.name else ""
+        where = f"engine '{self._engine.name}', profile {self._profile}"
+        return f"<ExecutionContext{name} of {where}, {', '.join(shapes) or 'no inputs'}>"
+
     @property
     def engine(self) -> Engine:
         """The engine this context runs."""

@@ -46,6 +46,17 @@ class Runtime(NoOpContext):
         self.max_threads = 1
         self._registry = PluginRegistry(parent=get_plugin_registry())
 
+    def __repr__(self) -> str:
+        code = [
+            kind
+            for kind, is_allowed in (
+                ("host code", self.engine_host_code_allowed),
+                ("device code", self.engine_device_code_allowed),
+            )
+            if is_allowed
+        ]
+        return f"<Runtime that allows {' and '.join(code) or 'no code'}, with {self._registry!r}>"
+
     def get_plugin_registry(self) -> PluginRegistry:
         """The registry of this runtime."""
         return self._registry

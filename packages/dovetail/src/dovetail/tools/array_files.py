@@ -30,6 +30,8 @@ Array = npt.NDArray[Any]
 
 _ITEM: Final = re.compile(r"(.*)\[(\d{1,6})\]", re.DOTALL)
 _HALF: Final = re.compile(r"(.*)\.(keys|values)", re.DOTALL)
+_OBJECTS: Final = ("Object arrays cannot be loaded", "Python objects in dtype")
+"""What NumPy's reader says of arrays of objects."""
 
 
 def read_array(path: Path, spec: InputSpec) -> Array:
@@ -38,8 +40,8 @@ def read_array(path: Path, spec: InputSpec) -> Array:
     Raises:
         InputError: The file cannot be read, or holds something else.
     """
-    where, fix = f"'{path}', for input '{spec.name}'", "write it with numpy.save(file, array)"
-    with _reading(where, "this is not a .npy file", fix):
+    where = f"'{path}', for input '{spec.name}'"
+    with _reading(where, "a .npy file", "numpy.save(file, array)"):
         loaded = _load(path)
     if not isinstance(loaded, np.ndarray):
         loaded.close()
@@ -47,6 +49,15 @@ def read_array(path: Path, spec: InputSpec) -> Array:
             "this holds several arrays", where=where, expected=".npy, one array a file", got=".npz, without a name"
         )
     return _name_type(np.array(loaded), spec)
+
+
+def _explain_broken(reason: str, where: str, kind: str, call: str) -> InputError:
+    """Why a file cannot be used: it holds objects, which only pickle could read, or it is something else."""
+    if any(text in reason for text in _OBJECTS):
+        what = "this is an array of Python objects, which are code and are not read"
+        fix = "give it the type of the input before it is saved: array.astype('float32'), for texts array.astype(str)"
+        return InputError(what, where=where, fix=fix)
+    return InputError(f"this is not {kind}", where=where, fix=f"write it with {call}")
 
 
 def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
@@ -94,8 +105,8 @@ def _join_halves(path: Path, name: str, halves: Mapping[str, Array]) -> dict[Any
 
 
 def _load_all(path: Path) -> dict[str, Array]:
-    where, fix = f"'{path}'", "write it with numpy.savez(file, name=array)"
-    with _reading(where, "this is not a .npz file", fix):
+    where = f"'{path}'"
+    with _reading(where, "a .npz file", "numpy.savez(file, name=array)"):
         loaded = _load(path)
         if isinstance(loaded, np.ndarray):
             raise InputError("this is one array without a name", where=where, expected=".npz", got=".npy")
@@ -109,9 +120,9 @@ def _load(path: Path) -> Any:
 
 
 @contextmanager
-def _reading(where: str, what: str, fix: str) -> Iterator[None]:
+def _reading(where: str, kind: str, call: str) -> Iterator[None]:
     """Name what is wrong with a file; NumPy's reader raises many things on bytes that only look like arrays."""
-    with judging(lambda reason: InputError(what, where=where, fix=fix)):
+    with judging(lambda reason: _explain_broken(reason, where, kind, call)):
         try:
             yield
         except OSError as error:

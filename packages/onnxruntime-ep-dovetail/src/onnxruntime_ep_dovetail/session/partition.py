@@ -57,6 +57,7 @@ def build_partition(model: ir.Model, backend: Backend, options: EpOptions) -> Pa
     """Build an engine from a partition; its weights are copied, so that ONNX Runtime can drop its own."""
     config = dovetail.BuilderConfig()
     config.tells_unset_dims = False  # a session has no way to set them
+    config.is_part = True  # an operator that is overridden in the session need not be in this part of it
     config.provider_options = {name: dict(chosen) for name, chosen in options.provider_options.items()}
     if not backend.has_device_memory:  # ONNX Runtime brings memory of the host
         tensors = (*model.graph.inputs, *model.graph.outputs)

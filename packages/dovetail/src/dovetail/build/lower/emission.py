@@ -223,6 +223,7 @@ class Emission:
             inputs=[value.name or "" for value in border.inputs],
             outputs=[value.name or "" for value in border.outputs],
             layers=names,
+            constants=border.constants,
         )
         record = StepRecord(
             name=name,

@@ -153,6 +153,7 @@ class PluginTuner:
         return TimedCandidate(
             id=trial.id,
             label=trial.label,
+            title=trial.title,
             prepare=trial.prepare,
             run=trial.run,
             key=None if cache_id is None else _make_key(trial, cache_id),
@@ -207,6 +208,7 @@ def _respects_aliases(layer: PluginLayer, combination: Combination) -> bool:
 
 def _candidate_record(trial: PluginTrial, outcome: Outcome) -> CandidateRecord:
     return CandidateRecord(
+        name=trial.tactic_name,
         formats=[layout_text(layout) for layout in trial.combination],
         tactic=trial.tactic,
         time_us=outcome.time_us,

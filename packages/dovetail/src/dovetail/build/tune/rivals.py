@@ -111,7 +111,7 @@ class _Contest:
         self._phases = phases
         self._folder = folder
         self._session = CacheSession(self._request.config, logger)
-        self._tuner = CandidateTuner(tuner_options(request.config), self._session, logger)
+        self._tuner = CandidateTuner(tuner_options(request.config), self._session, logger, phases)
         self._stage = _Stage(open_plan)
 
     def close(self) -> None:

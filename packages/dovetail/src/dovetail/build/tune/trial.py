@@ -64,7 +64,10 @@ class PluginTrial:
         self, number: int, layer: PluginLayer, combination: Combination, tactic: int, handle: PluginHandle, lane: Lane
     ) -> None:
         self.id, self.layer, self.combination, self.tactic, self.handle = number, layer, combination, tactic, handle
-        self.label = f"{', '.join(map(layout_text, combination))} tactic {tactic}"
+        self.tactic_name = handle.name_tactic(tactic)
+        name = f" '{self.tactic_name}'" if self.tactic_name else ""
+        self.label = f"{', '.join(map(layout_text, combination))} tactic {tactic}{name}"
+        self.title = f"tactic {tactic}{name} of '{layer.name}'"
         self._lane = lane
         self._arrays: list[PlacedArray] | None = None
         self._workspace_bytes = 0

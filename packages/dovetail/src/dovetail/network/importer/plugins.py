@@ -14,7 +14,8 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError
+from dovetail._near_names import name_known, suggest
+from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError, UsageError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.importer.fields import describe_attribute, field_from_attribute
 from dovetail.network.importer.functions import PLUGIN_CALL
@@ -31,7 +32,7 @@ from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.schemas.contrib_schemas import ContribSchema
 from dovetail.types import TensorRTPhase
 
-__all__ = ["PluginImport", "PluginRequest"]
+__all__ = ["PluginImport", "PluginRequest", "check_override"]
 
 _VERSION: Final = "plugin_version"
 _NAMESPACE: Final = "plugin_namespace"
@@ -92,7 +93,7 @@ class PluginImport:
     def has_creator(self, node: ir.Node) -> bool:
         """Whether a plugin of a node's name, version and namespace is registered."""
         try:
-            return self._registry.find_creator(*_identity(node)) is not None
+            return any(self._registry.find_creator(*key) is not None for key in _identities(node))
         except ModelError:
             return False
 
@@ -130,7 +131,11 @@ class PluginImport:
         return requests
 
     def _creator(self, node: ir.Node, where: str, missing: dict[tuple[str, ...], UnknownNodes]) -> Any | None:
-        name, version, namespace = _identity(node)
+        keys = _identities(node)
+        found = next((found for key in keys if (found := self._registry.find_creator(*key)) is not None), None)
+        if found is not None:
+            return found
+        name, version, namespace = keys[0]
         try:
             return self._registry.get_creator(name, version, namespace)
         except PluginError as error:
@@ -234,14 +239,41 @@ class PluginImport:
         self._logger.log(severity, f"{where}: {text}")
 
 
+def check_override(model: ir.Model, override: Collection[str]) -> None:
+    """Check that every operator that is to be a plugin's is one of the model.
+
+    Raises:
+        UsageError: No node has it.
+    """
+    if not override:
+        return
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    known = list(dict.fromkeys(node.op_type for graph in graphs for node in graph.all_nodes()))
+    for op in override:
+        if op not in known:
+            raise UsageError(
+                f"the model has no operator '{op}'",
+                where="override",
+                expected=f"one of {name_known(known)}",
+                fix=suggest(op, known) or "name an operator of the model",
+            )
+
+
 def _has_default(creator: Any, name: str) -> bool:
     """Whether a field that is left out has a value all the same, which the author of a layer gave its parameter."""
     return isinstance(creator, LayerCreator) and creator.layer.signature.has_default(name)
 
 
-def _identity(node: ir.Node) -> tuple[str, str, str]:
-    """Name, version and namespace of the plugin that a node asks for."""
-    return node.op_type, _string(node, _VERSION, "1"), _string(node, _NAMESPACE, "")
+def _identities(node: ir.Node) -> list[tuple[str, str, str]]:
+    """Name, version and namespace of the plugins that a node may ask for, the first of which is preferred.
+
+    Without the attribute for it the namespace is the node's domain, or none, as plugins were before they had one.
+    """
+    name, version = node.op_type, _string(node, _VERSION, "1")
+    if _NAMESPACE in node.attributes:
+        return [(name, version, _string(node, _NAMESPACE, ""))]
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    return [(name, version, namespace) for namespace in dict.fromkeys((domain, ""))]
 
 
 def _string(node: ir.Node, name: str, default: str) -> str:

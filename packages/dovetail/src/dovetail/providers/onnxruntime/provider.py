@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dovetail._near_names import suggest
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import DovetailError, PlanCorruptError, ProviderError
 from dovetail.provider.devices import Device, ProfileEvent
@@ -258,6 +259,7 @@ class OnnxRuntimeProviderFactory:
                 f"unknown option(s) {', '.join(sorted(unknown))}",
                 where="provider 'onnxruntime'",
                 expected=", ".join(self.options),
+                fix=suggest(min(unknown), self.options),
             )
         for name in ("pool", "profiling"):
             choices = self.options[name].choices
