@@ -228,7 +228,7 @@ def test_texts_lists_and_bytes_become_fields() -> None:
     report = check_creator(Texts(), fields={"mode": "same", "axes": "1,2", "blob": b"\x01\x02"})
     assert report.ok, report.render()
     assert "axes=[1, 2]" in report.outcome("R34").message
-    assert "mode=[b's', b'a', b'm', b'e']" in report.outcome("R34").message
+    assert "mode='same'" in report.outcome("R34").message
 
 
 class KnowsScale(Scale):

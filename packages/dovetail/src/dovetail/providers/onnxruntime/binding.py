@@ -101,7 +101,8 @@ class _BoundSession(BoundPartition):
         self._binding = session.io_binding()
         self._input_names = inputs
         self._output_names = outputs
-        self._options = _run_options()
+        self._options: Any = None
+        """Options of runs where these can be ended; a run with options takes ten times as long to start."""
         self._is_ended = False
         """Whether the options say that runs are to end."""
         self._inputs = [_BoundTensor(self._binding.bind_ortvalue_input, name) for name in inputs]
@@ -122,8 +123,12 @@ class _BoundSession(BoundPartition):
             if port.staged is not None:
                 target[...] = port.staged
 
-    def interrupt(self) -> None:
-        """End the run that is under way."""
+    def make_interruptible(self) -> Callable[[], None]:
+        """What ends the run that is under way."""
+        self._options = self._options or _run_options()
+        return self._interrupt
+
+    def _interrupt(self) -> None:
         self._is_ended = True
         self._options.terminate = True
 
