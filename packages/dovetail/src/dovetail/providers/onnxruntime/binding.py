@@ -150,8 +150,8 @@ def _run_options() -> Any:
     from onnxruntime import RunOptions
 
     options = RunOptions()
-    # ONNX Runtime's Python part asks for this entry in every run, and where it is missing that takes 40 us. It says that
-    # the run is not captured, which none here is.
+    # ONNX Runtime's Python part asks for this entry in every run, and where it is missing that takes 40 us. It says
+    # that the run is not captured, which none here is.
     options.add_run_config_entry("gpu_graph_id", "-1")
     return options
 
