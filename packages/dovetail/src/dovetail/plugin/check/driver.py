@@ -35,7 +35,14 @@ from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.check.progress import progress
 from dovetail.plugin.check.traits import show_fields
 from dovetail.plugin.check.widen import Widened, widen_sizes, widen_types
-from dovetail.plugin.fields import PluginFieldCollection, PluginFieldType, decode_fields, encode_fields, iterate_fields
+from dovetail.plugin.fields import (
+    PluginField,
+    PluginFieldCollection,
+    PluginFieldType,
+    decode_fields,
+    encode_fields,
+    iterate_fields,
+)
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
@@ -45,6 +52,7 @@ T = TypeVar("T")
 
 _LAYER_NAME: Final = "checked"
 _MOST_RESULT_BYTES: Final = 512 << 20
+_MANY_RUNS: Final = 20
 _LATE_S: Final = 0.01
 _MOST_VARIED_FIELDS: Final = 12
 _MOST_SIDE_COMBINATIONS: Final = 3
@@ -107,6 +115,8 @@ class CheckedPlugin:
         self._memory: list[PluginFieldCollection] = []
         self._fresh: FreshProcesses | None = None
         self._guesses: list[PluginFieldCollection] = []
+        self.given = frozenset(fields or ())
+        self.other_fields: PluginFieldCollection | None = None
         self.fields = make_fields(declared_fields(creator) if creator is not None else {}, fields or {})
 
     # objects
@@ -191,7 +201,12 @@ class CheckedPlugin:
         return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted))
 
     def ask_fresh(
-        self, cell: Cell, *, is_watched: bool = False, variables: Mapping[str, str | None] | None = None
+        self,
+        cell: Cell,
+        *,
+        is_watched: bool = False,
+        variables: Mapping[str, str | None] | None = None,
+        fields: PluginFieldCollection | None = None,
     ) -> FreshResult:
         """Run a cell as the first thing in a new process.
 
@@ -201,7 +216,7 @@ class CheckedPlugin:
         if self._fresh is None:
             raise NotApplicable("this process cannot be copied, or the check was told to stay in it")
         request = FreshRun(
-            fields=encode_fields(self.fields, where="the fields of the check"),
+            fields=encode_fields(self.fields if fields is None else fields, where="the fields of the check"),
             problem=self.life.problem,
             formats=cell.formats,
             tactic=cell.tactic,
@@ -260,7 +275,7 @@ class CheckedPlugin:
 
     def _widen(self, life: Life) -> Life:
         """Vary fields, sizes and types, as far as the plugin goes along."""
-        if self.creator is not None and not self._guesses:
+        if self.creator is not None:
             life = self._vary_fields(life)
         widened = widen_sizes(life)
         if self.wish.types is None:
@@ -272,17 +287,16 @@ class CheckedPlugin:
     def _vary_fields(self, life: Life) -> Life:
         """Give fields that were left at their defaults other values, one by one, where the plugin runs with them."""
         declared = declared_fields(self.creator)
-        unset = [name for name in declared if self.fields.find(name) is None][:_MOST_VARIED_FIELDS]
+        before, unset = self.fields, [name for name in declared if name not in self.given][:_MOST_VARIED_FIELDS]
         known = self._known_values(life) if unset else {}
-        changed: list[str] = []
         for name in unset:
             for value in vary_field(name, declared[name], known.get(name)):
-                varied = self._try_fields(life, PluginFieldCollection([*self.fields, value]))
+                varied = self._try_fields(life, _with_field(self.fields, value))
                 if varied is not None and (name in known or disagreement(varied.sample, life.sample)):
                     life = varied
-                    changed.append(name)
                     break
-        if changed:
+        if self.fields is not before:
+            self.other_fields = before
             self.notes.append(f"fields changed from their defaults by the checker: {self._show_fields()}")
         return life
 
@@ -477,6 +491,13 @@ class CheckedPlugin:
         found = disagreement(prepared.run(case), first)
         if found:
             return f"inputs A, then B, then A again: {found} the first time"
+        try:
+            for _ in range(_MANY_RUNS):
+                found = disagreement(prepared.run(case), first)
+        except CallbackRaised as raised:
+            return f"inputs A, up to {_MANY_RUNS} times more: {raised}"
+        if found:
+            return f"inputs A, {_MANY_RUNS} times more: {found} the first time"
         return self._find_same_memory_difference(expected)
 
     def _find_same_memory_difference(self, expected: Run) -> str | None:
@@ -603,6 +624,10 @@ def run_new(
     prepared = life.prepare(formats=formats, tactic=tactic)
     prepared.reshape(case)
     return prepared.run(case, fill=fill, is_workspace_null=is_workspace_null)
+
+
+def _with_field(fields: PluginFieldCollection, field: PluginField) -> PluginFieldCollection:
+    return PluginFieldCollection([*(item for item in fields if item.name != field.name), field])
 
 
 class _PluginFactory:
