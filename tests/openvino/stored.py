@@ -12,7 +12,7 @@ from dovetail_openvino.payload import split_partition
 
 __all__ = ["WEIGHT", "X", "make_model", "store"]
 
-X = TensorSpec(dtype="float32", dims=(None, 64))
+X = TensorSpec.of("float32", (None, 64))
 WEIGHT = np.ones((64, 64), np.float32)
 
 

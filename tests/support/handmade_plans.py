@@ -28,6 +28,7 @@ from dovetail.plan.manifest import (
 )
 from dovetail.provider.loader import get_factory
 from dovetail.runtime.save import make_blob, record_blob
+from tests.support.dims import read_dims
 
 __all__ = ["library_record", "make_manifest", "replace", "write_handmade"]
 
@@ -41,10 +42,10 @@ def make_manifest(**changes: Any) -> Manifest:
     """Add with a weight, then a plugin: two steps over one dynamic input."""
     device = get_factory("cpu").devices()[0]
     values = [
-        ValueRecord(name="x", dtype="float32", kind="input", dims=["n", 3]),
-        ValueRecord(name="w", dtype="float32", kind="constant", dims=[3], blob="w"),
-        ValueRecord(name="t", dtype="float32", kind="planned", dims=["n", 3], offset=0, size_bytes=96),
-        ValueRecord(name="y", dtype="float32", kind="output", dims=[["prod", "n", 2], 3]),
+        ValueRecord(name="x", dtype="float32", kind="input", dims=read_dims(["n", 3])),
+        ValueRecord(name="w", dtype="float32", kind="constant", dims=read_dims([3]), blob="w"),
+        ValueRecord(name="t", dtype="float32", kind="planned", dims=read_dims(["n", 3]), offset=0, size_bytes=96),
+        ValueRecord(name="y", dtype="float32", kind="output", dims=read_dims([["prod", "n", 2], 3])),
     ]
     steps = [
         StepRecord(name="add", kind="kernel", provider="cpu", op="Add", opset=14, inputs=[0, 1], outputs=[2]),
@@ -77,8 +78,8 @@ def make_manifest(**changes: Any) -> Manifest:
         "producer": f"dovetail {__version__}",
         "name": "handmade",
         "open": False,
-        "inputs": [TensorRecord(name="x", dtype="float32", dims=["n", 3])],
-        "outputs": [TensorRecord(name="y", dtype="float32", dims=[["prod", "n", 2], 3])],
+        "inputs": [TensorRecord(name="x", dtype="float32", dims=read_dims(["n", 3]))],
+        "outputs": [TensorRecord(name="y", dtype="float32", dims=read_dims([["prod", "n", 2], 3]))],
         "profiles": [ProfileRecord(shapes={"x": ([1, 3], [4, 3], [8, 3])})],
         "programs": [program],
         "blobs": {"w": record_blob(make_blob("w", WEIGHT), WEIGHT)},

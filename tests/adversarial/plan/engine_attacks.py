@@ -73,15 +73,27 @@ ENGINE_RULES: dict[str, list[Case]] = {
         value(3, dims=[["sum", ["sub", -(2**63), 1], "_d0"], 3, 4, 4]),
     ),
     "a dimension is malformed": [
+        *each("chain", put(f"{V}/3/dims/0", None)),
+        *each("sizes", step(0, sizes={"step0_size1": None})),
+    ],
+    "the manifest is malformed": [
         *each(
             "chain",
-            *(put(f"{V}/3/dims/0", dim) for dim in (True, 1.5, {}, [], ["sum"], ["sum", 1], ["sum", 1, 2, 3], None)),
+            *(put(f"{V}/3/dims/0", dim) for dim in (True, 1.5, {}, [], ["sum"], ["sum", 1], ["sum", 1, 2, 3])),
             *(put(f"{V}/3/dims/0", dim) for dim in (["pow", "_d0", 2], ["sum", None, 1], [["sum"], 1, 2], [1, 2, 3])),
             put(f"{V}/3/dims/0", nested(250)),
             put("outputs/0/dims/0", ["SumX", "_d0", 1]),
         ),
-        *each("sizes", step(0, sizes={"step0_size1": None}), step(0, sizes={"step0_size1": ["max", "_d0"]})),
+        *each("sizes", step(0, sizes={"step0_size1": ["max", "_d0"]})),
     ],
+    "has what only a build or a value knows of a tensor": each(
+        "chain",
+        put("inputs/0/scale", 0.5),
+        put("outputs/0/shapes", {"min": [1], "opt": [1], "max": [1]}),
+    ),
+    "has shapes of a profile, which only a build knows": each(
+        "chain", put(f"{V}/3/shapes", {"min": [1], "opt": [1], "max": [None]})
+    ),
     "has bounds of another rank": [
         *each("sizes", put("outputs/0/max_dims", []), put("outputs/0/max_dims", ["_d0", 1])),
         *each("chain", put("profiles/0/shapes/x", [[1, 3], [2, 3], [4, 3]])),

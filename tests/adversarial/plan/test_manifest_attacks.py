@@ -253,7 +253,7 @@ def _at(place: _Place, edit: Edit) -> Edit:
 def _wrong_values(kind: Any) -> list[Any]:
     """Values that a field of this type must not have."""
     members = set(typing.get_args(kind)) if typing.get_origin(kind) in (typing.Union, types.UnionType) else {kind}
-    origins = {typing.get_origin(member) or member for member in members}
+    origins = {list if Ellipsis in typing.get_args(m) else typing.get_origin(m) or m for m in members}
     wrong: list[Any] = [] if type(None) in origins else [None]
     samples: list[tuple[Any, set[Any]]] = [
         ("text", {str}),

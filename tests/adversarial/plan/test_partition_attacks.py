@@ -101,7 +101,7 @@ def test_a_flipped_bit_gives_an_error_or_a_result(case: str, outcomes: dict[str,
         assert row[place]["error"] in (None, "PlanCorruptError", "ProviderError")
         ran = row.get(f"{place} run", {})
         assert (row[place]["error"] is None) == bool(ran)
-        assert {ran.get("error"), ran.get("bound error")} <= {None, "ProviderError", "InternalError"}
+        assert {ran.get("error"), ran.get("bound error")} <= {None, "ProviderError", "PlanError"}
 
 
 @pytest.mark.parametrize("case", _named("shape"))
@@ -111,10 +111,10 @@ def test_a_result_of_another_shape_is_written_nowhere(case: str, outcomes: dict[
     if ran is None:
         assert row["file"]["error"] == "PlanCorruptError"
         return
-    assert ran["bound error"] in ("ProviderError", "InternalError")
+    assert ran["bound error"] in ("ProviderError", "PlanError")
     if "planned" in case:
         assert "ran" not in ran
-        assert ran["error"] in ("ProviderError", "InternalError")
+        assert ran["error"] in ("ProviderError", "PlanError")
 
 
 @pytest.mark.parametrize("case", _named("weights"))

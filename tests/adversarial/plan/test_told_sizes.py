@@ -86,7 +86,7 @@ def test_no_run_writes_past_what_the_caller_was_told() -> None:
     assert done.returncode == 0, f"{done.stdout.splitlines()[-1:]}\n{done.stderr[-2000:]}"
     outcomes = [line.rsplit("| ", 1)[1] for line in done.stdout.splitlines()]
     assert len(outcomes) == len(CASES) * len(SIZINGS)
-    assert not {"InternalError", "ran"} & set(outcomes[: len(SIZINGS)])
+    assert not {"PlanError", "ran"} & set(outcomes[: len(SIZINGS)])
 
 
 @pytest.mark.parametrize("sizing", SIZINGS)

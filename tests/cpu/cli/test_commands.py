@@ -115,10 +115,13 @@ def test_a_carried_library_needs_leave(run: Run, ask: Ask, tmp_path: Path, capsy
 
 def test_a_timing_cache_is_enough_for_the_second_build(ask: Ask, tmp_path: Path) -> None:
     words = ["--plugins", "layers.py", "--timing-cache", str(tmp_path / "times"), "-o", str(tmp_path / "a.plan")]
-    ask("build", "small.onnx", *words)
-    first = (tmp_path / "a.plan").read_bytes()
-    ask("build", "small.onnx", *words, "--error-on-timing-cache-miss")
-    assert (tmp_path / "a.plan").read_bytes() == first
+    statuses, plans = [], []
+    for more in ([], ["--error-on-timing-cache-miss"], ["--error-on-timing-cache-miss"]):
+        (layer,) = ask("build", "small.onnx", *words, *more)["layers"]
+        statuses.append({candidate["status"] for candidate in layer["candidates"]})
+        plans.append((tmp_path / "a.plan").read_bytes())
+    assert statuses == [{"timed"}, {"cached"}, {"cached"}]
+    assert plans[1] == plans[2]
 
 
 def test_stripped_weights(ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,6 +203,45 @@ def test_inspect_needs_no_plugin(run: Run) -> None:
     assert "ScaledRelu (plugin)" in shown
     assert "Tuning of 'custom', profile 0" in shown
     assert "Steps of profile 0" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_inspect_shows_shapes_weights_tactics_and_reasons(run: Run, tmp_path: Path) -> None:
+    plan = str(tmp_path / "a.plan")
+    words = ["--plugins", "layers.py", "--layer-provider", "sum=cpu"]
+    run("build", "small.onnx", "-o", plan, *words)
+    shown = run("inspect", plan, "--layers", "--tuning")
+    assert "in      x: LINEAR FP32 (n, 4)\n" in shown
+    assert "out   z: LINEAR FP32 ()\n" in shown
+    assert "weight  w: float32 4x3, in the payload\n" in shown
+    assert "weights   0 tensor(s), 0 B, 1 more inside partitions" in shown
+    assert "why     onnxruntime, the first provider that takes it\n" in shown
+    assert "why   cpu, as annotated for cpu\n" in shown
+    assert "placed    1 layer(s) on cpu, as annotated for cpu\n" in shown
+    assert "tactic  1 where\n" in shown or "tactic  2 maximum\n" in shown
+    assert "FLOAT:LINEAR, FLOAT:LINEAR  2 maximum" in shown
+    note = next(note for note in json.loads(run("inspect", plan, "--json"))["notes"] if note["layer"])
+    assert note == {"text": "annotated for cpu", "provider": "cpu", "layer": "sum"}
+
+
+def test_inspect_of_a_refittable_plan_names_the_weights_by_size(run: Run) -> None:
+    assert "weight  w: float32 4x3, 48 B\n" in run("inspect", "small.plan", "--layers")
+
+
+def test_inspect_says_when_nothing_was_tuned(run: Run, tmp_path: Path) -> None:
+    model, plan = write_model(tmp_path / "plain.onnx", op="Relu"), str(tmp_path / "plain.plan")
+    run("build", str(model), "-o", plan)
+    assert "nothing was tuned: no layer of this plan could be run in more than one way" in run(
+        "inspect", plan, "--tuning"
+    )
+
+
+def test_a_rank_that_is_not_known_is_no_scalar() -> None:
+    from dovetail.cli.commands.inspect import _binding_text
+
+    binding = {"Name": "t", "Format/Datatype": "LINEAR FP32", "Dimensions": [], "Shape": None}
+    assert _binding_text(binding) == "t: LINEAR FP32 ?"
+    assert _binding_text(binding | {"Shape": [None, "n", 3]}) == "t: LINEAR FP32 (?, n, 3)"
 
 
 def test_inspect_runs_no_code_of_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,7 +302,7 @@ def test_check(run: Run, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert "FAIL  R50" in shown
     assert "  fix: " in shown
-    assert "  see: docs/rules/R50" in shown
+    assert "  see: dovetail check --explain R50" in shown
 
 
 def test_plan_check(run: Run, ask: Ask) -> None:
@@ -334,3 +376,24 @@ def test_inspect_shows_what_providers_built(
         run("run", plans["kernels"])
         assert main(["run", plans["kernels"], "--no-device-code"]) == 5
     assert "leave out --no-device-code" in capsys.readouterr().err
+
+
+def test_a_run_tells_what_is_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from onnx import TensorProto, helper
+
+    nodes = [helper.make_node("Log", ["x"], ["y"]), helper.make_node("Div", ["y", "y"], ["z"])]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xyz"]
+    graph = helper.make_graph(nodes, "odd", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    (tmp_path / "odd.onnx").write_bytes(model.SerializeToString())
+    np.save(tmp_path / "x.npy", np.array([-1.0, 0.0, 2.0, 4.0], np.float32))
+    words = ["run", str(tmp_path / "odd.onnx"), "--inputs", str(tmp_path / "x.npy")]
+    assert main(words) == 0
+    shown = capsys.readouterr().out
+    assert "output 'y' has 1 NaN and 1 infinite of 4 elements; min, max and mean are of the other 2" in shown
+    assert "output 'z' has 2 NaN of 4 elements" in shown
+    assert "input 'x'" not in shown
+    assert main([*words, "--json"]) == 0
+    y, _ = json.loads(capsys.readouterr().out)["outputs"]
+    assert (y["num_nan"], y["num_inf"]) == (1, 1)
+    assert y["min"] == pytest.approx(np.log(2.0))

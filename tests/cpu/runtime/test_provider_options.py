@@ -163,6 +163,11 @@ def test_an_engine_keeps_its_options_when_the_default_ones_change(tmp_path: Path
     ("options", "error", "text"),
     [
         ({"host_device": {"colour": "red"}}, dt.ProviderError, r"'host_device'.*unknown option\(s\) colour"),
+        (
+            {"cpu": {"layuot": "NHWC"}},
+            dt.ProviderError,
+            r"'cpu': unknown option\(s\) layuot.*\n.*did you mean 'layout'",
+        ),
         ({"host_device": {"can_capture": 0}}, dt.ProviderError, "'host_device'.*is not text"),
         ({"host_devise": {"can_capture": "0"}}, dt.ProviderError, "no provider 'host_devise'.*host_device"),
         ({"host_device": "can_capture=0"}, dt.UsageError, "not options of a provider"),

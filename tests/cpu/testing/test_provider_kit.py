@@ -20,8 +20,8 @@ from tests.support.paper_provider import PaperFactory
 
 DEVICE = HostDeviceFactory()
 OWN = '<ir_version: 10, opset_import: ["" : 21]> own (float[N] x) => (float[N] y) { y = Relu(x) }'
-NEVER_OFFERED = {"P39", "P66"}
-"""A model comes from the caller, and the host device takes no streams of others."""
+NEVER_OFFERED = {"P39"}
+"""A model comes from the caller."""
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,6 +10,7 @@ import onnx
 import onnx_ir as ir
 import pytest
 
+from dovetail.host_arrays import address_of, array_at
 from dovetail.provider.interfaces import (
     BindContext,
     BoundPartition,
@@ -20,6 +21,7 @@ from dovetail.provider.interfaces import (
     MemoryInfo,
     NodeView,
     ProfileEvent,
+    RewriteContext,
     StepKind,
     StoredKernel,
     StoredPartition,
@@ -152,7 +154,7 @@ class WrongRegistry(HostDevice):
 
 
 class RewritesOthers(HostDevice):
-    def rewrite(self, model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+    def rewrite(self, model: ir.Model, context: RewriteContext) -> Sequence[str]:
         for node in model.graph:
             node.op_type = "Identity" if node.op_type == "Relu" else node.op_type
         return ["changed"]
@@ -277,6 +279,43 @@ class BackwardsStream(HostStream):
         return event
 
 
+class MillisecondEvent(HostEvent):
+    def elapsed_us(self, earlier: Event) -> float:
+        return super().elapsed_us(earlier) / 1000
+
+
+class MillisecondStream(HostStream):
+    def record(self, *, is_timed: bool = False) -> HostEvent:
+        event = super().record(is_timed=is_timed)
+        event.__class__ = MillisecondEvent
+        return event
+
+
+class FirstStreamFunction(HostDeviceFunction):
+    """Asks for the stream once and not in each run."""
+
+    __slots__ = ()
+
+    def bind(self, context: BindContext) -> HostDeviceFunction:
+        from dataclasses import replace
+
+        stream = context.stream
+        return super().bind(replace(context, stream=None if stream is None else stream.current))
+
+
+class KeepsTheFirstStream(HostDevice):
+    def load_kernel(self, stored: StoredKernel) -> HostDeviceFunction:
+        function = super().load_kernel(stored)
+        function.__class__ = FirstStreamFunction
+        return function
+
+
+class OnTheHostByDlpack(HostDevice):
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        return (1, 0)
+
+
 class Streaming(HostDevice):
     stream: ClassVar[type[HostStream]] = HostStream
 
@@ -376,6 +415,9 @@ BROKEN_DEVICES: list[tuple[HostDeviceFactory, str]] = [
     (Factory(_with_stream(NeverDoneStream)), "P62"),
     (Factory(_with_stream(WaitsForNobody)), "P63"),
     (Factory(_with_stream(BackwardsStream)), "P64"),
+    (Factory(_with_stream(MillisecondStream)), "P64"),
+    (Factory(KeepsTheFirstStream), "P47"),
+    (Factory(OnTheHostByDlpack), "P48"),
     (Factory(SynchronizesNothing), "P65"),
     (Factory(RunsWhileRecording), "P70"),
     (Factory(ReplaysNothing), "P71"),
@@ -475,6 +517,15 @@ class Mislays(PaperPartition):
 
     def bind(self, context: BindContext) -> BoundPartition:
         return self.bound(self)
+
+
+class FirstAddressOnly(PaperBound):
+    """Reads where its first input lay."""
+
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        first = self.__dict__.setdefault("first", [(address_of(each), each.dtype) for each in inputs])
+        found = [array_at(at, each.shape, dtype) for (at, dtype), each in zip(first, inputs, strict=True)]
+        super().run(found, outputs)
 
 
 class FirstShapeOnly(PaperBound):
@@ -579,6 +630,7 @@ BROKEN_COMPILERS: list[tuple[type[PaperProvider], str]] = [
     (_with_bound(NoScalars), "P34"),
     (_with_bound(Backwards), "P35"),
     (_with_bound(FirstBufferOnly), "P40"),
+    (_with_bound(FirstAddressOnly), "P40"),
     (_with_bound(GivesTheSame), "P41"),
     (_with_bound(WritesInputs), "P42"),
     (_with_bound(KeepsInputs), "P43"),

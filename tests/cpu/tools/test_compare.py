@@ -35,6 +35,21 @@ CHAIN = onnx.parser.parse_model("""
 """)
 
 
+HIDDEN = onnx.parser.parse_model("""
+    <ir_version: 10, opset_import: ["" : 20]>
+    hidden (float[2, 4] x) => (float[2, 4] y)
+    <float half = {0.5}, float one = {1.0}, float root = {1.41421356}> {
+        [before] h = Tanh(x)
+        [divide] a = Div(h, root)
+        [erf] b = Erf(a)
+        [plus] c = Add(b, one)
+        [times] d = Mul(h, c)
+        [scale] e = Mul(d, half)
+        [after] y = Relu(e)
+    }
+""")
+
+
 def wrong_sin(x: Any) -> Any:
     return np.sin(x) + np.float32(0.25)
 
@@ -88,27 +103,34 @@ def test_chunks_find_the_same() -> None:
 
 def test_a_difference_that_marking_hides_is_found_by_halving() -> None:
     """The wrong kernel is that of Gelu, which only a fusion makes; a marked tensor inside the pattern prevents it."""
-    model = onnx.parser.parse_model("""
-        <ir_version: 10, opset_import: ["" : 20]>
-        hidden (float[2, 4] x) => (float[2, 4] y)
-        <float half = {0.5}, float one = {1.0}, float root = {1.41421356}> {
-            [before] h = Tanh(x)
-            [divide] a = Div(h, root)
-            [erf] b = Erf(a)
-            [plus] c = Add(b, one)
-            [times] d = Mul(h, c)
-            [scale] e = Mul(d, half)
-            [after] y = Relu(e)
-        }
-    """)
     with broken_provider(wrong_gelu_kernels()) as providers:
-        result = compare_models(model, providers=providers, layers=True)
+        result = compare_models(HIDDEN, providers=providers, layers=True)
         assert not result.is_close
         assert result.layers is not None
         assert all(layer.is_close for layer in result.layers if layer.name != "after")
         assert result.divergence is not None
         assert result.divergence.layer.name == "scale"
         assert any("nothing differs" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("marked_at_once", [6, 256])
+def test_the_layer_to_blame_is_the_one_whose_input_was_still_right(marked_at_once: int) -> None:
+    """Six tensors at a time leave the pattern whole in the run that shows the layer after it."""
+    with broken_provider(wrong_gelu_kernels()) as providers:
+        candidate = DovetailSide(providers=providers)
+        found = compare_layers(
+            read_source(HIDDEN),
+            {"x": np.linspace(-2, 2, 8, dtype=np.float32).reshape(2, 4)},
+            candidate=candidate,
+            reference=make_reference("onnxruntime", candidate),
+            tolerance=Tolerance(),
+            outputs_differ=True,
+            marked_at_once=marked_at_once,
+        )
+    assert found.divergence is not None
+    assert found.divergence.layer.name == "scale"
+    assert not found.divergence.layer.is_close
+    assert all(error.is_close for error in found.divergence.input_errors)
 
 
 # inputs

@@ -13,6 +13,7 @@ import dovetail
 from dovetail.errors import PlanCorruptError, PlanError, UsageError
 from dovetail.plan.inspect import EngineInspector, LayerInformationFormat, inspect_plan
 from dovetail.plan.manifest import DeviceRecord, ProgramRecord
+from tests.support.dims import read_dims
 from tests.support.handmade_plans import make_manifest, replace, write_handmade
 
 ONELINE, JSON = LayerInformationFormat.ONELINE, LayerInformationFormat.JSON
@@ -34,7 +35,8 @@ def test_detailed_json_has_everything() -> None:
     assert [layer["Name"] for layer in layers] == ["add", "twice"]
     add, twice = layers
     assert add["LayerType"] == "Add"
-    assert add["Inputs"][0] == {"Name": "x", "Dimensions": [-1, 3], "Format/Datatype": "LINEAR FP32"}
+    described = {"Name": "x", "Dimensions": [-1, 3], "Format/Datatype": "LINEAR FP32", "Shape": ["n", 3]}
+    assert add["Inputs"][0] == described
     assert twice["LayerType"] == "PluginV3"
     assert int(twice["TacticValue"], 16) == 2
     assert twice["Metadata"] == "made by hand"
@@ -100,7 +102,7 @@ def test_a_context_gives_shapes_and_profile() -> None:
 def test_a_shape_that_divides_by_zero_is_unknown() -> None:
     manifest = make_manifest()
     program = manifest.programs[0]
-    values = [replace(program.values[0], dims=[["floor_div", 4, 0], 3]), *program.values[1:]]
+    values = [replace(program.values[0], dims=read_dims([["floor_div", 4, 0], 3])), *program.values[1:]]
     broken = replace(manifest, programs=[replace(program, values=values)])
     assert _information(EngineInspector(broken))["Layers"][0]["Inputs"][0]["Dimensions"] == [-1, 3]
 

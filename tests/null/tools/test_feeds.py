@@ -15,14 +15,19 @@ from hypothesis.extra import numpy as hnp
 from dovetail.errors import InputError, UsageError
 from dovetail.tools.array_files import pack_arrays, read_array, read_arrays
 from dovetail.tools.feeds import InputSpec, find_unset, make_feeds
+from tests.support.dims import read_dims
 
-X = InputSpec(name="x", dtype="float32", dims=["n", 4])
+X = InputSpec(name="x", dtype="float32", dims=read_dims(["n", 4]))
 NAMES = st.text(st.characters(codec="utf-8", exclude_characters="/\\[]\0", exclude_categories=["Cs"]), min_size=1)
 DTYPES = st.sampled_from(["float32", "float16", "int64", "int8", "bool", "uint16", "float64"])
 
 
 def test_sizes_of_a_name_agree() -> None:
-    specs = [X, InputSpec(name="y", dtype="int64", dims=["n"]), InputSpec(name="z", dtype="bool", dims=[None, 2])]
+    specs = [
+        X,
+        InputSpec(name="y", dtype="int64", dims=read_dims(["n"])),
+        InputSpec(name="z", dtype="bool", dims=read_dims([None, 2])),
+    ]
     feeds = make_feeds(specs, shapes={"x": (5, 4)})
     assert [value.shape for value in feeds.values()] == [(5, 4), (5,), (1, 2)]
     assert [value.dtype.name for value in feeds.values()] == ["float32", "int64", "bool"]
@@ -34,12 +39,12 @@ def test_sizes_of_a_name_agree() -> None:
 def test_sizes_that_nobody_set_are_found() -> None:
     specs = [
         X,
-        InputSpec(name="y", dtype="int64", dims=["n", "m", "n", None]),
-        InputSpec(name="z", dtype="bool", dims=["n", "k"], tuned=[3, 4]),
+        InputSpec(name="y", dtype="int64", dims=read_dims(["n", "m", "n", None])),
+        InputSpec(name="z", dtype="bool", dims=read_dims(["n", "k"]), tuned=[3, 4]),
         InputSpec(name="r", dtype="float32", dims=None),
         InputSpec(name="m", dtype="float32", dims=None, type="map(string,tensor(float))"),
-        InputSpec(name="s", dtype="int64", dims=[2], is_shape=True),
-        InputSpec(name="a,b", dtype="float32", dims=["q"]),
+        InputSpec(name="s", dtype="int64", dims=read_dims([2]), is_shape=True),
+        InputSpec(name="a,b", dtype="float32", dims=read_dims(["q"])),
     ]
     found = [(dim.input, dim.axis, dim.name) for dim in find_unset(specs)]
     assert found[:3] == [("x", 0, "n"), ("y", 1, "m"), ("y", 3, None)]
@@ -59,8 +64,8 @@ def test_the_seed_decides() -> None:
 
 
 def test_shape_inputs_are_not_left_to_chance() -> None:
-    open_spec = InputSpec(name="s", dtype="int64", dims=[2], is_shape=True)
-    tuned = InputSpec(name="s", dtype="int64", dims=[2], is_shape=True, contents=[3, 4])
+    open_spec = InputSpec(name="s", dtype="int64", dims=read_dims([2]), is_shape=True)
+    tuned = InputSpec(name="s", dtype="int64", dims=read_dims([2]), is_shape=True, contents=[3, 4])
     assert make_feeds([open_spec])["s"].tolist() == [1, 1]
     assert make_feeds([tuned])["s"].tolist() == [3, 4]
 
@@ -68,7 +73,7 @@ def test_shape_inputs_are_not_left_to_chance() -> None:
 def test_objects() -> None:
     specs = [
         InputSpec(name="s", dtype="float32", dims=None, type="seq(tensor(float))"),
-        InputSpec(name="t", dtype="object", dims=[3], type="tensor(string)"),
+        InputSpec(name="t", dtype="object", dims=read_dims([3]), type="tensor(string)"),
         InputSpec(name="o", dtype="int64", dims=None, type="optional(tensor(int64))"),
     ]
     feeds = make_feeds(specs)
@@ -115,7 +120,10 @@ def test_half_a_map_is_named(arrays: dict[str, Any], tmp_path: Path) -> None:
 
 def test_an_array_may_be_called_keys(tmp_path: Path) -> None:
     np.savez(tmp_path / "inputs.npz", **{"m.keys": np.arange(2)})
-    specs = [InputSpec(name="m.keys", dtype="int64", dims=[2]), InputSpec(name="m", dtype="float32", dims=None)]
+    specs = [
+        InputSpec(name="m.keys", dtype="int64", dims=read_dims([2])),
+        InputSpec(name="m", dtype="float32", dims=None),
+    ]
     assert read_arrays(tmp_path / "inputs.npz", specs)["m.keys"].tolist() == [0, 1]
 
 
@@ -127,7 +135,7 @@ def test_a_wrong_rank_is_named() -> None:
 def test_bfloat16_survives_a_file(tmp_path: Path) -> None:
     array = np.arange(4).astype(ml_dtypes.bfloat16)
     np.save(tmp_path / "x.npy", array)
-    loaded = read_array(tmp_path / "x.npy", InputSpec(name="x", dtype="bfloat16", dims=[4]))
+    loaded = read_array(tmp_path / "x.npy", InputSpec(name="x", dtype="bfloat16", dims=read_dims([4])))
     assert loaded.dtype == array.dtype
     np.testing.assert_array_equal(loaded, array)
 
@@ -163,8 +171,8 @@ def test_sequences_strings_and_narrow_types_come_back(tmp_path: Path) -> None:
     path.write_bytes(pack_arrays({"s": items, "w": words, "b": narrow, "none": None}))
     specs = [
         InputSpec(name="s", dtype="float32", dims=None, type="seq(tensor(float))"),
-        InputSpec(name="w", dtype="object", dims=[2], type="tensor(string)"),
-        InputSpec(name="b", dtype="bfloat16", dims=[3]),
+        InputSpec(name="w", dtype="object", dims=read_dims([2]), type="tensor(string)"),
+        InputSpec(name="b", dtype="bfloat16", dims=read_dims([3])),
     ]
     loaded = read_arrays(path, specs)
     assert [item.shape for item in loaded["s"]] == [(2,), (1, 3)]

@@ -205,3 +205,13 @@ def test_a_session_outlives_the_registration() -> None:
     with devices_in_ort() as (device,):
         session, inputs = device.session(plain_model()), feeds()
     np.testing.assert_allclose(session.run(None, inputs)[0], run_plain(inputs), rtol=1e-5)
+
+
+@pytest.mark.parametrize("route", ["compile", "kernels"])
+@pytest.mark.parametrize("dims", [[1, 2, 1, 1, 2, 1, 1, 1, 3], [*"abcdefghi"]], ids=["static", "open"])
+def test_more_dimensions_than_plugins_have(device: DeviceInOrt, route: str, dims: list[Any]) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(1, 2, 1, 1, 2, 1, 1, 1, 3)
+    turn = helper.make_node("Transpose", ["x"], ["t"], perm=[8, 7, 6, 5, 4, 3, 2, 1, 0])
+    model = model_of([turn, helper.make_node("Neg", ["t"], ["y"])], {"x": (1, dims)}, {"y": (1, None)})
+    session = device.session(model, route=route)
+    np.testing.assert_array_equal(session.run(None, {"x": x})[0], -x.transpose())

@@ -144,3 +144,94 @@ def test_without_the_execution_provider_the_session_says_so() -> None:
     model = _model("dovetail.plugins").SerializeToString()
     with pytest.raises(Exception, match="DomainsTwice"):
         ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+# inputs that a node leaves out
+
+
+@dt.layer("DomainsAddUp", shape=lambda x, b, c: x)
+def _add_up(x: Any, b: Any, c: Any) -> Any:
+    return x + sum(part for part in (b, c) if part.size)
+
+
+@dt.layer("DomainsAddAll", shape=lambda x, *more: x)
+def _add_all(x: Any, *more: Any) -> Any:
+    return x + sum(part for part in more if part.size)
+
+
+ABSENT = [
+    ("DomainsAddUp", ["x", "", "b"], 1),
+    ("DomainsAddUp", ["x", "b", ""], 1),
+    ("DomainsAddUp", ["x", "", ""], 0),
+    ("DomainsAddAll", ["x", "", "b", "", "b"], 2),
+    ("DomainsAddAll", ["x", *["", "b"] * 10], 10),
+]
+
+
+@pytest.mark.parametrize("claim", ["custom", "all"])
+@pytest.mark.parametrize(("op", "inputs", "count"), ABSENT, ids=range(len(ABSENT)))
+def test_inputs_that_are_left_out(dovetail_session: Open, op: str, inputs: list[str], count: int, claim: str) -> None:
+    steps = [node("Neg", ["a"], ["b"]), node(op, inputs, ["y"], domain="trt.plugins")]
+    given = [tensor("x", ["n", 3]), tensor("a", ["n", 3])]
+    model = make_model(steps, given, [tensor("y", None)], domains=["trt.plugins"])
+    session = dovetail_session(model, fallback=True, claim=claim)
+    np.testing.assert_allclose(session.run(None, {"x": X, "a": X})[0], X - count * X)
+
+
+# a plugin that cannot say its shapes
+
+
+def _no_shape(*_: Any) -> Any:
+    raise ValueError("this layer has no shape today")
+
+
+@dt.layer("DomainsMarks", shape=_no_shape, types=lambda x: dt.bool)
+def _marks(x: Any) -> Any:
+    return x > 0
+
+
+@dt.layer("DomainsPair", outputs=2, shape=_no_shape, types=lambda x: (dt.float32, dt.int64))
+def _pair(x: Any) -> Any:
+    return x, x.astype(np.int64)
+
+
+UNKNOWN = [
+    [node("DomainsMarks", ["x"], ["m"], domain="trt.plugins"), node("Not", ["m"], ["y"])],
+    [node("DomainsPair", ["x"], ["f", "i"], domain="trt.plugins"), node("Gather", ["f", "i"], ["y"])],
+    [node("DomainsPair", ["x"], ["f", "i"], domain="trt.plugins"), node("Mod", ["i", "i"], ["y"])],
+]
+
+
+@pytest.mark.parametrize("claim", ["custom", "all"])
+@pytest.mark.parametrize("steps", UNKNOWN, ids=["truth", "index", "integer"])
+def test_what_a_plugin_says_when_it_has_no_shape_is_heard(dovetail_session: Open, steps: Any, claim: str) -> None:
+    """Whatever reads its results: ONNX Runtime must not be the first to complain, of a type that was made up."""
+    y = onnx.ValueInfoProto(name="y")
+    model = make_model(steps, [tensor("x", ["n", 3])], [y], domains=["trt.plugins"])
+    with pytest.raises(Exception, match="this layer has no shape today"):
+        dovetail_session(model, fallback=True, claim=claim)
+
+
+# attributes
+
+
+@dt.layer("DomainsTuned")
+def _tuned(x: Any, *, by: float = 1.0, mode: str = "plain") -> Any:
+    return x * by
+
+
+@pytest.mark.parametrize(
+    ("attributes", "told"),
+    [({}, ""), ({"by": 2.0}, ""), ({"bye": 2.0}, "has no field for attribute(s) 'bye'; it has 'by', 'mode'")],
+    ids=["none", "known", "unknown"],
+)
+def test_attributes_are_told_when_nobody_reads_them_and_not_when_they_have_defaults(
+    dovetail_session: Open, attributes: dict[str, Any], told: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    steps = [node("DomainsTuned", ["x"], ["y"], domain="trt.plugins", **attributes)]
+    model = make_model(steps, [tensor("x", ["n", 3])], [tensor("y", None)], domains=["trt.plugins"])
+    session = dovetail_session(model, fallback=False)
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], X * attributes.get("by", 1.0))
+    said = "".join(capfd.readouterr())
+    assert told in said
+    assert ("[W]" in said) == bool(told)

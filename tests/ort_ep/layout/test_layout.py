@@ -106,6 +106,32 @@ def test_a_rewritten_model_is_still_one_partition(dovetail_session: Open) -> Non
     assert len(transposes) == 4, "around the model, and around what stays as it was"
 
 
+IMAGES = {
+    "LRN": [node("LRN", ["c"], ["y"], size=3, alpha=0.1)],
+    "DepthToSpace": [node("DepthToSpace", ["c"], ["y"], blocksize=2, mode="CRD")],
+    "SpaceToDepth": [node("SpaceToDepth", ["c"], ["y"], blocksize=2)],
+    "GridSample": [node("GridSample", ["c", "grid"], ["y"], padding_mode="border")],
+}
+
+
+@ROUTES
+@pytest.mark.parametrize("opset", [13, 16, 20, 22])
+@pytest.mark.parametrize("op", IMAGES)
+def test_other_operators_on_images_are_rewritten(
+    route: str, opset: int, op: str, dovetail_session: Open, assigned: Open, made: list[Operator]
+) -> None:
+    if op == "GridSample" and opset < 16:
+        pytest.skip("GridSample is of opset 16")
+    weights = {"w": WEIGHTS["w"], "grid": RNG.uniform(-1, 1, (2, 5, 6, 2)).astype(np.float32)}
+    nodes = [node("Conv", ["x", "w"], ["c"], pads=[1, 1, 1, 1]), *IMAGES[op]]
+    model = make_model(nodes, [tensor("x", ["N", 3, 8, 8])], [tensor("y", None)], weights, opset=opset)
+    session = dovetail_session(model, claim="all", route=route, prefer_nhwc="1")
+    assert assigned(session).keys() == {EP}
+    if route == "kernels" or RUNTIME >= (1, 30):
+        assert _rewritten(session, made) == sorted(["Conv", op])
+    _check(session, model, {"x": X})
+
+
 @ROUTES
 def test_nothing_is_rewritten_unless_asked_for(route: str, dovetail_session: Open, made: list[Operator]) -> None:
     model = _image_model()

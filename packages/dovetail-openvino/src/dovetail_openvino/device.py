@@ -12,9 +12,9 @@ import openvino as ov
 
 from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail.provider.calls import first_line
-from dovetail.provider.contract.tensors import TensorSpec
 from dovetail.provider.devices import Device
 from dovetail.provider.host import host_device
+from dovetail.provider.interfaces import TensorSpec
 
 __all__ = ["FORBIDDEN", "TYPES", "compile_model", "explain", "find_devices", "find_wide", "share"]
 
@@ -93,7 +93,7 @@ def _check_border(ports: Sequence[Any], specs: Specs, where: str) -> None:
 
 
 def _dims(spec: TensorSpec) -> Any:
-    return "..." if spec.dims is None else [-1 if dim is None else dim for dim in spec.dims]
+    return "..." if spec.sizes is None else [-1 if size is None else size for size in spec.sizes]
 
 
 def find_wide(array: Any) -> int | None:

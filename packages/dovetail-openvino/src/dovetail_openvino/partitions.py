@@ -17,8 +17,8 @@ import openvino as ov
 
 from dovetail.errors import ProviderError
 from dovetail.provider.contract.loaded import BindContext, BoundPartition, LoadedPartition
-from dovetail.provider.contract.tensors import TensorSpec
 from dovetail.provider.devices import ProfileEvent
+from dovetail.provider.interfaces import TensorSpec
 from dovetail_openvino.device import explain, find_wide, share
 
 __all__ = ["CompiledPartition"]

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from onnx_ir.passes import common
 
 from dovetail.errors import ProviderError
-from dovetail.provider.contract.tensors import TensorSpec
+from dovetail.provider.interfaces import TensorSpec
 from dovetail_openvino.device import FORBIDDEN, find_wide
 
 __all__ = ["describe", "split_partition"]
@@ -58,10 +58,8 @@ def _read(value: ir.Value) -> Any:
 
 def describe(values: Iterable[ir.Value]) -> list[TensorSpec]:
     """What is known of the inputs or outputs of a partition."""
-    return [
-        TensorSpec(dtype=value.dtype.numpy().name, dims=_dims(value)) for value in values if value.dtype is not None
-    ]
+    return [TensorSpec.of(value.dtype.numpy().name, _sizes(value)) for value in values if value.dtype is not None]
 
 
-def _dims(value: ir.Value) -> tuple[int | None, ...] | None:
+def _sizes(value: ir.Value) -> tuple[int | None, ...] | None:
     return None if value.shape is None else tuple(dim if isinstance(dim, int) else None for dim in value.shape)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 
 from dovetail._exports import ALIASES, EXPORTS
+from dovetail._interrupts import UninterruptedImport
 from dovetail._version import __version__
 
 __all__ = ["__version__", *sorted(EXPORTS), *sorted(ALIASES)]  # noqa: PLE0604
@@ -28,7 +29,8 @@ def __getattr__(name: str) -> object:
 
 def _import(module: str) -> object:
     try:
-        return importlib.import_module(module)
+        with UninterruptedImport():
+            return importlib.import_module(module)
     except ModuleNotFoundError as error:
         from dovetail._extras import describe_missing
 

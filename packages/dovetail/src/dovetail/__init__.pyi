@@ -60,6 +60,7 @@ from dovetail.errors import (
     PluginError as PluginError,
     ProviderError as ProviderError,
     ResourceError as ResourceError,
+    RunCancelledError as RunCancelledError,
     TimingCacheError as TimingCacheError,
     UnsupportedOpError as UnsupportedOpError,
     UsageError as UsageError,
@@ -69,6 +70,9 @@ from dovetail.expr import (
     DimsExprs as DimsExprs,
     IDimensionExpr as IDimensionExpr,
     IExprBuilder as IExprBuilder,
+)
+from dovetail.growth import (
+    GrowthLimits as GrowthLimits,
 )
 from dovetail.host_memory import (
     HostMemory as HostMemory,
@@ -286,6 +290,9 @@ from dovetail.runtime.devices.tensors import (
 from dovetail.runtime.engine import (
     Engine as Engine,
     ICudaEngine as ICudaEngine,
+)
+from dovetail.runtime.limits import (
+    RunLimits as RunLimits,
 )
 from dovetail.runtime.loading import (
     Runtime as Runtime,

@@ -15,6 +15,7 @@ _MODULES: dict[str, str] = {
     "dovetail.build.config": """BuilderConfig BuilderFlag IBuilderConfig MemoryPoolType PreviewFeature
         ProfilingVerbosity""",
     "dovetail.build.assign.support": "Support find_support",
+    "dovetail.growth": "GrowthLimits",
     "dovetail.host_memory": "HostMemory IHostMemory",
     "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",
     "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",
@@ -23,11 +24,12 @@ _MODULES: dict[str, str] = {
     "dovetail.runtime.devices.tensors": "DeviceTensor",
     "dovetail.runtime.context": "ExecutionContext IExecutionContext",
     "dovetail.runtime.loading": "Runtime load",
+    "dovetail.runtime.limits": "RunLimits",
     "dovetail.runtime.refit": "Refitter",
     "dovetail.runtime.profiler": "IProfiler LayerTimes Profiler",
     "dovetail.errors": """BuildCancelledError BuildError DovetailError InputError InternalError ModelError
         PlanCorruptError PlanDeviceMismatchError PlanError PlanTrustError PlanVersionError PluginError ProviderError
-        ResourceError TimingCacheError UnsupportedOpError UsageError""",
+        ResourceError RunCancelledError TimingCacheError UnsupportedOpError UsageError""",
     "dovetail.types": """DataType Dims Dims2 Dims3 Dims4 DimsHW DynamicPluginTensorDesc EngineCapability Permutation
         PluginTensorDesc TensorFormat TensorIOMode TensorLocation TensorRTPhase Weights nptype volume""",
     "dovetail.expr": "DimensionOperation DimsExprs IDimensionExpr IExprBuilder",

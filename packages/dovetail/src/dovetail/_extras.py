@@ -17,6 +17,7 @@ PACKAGES: Final = {
     "build": ("filelock", "onnx", "onnx-ir", "onnx-shape-inference", "onnxscript", "platformdirs"),
     "cli": ("rich",),
     "onnxruntime": ("onnxruntime",),
+    "text": ("google-re2",),
 }
 """Extra -> the packages it brings; under the empty name what Dovetail cannot do without."""
 

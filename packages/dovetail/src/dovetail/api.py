@@ -95,7 +95,15 @@ def _import(
     override: Collection[str],
 ) -> ir.Model:
     find = find_kernel_for(settings.providers or default_providers())
-    return import_model(model, registry=registry, logger=logger, override=override, kernels=find)
+    return import_model(
+        model,
+        registry=registry,
+        logger=logger,
+        override=override,
+        kernels=find,
+        limits=settings.growth_limits,
+        is_part=settings.is_part,
+    )
 
 
 def _copy_config(config: BuilderConfig | None) -> BuilderConfig:

@@ -2,16 +2,22 @@
 
 Everything else that knows types derives from it. A new type is a row here, a member of ``DataType`` where the plugin
 contract has it, and the kernels that compute with it.
+
+ONNX schemas write ``tensor(float)`` where NumPy says ``float32``. What is no plain tensor (sequences, optionals, maps)
+keeps its ONNX spelling, and a tensor of strings is an array of objects. Of maps ONNX has two spellings;
+``map(string,tensor(float))`` is used.
 """
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import ml_dtypes  # noqa: F401 - gives NumPy the names of narrow types
 import numpy as np
 
-__all__ = ["BY_NAME", "ELEMENT_TYPES", "ElementType", "names_of"]
+__all__ = ["BY_NAME", "ELEMENT_TYPES", "ElementType", "dtype_from_onnx_type", "names_of", "onnx_type_from_dtype"]
 
 
 class ElementType(NamedTuple):
@@ -89,3 +95,35 @@ def names_of(*kinds: str, bits: int | None = None) -> tuple[str, ...]:
     ('float16', 'bfloat16')
     """
     return tuple(each.name for each in ELEMENT_TYPES if each.kind in kinds and bits in (None, each.bits))
+
+
+_SPELLED_OTHERWISE: Final = {
+    "string": "object",
+    **{each.onnx_name: each.name for each in ELEMENT_TYPES if each.onnx_name != each.name},
+}
+_BARE_MAP: Final = re.compile(r"map\((\w+), *(\w+)\)")
+_BACK: Final = {dtype: onnx for onnx, dtype in _SPELLED_OTHERWISE.items()}
+
+
+@lru_cache(maxsize=1024)
+def dtype_from_onnx_type(onnx_type: str) -> str:
+    """The NumPy name of a tensor type; any other type in its one spelling.
+
+    >>> [dtype_from_onnx_type(name) for name in ("tensor(float)", "tensor(string)", "seq(tensor(float))")]
+    ['float32', 'object', 'seq(tensor(float))']
+    >>> dtype_from_onnx_type("seq(map(string, float))")
+    'seq(map(string,tensor(float)))'
+    """
+    if not onnx_type.startswith("tensor("):
+        return _BARE_MAP.sub(r"map(\1,tensor(\2))", onnx_type)
+    element = onnx_type.removeprefix("tensor(").removesuffix(")")
+    return _SPELLED_OTHERWISE.get(element, element)
+
+
+def onnx_type_from_dtype(dtype: str) -> str:
+    """The ONNX spelling of a type named as NumPy names it.
+
+    >>> onnx_type_from_dtype("float32"), onnx_type_from_dtype("seq(tensor(float))")
+    ('tensor(float)', 'seq(tensor(float))')
+    """
+    return dtype if "(" in dtype else f"tensor({_BACK.get(dtype, dtype)})"

@@ -6,6 +6,13 @@ passes inputs, or us. Everything here may be used from outside.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from dovetail.escapes import escape, escape_line
+
+if TYPE_CHECKING:
+    from traceback import FrameSummary
+
 __all__ = [
     "BuildCancelledError",
     "BuildError",
@@ -21,6 +28,7 @@ __all__ = [
     "PluginError",
     "ProviderError",
     "ResourceError",
+    "RunCancelledError",
     "TimingCacheError",
     "UnsupportedOpError",
     "UsageError",
@@ -46,19 +54,40 @@ class DovetailError(Exception):
         got: object = None,
         fix: str | None = None,
     ) -> None:
-        self.what = what
-        self.where = where
+        # Names from files stand in all of these, and every message may end on a terminal.
+        self.what = escape(what)
+        self.where = None if where is None else escape_line(where)
         self.expected = expected
         self.got = got
-        self.fix = fix
-        super().__init__(_format_message(what, where, expected, got, fix))
+        self.fix = None if fix is None else escape(fix)
+        super().__init__(_format_message(self.what, self.where, expected, got, self.fix))
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows: the line that called Dovetail, and the message.
+
+        IPython asks for it by this name. ``DOVETAIL_TRACEBACK=1`` in the environment shows every frame.
+        """
+        import os
+        import traceback
+
+        if os.environ.get("DOVETAIL_TRACEBACK"):
+            return "".join(traceback.format_exception(self)).splitlines()
+        frames = _find_caller(traceback.extract_tb(self.__traceback__))
+        return "".join([*traceback.format_list(frames), *traceback.format_exception_only(self)]).splitlines()
+
+
+def _find_caller(frames: list[FrameSummary]) -> list[FrameSummary]:
+    """The last frame before the first of Dovetail's own, which is the line that somebody wrote."""
+    package = __file__.rpartition("errors.py")[0]
+    ours = next((index for index, frame in enumerate(frames) if frame.filename.startswith(package)), len(frames))
+    return frames[max(ours - 1, 0) : max(ours, 1)]
 
 
 def _format_message(what: str, where: str | None, expected: object, got: object, fix: str | None) -> str:
     text = f"{where}: {what}" if where else what
-    facts = [f"expected {expected}"] if expected is not None else []
+    facts = [f"expected {escape(expected)}"] if expected is not None else []
     if got is not None:
-        facts.append(f"got {got}")
+        facts.append(f"got {escape(got)}")
     if facts:
         text += "; " + ", ".join(facts)
     return f"{text}\n  fix: {fix}" if fix else text
@@ -100,6 +129,10 @@ class BuildError(DovetailError):
 
 class BuildCancelledError(BuildError):
     """A progress monitor said stop."""
+
+
+class RunCancelledError(DovetailError):
+    """Whoever asked for a run wants it to end before it is done."""
 
 
 class TimingCacheError(BuildError):

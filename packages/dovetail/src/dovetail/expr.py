@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import IntEnum
-from typing import Any, Final, SupportsIndex, Union
+from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeAlias, Union
 
 from dovetail.errors import UsageError
 
 __all__ = [
+    "Dim",
     "DimensionOperation",
     "DimsExprs",
     "Expr",
@@ -21,10 +22,13 @@ __all__ = [
     "IExprBuilder",
     "SizeTensor",
     "compile_expr",
+    "constant_of",
     "decode_expr",
+    "dims_from_sizes",
     "encode_expr",
     "evaluate",
     "interval",
+    "sizes_from_dims",
     "substitute",
     "symbols_of",
 ]
@@ -163,6 +167,12 @@ class SizeTensor(IDimensionExpr):
 
 Expr = Union[Constant, Symbol, Operation, SizeTensor]  # noqa: UP007 - used at run time in annotations of 3.11
 
+if TYPE_CHECKING:
+    Dim: TypeAlias = Expr | None
+else:
+    Dim = IDimensionExpr | None  # records are read by class, and a reader takes one class, not a union of them
+"""One dimension of a tensor, everywhere inside: an expression, or None where nothing is known before the run."""
+
 
 class IExprBuilder:
     """What ``get_output_shapes`` builds its results with.
@@ -261,6 +271,25 @@ class DimsExprs:
 
     def __repr__(self) -> str:
         return f"DimsExprs({self._exprs})"
+
+
+def constant_of(dim: Dim) -> int | None:
+    """The size that a dimension always has; None where the run tells it."""
+    return dim.value if isinstance(dim, Constant) else None
+
+
+def sizes_from_dims(dims: Sequence[Dim]) -> tuple[int | None, ...]:
+    """The sizes that are fixed, None for the others.
+
+    >>> sizes_from_dims((Symbol("n"), Constant(3)))
+    (None, 3)
+    """
+    return tuple([dim.value if isinstance(dim, Constant) else None for dim in dims])
+
+
+def dims_from_sizes(sizes: Iterable[int | None]) -> tuple[Dim, ...]:
+    """Dimensions of these sizes, unknown where None stands."""
+    return tuple([None if size is None else Constant(size) for size in sizes])
 
 
 def symbols_of(expr: Expr) -> frozenset[str]:

@@ -9,6 +9,7 @@ from enum import IntEnum
 from typing import ClassVar
 
 from dovetail._no_op_context import NoOpContext
+from dovetail.escapes import escape
 
 __all__ = [
     "ErrorCode",
@@ -82,7 +83,7 @@ class Logger(ILogger):
         """Print one line with the time and the first letter of the severity."""
         if severity <= self.min_severity:
             stamp = time.strftime("%m/%d/%Y-%H:%M:%S")
-            print(f"[{stamp}] [dovetail] [{_Level(severity).name[0]}] {msg}", file=sys.stderr)
+            print(f"[{stamp}] [dovetail] [{_Level(severity).name[0]}] {escape(msg)}", file=sys.stderr)
 
 
 class ILoggerFinder:

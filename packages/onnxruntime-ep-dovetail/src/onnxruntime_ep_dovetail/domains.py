@@ -14,7 +14,8 @@ from typing import Any, ClassVar, Final
 import onnx_ir as ir
 
 from dovetail import UnsupportedOpError, get_plugin_registry
-from dovetail.network.plugin_outputs import infer_plugin_outputs
+from dovetail.network.plugin_outputs import infer_plugin_outputs, infer_plugin_types
+from dovetail.plugin.quick import LayerCreator
 from onnxruntime_ep_dovetail.abi import CString, LogLevel, NativeObject, OrtRuntime
 from onnxruntime_ep_dovetail.graph.attributes import read_attribute
 from onnxruntime_ep_dovetail.graph.read import read_tensor_type
@@ -25,8 +26,15 @@ __all__ = ["CustomOps", "add_domains", "served_domains"]
 _DOMAINS: Final = ("", "trt.plugins", "dovetail.plugins")
 _VARIABLE: Final = "DOVETAIL_EP_DOMAINS"
 _CONTROL: Final = ("plugin_version", "plugin_namespace", "tensorrt_plugin_shape_input_indices")
+_OPTIONAL: Final = 1
 _VARIADIC: Final = 2
 _ANY_TYPE: Final = 0
+_FEW_INPUTS, _MANY_INPUTS = 8, 32
+"""How many inputs a node may have whose plugin says how many it takes, or does not say.
+
+One formal input could stand for any number, but a node may leave out none of those; and each that is listed makes every
+session start a little later.
+"""
 _CHECKS_OUTPUTS: Final = 28
 """The ONNX Runtime from which on a type for an output that is not there is known to be refused."""
 _MOST_OUTPUTS: Final = 16
@@ -51,8 +59,11 @@ class CustomOp(NativeObject):
 
     struct = "OrtCustomOp"
 
-    def __init__(self, runtime: OrtRuntime, creator_name: str, domain: str, fields: Sequence[str]) -> None:
+    def __init__(self, runtime: OrtRuntime, creator_name: str, domain: str) -> None:
+        creators = [one for one in get_plugin_registry().all_creators_recursive if one.name == creator_name]
+        fields = dict.fromkeys(field.name for creator in creators for field in creator.field_names)
         self._op, self._domain, self._fields = creator_name, domain, (*fields, *_CONTROL)
+        self._num_inputs = max((_count_inputs(creator) for creator in creators), default=_MANY_INPUTS)
         self._name, self._ep = CString(creator_name), CString(EP_NAME)
         super().__init__(runtime)
 
@@ -69,8 +80,8 @@ class CustomOp(NativeObject):
         return _ANY_TYPE
 
     def get_input_type_count(self) -> int:
-        """One formal input, which stands for any number."""
-        return 1
+        """As many as any node has."""
+        return self._num_inputs
 
     def get_output_type(self, _index: int) -> int:
         """Any."""
@@ -81,8 +92,8 @@ class CustomOp(NativeObject):
         return 1
 
     def get_input_characteristic(self, _index: int) -> int:
-        """Any number of inputs."""
-        return _VARIADIC
+        """A node may leave out any of its inputs."""
+        return _OPTIONAL
 
     def get_output_characteristic(self, _index: int) -> int:
         """Any number of outputs."""
@@ -135,34 +146,49 @@ class CustomOp(NativeObject):
         """Ask the plugin.
 
         What it says when it fails would be lost: ONNX Runtime reports no more than that a type is missing. With some
-        type it goes on and asks for nodes, and there the same failure ends the session and is heard.
+        types it goes on and asks for nodes, and there the same failure ends the session and is heard.
         """
         inputs = self._inputs(context)
+        attributes = [one for name in self._fields if (one := self._attribute(context, name)) is not None]
         try:
-            outputs = self._infer(context, inputs)
+            outputs: Sequence[ir.Value] = infer_plugin_outputs(self._op, self._domain, inputs, attributes)
         except Exception as error:  # noqa: BLE001 - a plugin's code raises what it likes
             self.runtime.log(LogLevel.ERROR, f"operator '{self._op}': {error}")
-            kind = inputs[0].type if inputs else ir.TensorType(ir.DataType.FLOAT)
-            # Older ones end the process when an output is not there, and nothing tells how many there are.
-            count = _MOST_OUTPUTS if self.runtime.version >= _CHECKS_OUTPUTS else 1
-            outputs = [ir.Value(name=f"output{index}", type=kind) for index in range(count)]
+            outputs = self._guess_outputs(inputs, attributes)
         for index, value in enumerate(outputs):
             if isinstance(value.type, ir.TensorType):
                 self._set_output(context, index, value)
 
-    def _inputs(self, context: int) -> list[ir.Value]:
+    def _guess_outputs(self, inputs: Sequence[ir.Value | None], attributes: Sequence[ir.Attr]) -> list[ir.Value]:
+        """Results of the types that the plugin says, else of that of the first input, and with as many dimensions.
+
+        Without any ONNX Runtime would take them for scalars, and complain of whoever reads them.
+        """
+        known = [value for value in inputs if value is not None]
+        rank = next((len(value.shape) for value in known if value.shape), 1)
+        try:
+            kinds: list[ir.TypeProtocol | None] = list(infer_plugin_types(self._op, self._domain, inputs, attributes))
+        except Exception:  # noqa: BLE001 - what the plugin said first was told
+            first = next((value.type for value in known), ir.TensorType(ir.DataType.FLOAT))
+            # Older ones end the process when an output is not there, and nothing tells how many there are.
+            kinds = [first] * (_MOST_OUTPUTS if self.runtime.version >= _CHECKS_OUTPUTS else 1)
+        return [
+            ir.Value(name=f"output{index}", type=kind, shape=ir.Shape([None] * rank))
+            for index, kind in enumerate(kinds)
+        ]
+
+    def _inputs(self, context: int) -> list[ir.Value | None]:
         count = ctypes.c_size_t()
         self.runtime.api.ShapeInferContext_GetInputCount(context, ctypes.addressof(count))
         return [self._input(context, index) for index in range(count.value)]
 
-    def _infer(self, context: int, inputs: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        attributes = [one for name in self._fields if (one := self._attribute(context, name)) is not None]
-        return infer_plugin_outputs(self._op, self._domain, inputs, attributes)
-
-    def _input(self, context: int, index: int) -> ir.Value:
+    def _input(self, context: int, index: int) -> ir.Value | None:
+        """An input; None for one that the node leaves out."""
         info = ctypes.c_void_p()
         self.runtime.api.ShapeInferContext_GetInputTypeShape(context, index, ctypes.addressof(info))
-        kind, shape = read_tensor_type(self.runtime, info.value or 0)
+        if not info.value:
+            return None
+        kind, shape = read_tensor_type(self.runtime, info.value)
         return ir.Value(name=f"input{index}", type=kind, shape=shape)
 
     def _attribute(self, context: int, name: str) -> ir.Attr | None:
@@ -239,20 +265,18 @@ class CustomOps:
     def _make(self, domain: str) -> int:
         api, place, name = self._runtime.api, ctypes.c_void_p(), CString(domain)
         api.CreateCustomOpDomain(domain.encode(), ctypes.addressof(place))
-        ops = [
-            CustomOp(self._runtime, op, domain, _field_names(op))
-            for other, op in sorted(self._known)
-            if other == domain
-        ]
+        ops = [CustomOp(self._runtime, op, domain) for other, op in sorted(self._known) if other == domain]
         for op in ops:
             api.CustomOpDomain_Add(place.value, op.address)
         self._kept.append((name, ops))
         return place.value or 0
 
 
-def _field_names(op: str) -> list[str]:
-    creators = [c for c in get_plugin_registry().all_creators_recursive if c.name == op]
-    return list(dict.fromkeys(field.name for creator in creators for field in creator.field_names))
+def _count_inputs(creator: object) -> int:
+    """How many inputs the nodes of a creator may have: of a function that becomes a layer it is known."""
+    if not isinstance(creator, LayerCreator) or creator.layer.signature.takes_any_inputs:
+        return _MANY_INPUTS
+    return max(_FEW_INPUTS, len(creator.layer.signature.inputs))
 
 
 def _is_taken(op: str, domain: str) -> bool:

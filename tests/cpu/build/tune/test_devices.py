@@ -99,7 +99,7 @@ def test_keys_name_the_device_that_ran_the_layer(device: HostDevice) -> None:
     DeviceScale.streams.clear()
     rows = _build(DeviceScale(), cache, fails_on_miss=True)[0].candidates
     assert not DeviceScale.streams
-    assert {row.status for row in rows} == {"timed"}
+    assert {row.status for row in rows} == {"cached"}
 
 
 def test_results_are_read_back_from_the_device_and_compared(device: HostDevice) -> None:

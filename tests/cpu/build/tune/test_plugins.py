@@ -237,7 +237,11 @@ def test_a_second_build_with_the_cache_runs_nothing_and_gives_the_same_manifest(
     second, _ = build_engine(Cached(calls=calls), PlainCreator("TestScale", Cached), configure=use_cache)
     assert "enqueue" not in {name for name, _ in calls}
     assert "configure_plugin" in {name for name, _ in calls}
-    assert PlanFile.from_bytes(first).manifest == PlanFile.from_bytes(second).manifest
+    third, _ = build_engine(Cached(), PlainCreator("TestScale", Cached), configure=use_cache)
+    assert PlanFile.from_bytes(second).manifest == PlanFile.from_bytes(third).manifest
+    timed, cached = PlanFile.from_bytes(first).manifest, PlanFile.from_bytes(second).manifest
+    assert b'"status":"cached"' in cached
+    assert timed == cached.replace(b'"status":"cached",', b"").replace(b',"status":"cached"', b"")
 
 
 def test_the_second_identical_layer_of_a_network_is_not_timed_again() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dovetail.errors import InputError
+from dovetail.errors import InputError, ResourceError
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels.onnx.strings import (
     regex_full_match,
@@ -55,7 +57,7 @@ def test_stop_words_with_and_without_case() -> None:
 def test_regex_matches_whole_strings() -> None:
     assert regex_full_match(_words("abc", "ab"), pattern="a.c?").tolist() == [True, True]
     assert regex_full_match(_words("xabc"), pattern="abc").tolist() == [False]
-    with pytest.raises(InputError, match="op RegexFullMatch: 'pattern' is not a regular expression"):
+    with pytest.raises(InputError, match="op RegexFullMatch: RE2 does not take the expression"):
         regex_full_match(_words("a"), pattern="(")
 
 
@@ -83,3 +85,22 @@ def test_ngram_rows_may_be_short_or_absent() -> None:
         tfidf_vectorizer(_words("a"), mode="TF", **{**GRAMS, "ngram_indexes": [0]})
     with pytest.raises(InputError, match="'mode' is unknown"):
         tfidf_vectorizer(_words("a"), mode="BM25", **GRAMS)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|aa)+$", "(.*a){20}", "([a-z]+)*1"])
+def test_no_pattern_takes_longer_than_its_text_is_long(pattern: str) -> None:
+    start = time.perf_counter()
+    assert regex_full_match(_words("a" * 5000 + "!"), pattern=pattern).tolist() == [False]
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("pattern", [r"(a)\1", "(?=a)a", "a{1001}", "(?<!b)a"])
+def test_what_re2_does_not_take_is_refused(pattern: str) -> None:
+    with pytest.raises(InputError, match="op RegexFullMatch: RE2 does not take the expression"):
+        regex_full_match(_words("a"), pattern=pattern)
+
+
+def test_without_re2_there_is_an_error_and_no_other_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "re2", None)
+    with pytest.raises(ResourceError, match=r"google-re2.*\n.*fix: pip install 'dovetail-engine\[text\]'"):
+        regex_full_match(_words("a"), pattern="a")

@@ -26,7 +26,10 @@ from dovetail.build.tune.cache import (
     make_reformat_key,
 )
 from dovetail.errors import TimingCacheError, UsageError
+from dovetail.files import replacing
+from tests.support.odd_files import make_odd_file
 
+posix_only = pytest.mark.skipif(sys.platform == "win32", reason="links, pipes and devices as POSIX has them")
 ONE = TimingValue(time_us=1.5)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | st.text("|:;,x\\1", max_size=4)
 dims = st.lists(st.integers(-1, 9), max_size=3).map(tuple)
@@ -369,23 +372,42 @@ def test_a_damaged_file_is_reported_and_kept(tmp_path: Path) -> None:
     assert TimingCache(path.read_bytes()).query_keys() == ["kept", "new"]
 
 
-def test_a_temporary_file_left_by_a_crash_is_no_obstacle(tmp_path: Path) -> None:
-    (tmp_path / "cache.json.tmp").write_bytes(b"half a ca")
+def test_a_temporary_file_left_by_a_crash_is_swept(tmp_path: Path) -> None:
     file = TimingCacheFile(tmp_path / "cache.json")
+    with replacing(tmp_path / "cache.json"):
+        (stray,) = (path for path in tmp_path.iterdir() if path.suffix == ".tmp")
+    stray.write_bytes(b"half a ca")
     file.merge_and_save(make_cache({"a": ONE}))
     assert names_in(tmp_path) == ["cache.json", "cache.json.lock"]
 
 
-def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+@posix_only
+@pytest.mark.parametrize("suffix", ["", ".journal"])
+@pytest.mark.parametrize("kind", ["link", "dangling", "pipe", "device", "folder"])
+def test_what_is_no_regular_file_is_an_error_and_left_alone(tmp_path: Path, suffix: str, kind: str) -> None:
+    path, target = tmp_path / "cache.json", tmp_path / "target"
+    place = path.with_name(path.name + suffix)
+    target.write_bytes(b"not a cache")
+    make_odd_file(place, kind, target)
+    before = place.lstat().st_mode
+    file = TimingCacheFile(path)
+    for use in (file.load, lambda: file.merge_and_save(make_cache({"a": ONE}))):
+        with pytest.raises(TimingCacheError, match=r"it is (a link|not a regular file)"):
+            use()
+    if suffix:
+        with pytest.raises(TimingCacheError, match=r"it is (a link|not a regular file)"):
+            file.record("b", ONE)
+    assert place.lstat().st_mode == before
+    assert target.read_bytes() == b"not a cache"
+    assert not list(tmp_path.glob("*.bad*"))
+
+
+@posix_only
+def test_links_to_folders_are_followed(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
-    link = tmp_path / "link.json"
-    try:
-        link.symlink_to(tmp_path / "real" / "cache.json")
-    except OSError as error:
-        pytest.skip(f"no symbolic links here: {error}")
-    TimingCacheFile(link).merge_and_save(make_cache({"a": ONE}))
-    assert link.is_symlink()
-    assert TimingCache(link.read_bytes()).query_keys() == ["a"]
+    (tmp_path / "link").symlink_to("real")
+    TimingCacheFile(tmp_path / "link" / "cache.json").merge_and_save(make_cache({"a": ONE}))
+    assert TimingCache((tmp_path / "real" / "cache.json").read_bytes()).query_keys() == ["a"]
 
 
 def test_a_lock_that_is_held_is_an_error_in_time(tmp_path: Path) -> None:
@@ -414,7 +436,7 @@ def test_a_path_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         TimingCacheFile(tmp_path / "file" / "cache.json").merge_and_save(TimingCache())
     assert str(tmp_path) in str(caught.value)
     (tmp_path / "folder").mkdir()
-    with pytest.raises(TimingCacheError, match="cannot be"):
+    with pytest.raises(TimingCacheError, match="not a regular file"):
         TimingCacheFile(tmp_path / "folder").load()
 
 
@@ -497,3 +519,12 @@ def test_a_killed_build_loses_no_timing(tmp_path: Path, mode: str, after: int) -
     file.record("next", ONE)
     merged = file.merge_and_save(TimingCache())
     assert set(merged.query_keys()) == {*loaded.query_keys(), "next"}
+
+
+def test_what_is_no_regular_file_is_left_where_it_is(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for place in (pipe, tmp_path):
+        with pytest.raises(TimingCacheError, match="not a regular file"):
+            TimingCacheFile(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]

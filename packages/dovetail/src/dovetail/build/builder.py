@@ -15,13 +15,15 @@ from dovetail._extras import install_line
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.calibrate.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
-from dovetail.build.idle_settings import find_idle_settings, tell_idle
-from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan
+from dovetail.build.idle_settings import check_layer_names, find_idle_settings, tell_idle
+from dovetail.build.planner import build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.refittable import split_weights
+from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.tune.rivals import OpenPlan, build_fastest
-from dovetail.errors import DovetailError, ResourceError, UsageError
+from dovetail.decoding import judging
+from dovetail.errors import BuildError, DovetailError, ResourceError, UsageError
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.network.api.definition import Network
@@ -43,6 +45,7 @@ __all__ = ["Builder", "engine_from_plan"]
 _MAPPED_BYTES: Final = 4 << 20
 """Weights from which on a plan that was just built goes through a file."""
 
+_FIX: Final = "check the model, for example with onnx.checker; if it is right, report it with the model"
 _HEAVY_OPS: Final = frozenset(("Attention", "Conv", "ConvTranspose", "Gemm", "GRU", "LSTM", "MatMul"))
 """What takes most of the time in most models."""
 
@@ -60,6 +63,9 @@ class Builder(NoOpContext):
         self.phase_times: list[tuple[str, str | None, float]] = []
         """Name, parent and seconds of every phase of the last build."""
         self._registry = PluginRegistry(parent=get_plugin_registry())
+
+    def __repr__(self) -> str:
+        return f"<Builder with {self._registry!r}>"
 
     def get_plugin_registry(self) -> PluginRegistry:
         """The registry of this builder."""
@@ -122,13 +128,15 @@ class Builder(NoOpContext):
         """
         phases = Phases(config.progress_monitor)
         try:
-            request = self._make_request(network, config, phases, is_open=is_open, name=name)
-            tell_idle(self._find_idle(), self.logger, strict=config.strict)
-            tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
-            request.ranges = collect_ranges(request, phases)
-            if config.rivals and len(set(request.providers)) > 1:
-                return build_fastest(request, phases, self._plan_opener(config, registry))
-            return build_plan(request, phases)
+            with judging(lambda reason: BuildError(f"the network cannot be built: {reason}", fix=_FIX)):
+                request = self._make_request(network, config, phases, is_open=is_open, name=name)
+                check_layer_names(request, network)
+                tell_idle(self._find_idle(), self.logger, strict=config.strict)
+                tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
+                request.ranges = collect_ranges(request, phases)
+                if config.rivals and len(set(request.providers)) > 1:
+                    return build_fastest(request, phases, self._plan_opener(config, registry))
+                return build_plan(request, phases)
         except DovetailError as error:
             self.error_recorder.report_error(ErrorCode.FAILED_INITIALIZATION, str(error).splitlines()[0])
             raise
@@ -156,7 +164,7 @@ class Builder(NoOpContext):
             model = clone_model(source.to_model() if isinstance(source, Network) else source)
             phase.step()
             refittable, excluded = split_weights(model, network, config)
-            cleaning = standard_passes(keep=refittable, off=config.passes_off)
+            cleaning = standard_passes(keep=refittable, off=config.passes_off, limits=config.growth_limits)
             extra = list(config.extra_passes)  # not ours, so the model is checked after each
             changed = [*run_passes(model, cleaning).changed, *run_passes(model, extra, check=True).changed]
             for line in changed:

@@ -12,6 +12,7 @@ from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import IProgressMonitor
 from dovetail.build.tune.cache import TimingCache
 from dovetail.errors import UsageError
+from dovetail.growth import DEFAULT_GROWTH, GrowthLimits
 from dovetail.types import EngineCapability
 
 if TYPE_CHECKING:
@@ -105,6 +106,9 @@ class BuilderConfig(NoOpContext):
         self.max_num_tactics = -1
         self.tells_unset_dims = True
         """Whether a build without a profile tells which sizes it tunes for; hosts that cannot set any turn it off."""
+        self.is_part = False
+        """Whether the model is a part of the one that the settings were written for, so that ``layer_providers`` and
+        overrides that fit nothing in it are no mistake."""
         self.avg_timing_iterations = 1
         self.builder_optimization_level = 3
         self.engine_capability = EngineCapability.STANDARD
@@ -121,6 +125,8 @@ class BuilderConfig(NoOpContext):
         has none stored: options such as threads belong to the machine that runs and are given to ``dovetail.load``."""
         self.passes_off: Sequence[str] = ()
         """Names of passes to leave out (``dovetail.passes.PASS_NAMES``)."""
+        self.growth_limits: GrowthLimits = DEFAULT_GROWTH
+        """How many nodes and bytes a build may make of a model on its own, by expanding and folding."""
         self.extra_passes: Sequence[Any] = ()
         """Passes of your own (``dovetail.passes.base.Pass``), run after the cleaning ones."""
         self.layer_providers: dict[str, str] = {}
@@ -136,6 +142,13 @@ class BuilderConfig(NoOpContext):
         self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}
         self._preview: set[PreviewFeature] = set()
         self._timing_cache: TimingCache | None = None
+
+    def __repr__(self) -> str:
+        default = BuilderConfig()
+        flags = ", ".join(flag.name for flag in self.chosen_flags) or "no flags"
+        names = (name for name in vars(default) if not name.startswith("_") and name not in ("flags", "profiles"))
+        changed = [f"{name}={getattr(self, name)!r}" for name in names if getattr(self, name) != getattr(default, name)]
+        return f"<BuilderConfig: {'; '.join([flags, f'{len(self.profiles)} profile(s)', *changed])}>"
 
     # flags
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import onnx_ir as ir
 
+from dovetail._near_names import name_known, suggest
 from dovetail.build.assign.layers import layer_name
 from dovetail.build.calibrate.scales import graph_values
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
@@ -21,9 +22,9 @@ from dovetail.network.api.definition import Network
 from dovetail.types import DataType
 
 if TYPE_CHECKING:
-    from dovetail.build.planner import BuildRequest
+    from dovetail.build.request import BuildRequest
 
-__all__ = ["PRECISION_FLAGS", "find_idle_settings", "find_idle_types", "tell_idle"]
+__all__ = ["PRECISION_FLAGS", "check_layer_names", "find_idle_settings", "find_idle_types", "tell_idle"]
 
 PRECISION_FLAGS: Final[Mapping[BuilderFlag, DataType]] = {
     BuilderFlag.FP16: DataType.HALF,
@@ -86,7 +87,6 @@ def find_idle_settings(request: BuildRequest, source: Network | ir.Model) -> Ite
     yield from _find_idle_attributes(request.config)
     if request.config.rivals and len(set(request.providers)) < 2:
         yield f"config.rivals has no effect: '{request.providers[0]}' is the only provider that was asked for"
-    yield from _find_unmatched(request, source)
     if network is not None:
         yield from _find_idle_wishes(network)
     yield from _find_idle_ranges(request)
@@ -152,14 +152,24 @@ def _find_idle_attributes(config: BuilderConfig) -> Iterator[str]:
         yield "the calibration profile has no effect: there is no calibrator"
 
 
-def _find_unmatched(request: BuildRequest, source: Network | ir.Model) -> Iterator[str]:
-    if not request.config.layer_providers:
+def check_layer_names(request: BuildRequest, source: Network | ir.Model) -> None:
+    """Check that every pattern of ``config.layer_providers`` fits a layer.
+
+    Raises:
+        UsageError: One fits none, and the model is no part of a larger one.
+    """
+    if not request.config.layer_providers or request.config.is_part:
         return
     models = (source.to_model() if isinstance(source, Network) else source, request.model)
-    names = {layer_name(node) for model in models for node in model.graph.all_nodes()}
-    for pattern, provider in request.config.layer_providers.items():
+    names = list(dict.fromkeys(layer_name(node) for model in models for node in model.graph.all_nodes()))
+    for pattern in request.config.layer_providers:
         if not any(fnmatchcase(name, pattern) for name in names):
-            yield f"the provider '{provider}' of layers '{pattern}' has no effect: no layer has such a name"
+            raise UsageError(
+                f"no layer is called '{pattern}'",
+                where="config.layer_providers",
+                expected=f"one of {name_known(names)}",
+                fix=suggest(pattern, names) or "name a layer; * and ? stand for any characters",
+            )
 
 
 def _find_idle_wishes(network: Network) -> Iterator[str]:

@@ -5,13 +5,9 @@ Effects on plugins happen in the contract's order; everything decided is written
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
 
-import msgspec
-import numpy as np
 import onnx_ir as ir
 
 from dovetail._unset_dims import tell_unset
@@ -22,88 +18,55 @@ from dovetail.build.calibrate.scales import find_scales
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.build.formats.network_formats import choose_formats
 from dovetail.build.formats.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
+from dovetail.build.graph_checks import check_graph, check_profiled
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.lower.built_records import BuiltStore
 from dovetail.build.lower.io_memory import find_io_memory
-from dovetail.build.lower.lowering import Lowering
+from dovetail.build.lower.lowering import lower_graph
 from dovetail.build.lower.program_context import ChosenPlugin, ProgramContext
-from dovetail.build.lower.tensor_records import TensorPlaces, find_shape_inputs, input_records, output_records
+from dovetail.build.lower.tensor_records import (
+    TensorPlaces,
+    find_io_aliases,
+    find_shape_inputs,
+    input_records,
+    output_records,
+)
+from dovetail.build.plan_records import (
+    device_records,
+    find_stripped,
+    layer_record,
+    library_records,
+    plugin_record,
+    profile_record,
+    refit_record,
+    uses_devices,
+)
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
+from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.services import BuildServices
 from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims, ranges_from_profile, static_symbols
 from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
-from dovetail.build.tune.trial import PluginLayer
+from dovetail.build.tune.trial import PluginLayer, dynamic_descs
 from dovetail.build.tune.tuner import CandidateTuner, TunerOptions
-from dovetail.errors import ModelError, UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
-from dovetail.loggers import ILogger
 from dovetail.network.inference.shapes import ShapeInference, size_symbols
 from dovetail.network.plugins import PluginEntry, entry_of
-from dovetail.network.value_types import has_no_shape
-from dovetail.plan.container import Blob
-from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.plan.manifest import (
     FORMAT_VERSION,
-    DeviceRecord,
-    FieldRecord,
     LayerRecord,
-    LibraryRecord,
     Manifest,
-    PluginRecord,
-    ProfileRecord,
     ProgramRecord,
-    RefitRecord,
 )
-from dovetail.plan.walk import walk_steps
-from dovetail.plugin.fields import encode_fields
 from dovetail.plugin.handle import PluginHandle
-from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_factory
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.template import ProgramTemplate
 from dovetail.types import DataType
 
-__all__ = ["BuildRequest", "BuiltPlan", "build_plan", "reference_program", "tuner_options"]
-
-
-@dataclass(kw_only=True)
-class BuildRequest:
-    """What to build and how."""
-
-    model: ir.Model
-    config: BuilderConfig
-    logger: ILogger
-    name: str = ""
-    providers: Sequence[str] = ("cpu",)
-    """Back ends in order of preference; ``cpu`` runs what no other takes."""
-    order: Sequence[str] = ()
-    """In which order providers get nodes, where ``cpu`` need not be the last; empty for the order of ``providers``."""
-    is_open: bool = False
-    strongly_typed: bool = True
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    """Explicit dynamic ranges by tensor name."""
-    libraries: Sequence[tuple[str, bytes]] = ()
-    """Plugin libraries to carry: name and packed contents."""
-    refittable: frozenset[str] = frozenset()
-    """Weights that can be replaced later, by name."""
-    excluded_weights: Mapping[str, str] = field(default_factory=dict)
-    """Weights that cannot, with the reason."""
-    is_reference: bool = False
-    """Whether plugins are offered only the network's own types, row by row."""
-    num_threads: int = 0
-    """How many threads providers may compile in; 0 for one a core."""
-
-
-@dataclass(frozen=True)
-class BuiltPlan:
-    """The parts of a plan file."""
-
-    manifest: Manifest
-    blobs: list[Blob]
+__all__ = ["build_plan", "reference_program", "tuner_options"]
 
 
 def build_plan(request: BuildRequest, phases: Phases) -> BuiltPlan:
@@ -135,7 +98,7 @@ class _Planner:
         self._all_providers = Providers(request.config.provider_options)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
         self._session = CacheSession(self._config, request.logger)
-        self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger)
+        self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger, phases)
         self._plugin_tuner = PluginTuner(self._tuner)
         self._services = BuildServices(
             request.config,
@@ -186,7 +149,7 @@ class _Planner:
 
     def build(self) -> BuiltPlan:
         """All phases."""
-        self._check_graph()
+        check_graph(self._graph)
         with self._phases.phase("Analyse network", steps=3) as phase:
             self._static = static_symbols(self._graph.inputs)
             phase.step()
@@ -197,7 +160,8 @@ class _Planner:
             if is_rewritten:
                 self._infer_shapes()
             phase.step()
-            self._check_dynamic()
+            if not self._request.is_open and not self._config.profiles:
+                check_profiled(self._graph)
             self._graph_handles = {node: self._own(entry.handle.clone()) for node, entry, _ in self._plugin_nodes()}
             phase.step()
         profiles: Sequence[OptimizationProfile | None] = self._config.profiles or [None]
@@ -225,42 +189,6 @@ class _Planner:
         for step in instance.all_plugin_steps():
             self._own(step.handle)
         return instance
-
-    # checks
-
-    def _check_graph(self) -> None:
-        if not self._graph.outputs:
-            raise ModelError("the network has no outputs", fix="mark at least one tensor with mark_output")
-        names = [value.name for value in (*self._graph.inputs, *self._graph.outputs)]
-        doubled = sorted({name for name in names if name and names.count(name) > 1})
-        if doubled:
-            raise ModelError(
-                f"a tensor is both input and output, or two have one name: {', '.join(doubled)}",
-                fix="add an identity layer and mark its output",
-            )
-        self._check_names()
-
-    def _check_names(self) -> None:
-        """Refuse the names that a plan must not have before time is spent on a plan that cannot be loaded."""
-        names = [value.name for value in self._graph.inputs]
-        names += [name for node in self._graph.all_nodes() for name in (node.name, *(v.name for v in node.outputs))]
-        bad = [name for name in names if name and ("\0" in name or len(name) > MAX_NAME_CHARS)]
-        if bad:
-            raise ModelError(
-                f"a name has a NUL character or over {MAX_NAME_CHARS} characters",
-                got=ascii(bad[0][:60]),
-                fix="rename it",
-            )
-
-    def _check_dynamic(self) -> None:
-        shaped = [value for value in self._graph.inputs if not has_no_shape(value)]
-        dynamic = [value.name for value in shaped if value.shape is None or not value.shape.is_static()]
-        if dynamic and not self._request.is_open and not self._config.profiles:
-            raise UsageError(
-                f"input(s) {', '.join(map(str, dynamic))} have dynamic dimensions and there is no optimization profile",
-                fix="add one: profile = builder.create_optimization_profile(); profile.set_shape(...); "
-                "config.add_optimization_profile(profile)",
-            )
 
     def _plugin_nodes(self) -> list[tuple[ir.Node, PluginEntry, bool]]:
         found = []
@@ -296,9 +224,8 @@ class _Planner:
             shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
             self._io_memory = find_io_memory(self._graph, context, self._config.io_memory, shape_inputs)
         context.io_memory = self._io_memory
-        lowering = Lowering(context, self._graph)
-        program = lowering.lower()
-        self._aliases.update({o.name or "": i.name or "" for o, i in lowering.aliases.items()})
+        program = lower_graph(self._graph, context)
+        self._aliases.update(find_io_aliases(program))
         return program
 
     def _tell_idle_types(self) -> None:
@@ -362,14 +289,12 @@ class _Planner:
     ) -> ChosenPlugin:
         """The final object: attached, configured with what was chosen, asked for what the plan stores."""
         final = self._own(layer.handle.attach_to_context(self._plugin_tuner.find_context(layer.provider)))
-        descs = [port.describe(layout) for port, layout in zip(layer.ports, choice.combination, strict=True)]
-        inputs, outputs = descs[: layer.num_inputs], descs[layer.num_inputs :]
-        final.configure(inputs, outputs)
+        final.configure(*dynamic_descs(layer, choice.combination))
         final.set_tactic(choice.tactic)
         workspace_bytes = self._plugin_tuner.ask_workspace(layer, final, choice.combination)
         metadata = final.metadata_string
-        self._tables.append(_layer_record(layer, tuned, choice, profile, metadata))
-        record = _plugin_record(final, metadata)
+        self._tables.append(layer_record(layer, tuned, choice, profile, metadata))
+        record = plugin_record(final, metadata)
         self._finals[id(record)] = final
         return ChosenPlugin(
             handle=self._graph_handles[node],
@@ -385,15 +310,13 @@ class _Planner:
 
     def _assemble(self, programs: list[ProgramRecord]) -> BuiltPlan:
         request = self._request
-        self._programs = programs
-        libraries = []
-        for name, payload in request.libraries:
-            blob = self._blobs.add_array(f"library:{name}", _bytes_array(payload), kind="library")
-            libraries.append(LibraryRecord(name=name, blob=blob))
-        refit = self._refit_record()
-        blobs, records = self._blobs.finish(strip=self._find_stripped(refit))
+        libraries = library_records(request.libraries, self._blobs)
+        refit = refit_record(request, self._blobs)
+        is_stripped = refit is not None and self._config.get_flag(BuilderFlag.STRIP_PLAN)
+        strip = find_stripped(refit, self._store.packed) if refit is not None and is_stripped else frozenset[str]()
+        blobs, records = self._blobs.finish(strip=strip)
         shape_inputs = find_shape_inputs(self._graph, self._inference, self._static, self._plugin_symbols)
-        places = TensorPlaces(memory=self._io_memory or {}, has_devices=self._has_devices(programs))
+        places = TensorPlaces(memory=self._io_memory or {}, has_devices=uses_devices(programs, self._providers))
         manifest = Manifest(
             format_version=FORMAT_VERSION,
             producer=f"dovetail {__version__}",
@@ -404,55 +327,18 @@ class _Planner:
             outputs=output_records(
                 self._graph, self._inference, self._static, self._aliases, self._known or {}, programs, places
             ),
-            profiles=[_profile_record(profile) for profile in self._config.profiles],
+            profiles=[profile_record(profile) for profile in self._config.profiles],
             programs=programs,
             blobs=records,
             libraries=libraries,
-            devices=self._device_records(),
+            devices=device_records(programs, self._providers),
             refit=refit,
             packed=self._store.packed,
             tuning=[*self._tables, *self._services.tables.records],
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
-            notes=self._assigner.notes,
+            notes=self._assigner.all_notes,
         )
         return BuiltPlan(manifest, blobs)
-
-    def _find_stripped(self, refit: RefitRecord | None) -> frozenset[str]:
-        """The blobs to leave out: weights that can be given back, and what is packed from them."""
-        if refit is None or not self._config.get_flag(BuilderFlag.STRIP_PLAN):
-            return frozenset()
-        given = frozenset(refit.weights.values())
-        packed = {blob for blob, record in self._store.packed.items() if not given.isdisjoint(record.sources.values())}
-        return given | packed
-
-    def _has_devices(self, programs: Sequence[ProgramRecord]) -> bool:
-        used = {step.provider for program in programs for step in walk_steps(program)}
-        return any(provider.id in used and not provider.memory.is_host for provider in self._providers)
-
-    def _refit_record(self) -> RefitRecord | None:
-        if not self._request.refittable:
-            return None
-        weights = {name: name for name in sorted(self._request.refittable) if name in self._blobs.arrays}
-        excluded = dict(self._request.excluded_weights)
-        for name in sorted(self._request.refittable - weights.keys()):
-            excluded.setdefault(name, "no step of the plan uses it")
-        return RefitRecord(weights=weights, excluded=excluded)
-
-    def _device_records(self) -> list[DeviceRecord]:
-        """The providers that have a step, and the host's first: it runs copies and control flow."""
-        used = {step.provider for program in self._programs for step in walk_steps(program)}
-        kept = [p for p in reversed(self._providers) if p.id in used or p is self._providers[-1]]
-        return [_device_record(provider) for provider in kept]
-
-
-def _device_record(provider: Provider) -> DeviceRecord:
-    device = provider.device
-    return DeviceRecord(
-        provider=provider.id,
-        name=device.name,
-        fingerprint=device.fingerprint,
-        version=get_factory(provider.name).version,
-    )
 
 
 def _with_last(order: Sequence[str]) -> list[str]:
@@ -462,10 +348,6 @@ def _with_last(order: Sequence[str]) -> list[str]:
 
 def _with_host(names: Sequence[str]) -> list[str]:
     return [*(name for name in dict.fromkeys(names) if name != "cpu"), "cpu"]
-
-
-def _bytes_array(payload: bytes) -> Any:
-    return np.frombuffer(payload, np.uint8)
 
 
 def tuner_options(config: BuilderConfig) -> TunerOptions:
@@ -489,39 +371,7 @@ def _type_rule(request: BuildRequest) -> TypeRule:
 
 
 def _narrow_types(layer: PluginLayer, tuned: TunedLayer) -> frozenset[DataType]:
-    """The types that a layer accepted besides those of its tensors, which are the first that ports propose."""
+    """The types that a layer accepted besides those of its tensors."""
     combinations = [choice.combination for choice in tuned.choices]
-    pairs = [pair for combination in combinations for pair in zip(layer.ports, combination, strict=True)]
-    return frozenset(layout.dtype for port, layout in pairs if layout.dtype != port.layouts[0].dtype)
-
-
-def _profile_record(profile: OptimizationProfile) -> ProfileRecord:
-    return ProfileRecord(
-        shapes={name: _lists(bounds) for name, bounds in profile.shapes.items()},
-        values={name: _lists(bounds) for name, bounds in profile.values.items()},
-    )
-
-
-def _lists(bounds: tuple[tuple[int, ...], ...]) -> tuple[list[int], list[int], list[int]]:
-    return list(bounds[0]), list(bounds[1]), list(bounds[2])
-
-
-def _plugin_record(final: PluginHandle, metadata: str | None) -> PluginRecord:
-    fields = encode_fields(final.get_fields_to_serialize(), where=final.where)
-    return PluginRecord(
-        name=final.name,
-        version=final.version,
-        namespace=final.namespace,
-        fields=[FieldRecord(**field) for field in fields],
-        metadata=metadata,
-    )
-
-
-def _layer_record(
-    layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int, metadata: str | None
-) -> LayerRecord:
-    formats = [str(layout) for layout in choice.combination]
-    candidates = [
-        msgspec.structs.replace(c, chosen=c.formats == formats and c.tactic == choice.tactic) for c in tuned.table
-    ]
-    return LayerRecord(name=layer.name, profile=profile, candidates=candidates, metadata=metadata)
+    pairs = [pair for combination in combinations for pair in zip(layer.tensors, combination, strict=True)]
+    return frozenset(layout.data_type for tensor, layout in pairs if layout.dtype != tensor.dtype)

@@ -48,9 +48,18 @@ class OptimizationProfile:
     def __bool__(self) -> bool:
         return bool(self.shapes or self.values)
 
+    def __repr__(self) -> str:
+        bounds = [f"{name}: {_describe(found)}" for name, found in self.shapes.items()]
+        bounds += [f"values of {name}: {_describe(found)}" for name, found in self.values.items()]
+        return f"<OptimizationProfile {', '.join(bounds) or 'without bounds'}>"
+
 
 IOptimizationProfile = OptimizationProfile
 """The contract's name."""
+
+
+def _describe(bounds: Bounds) -> str:
+    return ":".join("x".join(map(str, part)) or "scalar" for part in bounds)
 
 
 def _check(name: str, low: Iterable[int], opt: Iterable[int], high: Iterable[int]) -> Bounds:

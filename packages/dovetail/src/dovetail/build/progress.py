@@ -46,6 +46,9 @@ class IProgressMonitor:
         """The phase is over, whether or not all its steps were done."""
         raise NotImplementedError(f"{type(self).__name__} must implement phase_finish")
 
+    def still_running(self, what: str, seconds: float) -> None:
+        """Something within the open phase takes long; told about once a second. Nothing by default."""
+
 
 class PhaseTime(NamedTuple):
     """How long a phase took."""
@@ -139,6 +142,11 @@ class Phases:
                 self._finish(phase)
             self._check_not_cancelled()
 
+    def tell_waiting(self, what: str, seconds: float) -> None:
+        """Tell the monitor of something that takes long and is neither a phase nor a step."""
+        if isinstance(self._monitor, IProgressMonitor):
+            self._tell("still_running", what, seconds)
+
     def _start(self, name: str, steps: int) -> Phase:
         self._check_not_cancelled()
         if any(phase.name == name for phase in self._open):
@@ -197,6 +205,8 @@ class PlainProgress(IProgressMonitor):
         self._clock = clock
         self._open: dict[str, tuple[int, float]] = {}
         self._steps: dict[str, int] = {}
+        self._told: dict[str, float] = {}
+        """What takes long, and after how many seconds that was told."""
 
     def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None:
         """Print the name, indented under its parent."""
@@ -218,6 +228,15 @@ class PlainProgress(IProgressMonitor):
         steps = f", {count} steps" if count else ""
         self._print(depth, f"{phase_name} done in {self._clock() - start:.2f} s{steps}")
 
+    def still_running(self, what: str, seconds: float) -> None:
+        """Print what takes long, at first and whenever it has taken twice as long as when it was last told."""
+        told_s = self._told.get(what, 0.0)
+        if seconds < told_s:
+            told_s = 0.0  # it runs again
+        if seconds >= 2 * told_s:
+            self._told = {what: seconds}
+            self._print(len(self._open), f"{what} ... {seconds:.0f} s")
+
     def _print(self, depth: int, text: str) -> None:
         self._stream.write(f"{'  ' * depth}{text}\n")
         self._stream.flush()
@@ -235,16 +254,18 @@ class RichProgress(IProgressMonitor):
         self._console = Console(file=stream, force_terminal=True, no_color=not color)
         self._bars = self._make_bars()
         self._open: dict[str, tuple[int, Any]] = {}
+        self._waiting: Any = None
+        """The line of what takes long; it goes when anything else happens."""
 
     def _make_bars(self) -> rich.progress.Progress:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
         from rich.table import Column
 
         # A fixed width, because phases that follow each other are separate displays and are to look like one.
-        name = TextColumn("{task.description}", table_column=Column(min_width=20))
+        name = TextColumn("{task.description}", table_column=Column(min_width=20, no_wrap=True, overflow="ellipsis"))
         columns = (
             name,
-            BarColumn(),
+            BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.elapsed:6.2f} s", style="progress.elapsed"),
         )
@@ -254,6 +275,7 @@ class RichProgress(IProgressMonitor):
         """Add a bar under its parent's."""
         from rich.markup import escape
 
+        self._drop_waiting()
         if not self._open:
             self._bars = self._make_bars()
             self._bars.start()
@@ -265,11 +287,13 @@ class RichProgress(IProgressMonitor):
 
     def step_complete(self, phase_name: str, step: int) -> bool:
         """Move the bar."""
+        self._drop_waiting()
         self._bars.update(self._open[phase_name][1], completed=step + 1, refresh=True)
         return True
 
     def phase_finish(self, phase_name: str) -> None:
         """Stop the bar's clock, and let go of the terminal after the last."""
+        self._drop_waiting()
         depth, bar = self._open.pop(phase_name)
         if self._bars.tasks[self._bars.task_ids.index(bar)].fields["stepless"]:
             self._bars.update(bar, completed=1)
@@ -279,6 +303,22 @@ class RichProgress(IProgressMonitor):
         self._bars.refresh()
         if not self._open:
             self._bars.stop()
+
+    def still_running(self, what: str, seconds: float) -> None:
+        """Show what takes long in a line of its own, with its clock."""
+        from rich.markup import escape
+
+        if not self._open:
+            return
+        text = f"{'  ' * len(self._open)}{seconds:.0f} s in {escape(what)}"
+        if self._waiting is None:
+            self._waiting = self._bars.add_task(text, total=None)
+        self._bars.update(self._waiting, description=text, refresh=True)
+
+    def _drop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._bars.remove_task(self._waiting)
+            self._waiting = None
 
 
 def make_progress(stream: TextIO, *, quiet: bool = False) -> IProgressMonitor | None:

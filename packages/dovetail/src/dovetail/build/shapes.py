@@ -11,6 +11,7 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail._near_names import suggest
 from dovetail._unset_dims import UnsetDim, shapes_option
 from dovetail.build.profile import OptimizationProfile
 from dovetail.errors import UsageError
@@ -18,7 +19,7 @@ from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, substitu
 from dovetail.network.inference.dim_exprs import expr_from_dim
 from dovetail.network.inference.shapes import MAX_VALUE_SYMBOLS, size_symbols, static_count, value_symbol
 from dovetail.network.value_types import has_no_shape
-from dovetail.provider.contract.tensors import ShapeRange
+from dovetail.tensors import ShapeRange
 
 __all__ = [
     "ProfileShapes",
@@ -245,7 +246,9 @@ def _check_names(profile: OptimizationProfile, names: Sequence[str]) -> None:
     for name in (*profile.shapes, *profile.values):
         if name not in names:
             expected = ", ".join(names) or "no inputs"
-            raise UsageError(f"there is no input '{name}'", where="profile", expected=expected)
+            raise UsageError(
+                f"there is no input '{name}'", where="profile", expected=expected, fix=suggest(name, names)
+            )
 
 
 def _axis_bounds(bounds: tuple[tuple[int, ...], ...] | None, axis: int) -> tuple[int, int, int]:

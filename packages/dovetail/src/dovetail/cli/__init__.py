@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dovetail.cli.answers import show_answer
 from dovetail.cli.failures import report_failure
 from dovetail.cli.parser import find_command, make_parser
+from dovetail.cli.streams import accept_any_text
 
 __all__ = ["main"]
 
@@ -24,27 +25,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: The words after the program's name; those of the process by default.
     """
-    _accept_any_text()
+    accept_any_text()
     as_json = False
     try:
         try:
             words = sys.argv[1:] if argv is None else list(argv)
             args = make_parser(find_command(words) or "").parse_args(words)
         except SystemExit as end:  # -h and --version have printed what they had to
-            sys.stdout.flush()
             return int(end.code or 0)
         as_json = args.json
         answer = args.run(args)
         show_answer(answer, as_json=as_json)
-        sys.stdout.flush()
         return int(answer.exit_code)
     except BaseException as error:  # noqa: BLE001 - the last place: all become a message and a code
         return report_failure(error, as_json=as_json)
-
-
-def _accept_any_text() -> None:
-    """Names in models need not fit the encoding of the terminal; what does not is shown as an escape."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="backslashreplace")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from dovetail.cli.screen import Screen
+from dovetail.cli.streams import writing_output
 
 __all__ = ["Document", "Reply", "dump_document", "show_answer"]
 
@@ -25,10 +25,11 @@ class Reply(NamedTuple):
 
 def show_answer(answer: Reply, *, as_json: bool) -> None:
     """Write an answer to the standard output."""
-    if as_json:
-        print(dump_document(answer.document))
-    else:
-        answer.show(answer.document, Screen(sys.stdout))
+    with writing_output() as stream:
+        if as_json:
+            print(dump_document(answer.document), file=stream)
+        else:
+            answer.show(answer.document, Screen(stream))
 
 
 def dump_document(document: Document | list[Any]) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from typing import Any, Final
 
 from dovetail._extras import describe_missing
 from dovetail.cli.answers import dump_document
-from dovetail.cli.screen import clean
+from dovetail.cli.streams import messages, writing_output
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError
+from dovetail.escapes import escape
 
 __all__ = ["EXIT_INTERRUPTED", "EXIT_PIPE", "TRACEBACK_VARIABLE", "report_failure"]
 
@@ -22,6 +22,8 @@ _ADVICE: Final = (
     (re.compile(r"register the creator first: .*load_library\(path\)"), "name its library with --plugins"),
     (re.compile(r"load it with host_code=True \(.*\)"), "add --host-code"),
     (re.compile(r"load it with device_code=True \(.*?\)"), "leave out --no-device-code"),
+    (re.compile(r"load it with dovetail\.load\(path\)"), "run it with 'dovetail run'"),
+    (re.compile(r"build it with dovetail\.compile\(path\)"), "build it with 'dovetail build'"),
     (re.compile(r'against="cpu"'), "--against cpu"),
     (re.compile(r"call profile\.set_shape\('(.*)', min, opt, max\)"), r"add \1:min:opt:max to the profile"),
 )
@@ -30,30 +32,32 @@ _ADVICE: Final = (
 
 def report_failure(error: BaseException, *, as_json: bool) -> int:
     """Tell the user what went wrong; the exit code comes back."""
+    stream = messages()
     if os.environ.get(TRACEBACK_VARIABLE):
         import traceback
 
-        traceback.print_exception(error)
+        traceback.print_exception(error, file=stream)
     if isinstance(error, BrokenPipeError):
-        return _leave_pipe()
+        return EXIT_PIPE
     if isinstance(error, KeyboardInterrupt):
-        print("interrupted", file=sys.stderr)
+        print("interrupted", file=stream)
         return EXIT_INTERRUPTED
     failure = _as_dovetail_error(error)
+    is_read = not as_json or _write_document(failure)
+    print(f"error: {escape(_advise(str(failure)))}", file=stream)
+    return failure.exit_code if is_read else EXIT_PIPE
+
+
+def _write_document(failure: DovetailError) -> bool:
+    """Write the failure as JSON; whether anybody still reads. An output that cannot be written hides no failure."""
     try:
-        if as_json:
-            print(dump_document(_describe(failure)), flush=True)
-        print(f"error: {clean(_advise(str(failure)))}", file=sys.stderr)
+        with writing_output() as output:
+            print(dump_document(_describe(failure)), file=output)
     except BrokenPipeError:
-        return _leave_pipe()
-    return failure.exit_code
-
-
-def _leave_pipe() -> int:
-    """Whoever read our output has enough; the interpreter must not complain when it flushes the rest."""
-    null = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(null, sys.stdout.fileno())
-    return EXIT_PIPE
+        return False
+    except ResourceError:
+        return True
+    return True
 
 
 def _as_dovetail_error(error: BaseException) -> DovetailError:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from dovetail._near_names import name_known, suggest
 from dovetail.cli.shapes import ShapeBounds
 from dovetail.errors import UsageError
 from dovetail.loggers import ILogger
@@ -63,7 +64,10 @@ def make_inputs(engine: Engine, args: argparse.Namespace, shapes: Mapping[str, S
     names = [spec.name for spec in specs]
     for name in shapes:
         if name not in names:
-            raise UsageError(f"there is no input '{name}'", where="--shapes", expected=", ".join(names) or "no inputs")
+            expected = name_known(names, nothing="no inputs")
+            raise UsageError(
+                f"there is no input '{name}'", where="--shapes", expected=expected, fix=suggest(name, names)
+            )
     chosen = {name: bounds.opt for name, bounds in shapes.items()}
     unset = find_unset(specs, given=given, shapes=chosen)
     tell_unset(unset, logger, strict=args.strict)
@@ -89,8 +93,9 @@ def read_inputs(texts: Sequence[str], specs: Sequence[InputSpec]) -> dict[str, A
         elif text.endswith(".npz"):
             found = read_arrays(Path(text), specs)
         else:
-            expected = f"name:file.npy for one of {', '.join(by_name)}, or a .npz file"
-            raise UsageError("this names no input", where=f"--inputs {text!r}", expected=expected)
+            expected = f"name:file.npy for one of {name_known(by_name)}, or a .npz file"
+            fix = suggest(text.partition(":")[0], by_name) if ":" in text else None
+            raise UsageError("this names no input", where=f"--inputs {text!r}", expected=expected, fix=fix)
         for doubled in found.keys() & values.keys():
             raise UsageError(f"input '{doubled}' has two files", where=f"--inputs {text!r}")
         values |= found
@@ -100,6 +105,7 @@ def read_inputs(texts: Sequence[str], specs: Sequence[InputSpec]) -> dict[str, A
 def _named_input(text: str, names: Sequence[str]) -> str | None:
     """The input that a text is for; the only one needs no name."""
     name = max((n for n in names if text.startswith(f"{n}:")), key=len, default=None)
-    if name is None and len(names) == 1 and not text.endswith(".npz") and Path(text).is_file():
-        return names[0]
+    if name is None and len(names) == 1 and not text.endswith(".npz"):
+        is_file = Path(text).is_file() or (text.endswith(".npy") and ":" not in text)
+        return names[0] if is_file else None
     return name

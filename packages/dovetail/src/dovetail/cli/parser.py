@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from dovetail._near_names import suggest
 from dovetail._version import __version__
 from dovetail.cli.catalogue import COMMANDS, list_offered, load_declare
 from dovetail.cli.options import describe
+from dovetail.cli.streams import writing_output
 from dovetail.errors import PluginError, UsageError
 
 __all__ = ["find_command", "make_parser"]
@@ -21,13 +23,48 @@ exit codes:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises instead of ending the process."""
+    """Raises instead of ending the process, and knows what a misspelt word may have been."""
 
     def error(self, message: str) -> NoReturn:
-        fix = f"see '{self.prog} -h'"
+        fix = self._help
         if message.startswith("the following arguments are required") and "COMMAND" not in message:
             fix += "; an option that takes several values takes all that follow it, so name the file first"
         raise UsageError(message, fix=fix)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Refuse what is left over; the parser of the command that was given it knows its options."""
+        found, rest = super().parse_known_args(args, namespace)
+        if rest:
+            raise self._refuse(rest)
+        return found, rest
+
+    def _refuse(self, rest: Sequence[str]) -> UsageError:
+        option = next((word.partition("=")[0] for word in rest if word.startswith("-")), None)
+        if option is None:
+            return UsageError(f"there is a word too many: {rest[0]!r}", fix=self._help)
+        known = [text for action in self._actions for text in action.option_strings]
+        return UsageError(f"there is no option '{option}'", where=self.prog, fix=self._advise(option, known))
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        is_command = isinstance(action, argparse._SubParsersAction)
+        what = f"there is no command {value!r}" if is_command else f"{value!r} is none of the choices"
+        where = self.prog if is_command else "/".join(action.option_strings) or str(action.metavar)
+        raise UsageError(what, where=where, expected=", ".join(known), fix=self._advise(str(value), known))
+
+    def _advise(self, word: str, known: Sequence[str]) -> str:
+        near = suggest(word, known)
+        return f"{near} {self._help}" if near else self._help
+
+    @property
+    def _help(self) -> str:
+        return f"see '{self.prog} -h'"
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        with writing_output() as stream:
+            stream.write(message)
 
 
 def find_command(words: Sequence[str]) -> str | None:

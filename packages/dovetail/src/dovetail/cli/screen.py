@@ -1,25 +1,17 @@
-"""Text for people: lines and tables, drawn with rich on a terminal that has it and as aligned columns elsewhere."""
+"""Text for people: lines, facts and tables that fit the terminal."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TextIO
+from collections.abc import Iterable, Sequence
+from typing import Final, TextIO
 
-__all__ = ["Screen", "clean", "format_bytes", "format_histogram", "format_time"]
+from dovetail.cli.tables import LEAST_WIDTH, WIDTH, cut_middle, format_table, wrap
+from dovetail.escapes import escape
+
+__all__ = ["Screen", "format_bytes", "format_histogram", "format_time"]
 
 _BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-_CONTROL: Final = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-
-
-def clean(text: object) -> str:
-    r"""A text without control characters: names come from files, and a terminal obeys what it is sent.
-
-    >>> clean("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    return _CONTROL.sub(lambda match: match.group().encode("unicode_escape").decode(), str(text))
 
 
 def format_bytes(count: int) -> str:
@@ -56,11 +48,15 @@ def format_histogram(counts: Sequence[int]) -> str:
 
 
 class Screen:
-    """Writes to a stream; only a terminal gets colours and lines, and ``NO_COLOR`` takes the colours away."""
+    """Writes to a stream; a terminal gets headings in bold, unless ``NO_COLOR`` or ``TERM=dumb`` forbid it.
+
+    Tables are as wide as the terminal at most, or ``COLUMNS``, or 80 characters where there is no terminal.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
-        self._console = _make_console(stream)
+        self._is_bold = stream.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+        self._width = _find_width(stream)
         self._is_empty = True
 
     @property
@@ -70,70 +66,73 @@ class Screen:
 
     def line(self, text: object = "") -> None:
         """Write one line."""
-        self._print(clean(text))
+        self._print(escape(text))
 
     def title(self, text: object) -> None:
         """Write a heading, set off from what is above it."""
         if not self._is_empty:
             self._print("")
-        if self._console is None:
-            self._print(clean(text))
-        else:
-            self._is_empty = False
-            self._console.print(clean(text), style="bold")
+        self._print(self._embolden(escape(text)))
 
     def facts(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Write names and values, aligned."""
-        rows = [(name, clean(value)) for name, value in pairs]
+        rows = [(name, escape(value)) for name, value in pairs]
         width = max((len(name) for name, _ in rows), default=0)
         for name, value in rows:
-            self._print(f"{name:<{width}}  {value}")
+            first, *others = wrap(value, max(self._width - width - 2, LEAST_WIDTH))
+            self._print(f"{name:<{width}}  {first}".rstrip())
+            for other in others:
+                self._print(f"{'':<{width}}  {other}")
+
+    def table(
+        self,
+        headers: Sequence[str],
+        rows: Iterable[Sequence[object]],
+        *,
+        right: Iterable[int] = (),
+        prose: Iterable[int] = (),
+    ) -> None:
+        """Write a table that fits the width.
+
+        Args:
+            headers: The names of the columns.
+            rows: The cells.
+            right: The columns of numbers, which are never cut.
+            prose: The columns of sentences, which are wrapped; other texts are cut in the middle.
+        """
+        cells = [[escape(cell).replace("\n", " ") for cell in row] for row in rows]
+        table = format_table(headers, cells, width=self._width, right=right, prose=prose, mark=self._mark)
+        for text in table.head:
+            self._print(self._embolden(text))
+        for text in table.body:
+            self._print(text)
+
+    def entry(self, head: object, facts: Iterable[tuple[str, object]] = ()) -> None:
+        """Write a line, and under it names and values; what is too long for a line is cut in the middle."""
+        rows = [(name, escape(value)) for name, value in facts]
+        width = max((len(name) for name, _ in rows), default=0)
+        for text in (escape(head), *(f"    {name:<{width}}  {value}" for name, value in rows)):
+            self._print(cut_middle(text, self._width, self._mark))
+
+    @property
+    def _mark(self) -> str:
+        """What stands for the middle of a name that was cut."""
+        return "…" if self.has_blocks else "..."
+
+    def _embolden(self, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if self._is_bold and text else text
 
     def _print(self, text: str) -> None:
         self._is_empty = False
         print(text, file=self._stream)
 
-    def table(self, headers: Sequence[str], rows: Iterable[Sequence[object]], *, right: Iterable[int] = ()) -> None:
-        """Write a table; the columns numbered in ``right`` are numbers."""
-        cells = [[clean(cell).replace("\n", " ") for cell in row] for row in rows]
-        aligned = frozenset(right)
-        if self._console is None:
-            for text in _columns([list(headers), *cells], aligned):
-                self._print(text)
-        else:
-            self._is_empty = False
-            self._console.print(_make_table(headers, cells, aligned))
 
-
-def _make_console(stream: TextIO) -> Any:
-    if not stream.isatty() or os.environ.get("TERM") == "dumb":
-        return None
+def _find_width(stream: TextIO) -> int:
+    """The columns of the terminal; ``COLUMNS`` goes before it, and stands for it where there is none."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given):
+        return int(given)
     try:
-        from rich.console import Console
-    except ModuleNotFoundError:
-        return None
-    return Console(file=stream, markup=False, highlight=False, emoji=False)
-
-
-def _make_table(headers: Sequence[str], rows: list[list[str]], right: frozenset[int]) -> Any:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for index, header in enumerate(headers):
-        table.add_column(header, justify="right" if index in right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
-
-
-def _columns(rows: list[list[str]], right: frozenset[int]) -> Iterator[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = [_pad(width, index in right)(cell) for index, (cell, width) in enumerate(zip(row, widths, strict=True))]
-        yield "  ".join(cells).rstrip()
-
-
-def _pad(width: int, is_number: bool) -> Callable[[str], str]:
-    return (lambda cell: cell.rjust(width)) if is_number else (lambda cell: cell.ljust(width))
+        return os.get_terminal_size(stream.fileno()).columns or WIDTH
+    except (OSError, ValueError, AttributeError):
+        return WIDTH

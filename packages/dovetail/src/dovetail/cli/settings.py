@@ -6,12 +6,19 @@ import argparse
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from dovetail.errors import UsageError
+from dovetail.errors import ProviderError, UsageError
 
 if TYPE_CHECKING:
     from dovetail.build.config import BuilderConfig
 
-__all__ = ["BuildSettings", "add_build_settings", "add_provider_options", "apply_provider_options", "read_settings"]
+__all__ = [
+    "BuildSettings",
+    "add_build_settings",
+    "add_provider_options",
+    "apply_provider_options",
+    "read_settings",
+    "require_providers",
+]
 
 
 class BuildSettings(NamedTuple):
@@ -72,14 +79,33 @@ def read_settings(args: argparse.Namespace) -> BuildSettings:
     Raises:
         UsageError: An option cannot be read.
     """
+    providers = None if args.providers is None else _names(args.providers, "--providers")
+    layer_providers = tuple(_layer_provider(text) for text in args.layer_provider)
+    require_providers(providers or (), where="--providers")
+    require_providers((provider for _, provider in layer_providers), where="--layer-provider")
     return BuildSettings(
-        providers=None if args.providers is None else _names(args.providers, "--providers"),
+        providers=providers,
         rivals=args.rivals,
         strict=args.strict,
         off=() if args.off is None else _names(args.off, "--off"),
-        layer_providers=tuple(_layer_provider(text) for text in args.layer_provider),
+        layer_providers=layer_providers,
         override=() if args.override is None else _names(args.override, "--override"),
     )
+
+
+def require_providers(names: Iterable[str], *, where: str) -> None:
+    """Check that back ends which a command line names are here.
+
+    Raises:
+        UsageError: One is not.
+    """
+    from dovetail.provider.loader import require_provider
+
+    for name in names:
+        try:
+            require_provider(name)
+        except ProviderError as error:
+            raise UsageError(error.what, where=where, expected=error.expected, fix=error.fix) from error
 
 
 def _names(text: str, option: str) -> tuple[str, ...]:
@@ -100,8 +126,7 @@ def apply_provider_options(texts: Iterable[str]) -> None:
     """Set options of back ends for this process.
 
     Raises:
-        UsageError: A text cannot be read, or an option is given twice.
-        ProviderError: There is no such back end.
+        UsageError: A text cannot be read, an option is given twice, or there is no such back end.
     """
     options: dict[str, dict[str, str]] = {}
     for text in texts:
@@ -113,6 +138,7 @@ def apply_provider_options(texts: Iterable[str]) -> None:
         if key in options.setdefault(provider, {}):
             raise UsageError(f"option '{key}' is given twice", where=where)
         options[provider][key] = value
+    require_providers(options, where="--provider-option")
     if options:
         from dovetail.provider.loader import set_default_options
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from dovetail.cli.screen import clean
 from dovetail.cli.settings import BuildSettings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds
+from dovetail.cli.streams import messages
 from dovetail.errors import InputError, UsageError
+from dovetail.escapes import escape
+from dovetail.file_kinds import START_BYTES, looks_like_model, looks_like_plan
+from dovetail.files import open_regular
 from dovetail.loggers import ILogger, Severity
 
 if TYPE_CHECKING:
@@ -21,9 +23,6 @@ if TYPE_CHECKING:
     from dovetail.runtime.loading import Runtime
 
 __all__ = ["StderrLogger", "is_plan", "load_libraries", "make_registry", "open_engine", "reopen_engine", "require_file"]
-
-_HEADER_START: Final = 8
-"""A plan starts with the length of its header in eight bytes; the header is a JSON object."""
 
 
 class StderrLogger(ILogger):
@@ -41,7 +40,7 @@ class StderrLogger(ILogger):
                 return
             self.warnings.append(msg)
         if severity <= self.min_severity:
-            print(f"{Severity(severity).name.lower().replace('_', ' ')}: {clean(msg)}", file=sys.stderr)
+            print(f"{Severity(severity).name.lower().replace('_', ' ')}: {escape(msg)}", file=messages())
 
 
 def open_engine(
@@ -171,6 +170,6 @@ def require_file(text: str) -> Path:
 
 def is_plan(path: Path) -> bool:
     """Whether a file looks like a plan: by what it starts with, and for files too short to tell, by its name."""
-    with path.open("rb") as file:
-        start = file.read(_HEADER_START + 1)
-    return start[_HEADER_START:] == b"{" or path.suffix == ".plan"
+    with open_regular(path, follow=True) as file:
+        start = file.read(START_BYTES)
+    return looks_like_plan(start) or (path.suffix == ".plan" and not looks_like_model(start))

@@ -11,6 +11,7 @@ import onnx
 import onnx_ir as ir
 
 from dovetail.network.importer.problems import Problems, describe_node, quote
+from dovetail.network.node_forms import find_form_problems
 from dovetail.network.value_types import describe_type, has_no_shape
 from dovetail.provider.schemas.contrib_schemas import find_contrib_schema
 
@@ -58,6 +59,8 @@ class SchemaCheck:
             return
         self._check_counts(node, schema)
         self._check_attributes(node, schema)
+        for what in find_form_problems(node):
+            self._add(node, what)
 
     def _check_counts(self, node: ir.Node, schema: Any) -> None:
         for what, values, low, high in (
@@ -69,6 +72,12 @@ class SchemaCheck:
         for value, formal in zip(node.inputs, schema.inputs, strict=False):
             if value is None and formal.option == _OPTION.Single:
                 self._add(node, f"input {quote(formal.name)} is required and absent")
+        last = len(schema.inputs) - 1
+        if last >= 0 and schema.inputs[last].option == _OPTION.Variadic:
+            absent = [last + index for index, value in enumerate(node.inputs[last:]) if value is None]
+            if absent:
+                what = f"input {absent[0]} is absent; of {quote(schema.inputs[last].name)} none may be"
+                self._add(node, what)
 
     def _check_attributes(self, node: ir.Node, schema: Any) -> None:
         for name, attribute in node.attributes.items():
@@ -89,10 +98,12 @@ class SchemaCheck:
                 self._add(node, f"attribute {quote(name)} is required and absent")
 
     def check_types(self, node: ir.Node) -> None:
-        """Check the element types of one node's inputs, once they are known."""
+        """Check the element types of one node's inputs, once they are known, and what depends on their shapes."""
         schema = self.schema_of(node)
         if schema is None:
             return
+        for what in find_form_problems(node):
+            self._add(node, what)
         bound: dict[str, tuple[str, ir.Value]] = {}
         for index, value in enumerate(node.inputs):
             formal = _formal(schema.inputs, index)

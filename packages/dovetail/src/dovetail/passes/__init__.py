@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
+from dovetail._near_names import suggest
 from dovetail.errors import UsageError
+from dovetail.growth import DEFAULT_GROWTH, ByteBudget, GrowthLimits
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -36,12 +38,15 @@ PASS_NAMES: Final = (
 """Every pass by the name that switches it off."""
 
 
-def standard_passes(*, keep: frozenset[str], off: Collection[str] = ()) -> list[Pass]:
+def standard_passes(
+    *, keep: frozenset[str], off: Collection[str] = (), limits: GrowthLimits = DEFAULT_GROWTH
+) -> list[Pass]:
     """The passes every build runs, in order.
 
     Args:
         keep: Names of weights that must stay as they are, because they may be refitted.
         off: Names of passes to leave out.
+        limits: How much larger the model may become.
 
     Raises:
         UsageError: A name is none of ``PASS_NAMES``.
@@ -53,14 +58,16 @@ def standard_passes(*, keep: frozenset[str], off: Collection[str] = ()) -> list[
     from dovetail.passes.qdq_placement import QDQPlacement
     from dovetail.passes.shape_simplification import ShapeSimplification
 
+    budget = ByteBudget(limits.bytes)
     return _without(
         off,
         [
-            ConstantFolding(keep=keep),
+            ConstantFolding(keep=keep, budget=budget),
             ShapeSimplification(keep=keep),
             DeadCode(),  # who reads a value counts from here on
             QDQPlacement(keep=keep),
-            ConstantFolding(keep=keep),  # sizes that are known now, and weights that are moved in their narrow type
+            # Sizes that are known now, and weights that are moved in their narrow type.
+            ConstantFolding(keep=keep, budget=budget),
             CommonSubexpressions(keep=keep),
             ConvBatchNorm(keep=keep),
             DeadCode(),
@@ -115,6 +122,9 @@ def _without(off: Collection[str], passes: list[Pass]) -> list[Pass]:
     unknown = sorted(names.difference(PASS_NAMES))
     if unknown:
         raise UsageError(
-            f"there is no pass {', '.join(map(repr, unknown))}", where="passes", expected=", ".join(PASS_NAMES)
+            f"there is no pass {', '.join(map(repr, unknown))}",
+            where="passes",
+            expected=", ".join(PASS_NAMES),
+            fix=suggest(unknown[0], PASS_NAMES),
         )
     return [each for each in passes if each.name not in names]

@@ -1,7 +1,8 @@
 """Computes at build time what does not depend on inputs, with the reference kernels.
 
 Left alone are: random operators, control flow, plugins, what depends on weights that must stay refittable, what would
-make the plan much larger, graph outputs, and dequantization, whose constant input is the compact form of a weight.
+make the plan much larger, graph outputs, and dequantization, whose constant input is the compact form of a weight. Each
+node has a limit, and all of them together have one budget: many small steps make a large plan as well.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 import onnx_ir as ir
 
+from dovetail.growth import DEFAULT_GROWTH, ByteBudget
 from dovetail.passes._graph import (
     Array,
     attribute_values,
@@ -22,12 +24,13 @@ from dovetail.passes._graph import (
     make_constant,
     opset_of,
     subgraphs_of,
+    walk_graphs,
 )
 from dovetail.passes.base import Pass, PassResult
 from dovetail.provider.interfaces import Provider, StoredKernel, TensorSpec
 from dovetail.provider.loader import get_provider
 
-__all__ = ["RANDOM", "ConstantFolding"]
+__all__ = ["RANDOM", "ConstantFolding", "weight_bytes"]
 
 RANDOM: Final = frozenset(
     ("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
@@ -50,17 +53,26 @@ class ConstantFolding(Pass):
     Args:
         keep: Names of initializers that stay as they are, because they may be refitted.
         max_growth_bytes: How much larger a result may be than what it is computed from.
+        budget: How much all results may take, besides as much as the model has; passes of one build share it.
     """
 
     name: ClassVar[str] = "constant_folding"
 
-    def __init__(self, *, keep: frozenset[str] = frozenset(), max_growth_bytes: int = _MAX_GROWTH_BYTES) -> None:
+    def __init__(
+        self,
+        *,
+        keep: frozenset[str] = frozenset(),
+        max_growth_bytes: int = _MAX_GROWTH_BYTES,
+        budget: ByteBudget | None = None,
+    ) -> None:
         self._keep = keep
         self._max_growth_bytes = max_growth_bytes
+        self._budget = budget or ByteBudget(DEFAULT_GROWTH.bytes)
 
     def call(self, model: ir.Model) -> PassResult:
         """Fold nodes in order, so that chains fold as a whole."""
-        folding = _Folding(model, get_provider("cpu"), self._keep, self._max_growth_bytes)
+        self._budget.open(weight_bytes(model))
+        folding = _Folding(model, get_provider("cpu"), self._keep, self._max_growth_bytes, self._budget)
         folding.fold_graph(model.graph)
         return PassResult(model=model, changed=folding.changed)
 
@@ -68,14 +80,26 @@ class ConstantFolding(Pass):
 class _Folding:
     """One run over one model."""
 
-    def __init__(self, model: ir.Model, provider: Provider, keep: frozenset[str], max_growth_bytes: int) -> None:
+    def __init__(
+        self,
+        model: ir.Model,
+        provider: Provider,
+        keep: frozenset[str],
+        max_growth_bytes: int,
+        budget: ByteBudget,
+    ) -> None:
         self.changed: list[str] = []
         self._model = model
         self._provider = provider
         self._keep = keep
         self._max_growth_bytes = max_growth_bytes
+        self._budget = budget
         self._kept: set[ir.Value] = set()
         """Values whose contents depend on weights to keep."""
+        self._made: set[ir.Value] = set()
+        """Constants that were worked out here; those that nobody reads any more are let go at once."""
+        self._freed: set[ir.Value] = set()
+        """Constants of the model that nobody reads any more."""
 
     def fold_graph(self, graph: ir.Graph) -> None:
         self._kept.update(value for name, value in graph.initializers.items() if name in self._keep)
@@ -125,7 +149,8 @@ class _Folding:
         kernel = self._provider.kernels.find(node.op_type, node.domain, opset)
         if attributes is None or kernel is None or not attributes.keys() <= kernel.attributes:
             return None
-        before = _sum_bytes([*arrays, *attributes.values()])
+        distinct = {id(value): array for value, array in zip(node.inputs, arrays, strict=True)}
+        before = _sum_bytes([*distinct.values(), *attributes.values()])
         if not self._fits(before, _predict_bytes(node, arrays)):
             return None
         results = self._call(node, opset, attributes, arrays)
@@ -156,16 +181,39 @@ class _Folding:
         return [np.asarray(array) for array in results[: len(node.outputs)]]
 
     def _fits(self, before: int, after: int | None) -> bool:
-        return after is not None and after - before <= self._max_growth_bytes
+        return after is not None and after - before <= self._max_growth_bytes and self._budget.has(after)
 
     def _replace(self, graph: ir.Graph, node: ir.Node, arrays: list[Array]) -> None:
         self.changed.append(f"folded '{layer_name(node)}' ({node.op_type})")
+        inputs = [value for value in dict.fromkeys(node.inputs) if value is not None]
         for value, array in zip(node.outputs, arrays, strict=True):
             if value.uses():
                 constant = make_constant(value, array)
                 ir.convenience.replace_all_uses_with(value, constant)
                 graph.register_initializer(constant)
+                self._made.add(constant)
+                self._budget.take(array.nbytes)
         graph.remove(node, safe=True)
+        for value in inputs:
+            self._let_go(value)
+
+    def _let_go(self, value: ir.Value) -> None:
+        """Count a constant that nobody reads any more as gone."""
+        if value.uses() or value.is_graph_output() or value.const_value is None or value in self._freed:
+            return
+        self._budget.give_back(value.const_value.nbytes)
+        if value in self._made and value.graph is not None and value.name is not None:
+            self._made.remove(value)
+            del value.graph.initializers[value.name]
+        else:
+            self._freed.add(value)
+
+
+def weight_bytes(model: ir.Model) -> int:
+    """How many bytes the weights of a model take; one that several names share counts once."""
+    values = [value for graph in walk_graphs(model.graph) for value in graph.initializers.values()]
+    tensors = {id(value.const_value): value.const_value for value in values if value.const_value is not None}
+    return sum(tensor.nbytes for tensor in tensors.values())
 
 
 def _is_declared(value: ir.Value, array: Array) -> bool:
@@ -206,7 +254,9 @@ def _count_from_inputs(node: ir.Node, arrays: list[Array]) -> int | None:
     if is_onnx(node, "Expand", "Tile"):
         return arrays[0].size * _product(arrays[1])
     elements = sum(array.size for array in arrays)
-    return elements if elements <= _SMALL_ELEMENTS and not is_onnx(node, *_GROWING) else None
+    if elements > _SMALL_ELEMENTS or is_onnx(node, *_GROWING):
+        return None
+    return math.prod(max(array.size, 1) for array in arrays)  # no operator that is left makes more
 
 
 def _product(sizes: Array) -> int:

@@ -7,13 +7,13 @@ together. The first rule that does not hold is the error; nothing is allocated b
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from operator import attrgetter
 from typing import Annotated, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from dovetail.decoding import NESTED, decode, walk_json
 from dovetail.errors import PlanCorruptError, PlanVersionError
 
 __all__ = [
@@ -208,12 +208,12 @@ def _check_text(raw: bytes, where: str) -> bytes:
 
 
 def _decode(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw, what: str, where: str) -> T:
-    try:
-        return decoder.decode(text)
-    except msgspec.DecodeError as error:
-        raise corrupt(what, where, got=show(str(error))) from None
-    except RecursionError:
-        raise corrupt("header is nested too deeply", where, expected="at most 3 levels") from None
+    def fail(reason: str) -> PlanCorruptError:
+        if reason == NESTED:
+            return corrupt("header is nested too deeply", where, expected="at most 3 levels")
+        return corrupt(what, where, got=show(reason))
+
+    return decode(decoder, text, fail)
 
 
 def _check_metadata(text: msgspec.Raw | None, where: str) -> dict[str, str]:
@@ -243,18 +243,23 @@ def _check_manifest(metadata: dict[str, str], where: str) -> bytes:
 
 
 def _check_entry(name: str, text: msgspec.Raw, where: str) -> _HeaderEntry:
-    try:
-        return _ENTRY.decode(text)
-    except msgspec.DecodeError as error:
-        expected = "dtype: str, shape: [int >= 0, ...], data_offsets: [int >= 0, int >= 0]"
-        raise _corrupt_tensor("entry is malformed", where, name, expected=expected, got=show(str(error))) from None
+    expected = "dtype: str, shape: [int >= 0, ...], data_offsets: [int >= 0, int >= 0]"
+    return decode(
+        _ENTRY,
+        text,
+        lambda reason: _corrupt_tensor("entry is malformed", where, name, expected=expected, got=show(reason)),
+    )
 
 
 def _check_unique(text: bytes, metadata: dict[str, str], entries: dict[str, _HeaderEntry], where: str) -> None:
     """Check that no object in the header has a key twice, where the last would silently win."""
     # Text that is just what these dicts encode to has no second key; only a header of another writer is searched.
     if msgspec.json.encode({METADATA: metadata, **entries}) != text:
-        json.loads(text, object_pairs_hook=lambda pairs: _refuse_duplicates(pairs, where))
+        walk_json(
+            text,
+            lambda pairs: _refuse_duplicates(pairs, where),
+            lambda reason: corrupt("header is not a JSON object", where, got=show(reason)),
+        )
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]], where: str) -> None:

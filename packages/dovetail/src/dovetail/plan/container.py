@@ -8,12 +8,10 @@ call that the reader of the manifest makes. The format is described in ``docs/pl
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import mmap
 import os
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
@@ -21,6 +19,8 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import xxhash
 
 from dovetail.errors import PlanCorruptError, PlanError, ResourceError, UsageError
+from dovetail.file_kinds import START_BYTES, looks_like_model
+from dovetail.files import NotRegularError, is_out_of_space, open_regular, replacing
 from dovetail.plan._header import LENGTH_BYTES, BlobInfo, Header, corrupt, data_start, parse_header, show
 from dovetail.plan._layout import Blob, bytes_view, plan_chunks
 
@@ -44,7 +44,6 @@ _DIGESTS: Final[Mapping[str, Callable[[memoryview], str]]] = {
 Identity = tuple[int, int, int, int, int]
 
 _DROP_BYTES: Final = 1 << 20
-_OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def plan_bytes(manifest: bytes, blobs: Sequence[Blob]) -> bytes:
@@ -73,39 +72,19 @@ def write_plan(target: str | os.PathLike[str] | BinaryIO, manifest: bytes, blobs
     if not isinstance(target, str | os.PathLike):
         _write_chunks(target, chunks)
         return
-    path = _target_path(target)
-    try:
-        with _replaced(path) as file:
-            _write_chunks(file, chunks)
-    except OSError as error:
-        kind = ResourceError if error.errno in _OUT_OF_SPACE else PlanError
-        fix = "make room, or choose a folder that you can write to"
-        raise kind("plan cannot be written", where=str(path), got=error.strerror or error, fix=fix) from error
-
-
-def _target_path(target: str | os.PathLike[str]) -> Path:
-    """Follow a link that the user gave, so that it still points at the plan when the plan is replaced."""
     if "\0" in (text := os.fspath(target)):
         raise UsageError("path has a NUL character", where=show(text), fix="check the path")
+    # A link that the user gave is followed, so that it still points at the plan when the plan is replaced.
     path = Path(os.path.realpath(text))
-    if os.path.lexists(path) and not path.is_file():
-        raise UsageError("target is not a regular file", where=str(path), fix="give the path of a file")
-    return path
-
-
-@contextlib.contextmanager
-def _replaced(path: Path) -> Iterator[BinaryIO]:
-    """Give a new file that takes the place of a path when the block ends, and vanishes when the block raises."""
-    temporary = path.with_name(f".dovetail-{os.urandom(8).hex()}.tmp")
     try:
-        with temporary.open("xb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+        with replacing(path) as file:
+            _write_chunks(file, chunks)
+    except NotRegularError as error:
+        raise UsageError("target is not a regular file", where=str(path), fix="give the path of a file") from error
+    except OSError as error:
+        kind = ResourceError if is_out_of_space(error) else PlanError
+        fix = "make room, or choose a folder that you can write to"
+        raise kind("plan cannot be written", where=str(path), got=error.strerror or error, fix=fix) from error
 
 
 def _write_chunks(stream: BinaryIO, chunks: Sequence[Buffer]) -> None:
@@ -191,11 +170,15 @@ class PlanFile:
         """
         where = os.fspath(path)
         try:
-            with _open_regular(where) as file:
+            with open_regular(where, follow=True) as file:
                 header, size_bytes = _read_header(file, where)
                 # What was opened, not what the path names by now; and where it lies, not a link to it.
                 origin = (os.path.realpath(where), _identify(os.fstat(file.fileno())))
                 return cls(_map(file, size_bytes, where), header, where, origin=origin)
+        except NotRegularError as error:
+            raise corrupt(
+                str(error.strerror), show(where), expected="a file", fix="give the path of a plan file"
+            ) from error
         except OSError as error:
             fix = "check the path and who may read it"
             raise PlanError("plan cannot be read", where=where, got=error.strerror or error, fix=fix) from error
@@ -209,6 +192,7 @@ class PlanFile:
             PlanVersionError: The container has another version.
         """
         view, where = bytes_view(buffer), "plan bytes"
+        _refuse_model(bytes(view[:START_BYTES]), where)
         start = data_start(view[:LENGTH_BYTES], view.nbytes, where)
         return cls(view, parse_header(bytes(view[LENGTH_BYTES:start]), view.nbytes, where), where)
 
@@ -287,26 +271,21 @@ def _identify(status: os.stat_result) -> Identity:
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def _open_regular(path: str) -> BinaryIO:
-    try:
-        # Without O_NONBLOCK, opening a FIFO would wait for a writer before it can be refused.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    except ValueError:
-        raise PlanError("path has a NUL character", where=show(path), fix="check the path") from None
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise corrupt("not a regular file", path, expected="a file", fix="give the path of a plan file")
-    return os.fdopen(descriptor, "rb")
-
-
 def _read_header(file: BinaryIO, where: str) -> tuple[Header, int]:
     # Read, not mapped: a file that is cut short meanwhile gives a short read, where a map would give a signal.
     size_bytes = os.fstat(file.fileno()).st_size
+    _refuse_model(file.read(START_BYTES), where)
+    file.seek(0)
     start = data_start(file.read(LENGTH_BYTES), size_bytes, where)
     raw = file.read(start - LENGTH_BYTES)
     if LENGTH_BYTES + len(raw) != start:
         raise _shrunken(where, size_bytes, LENGTH_BYTES + len(raw))
     return parse_header(raw, size_bytes, where), size_bytes
+
+
+def _refuse_model(start: bytes, where: str) -> None:
+    if looks_like_model(start):
+        raise corrupt("this is an ONNX model and not a plan", where, fix="build it with dovetail.compile(path)")
 
 
 def _map(file: BinaryIO, size_bytes: int, where: str) -> mmap.mmap:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, UsageError
-from dovetail.expr import decode_expr, evaluate, symbols_of
+from dovetail.expr import Constant, Dim, evaluate, symbols_of
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.container import PlanFile, verify_blob
 from dovetail.plan.manifest import (
@@ -159,6 +159,7 @@ def _describe_layer(
         "LayerType": _layer_type(step),
         "Inputs": bindings(step.inputs),
         "Outputs": bindings(step.outputs),
+        "TacticName": _tactic_name(step, table),
         "TacticValue": f"0x{step.tactic & 0xFFFFFFFFFFFFFFFF:016x}",
         "Metadata": (table.metadata if table is not None else None) or "",
         "Provider": step.provider,
@@ -177,6 +178,14 @@ def _describe_layer(
     return layer
 
 
+def _tactic_name(step: StepRecord, table: LayerRecord | None) -> str:
+    """What its plugin or provider calls the tactic of a step; empty where it has no name."""
+    if step.kernel is not None:
+        return step.kernel.tactic
+    candidates = () if table is None else table.candidates
+    return next((found.name for found in candidates if found.tactic == step.tactic and found.name), "")
+
+
 def _layer_type(step: StepRecord) -> str:
     return {"plugin": "PluginV3", "reformat": "Reformat", "partition": "Partition"}.get(step.kind, step.op)
 
@@ -188,6 +197,7 @@ def _describe_partition(partition: PartitionRecord) -> dict[str, Any]:
         "weights": dict(partition.weights),
         "payload": partition.payload,
         "code": dict(partition.code),
+        "held": dict(partition.held),
         "report": _describe_report(partition.report),
     }
 
@@ -213,18 +223,16 @@ def _describe_value(value: ValueRecord, symbols: Mapping[str, int]) -> dict[str,
         "Name": value.name,
         "Dimensions": [_evaluate(dim, symbols) for dim in value.dims or ()],
         "Format/Datatype": f"{value.format} {precision}",
+        "Shape": None if value.dims is None else [_dim_text(dim) for dim in value.dims],
     }
 
 
-def _evaluate(dim: Any, symbols: Mapping[str, int]) -> int:
+def _evaluate(dim: Dim, symbols: Mapping[str, int]) -> int:
     """A dimension as a number; -1 where it is not known."""
-    if dim is None:
-        return -1
-    expr = decode_expr(dim)
-    if not symbols_of(expr) <= symbols.keys():
+    if dim is None or not symbols_of(dim) <= symbols.keys():
         return -1
     try:
-        return evaluate(expr, symbols)
+        return evaluate(dim, symbols)
     except UsageError:  # a division by zero: shapes for which the plan has no answer
         return -1
 
@@ -340,14 +348,14 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _describe_tensor(tensor: TensorRecord) -> dict[str, Any]:
-    shown = _fields(tensor)
+    shown = {name: value for name, value in _fields(tensor).items() if name not in ("scale", "shapes")}
     shown["dims"] = None if tensor.dims is None else [_dim_text(dim) for dim in tensor.dims]
     shown["max_dims"] = None if tensor.max_dims is None else [_dim_text(dim) for dim in tensor.max_dims]
     return shown
 
 
-def _dim_text(dim: Any) -> int | str | None:
-    return dim if dim is None or isinstance(dim, int) else str(decode_expr(dim))
+def _dim_text(dim: Dim) -> int | str | None:
+    return dim.value if isinstance(dim, Constant) else None if dim is None else str(dim)
 
 
 def _describe_profile(profile: Any) -> dict[str, Any]:

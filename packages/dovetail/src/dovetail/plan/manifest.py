@@ -6,13 +6,15 @@ in docs/plan-format.md. Reading and writing is all that happens here.
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 import msgspec
 
-from dovetail.errors import PlanCorruptError, PlanVersionError
+from dovetail.decoding import decode, walk_json
+from dovetail.errors import PlanCorruptError, PlanVersionError, UsageError
+from dovetail.expr import Constant, Dim, Operation, Symbol, decode_expr, encode_expr
 from dovetail.plan._header import show
+from dovetail.tensors import TensorSpec
 
 __all__ = [
     "FORMAT_VERSION",
@@ -50,26 +52,20 @@ class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The rules all records share."""
 
 
-class TensorRecord(_Record, frozen=True, kw_only=True):
-    """One input or output of the engine: what a caller binds."""
+class TensorRecord(TensorSpec, frozen=True, kw_only=True):
+    """One input or output of the engine: what a caller binds.
+
+    Its dims are unknown where only the run tells them; None when even the rank is not known, and for sequences and
+    optionals, which have no shape.
+    """
 
     name: str
-    dtype: str
-    dims: list[Any] | None
-    """An expression per dimension (see ``dovetail.expr``), null where only the run tells; null when even the rank is
-    not known, and for sequences and optionals, which have no shape."""
-    format: str = "LINEAR"
     location: str = "DEVICE"
     is_shape: bool = False
-    max_dims: list[Any] | None = None
-    """Outputs whose shape the run tells: the largest it can be, as expressions."""
+    max_dims: tuple[Dim, ...] | None = None
+    """Outputs whose shape the run tells: the largest it can be."""
     alias: str | None = None
     """The input whose memory this output shares."""
-    type: str = ""
-    """Object values: their ONNX type, such as ``seq(tensor(float))``; ``dtype`` is then that of the tensors inside,
-    ``object`` for strings."""
-    memory: str = ""
-    """The provider in whose memory callers bind it; empty for host memory."""
 
 
 class SymbolRecord(_Record, frozen=True, kw_only=True):
@@ -82,26 +78,18 @@ class SymbolRecord(_Record, frozen=True, kw_only=True):
     index: int
 
 
-class ValueRecord(_Record, frozen=True, kw_only=True):
+class ValueRecord(TensorSpec, frozen=True, kw_only=True):
     """One value of a program."""
 
     name: str
-    dtype: str
     kind: str
     """"input", "output", "constant", "planned", "dynamic" or "object"."""
-    dims: list[Any] | None = None
-    format: str = "LINEAR"
-    scale: float = -1.0
     offset: int | None = None
     """Where a planned value lies in the arena of a program with a profile."""
     size_bytes: int | None = None
     blob: str | None = None
     alias: int | None = None
     """The value whose memory this one shares."""
-    memory: str = ""
-    """The provider in whose memory it lies; empty for host memory."""
-    type: str = ""
-    """Object values, and inputs and constants that are such: their ONNX type, as in a tensor's record."""
 
 
 class AttributeRecord(_Record, frozen=True, kw_only=True):
@@ -184,6 +172,8 @@ class PartitionRecord(_Record, frozen=True, kw_only=True):
     """The names of the layers in it."""
     code: dict[str, str] = {}
     """What the provider calls a piece of device code -> blob."""
+    held: dict[str, str] = {}
+    """Weights of the network that the payload holds itself -> type and shape, for people."""
     report: ReportRecord | None = None
 
 
@@ -214,8 +204,8 @@ class StepRecord(_Record, frozen=True, kw_only=True):
     plugin: PluginRecord | None = None
     partition: PartitionRecord | None = None
     kernel: KernelRecord | None = None
-    sizes: dict[str, Any] = {}
-    """Plugin steps: symbol of a size tensor -> its upper bound as an expression."""
+    sizes: dict[str, Dim] = {}
+    """Plugin steps: symbol of a size tensor -> its upper bound."""
     bodies: list[ProgramRecord] = []
 
 
@@ -274,12 +264,12 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     """One way to run a layer, as the tuner saw it."""
 
     name: str = ""
-    """What the provider that proposed it calls it; empty for plugin layers, which have formats and tactics."""
+    """What the provider that proposed it calls it; for plugin layers, which have formats, the name of the tactic."""
     formats: list[str]
     tactic: int
     time_us: float | None = None
     status: str = "timed"
-    """"timed", "untimed", "failed", "wrong", "timeout" or "refused"."""
+    """"timed", "cached", "untimed", "failed", "wrong", "timeout" or "refused"."""
     reason: str | None = None
     chosen: bool = False
 
@@ -345,7 +335,24 @@ class Manifest(_Record, frozen=True, kw_only=True):
     notes: list[NoteRecord] = []
 
 
-_DECODER: Final = msgspec.json.Decoder(Manifest)
+def _encode_dim(value: object) -> object:
+    if isinstance(value, Constant | Symbol | Operation):
+        return encode_expr(value)
+    raise TypeError(f"a manifest holds no {type(value).__name__}")
+
+
+def _decode_dim(kind: type, stored: object) -> object:
+    if type(stored) is int:
+        return Constant(stored)  # nearly all are: thousands are read when a plan is loaded
+    try:
+        return decode_expr(stored)
+    except UsageError as error:
+        # Only for this kind of error does the decoder say where in the document it was.
+        raise ValueError(error.what) from None
+
+
+_DECODER: Final = msgspec.json.Decoder(Manifest, dec_hook=_decode_dim)
+_ENCODER: Final = msgspec.json.Encoder(enc_hook=_encode_dim, order="deterministic")
 
 
 class _ManifestVersion(msgspec.Struct):
@@ -354,7 +361,7 @@ class _ManifestVersion(msgspec.Struct):
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The JSON text; equal manifests give equal bytes."""
-    return msgspec.json.encode(manifest, order="deterministic")
+    return _ENCODER.encode(manifest)
 
 
 def decode_manifest(text: bytes) -> Manifest:
@@ -376,10 +383,7 @@ def _check_unique(text: bytes, manifest: Manifest) -> None:
     """Check that no object has a key twice, where the last would silently win."""
     # A text that is just what the manifest encodes to has no second key; only that of another writer is searched.
     if encode_manifest(manifest) != text:
-        try:
-            json.loads(text, object_pairs_hook=_refuse_duplicates)
-        except RecursionError:
-            raise PlanCorruptError("the manifest is nested too deep", fix="build the plan again") from None
+        walk_json(text, _refuse_duplicates, _malformed)
 
 
 def _refuse_duplicates(pairs: list[tuple[str, object]]) -> None:
@@ -388,7 +392,8 @@ def _refuse_duplicates(pairs: list[tuple[str, object]]) -> None:
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
-    try:
-        return decoder.decode(text)
-    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
-        raise PlanCorruptError("the manifest is malformed", got=show(str(error)), fix="build the plan again") from error
+    return decode(decoder, text, _malformed)
+
+
+def _malformed(reason: str) -> PlanCorruptError:
+    return PlanCorruptError("the manifest is malformed", got=show(reason), fix="build the plan again")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from dovetail.element_types import dtype_from_onnx_type
 from dovetail.errors import PlanCorruptError
 from dovetail.plan._header import show
-from dovetail.provider.schemas.type_names import dtype_from_onnx_type
 
 __all__ = ["ValueType", "parse_value_type"]
 

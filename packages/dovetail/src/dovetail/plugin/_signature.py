@@ -70,6 +70,10 @@ class LayerSignature:
             return dict(values)
         return {p.name: values[p.name] for p in parameters if p.kind is _KINDS.KEYWORD_ONLY and p.name in values}
 
+    def has_default(self, name: str) -> bool:
+        """Whether there is an attribute of this name that a node may leave out."""
+        return any(one.name == name and one.default is not REQUIRED for one in self.attributes)
+
     def field_names(self) -> list[PluginField]:
         """A field without data for each attribute, as a creator lists them."""
         return [PluginField(attribute.name, None, _FIELD_TYPES[attribute.kind]) for attribute in self.attributes]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar
 
@@ -41,6 +41,7 @@ _BUILD_METHODS: Final = (
     "supports_format_combination",
 )
 _RUNTIME_METHODS: Final = ("on_shape_change", "set_tactic", "enqueue", "attach_to_context", "get_fields_to_serialize")
+_MAX_TACTIC_NAME: Final = 200
 _LOGGER: Final = Logger()
 _BASES: Final = (IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime)
 
@@ -234,6 +235,12 @@ class PluginHandle:
     def metadata_string(self) -> str | None:
         """Free text for the inspector."""
         return self._text("metadata_string")
+
+    def name_tactic(self, tactic: int) -> str:
+        """What the plugin calls a tactic; empty where it has no name for it."""
+        names = self._call("tactic_names", lambda: getattr(self.build, "tactic_names", None))
+        name = names.get(tactic) if isinstance(names, Mapping) else None
+        return name[:_MAX_TACTIC_NAME].replace("\0", "?") if isinstance(name, str) else ""
 
     @property
     def preferred_memory(self) -> str:

@@ -7,9 +7,10 @@ each be one. Subclasses set the attributes and override the methods; nothing her
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 if TYPE_CHECKING:
@@ -169,6 +170,8 @@ class IPluginV3OneBuild(IPluginCapability):
     format_combination_limit: int = 100
     timing_cache_id: str | None = None
     metadata_string: str | None = None
+    tactic_names: Mapping[int, str] = MappingProxyType({})
+    """What tactics are called, by number; for the tuner's tables and for messages."""
     preferred_memory: str = ""
     """Where ``enqueue`` wants its addresses: ``"host"``, ``"device"`` (the first provider of the build whose memory is
     a device's, the host where there is none) or the id of a provider. Empty says nothing, which is the host.

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from dovetail.decoding import decode
 from dovetail.errors import PlanCorruptError, PluginError
 
 __all__ = ["LibraryPayload", "decode_payload", "pack_library"]
@@ -29,6 +30,9 @@ class LibraryPayload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     is_package: bool
     sources: dict[str, str]
     data: dict[str, bytes] = {}
+
+
+_DECODER: Final = msgspec.json.Decoder(LibraryPayload)
 
 
 def pack_library(path: str | Path) -> bytes:
@@ -95,10 +99,9 @@ def decode_payload(payload: bytes, *, where: str) -> LibraryPayload:
             expected=f"at most {MAX_PAYLOAD_BYTES} bytes",
             got=len(payload),
         )
-    try:
-        library = msgspec.json.decode(payload, type=LibraryPayload)
-    except msgspec.MsgspecError as error:
-        raise PlanCorruptError(f"a plugin library is malformed: {error}", where=where) from None
+    library = decode(
+        _DECODER, payload, lambda reason: PlanCorruptError(f"a plugin library is malformed: {reason}", where=where)
+    )
     _check(library, where)
     return library
 

@@ -357,6 +357,7 @@ class LayerPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
         self.num_outputs = layer.outputs
         self.metadata_string = describe_attributes(attributes)
         self.timing_cache_id = f"{layer.signature.digest} {self.metadata_string}"
+        self.tactic_names = dict(enumerate(layer.tactics, 1))
         self._bound: _BoundLayer | None = None
         self._known: dict[tuple[int, ...], _BoundLayer] = {}
         self._described: list[Any] = []

@@ -62,6 +62,11 @@ class PluginRegistry:
         self._libraries: list[PluginLibrary] = []
         self._resources = ResourceTable()
 
+    def __repr__(self) -> str:
+        own, found = len(self._own_keys()), len(self.creator_keys)
+        parents = f", {found} with those of its parents" if found != own else ""
+        return f"<{type(self).__name__} of {own} creator(s), libraries: {len(self.libraries)}{parents}>"
+
     # creators
 
     def register_creator(self, creator: Any, plugin_namespace: str = "") -> bool:

@@ -13,19 +13,25 @@ and answers), ``building`` (what it builds with), ``built`` (what it gives to th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
 from dovetail.host_arrays import array_at
-from dovetail.provider.contract.building import BuildContext, Candidate, Chosen, KernelRequest, Tuner
+from dovetail.provider.contract.building import (
+    BuildContext,
+    Candidate,
+    Chosen,
+    KernelRequest,
+    RewriteContext,
+    Tuner,
+)
 from dovetail.provider.contract.built import BuildReport, BuiltKernel, BuiltPartition, NodeReport, PackedWeight
 from dovetail.provider.contract.claims import Claim, NodeView, StepKind, claim_by_registry
 from dovetail.provider.contract.loaded import BindContext, BoundPartition, CompiledKernel, LoadedPartition
 from dovetail.provider.contract.stored import StoredKernel, StoredPartition
-from dovetail.provider.contract.tensors import ShapeRange, TensorSpec
 from dovetail.provider.devices import (
     HOST_MEMORY,
     CapturedGraph,
@@ -37,6 +43,7 @@ from dovetail.provider.devices import (
     Stream,
 )
 from dovetail.provider.kernels import KernelRegistry
+from dovetail.tensors import ShapeRange, TensorSpec
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -70,6 +77,7 @@ __all__ = [
     "Provider",
     "ProviderFactory",
     "RefitMode",
+    "RewriteContext",
     "ShapeRange",
     "StepKind",
     "StoredKernel",
@@ -167,7 +175,7 @@ class Provider(ABC):
         """Pack a weight again after one that it is made of was replaced; see ``PackedWeight``."""
         raise ProviderError(f"it has no recipe {recipe!a}", where=f"provider '{self.name}'")
 
-    def rewrite(self, model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+    def rewrite(self, model: ir.Model, context: RewriteContext) -> Sequence[str]:
         """Change the nodes that it was given, in place, and tell each change in a line; by default nothing.
 
         It is called after the fusions of Dovetail, and the provider is asked again for what comes out.

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from dovetail._near_names import suggest
 from dovetail.entry_points import PROVIDER_GROUP, Offer, find_offers, loading_policy
 from dovetail.errors import DovetailError, ProviderError
 from dovetail.provider.interfaces import API_VERSION, Provider, ProviderFactory
@@ -239,14 +240,11 @@ def _find_offer(name: str) -> Offer:
 
 
 def _unknown(name: str) -> ProviderError:
-    import difflib  # only a wrong name needs it
-
     names = provider_names()
-    near = difflib.get_close_matches(name, names) or names
-    fix = "install the package that has it"
+    fix = suggest(name, names) or "install the package that has it"
     if not loading_policy().autoload:
         fix = loading_policy().refusal(PROVIDER_GROUP, name) or fix
-    return ProviderError(f"there is no provider '{name}'", expected=f"one of {', '.join(near)}", fix=fix)
+    return ProviderError(f"there is no provider '{name}'", expected=f"one of {', '.join(names)}", fix=fix)
 
 
 def _make_offered(offer: Offer) -> ProviderFactory:

@@ -29,7 +29,7 @@ class Providers:
     'cpu'
     >>> Providers({"cpu": {"threads": "2"}})["cpu"]
     Traceback (most recent call last):
-    dovetail.errors.ProviderError: provider 'cpu': unknown option(s) threads
+    dovetail.errors.ProviderError: provider 'cpu': unknown option(s) threads; expected layout
 
     Args:
         options: The options of some of them.

@@ -14,26 +14,26 @@ import numpy as np
 
 from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
-from dovetail.errors import InputError, InternalError, UsageError
-from dovetail.formats import pack, packed_shape, size_bytes
+from dovetail.errors import InputError, UsageError
+from dovetail.expr import sizes_from_dims
+from dovetail.formats import pack
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
-from dovetail.plan.manifest import TensorRecord
 from dovetail.plugin.interfaces import IPluginResourceContext
-from dovetail.provider.calls import call
-from dovetail.provider.interfaces import Provider
-from dovetail.runtime.bind.arrays import PackedMemory, array_at, array_in
+from dovetail.runtime.bind.arrays import array_at
+from dovetail.runtime.bind.delivery import OutputDelivery, bound_bytes, no_address, tell_dims
 from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.objects import refuse_address, shape_of
-from dovetail.runtime.bind.outputs import require_array
 from dovetail.runtime.bind.profiles import check_profile, find_profile, known_dims
 from dovetail.runtime.bind.results import make_results
 from dovetail.runtime.bind.run import BoundRun, Visit
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.limits import RunLimits, run_within
 from dovetail.runtime.profiler import IProfiler, profile_with
 from dovetail.runtime.steps.base import Array
-from dovetail.types import Dims, TensorFormat, data_type_from_numpy
+from dovetail.runtime.steps.loop import Check
+from dovetail.types import Dims, TensorFormat
 
 if TYPE_CHECKING:
     from dovetail.runtime.bind.template import ProgramTemplate
@@ -65,14 +65,17 @@ class _ResourceContext(IPluginResourceContext):
 class ExecutionContext:
     """Runs an engine: bind by address and ``execute_async_v3``, or pass arrays with ``run``."""
 
-    def __init__(self, engine: Engine, streams: Mapping[str, int] | None = None) -> None:
+    def __init__(self, engine: Engine, streams: Mapping[str, int] | None = None, check: Check | None = None) -> None:
         self._engine = engine
         self.name = ""
         self._profiler: IProfiler | None = None
+        self._limits: RunLimits | None = engine.run_limits
         self._resources = _ResourceContext(engine.allocator)
         self._instances: dict[int, ProgramInstance] = {}
         handles = self._check_streams(streams or {})
-        self._devices = ContextDevices(engine.providers, capture_graphs=engine.capture_graphs, handles=handles)
+        self._devices = ContextDevices(
+            engine.providers, capture_graphs=engine.capture_graphs, handles=handles, check=check
+        )
         self._callers = CallerArrays(self._devices)
         self._owners = self._callers.owners
         """What keeps memory of callers on devices alive; cleared after each run."""
@@ -80,12 +83,19 @@ class ExecutionContext:
         self._addresses: dict[str, int] = {}
         self._allocators: dict[str, IOutputAllocator] = {}
         self._stream = 0
+        self._delivery = OutputDelivery(engine, self._devices, self._addresses, self._allocators)
         self._has_choice = engine.num_optimization_profiles > 1
         self._bound: BoundRun | None = None
         """The run for the shapes that are set; None when a run by address has to find it."""
         self._profile = 0
         self._instance = self._use_profile(0)
         self._finalizer = weakref.finalize(self, _destroy_instances, self._instances, self._devices)
+
+    def __repr__(self) -> str:
+        shapes = [f"{name}: {self._shapes.get(name, '?')}" for name in self._engine.input_names]
+        name = f" '{self.name}'" if self.name else ""
+        where = f"engine '{self._engine.name}', profile {self._profile}"
+        return f"<ExecutionContext{name} of {where}, {', '.join(shapes) or 'no inputs'}>"
 
     @property
     def engine(self) -> Engine:
@@ -109,8 +119,29 @@ class ExecutionContext:
     @profiler.setter
     def profiler(self, profiler: IProfiler | None) -> None:
         self._profiler = profiler
+        self._choose_visits()
+
+    @property
+    def run_limits(self) -> RunLimits | None:
+        """What each run may take; None for no limits. A profiled run has none of time."""
+        return self._limits
+
+    @run_limits.setter
+    def run_limits(self, limits: RunLimits | None) -> None:
+        self._limits = limits
         for instance in self._instances.values():
-            instance.profile = None if profiler is None else profile_with(profiler)
+            instance.forget()
+        self._bound = None
+        self._choose_visits()
+
+    def _choose_visits(self) -> None:
+        """Have the steps of runs run one by one where somebody looks at each."""
+        for instance in self._instances.values():
+            instance.limits = self._limits
+            if self._profiler is not None:
+                instance.profile = profile_with(self._profiler)
+            else:
+                instance.profile = None if self._limits is None else run_within(self._limits)
 
     @property
     def active_optimization_profile(self) -> int:
@@ -132,11 +163,13 @@ class ExecutionContext:
     def _use_profile(self, index: int) -> ProgramInstance:
         if index not in self._instances:
             self._engine.require_weights()
+            if self._limits is not None and not self._engine.manifest.open:
+                self._limits.check_memory(self._engine.manifest.programs[index].arena_bytes)
             instance = self._engine.make_instance(index, self._resources, self._devices)
             instance.report = self._resources.report
             instance.set_stream(self._stream)
             self._instances[index] = instance
-            self.profiler = self._profiler
+            self._choose_visits()
         return self._instances[index]
 
     def replace_constant(self, profile: int, blob: str, arrays: Mapping[str, Any]) -> None:
@@ -156,6 +189,11 @@ class ExecutionContext:
         """Destroy the attached plugins now; the context cannot run afterwards."""
         self._finalizer()
         self._bound = None
+        self._addresses.clear()
+
+    def _require_open(self) -> None:
+        if not self._finalizer.alive:
+            raise UsageError("the context is closed", fix="make another one with engine.create_execution_context()")
 
     def __enter__(self) -> ExecutionContext:
         return self
@@ -167,6 +205,7 @@ class ExecutionContext:
 
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
         """Say what shape an input will have; checked against the engine and the profile at once."""
+        self._require_open()
         tensor = self._engine.input_tensor(name)
         refuse_address(tensor)
         dims = as_integers(shape, f"input '{name}'")
@@ -178,19 +217,20 @@ class ExecutionContext:
 
     def get_tensor_shape(self, name: str) -> Dims:
         """The shape of a tensor for the inputs set so far; -1 where that is not known."""
+        return Dims(self.find_shape(name))
+
+    def find_shape(self, name: str) -> tuple[int, ...]:
+        """The same for tensors of more dimensions too than the contract for plugins knows."""
         if name in self._shapes:
-            return Dims(self._shapes[name])
+            return self._shapes[name]
         tensor = self._engine.tensor(name)
         if self.infer_shapes():
-            return Dims(dim if isinstance(dim, int) else -1 for dim in known_dims(tensor))
+            return tuple(-1 if size is None else size for size in sizes_from_dims(known_dims(tensor)))
         symbols, found = self._instance.infer(self._input_shapes(), self._shape_inputs())
         shape = found[self._engine.value_index(self._profile, name)]
         if shape is not None and not self._instance.shapes.has_empty(symbols):
-            return Dims(shape)
-        return Dims(-1 if dim is None else self._evaluate(dim, symbols) for dim in known_dims(tensor))
-
-    def _evaluate(self, dim: Any, symbols: Sequence[int]) -> int:
-        return max(self._instance.shapes.evaluate_dim(dim, symbols), 0)
+            return tuple(shape)
+        return tell_dims(known_dims(tensor), self._instance.shapes, symbols)
 
     def infer_shapes(self) -> list[str]:
         """The names of inputs whose shape, or contents if it is a shape input, is still missing."""
@@ -223,6 +263,7 @@ class ExecutionContext:
     def set_tensor_address(self, name: str, memory: int) -> bool:
         """Bind an input or output to memory of the caller's, where the tensor lies: on the host or on a device."""
         if name not in self._addresses:
+            self._require_open()
             refuse_address(self._engine.tensor(name))
         self._addresses[name] = (
             memory if memory.__class__ is int and memory >= 0 else as_address(memory, f"tensor '{name}'")
@@ -246,6 +287,7 @@ class ExecutionContext:
 
     def set_output_allocator(self, name: str, output_allocator: IOutputAllocator | None) -> bool:
         """Let the caller provide memory for an output once its size is known."""
+        self._require_open()
         tensor = self._engine.output_tensor(name)
         refuse_address(tensor)
         if tensor.alias is not None and output_allocator is not None:
@@ -269,14 +311,8 @@ class ExecutionContext:
         tensor = self._engine.output_tensor(name)
         if self.infer_shapes():
             return -1
-        return self._bound_bytes(tensor, self._instance.infer(self._input_shapes(), self._shape_inputs())[0])
-
-    def _bound_bytes(self, tensor: TensorRecord, symbols: Sequence[int]) -> int:
-        dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
-        if dims is None or any(dim is None for dim in dims):
-            return -1
-        shape = [self._evaluate(dim, symbols) for dim in dims]
-        return _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
+        symbols, _ = self._instance.infer(self._input_shapes(), self._shape_inputs())
+        return bound_bytes(tensor, self._instance.shapes, symbols)
 
     # running by address
 
@@ -302,9 +338,9 @@ class ExecutionContext:
         run = self._bound
         if run is None:
             run = self._bind_shapes()
-        results = run.execute(self._find_addresses(run))
+        results = run.execute(self._delivery.find_addresses(run))
         if self._allocators or results:
-            self._deliver(run, results)
+            self._delivery.deliver(run, results)
         return True
 
     def _use_stream(self, handle: int) -> None:
@@ -317,9 +353,7 @@ class ExecutionContext:
                 fix="call use_streams with a handle for each device",
             )
         self.use_streams(dict.fromkeys(devices, handle))
-        self._stream = handle
-        for instance in self._instances.values():
-            instance.set_stream(handle)
+        self._set_stream(handle)
 
     def use_streams(self, handles: Mapping[str, int]) -> None:
         """Put the work of devices on queues of the caller's from the next run on, behind what is under way.
@@ -329,10 +363,14 @@ class ExecutionContext:
         Args:
             handles: The id of a device's provider -> the handle of a queue; 0 for the context's own.
         """
+        self._require_open()
         self._devices.use(self._check_streams(handles))
-        self._stream = 0  # the next handle is another one, whatever it was before
+        self._set_stream(0)  # the next handle is another one, whatever it was before
+
+    def _set_stream(self, handle: int) -> None:
+        self._stream = self._delivery.stream = handle
         for instance in self._instances.values():
-            instance.set_stream(0)
+            instance.set_stream(handle)
 
     def _check_streams(self, handles: Mapping[str, int]) -> dict[str, int]:
         unknown = sorted(handles.keys() - set(self._engine.device_names)) if handles else ()
@@ -355,111 +393,11 @@ class ExecutionContext:
             raise InputError("input shapes are not set", where=", ".join(missing), fix="call set_input_shape for each")
         for tensor in manifest.inputs:
             if tensor.name not in self._addresses:
-                raise _no_address("input", tensor.name, "call set_tensor_address")
+                raise no_address("input", tensor.name, "call set_tensor_address")
         run = self._instance.find(self._input_shapes(), self._shape_inputs())
         if not self._instance.shapes.has_elements:
             self._bound = run
         return run
-
-    def _find_addresses(self, run: BoundRun) -> tuple[int, ...]:
-        known = self._addresses
-        if not self._allocators:
-            try:
-                return tuple([known[name] for name in self._engine.tensor_names])
-            except KeyError:
-                pass  # an output that only the run measures needs none before it
-        tensors, shapes = self._engine.manifest.outputs, run.output_shapes
-        outputs = [self._output_address(tensor, shape) for tensor, shape in zip(tensors, shapes, strict=True)]
-        return (*[known[name] for name in self._engine.input_names], *outputs)
-
-    def _output_address(self, tensor: TensorRecord, shape: tuple[int, ...] | None) -> int:
-        address = self._addresses.get(tensor.name)
-        if shape is None:
-            return address or 0
-        allocator = self._allocators.get(tensor.name)
-        if allocator is not None:
-            size = _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
-            return self._reallocate(allocator, tensor, address or 0, size)
-        if address is None:
-            raise _no_address("output", tensor.name, "call set_tensor_address or set_output_allocator")
-        return address
-
-    def _deliver(self, run: BoundRun, results: Sequence[Any]) -> None:
-        """Hand over outputs whose shape only the run told, and tell allocators the shapes of all."""
-        made = results or [None] * len(run.output_shapes)  # where all shapes are known, all is where it belongs
-        for tensor, shape, array in zip(self._engine.manifest.outputs, run.output_shapes, made, strict=True):
-            allocator = self._allocators.get(tensor.name)
-            expected = None if shape is None else packed_shape(shape, TensorFormat[tensor.format])
-            # Where a dimension is 0, a step may leave an array of its own in place of the memory that it was given.
-            if results and (expected is None or array.shape != expected):
-                self._copy_out(run, tensor, array, allocator)
-            if allocator is not None:
-                allocator.notify_shape(tensor.name, Dims(array.shape if shape is None else shape))
-
-    def _reallocate(self, allocator: IOutputAllocator, tensor: TensorRecord, memory: int, size: int) -> int:
-        """Memory for an output from the caller's allocator, where the tensor lies."""
-        provider = self._engine.providers[tensor.memory] if tensor.memory else None
-        alignment = 256 if provider is None else provider.memory.alignment_bytes
-        address = int(
-            allocator.reallocate_output_async(tensor.name, memory, size, alignment, self._stream_of(provider)) or 0
-        )
-        if not address and size:
-            raise InputError(f"the output allocator gave no memory for {size} bytes", where=f"output '{tensor.name}'")
-        return address
-
-    def _stream_of(self, provider: Provider | None) -> int:
-        stream = None if provider is None else self._devices.stream(provider)
-        return self._stream if stream is None else stream.handle
-
-    def _copy_out(self, run: BoundRun, tensor: TensorRecord, array: Any, allocator: IOutputAllocator | None) -> None:
-        address = self._addresses.get(tensor.name, 0)
-        size = _memory_bytes(tensor, (array if tensor.memory else require_array(array, tensor)).shape)
-        if allocator is not None:
-            address = self._addresses[tensor.name] = self._reallocate(allocator, tensor, address, size)
-        if not address:
-            fix = "call set_output_allocator: the shape depends on the data"
-            raise InputError("no memory is set", where=f"output '{tensor.name}'", fix=fix)
-        if allocator is None:
-            self._check_bound(tensor, size, run.symbols)
-        self._check_told(tensor, array.shape, run.symbols)
-        if tensor.memory:
-            self._copy_on_device(tensor, array, address)
-        elif data_type_from_numpy(array.dtype).bits < 8:
-            PackedMemory(address, array.shape, array.dtype).write(array)
-        else:
-            np.copyto(array_at(address, array.shape, array.dtype), array)
-
-    def _copy_on_device(self, tensor: TensorRecord, array: Any, address: int) -> None:
-        provider = self._engine.providers[tensor.memory]
-        stream, target = self._devices.stream(provider), array_in(provider, address, array.shape, array.dtype)
-        call(provider.id, "copy", provider.copy, array, target, stream)
-        if stream is not None:  # the array goes when this run is forgotten
-            call(provider.id, "synchronize_stream", stream.synchronize)
-
-    def _check_bound(self, tensor: TensorRecord, size: int, symbols: Sequence[int]) -> None:
-        """Memory that the caller bound beforehand is as large as the bound says, if there is one."""
-        room = self._bound_bytes(tensor, symbols)
-        if size > room:
-            raise InputError(
-                "the result has no bound, so no memory is large enough" if room < 0 else "the result is over its bound",
-                where=f"output '{tensor.name}'",
-                expected=f"at most {max(room, 0)} bytes",
-                got=size,
-                fix="call set_output_allocator: the shape depends on the data",
-            )
-
-    def _check_told(self, tensor: TensorRecord, shape: tuple[int, ...], symbols: Sequence[int]) -> None:
-        """Dimensions that the caller was told before the run are those of the result, unless that has no elements."""
-        if tensor.format != "LINEAR" or tensor.dims is None or 0 in shape:
-            return
-        told = [-1 if dim is None else self._evaluate(dim, symbols) for dim in tensor.dims]
-        if len(told) != len(shape) or any(dim not in (-1, size) for dim, size in zip(told, shape, strict=True)):
-            raise InternalError(
-                "a step gave another shape than the plan says",
-                where=f"output '{tensor.name}'",
-                expected=tuple(told),
-                got=shape,
-            )
 
     # running with arrays
 
@@ -543,15 +481,6 @@ class ExecutionContext:
 
 IExecutionContext = ExecutionContext
 """The contract's name."""
-
-
-def _no_address(kind: str, name: str, fix: str) -> InputError:
-    return InputError("no address is set", where=f"{kind} '{name}'", fix=fix)
-
-
-def _memory_bytes(tensor: TensorRecord, physical: Sequence[int]) -> int:
-    """Bytes of memory that a tensor takes outside, where four-bit elements take half a byte."""
-    return size_bytes(physical, data_type_from_numpy(tensor.dtype))
 
 
 def _destroy_instances(instances: dict[int, ProgramInstance], devices: ContextDevices) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, UsageError
+from dovetail.expr import Constant, Dim, Symbol, sizes_from_dims
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ILogger, Severity
 from dovetail.plan.container import PlanFile
@@ -35,9 +36,11 @@ from dovetail.runtime.context import ExecutionContext
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.devices.tensors import DeviceTensor
+from dovetail.runtime.limits import RunLimits
 from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.memory.blocks import DeviceWeights
 from dovetail.runtime.steps.base import Array
+from dovetail.runtime.steps.loop import Check
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
 
 __all__ = ["Engine", "ICudaEngine"]
@@ -67,6 +70,7 @@ class Engine:
         self.allocator = allocator or self.providers[manifest.devices[0].provider].allocator
         self.capture_graphs = True
         """Whether contexts made from now on capture what devices can replay."""
+        self._limits: RunLimits | None = None
         self._host_allocator = allocator
         self._weights = DeviceWeights(self.providers)
         self._partitions = Partitions(self.blobs)
@@ -100,6 +104,17 @@ class Engine:
             raise
 
     # running
+
+    @property
+    def run_limits(self) -> RunLimits | None:
+        """What each run may take (``RunLimits``), in contexts that are there and in those made from now on."""
+        return self._limits
+
+    @run_limits.setter
+    def run_limits(self, limits: RunLimits | None) -> None:
+        self._limits = limits
+        for context in self._live_contexts():
+            context.run_limits = limits
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run: arrays in the order of inputs, or by name; one array back, or a dict by name when there are several.
@@ -167,20 +182,24 @@ class Engine:
         return [name for name in names if not self.providers[name].memory.is_host]
 
     def create_execution_context(
-        self, strategy: Any = None, *, streams: Mapping[str, int] | None = None
+        self, strategy: Any = None, *, streams: Mapping[str, int] | None = None, check: Check | None = None
     ) -> ExecutionContext:
         """A context of its own for one thread; every plugin is attached to it.
 
         Args:
             strategy: Taken for the contract's sake.
             streams: Queues of the caller's to begin on, as ``ExecutionContext.use_streams`` takes them.
+            check: Called between the steps of every run; raises ``RunCancelledError`` where the run is to end.
         """
-        if not self._finalizer.alive:
-            raise UsageError("the engine is closed", fix="load or build it again")
-        context = ExecutionContext(self, streams)
+        self._require_open()
+        context = ExecutionContext(self, streams, check)
         with self._attach_lock:
             self.contexts.add(context)
         return context
+
+    def _require_open(self) -> None:
+        if not self._finalizer.alive:
+            raise UsageError("the engine is closed", fix="load or build it again")
 
     def _live_contexts(self) -> list[ExecutionContext]:
         with self._attach_lock:
@@ -249,12 +268,14 @@ class Engine:
 
         if not isinstance(path, str | os.PathLike):
             raise UsageError("not a path", got=type(path).__name__, fix="pass the name of the file to write")
+        self._require_open()
         save_engine(self, path)
 
     def serialize(self) -> HostMemory:
         """The plan as bytes."""
         from dovetail.runtime.save import serialize_engine
 
+        self._require_open()
         return HostMemory(serialize_engine(self))
 
     # what the engine has
@@ -327,7 +348,7 @@ class Engine:
 
     def get_tensor_shape(self, name: str) -> Dims:
         """The shape, with -1 where it is not fixed."""
-        return Dims(dim if isinstance(dim, int) else -1 for dim in known_dims(self.tensor(name)))
+        return Dims(-1 if size is None else size for size in sizes_from_dims(known_dims(self.tensor(name))))
 
     def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
         """The layout of a tensor."""
@@ -384,8 +405,8 @@ class Engine:
 
     def static_input_shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of inputs that have only one."""
-        inputs = [(t.name, t.dims) for t in self.manifest.inputs if t.dims is not None]
-        return {name: tuple(dims) for name, dims in inputs if all(isinstance(dim, int) for dim in dims)}
+        inputs = [(tensor.name, tensor.fixed_shape) for tensor in self.manifest.inputs]
+        return {name: shape for name, shape in inputs if shape is not None}
 
     @cached_property
     def has_objects(self) -> bool:
@@ -427,8 +448,12 @@ def _shape_text(tensor: TensorRecord) -> str:
     """The dims: numbers, names that the model's author gave, and ? for the rest; [...] when the rank is not known."""
     if tensor.dims is None:
         return "" if tensor.type else "[...]"
-    named = [isinstance(dim, int) or (isinstance(dim, str) and not dim.startswith("_")) for dim in tensor.dims]
-    return f"[{', '.join(str(dim) if known else '?' for dim, known in zip(tensor.dims, named, strict=True))}]"
+    return f"[{', '.join(map(_dim_text, tensor.dims))}]"
+
+
+def _dim_text(dim: Dim) -> str:
+    is_named = isinstance(dim, Constant) or (isinstance(dim, Symbol) and not dim.name.startswith("_"))
+    return str(dim) if is_named else "?"
 
 
 def _destroy(templates: list[ProgramTemplate], registry: PluginRegistry | None, weights: DeviceWeights) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 from dovetail._no_op_context import NoOpContext
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import PlanTrustError, UsageError
+from dovetail.decoding import judging
+from dovetail.errors import PlanCorruptError, PlanTrustError, UsageError
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
@@ -45,6 +46,17 @@ class Runtime(NoOpContext):
         self.max_threads = 1
         self._registry = PluginRegistry(parent=get_plugin_registry())
 
+    def __repr__(self) -> str:
+        code = [
+            kind
+            for kind, is_allowed in (
+                ("host code", self.engine_host_code_allowed),
+                ("device code", self.engine_device_code_allowed),
+            )
+            if is_allowed
+        ]
+        return f"<Runtime that allows {' and '.join(code) or 'no code'}, with {self._registry!r}>"
+
     def get_plugin_registry(self) -> PluginRegistry:
         """The registry of this runtime."""
         return self._registry
@@ -64,21 +76,25 @@ class Runtime(NoOpContext):
     def _load(self, file: PlanFile) -> Engine:
         self._tell_idle()
         try:
-            manifest = decode_manifest(file.manifest)
-            verify_manifest(manifest, file)
-            file.verify_padding()
-            self._check_trust(manifest)
-            # Every digest is checked before any code of the plan runs, and before the caller has the engine.
-            others = weights_of_partitions(manifest)
-            blobs = BlobStore(manifest.blobs, file, mapped_by_others=others)
-            if not others:
-                return self._make_engine(manifest, file, blobs)
-            return verify_meanwhile(
-                blobs.verify_others, lambda: self._make_engine(manifest, file, blobs), lambda engine: engine.close()
-            )
+            with judging(_unusable):
+                return self._load_checked(file)
         except BaseException:
             file.close()
             raise
+
+    def _load_checked(self, file: PlanFile) -> Engine:
+        manifest = decode_manifest(file.manifest)
+        verify_manifest(manifest, file)
+        file.verify_padding()
+        self._check_trust(manifest)
+        # Every digest is checked before any code of the plan runs, and before the caller has the engine.
+        others = weights_of_partitions(manifest)
+        blobs = BlobStore(manifest.blobs, file, mapped_by_others=others)
+        if not others:
+            return self._make_engine(manifest, file, blobs)
+        return verify_meanwhile(
+            blobs.verify_others, lambda: self._make_engine(manifest, file, blobs), lambda engine: engine.close()
+        )
 
     def _tell_idle(self) -> None:
         """Tell of attributes that somebody set and nothing reads."""
@@ -121,6 +137,10 @@ class Runtime(NoOpContext):
         except BaseException:
             registry.close()
             raise
+
+
+def _unusable(reason: str) -> PlanCorruptError:
+    return PlanCorruptError(f"the plan cannot be used: {reason}", fix="build the plan again")
 
 
 def _load_libraries(manifest: Manifest, blobs: BlobStore, registry: PluginRegistry) -> None:

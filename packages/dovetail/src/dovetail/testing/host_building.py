@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ProviderError
-from dovetail.provider.interfaces import BuildContext, BuiltKernel, KernelRequest, PackedWeight, StoredKernel
+from dovetail.provider.interfaces import (
+    BuildContext,
+    BuiltKernel,
+    KernelRequest,
+    PackedWeight,
+    RewriteContext,
+    StoredKernel,
+)
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -128,13 +135,13 @@ def _code_of(device: HostDevice, name: str) -> bytes:
 # passes
 
 
-def rewrite_relu(model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+def rewrite_relu(model: ir.Model, context: RewriteContext) -> Sequence[str]:
     """Write Relu as LeakyRelu without a slope, which gives the same numbers under another name."""
     import onnx_ir as ir
 
     lines = []
     for node in list(model.graph.all_nodes()):
-        if is_own(node) and node.op_type == "Relu":
+        if context.is_own(node) and node.op_type == "Relu":
             node.op_type = "LeakyRelu"
             node.attributes.add(ir.AttrFloat32("alpha", 0.0))
             lines.append(f"Relu '{node.name}' became LeakyRelu")

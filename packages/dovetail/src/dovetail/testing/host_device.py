@@ -23,6 +23,7 @@ from dovetail.provider.interfaces import (
     KernelRequest,
     NodeView,
     Provider,
+    RewriteContext,
     StepKind,
     StoredKernel,
     StoredPartition,
@@ -167,10 +168,10 @@ class HostDevice(Provider):
         self.check("pack_weight")
         return pack_weight(self, recipe, sources)
 
-    def rewrite(self, model: ir.Model, is_own: Callable[[ir.Node], bool]) -> Sequence[str]:
+    def rewrite(self, model: ir.Model, context: RewriteContext) -> Sequence[str]:
         """Its own pass, where the options want one."""
         self.check("rewrite")
-        return rewrite_relu(model, is_own) if self.options.rewrites else ()
+        return rewrite_relu(model, context) if self.options.rewrites else ()
 
     # memory
 

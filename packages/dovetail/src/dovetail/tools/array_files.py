@@ -29,6 +29,8 @@ _ITEM: Final = re.compile(r"(.*)\[(\d{1,6})\]", re.DOTALL)
 _HALF: Final = re.compile(r"(.*)\.(keys|values)", re.DOTALL)
 _BROKEN: Final = (ValueError, EOFError, SyntaxError, TypeError, KeyError, zipfile.BadZipFile)
 """What NumPy's reader raises on bytes that only look like arrays."""
+_OBJECTS: Final = ("Object arrays cannot be loaded", "Python objects in dtype")
+"""What it says of arrays of objects."""
 
 
 def read_array(path: Path, spec: InputSpec) -> Array:
@@ -43,13 +45,22 @@ def read_array(path: Path, spec: InputSpec) -> Array:
     except OSError as error:
         raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
     except _BROKEN as error:
-        raise InputError("this is not a .npy file", where=where, fix="write it with numpy.save(file, array)") from error
+        raise _explain_broken(error, where, "a .npy file", "numpy.save(file, array)") from error
     if not isinstance(loaded, np.ndarray):
         loaded.close()
         raise InputError(
             "this holds several arrays", where=where, expected=".npy, one array a file", got=".npz, without a name"
         )
     return _name_type(np.array(loaded), spec)
+
+
+def _explain_broken(error: BaseException, where: str, kind: str, call: str) -> InputError:
+    """Why a file cannot be used: it holds objects, which only pickle could read, or it is something else."""
+    if any(text in str(error) for text in _OBJECTS):
+        what = "this is an array of Python objects, which are code and are not read"
+        fix = "give it the type of the input before it is saved: array.astype('float32'), for texts array.astype(str)"
+        return InputError(what, where=where, fix=fix)
+    return InputError(f"this is not {kind}", where=where, fix=f"write it with {call}")
 
 
 def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
@@ -106,8 +117,7 @@ def _load_all(path: Path) -> dict[str, Array]:
     except OSError as error:
         raise InputError(f"the file cannot be read: {error.strerror or error}", where=f"'{path}'") from error
     except _BROKEN as error:
-        fix = "write it with numpy.savez(file, name=array)"
-        raise InputError("this is not a .npz file", where=f"'{path}'", fix=fix) from error
+        raise _explain_broken(error, f"'{path}'", "a .npz file", "numpy.savez(file, name=array)") from error
 
 
 def _name_type(array: Array, spec: InputSpec) -> Array:

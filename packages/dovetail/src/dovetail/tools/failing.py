@@ -89,13 +89,24 @@ class CrashFailure:
         return find_error(self.candidate, model, self.recorder) == self.signature
 
 
-def find_error(candidate: DovetailSide, model: ir.Model, recorder: Recorder) -> FailureSignature | None:
-    """The signature of what building and running a model raises; None when nothing is."""
+def find_error(
+    candidate: DovetailSide, model: ir.Model, recorder: Recorder, *, passes_on: tuple[type[Exception], ...] = ()
+) -> FailureSignature | None:
+    """The signature of what building and running a model raises; None when nothing is.
+
+    Args:
+        candidate: What builds and runs it.
+        model: The model.
+        recorder: Who has values for its inputs.
+        passes_on: Errors that are raised and not looked for.
+    """
     try:
         with candidate.build(model) as engine:
             context = engine.create_execution_context()
             feeds = recorder.feeds_for(model)
             context.run([feeds[tensor.name] for tensor in engine.manifest.inputs])
+    except passes_on:
+        raise
     except Exception as error:  # noqa: BLE001 - errors of every kind are what is looked for
         return sign_error(error)
     return None

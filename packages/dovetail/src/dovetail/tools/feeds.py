@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dovetail._unset_dims import UnsetDim, shapes_option
 from dovetail.errors import InputError
+from dovetail.expr import Dim, constant_of
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -38,8 +39,8 @@ class InputSpec:
     name: str
     dtype: str
     """The NumPy name of the element type; ``object`` for strings."""
-    dims: Sequence[int | str | None] | None
-    """A number, a name that is the same size everywhere, or None; None altogether when even the rank is unknown."""
+    dims: Sequence[Dim] | None
+    """Expressions, of which equal ones are the same size everywhere; None when even the rank is unknown."""
     tuned: Sequence[int] | None = None
     """The shape that a profile is tuned for."""
     is_shape: bool = False
@@ -112,7 +113,8 @@ def _unset_dims(spec: InputSpec, sizes: _SymbolSizes) -> list[UnsetDim]:
     found: dict[str | int, UnsetDim] = {}
     for axis, dim in enumerate(spec.dims):
         if sizes.is_unset(dim, spec.tuned):
-            name = dim if isinstance(dim, str) and not dim.startswith("_") else None  # such names are ours
+            name = _name_of(dim)
+            name = None if name is not None and name.startswith("_") else name  # such names are ours
             unset = UnsetDim(input=spec.name, axis=axis, name=name, size=_MADE_UP, set_with=option)
             found.setdefault(name or axis, unset)
     return list(found.values())
@@ -132,13 +134,12 @@ def specs_of_manifest(manifest: Manifest) -> list[InputSpec]:
 
 
 def _spec_of_record(tensor: TensorRecord, profile: Any) -> InputSpec:
-    dims = None if tensor.dims is None else [d if isinstance(d, int | str) else None for d in tensor.dims]
     shapes = None if profile is None else profile.shapes.get(tensor.name)
     values = None if profile is None else profile.values.get(tensor.name)
     return InputSpec(
         name=tensor.name,
         dtype=tensor.dtype,
-        dims=dims,
+        dims=tensor.dims,
         tuned=None if shapes is None else shapes[1],
         is_shape=tensor.is_shape,
         contents=None if values is None else values[1],
@@ -157,11 +158,12 @@ def specs_of_model(model: ir.Model) -> list[InputSpec]:
 
 
 def _spec_of_value(value: ir.Value) -> InputSpec:
+    from dovetail.network.inference.dim_exprs import expr_from_dim
     from dovetail.network.value_types import object_type
 
     if value.type is None:
         raise InputError("it has no type", where=f"input '{value.name}'", fix="give it a type, or an array for it")
-    dims = None if value.shape is None else [dim if isinstance(dim, int) else dim.value for dim in value.shape]
+    dims = None if value.shape is None else [expr_from_dim(dim) for dim in value.shape]
     return InputSpec(name=value.name or "", dtype=value.type.dtype.numpy().name, dims=dims, type=object_type(value))
 
 
@@ -198,8 +200,9 @@ class _SymbolSizes:
                 got="x".join(map(str, shape)) or "scalar",
             )
         for dim, size in zip(spec.dims, shape, strict=True):
-            if isinstance(dim, str):
-                self.sizes.setdefault(dim, size)
+            name = _name_of(dim)
+            if name is not None:
+                self.sizes.setdefault(name, size)
 
     def shape_of(self, spec: InputSpec) -> tuple[int, ...]:
         return tuple(
@@ -207,14 +210,20 @@ class _SymbolSizes:
             for axis, dim in enumerate(spec.dims or ())
         )
 
-    def is_unset(self, dim: int | str | None, tuned: Sequence[int] | None) -> bool:
-        return tuned is None and not isinstance(dim, int) and dim not in self.sizes
+    def is_unset(self, dim: Dim, tuned: Sequence[int] | None) -> bool:
+        return tuned is None and constant_of(dim) is None and _name_of(dim) not in self.sizes
 
-    def _size(self, dim: int | str | None, tuned: int | None) -> int:
-        if isinstance(dim, int):
-            return dim
-        known = self.sizes.get(dim) if isinstance(dim, str) else None
+    def _size(self, dim: Dim, tuned: int | None) -> int:
+        fixed = constant_of(dim)
+        if fixed is not None:
+            return fixed
+        known = self.sizes.get(_name_of(dim) or "")
         return known if known is not None else _MADE_UP if tuned is None else tuned
+
+
+def _name_of(dim: Dim) -> str | None:
+    """What a dimension that is not fixed is called."""
+    return None if dim is None or constant_of(dim) is not None else str(dim)
 
 
 # values

@@ -93,7 +93,7 @@ def compare_layers(
         first = job.find_hidden(layers)
         job.notes.append(_explain_hidden(first))
         differences = {} if first is None else job.compare_all([first], marked_at_once)
-    divergence = None if first is None else job.look_closely(first, differences)
+    divergence = None if first is None else job.find_origin(first, differences, layers)
     job.notes += _note_hollow(found)
     return LayersResult(layers=tuple(found), divergence=divergence, notes=tuple(job.notes))
 
@@ -156,6 +156,26 @@ class _LayerJob:
     def _differs_alone(self, layer: MarkedLayer) -> bool:
         found = self._compare_marked(layer.outputs)
         return any(difference.differs for difference in found.values())
+
+    def find_origin(
+        self, layer: MarkedLayer, results: Mapping[str, TensorDifference], layers: Sequence[MarkedLayer]
+    ) -> Divergence:
+        """The layer to blame: one that differs, or else makes what differs, while what goes into it is still right.
+
+        What is fused depends on what is marked. So a layer may differ in a run where the one before it was not marked,
+        and be right once it is given what the reference has.
+        """
+        makers = {name: maker for maker in layers for name in maker.outputs}
+        divergence = self.look_closely(layer, results)
+        while (wrong := next((found for found in divergence.input_errors if found.differs), None)) is not None:
+            maker = makers.get(wrong.name)
+            if maker is None:
+                break
+            text = f"'{layer.name}' differs too, but its input '{wrong.name}' already does"
+            self.notes.append(f"{text}, which '{maker.name}' makes")
+            layer = maker
+            divergence = self.look_closely(maker, {wrong.name: wrong})
+        return divergence
 
     def look_closely(self, layer: MarkedLayer, results: Mapping[str, TensorDifference]) -> Divergence:
         """Run once more for what goes into a layer."""

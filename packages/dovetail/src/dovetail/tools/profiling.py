@@ -22,13 +22,26 @@ if TYPE_CHECKING:
     from dovetail.plan.manifest import Manifest, StepRecord
     from dovetail.runtime.context import ExecutionContext
 
-__all__ = ["LayerProfile", "describe_profile", "export_profile", "has_inner_times", "inner_times", "profile_layers"]
+__all__ = [
+    "REST",
+    "LayerProfile",
+    "describe_profile",
+    "export_profile",
+    "flatten_profile",
+    "has_inner_times",
+    "inner_times",
+    "profile_layers",
+    "sum_by_op",
+]
 
 _PROVIDER: Final = "onnxruntime"
 _MAX_EVENTS: Final = 20_000
 """ONNX Runtime writes about a kilobyte an event."""
 _MIN_RUNS: Final = 3
 _MAX_RUNS: Final = 200
+_TIMES: Final = ("timeMs", "averageMs", "medianMs")
+REST: Final = "(rest)"
+"""Stands for the operator of what a step does besides its nodes."""
 
 
 class _Spans(LayerTimes):
@@ -65,6 +78,8 @@ class LayerProfile:
     """What parts of steps did."""
     step_rows: list[dict[str, Any]] = field(default_factory=list)
     device_rows: list[dict[str, Any]] = field(default_factory=list)
+    ops: Mapping[str, str] = field(default_factory=dict)
+    """What each step is, by its name."""
 
 
 def has_inner_times(manifest: Manifest) -> bool:
@@ -127,6 +142,7 @@ def profile_layers(
         inner_events=inner,
         step_rows=spans.rows(),
         device_rows=spans.device_rows(),
+        ops={step.name: _op_of(step) for step in _all_steps(context.engine.manifest)},
     )
 
 
@@ -140,33 +156,63 @@ def _most_runs(manifest: Manifest) -> int:
 
 
 def describe_profile(profile: LayerProfile) -> list[dict[str, Any]]:
-    """A count, then a row for each step; a step whose inside is known has rows of its own under ``nodes``."""
+    """A count, then a row for each step with its operator; one whose inside is known has rows under ``nodes``."""
     total_ms = sum(row["timeMs"] for row in profile.step_rows) or 1.0
     inside = _group_by_layer(profile.inner_events)
     rows = []
     for row in profile.step_rows:
         nodes = [_inner_row(name, events, total_ms) for name, events in inside.get(row["name"], {}).items()]
-        rows.append({**row, "nodes": nodes} if nodes else dict(row))
+        described = {**row, "op": profile.ops.get(row["name"], "")}
+        rows.append({**described, "nodes": nodes} if nodes else described)
     return [{"count": len(profile.runs)}, *rows]
 
 
-def export_profile(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same with the fields that ``trtexec`` exports: every time once, so that the shares add up to all of it.
+def flatten_profile(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every time once, so that the shares add up to all of it.
 
     Where the inside of a step is known, its nodes have rows instead of it, and one row has what is left of its time.
     """
-    rows: list[dict[str, Any]] = [dict(described[0])]
+    rows: list[dict[str, Any]] = []
     total_ms = sum(row["timeMs"] for row in described[1:]) or 1.0
     for row in described[1:]:
         nodes = row.get("nodes", ())
         if not nodes:
             rows.append(dict(row))
             continue
-        rows += [{key: value for key, value in node.items() if key != "op"} for node in nodes]
-        keys = ("timeMs", "averageMs", "medianMs")
-        left = {key: max(row[key] - sum(node[key] for node in nodes), 0.0) for key in keys}
-        rows.append({"name": f"{row['name']} (rest)", **left, "percentage": 100.0 * left["timeMs"] / total_ms})
+        rows += [dict(node) for node in nodes]
+        left = {key: max(row[key] - sum(node[key] for node in nodes), 0.0) for key in _TIMES}
+        share = 100.0 * left["timeMs"] / total_ms
+        rows.append({"name": f"{row['name']} (rest)", "op": REST, **left, "percentage": share})
     return rows
+
+
+def export_profile(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same with the fields that ``trtexec`` exports."""
+    rows = [{key: value for key, value in row.items() if key != "op"} for row in flatten_profile(described)]
+    return [dict(described[0]), *rows]
+
+
+def sum_by_op(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What each operator takes in all, the most first.
+
+    >>> row = {"op": "Conv", "timeMs": 1.0, "averageMs": 1.0, "medianMs": 1.0, "percentage": 50.0}
+    >>> [(found["op"], found["count"], found["percentage"]) for found in sum_by_op([row, row])]
+    [('Conv', 2, 100.0)]
+    """
+    sums: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        found = sums.setdefault(row["op"], {"op": row["op"], "count": 0, **dict.fromkeys((*_TIMES, "percentage"), 0.0)})
+        found["count"] += 1
+        for key in (*_TIMES, "percentage"):
+            found[key] += row[key]
+    return sorted(sums.values(), key=lambda found: -found["timeMs"])
+
+
+def _op_of(step: StepRecord) -> str:
+    """What a step is: its operator, the name of its plugin, or what the runtime does."""
+    if step.plugin is not None:
+        return step.plugin.name
+    return step.op or step.kind.capitalize()
 
 
 def _group_by_layer(events: Iterable[ProfileEvent]) -> dict[str, dict[str, list[ProfileEvent]]]:

@@ -9,7 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from dovetail.errors import DovetailError
-from dovetail.tools.feeds import make_feeds, specs_of_model
+from dovetail.expr import sizes_from_dims
+from dovetail.tools.feeds import InputSpec, make_feeds, specs_of_model
 from dovetail.tools.marks import mark_outputs
 from dovetail.tools.sides import Side
 
@@ -56,19 +57,22 @@ class Recorder:
         """Values for the inputs of a part of the model: what the tensors of their names held, else random numbers."""
         specs = specs_of_model(model)
         known = self([spec.name for spec in specs])
-        given = {spec.name: fit_value(known[spec.name], spec.dims) for spec in specs if spec.name in known}
+        given = {spec.name: fit_value(known[spec.name], _sizes_of(spec)) for spec in specs if spec.name in known}
         return make_feeds(specs, given=given, seed=self._seed)
 
 
-def fit_value(value: Any, dims: Sequence[int | str | None] | None) -> Any:
+def _sizes_of(spec: InputSpec) -> Sequence[int | None] | None:
+    return None if spec.dims is None else sizes_from_dims(spec.dims)
+
+
+def fit_value(value: Any, sizes: Sequence[int | None] | None) -> Any:
     """The first elements of an array along every axis whose size is fixed and smaller.
 
     >>> fit_value(np.arange(6).reshape(2, 3), [1, 2]).tolist()
     [[0, 1]]
     """
-    if not isinstance(value, np.ndarray) or dims is None or len(dims) != value.ndim:
+    if not isinstance(value, np.ndarray) or sizes is None or len(sizes) != value.ndim:
         return value
-    sizes = [dim if isinstance(dim, int) else None for dim in dims]
     return np.ascontiguousarray(value[tuple(slice(0, size) for size in sizes)]).reshape(
         [held if size is None else min(size, held) for size, held in zip(sizes, value.shape, strict=True)]
     )

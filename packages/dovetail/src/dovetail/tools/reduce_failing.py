@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import onnx_ir as ir
@@ -129,14 +129,17 @@ def _recording_sides(reference: Side, candidate: DovetailSide) -> list[Side]:
 def _find_failure(
     mode: str, model: ir.Model, candidate: DovetailSide, reference: Side, recorder: Recorder, tolerance: Tolerance
 ) -> tuple[Callable[[ir.Model], bool], str]:
-    signature = find_error(candidate, model, recorder) if mode != "compare" else None
+    # A call that can never be right is the caller's mistake, and nothing to look for in smaller models.
+    signature = find_error(candidate, model, recorder, passes_on=(UsageError,)) if mode != "compare" else None
     if signature is not None:
-        return CrashFailure(candidate=candidate, recorder=recorder, signature=signature), f"it raises {signature}"
+        part = replace(candidate, is_part=True)
+        return CrashFailure(candidate=part, recorder=recorder, signature=signature), f"it raises {signature}"
     if mode == "crash":
         raise UsageError("building and running the model raises nothing", where="reduce", fix="try the mode compare")
     failing = CompareFailure(candidate=candidate, reference=reference, recorder=recorder, tolerance=tolerance)
     if not failing(model):
         _explain_agreement(model, failing)
+    failing = replace(failing, candidate=replace(candidate, is_part=True))
     return failing, f"it differs from {reference.name}"
 
 

@@ -6,6 +6,7 @@ reference's: the model may be fine.
 
 from __future__ import annotations
 
+import copy
 import os
 import tempfile
 from abc import ABC, abstractmethod
@@ -40,6 +41,9 @@ Source = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 REFERENCES: Final = ("onnxruntime", "reference", "cpu")
 """What a result can be held against."""
 _INLINE_BYTES: Final = 1024
+_IR_VERSION: Final = 10
+_NEW_FORMAT: Final = "Unsupported model IR version"
+"""What ONNX Runtime says of a model whose format is newer than itself."""
 
 
 class Side(ABC):
@@ -87,14 +91,18 @@ class DovetailSide(Side):
     registry: PluginRegistry | None = None
     override: Collection[str] = ()
     logger: ILogger | None = None
+    is_part: bool = False
+    """Whether models may be parts of the one that the settings were written for."""
 
     def build(self, model: Source) -> Engine:
         """The engine; the caller closes it."""
+        config = copy.copy(self.config or BuilderConfig())
+        config.is_part = config.is_part or self.is_part
         return compile_model(
             model,
             providers=self.providers,
             shapes=self.shapes,
-            config=self.config,
+            config=config,
             registry=self.registry,
             override=self.override,
             logger=self.logger,
@@ -145,6 +153,7 @@ class OnnxRuntimeSide(Side):
     def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """Open a session and run it."""
         if isinstance(model, ir.Model):
+            model = _lower_ir_version(model)
             with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
                 path = Path(folder) / "model.onnx"
                 save_model(model, path)
@@ -161,6 +170,8 @@ class OnnxRuntimeSide(Side):
         except DovetailError as error:
             if error.__cause__ is None or isinstance(error.__cause__, ImportError):
                 raise
+            if _NEW_FORMAT in str(error.__cause__) and not isinstance(model, ir.Model):
+                return self.run(read_source(model), feeds)
             raise _refusal("ONNX Runtime", model, error.__cause__) from error
         names = [output.name for output in session.get_outputs()]
         wanted = {tensor.name for tensor in session.get_inputs()}
@@ -169,6 +180,15 @@ class OnnxRuntimeSide(Side):
         except Exception as error:
             raise _breakdown("ONNX Runtime", error) from error
         return dict(zip(names, results, strict=True))
+
+
+def _lower_ir_version(model: ir.Model) -> ir.Model:
+    """The model in a version of the format that every ONNX Runtime of today reads; what it computes is the same."""
+    if model.ir_version <= _IR_VERSION:
+        return model
+    copy = model.clone()
+    copy.ir_version = _IR_VERSION
+    return copy
 
 
 class EvaluatorSide(Side):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from functools import partial
 from typing import Final
 
 import onnx_ir as ir
 
 import dovetail
+from dovetail.network.importer.kernels import find_kernel_for
 from onnxruntime_ep_dovetail.abi import OrtRuntime
+from onnxruntime_ep_dovetail.claim.budget import find_over_budget
 from onnxruntime_ep_dovetail.claim.costs import extra_us
-from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups, inner_nodes, join_groups, reads_of
+from onnxruntime_ep_dovetail.claim.groups import Claims, inner_nodes, join_groups, reads_of
 from onnxruntime_ep_dovetail.claim.lacking import find_lacking
+from onnxruntime_ep_dovetail.claim.trial import Report, find_buildable
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.graph.read import ReadGraph
-from onnxruntime_ep_dovetail.session.options import EpOptions
+from onnxruntime_ep_dovetail.session.options import AVAILABLE, EpOptions
 
 __all__ = ["choose_groups", "takes_all"]
 
@@ -27,18 +31,57 @@ def takes_all(backend: Backend, options: EpOptions) -> bool:
     return options.claim == "all" or (options.claim == "auto" and backend.is_device)
 
 
-def choose_groups(read: ReadGraph, backend: Backend, options: EpOptions, runtime: OrtRuntime) -> Claims:
-    """The groups of nodes that are taken of a graph."""
+def choose_groups(
+    read: ReadGraph,
+    backend: Backend,
+    options: EpOptions,
+    runtime: OrtRuntime,
+    *,
+    given: Set[ir.Node] = frozenset(),
+    report: Report = lambda _: None,
+) -> Claims:
+    """The groups of nodes that are taken of a graph.
+
+    Args:
+        read: The graph.
+        backend: Where they would run.
+        options: Of the session.
+        runtime: The ONNX Runtime that has the graph.
+        given: Nodes that rules of the session give to this back end: they are taken if they can be.
+        report: Told of nodes that were meant to be taken and are not.
+    """
     model = read.model
     allowed = [
         _leave(support, reason) if (reason := _find_obstacle(support.node, read, options, runtime)) else support
         for support in _find_support(model, backend, options)
     ]
+    allowed = _stay_within_budget(allowed, backend, options)
     taken = [support for support in allowed if support.provider is not None]
+    build = partial(
+        find_buildable,
+        model,
+        allowed,
+        override=options.override,
+        kernels=find_kernel_for(backend.provider_names(options)),
+        report=report,
+    )
     if takes_all(backend, options):
-        return find_groups(allowed, {support.node for support in taken})
+        return build({support.node for support in taken})
     lacking = find_lacking([support.node for support in taken if not support.is_plugin], model.opset_imports, runtime)
-    return join_groups(allowed, _plugins(taken) | lacking, extra_us)
+    wanted = _plugins(taken) | lacking
+    asked = given & {support.node for support in taken}
+    return build(wanted | asked) if asked else join_groups(allowed, wanted, extra_us)
+
+
+def _stay_within_budget(
+    supports: Sequence[dovetail.Support], backend: Backend, options: EpOptions
+) -> list[dovetail.Support]:
+    limit_bytes = options.budget_bytes
+    if limit_bytes == AVAILABLE:
+        limit_bytes = backend.provider.budget_bytes or backend.provider.device.memory_bytes
+    late = set() if limit_bytes is None else find_over_budget(supports, limit_bytes)
+    reason = f"the session's budget of {limit_bytes} bytes is used up"
+    return [_leave(support, reason) if support.node in late else support for support in supports]
 
 
 def _plugins(supports: Sequence[dovetail.Support]) -> set[ir.Node]:

@@ -39,12 +39,12 @@ class CompiledModels:
 
     def load_compiled(self, read: ReadGraph, graph: int) -> Partition | None:
         """The partition that was compiled before, if the graph is one."""
-        return self._plans.load(read, self._model_path(graph))
+        return self._plans.load(read, self.model_path(graph))
 
     def store_compiled(self, partition: Partition, read: ReadGraph, graph: int, fused: int, place: int) -> None:
         """Write the node that stands for a partition to a place, when the session makes a compiled model."""
         if self.options.context.is_enabled:
-            path = self._model_path(graph)
+            path = self.model_path(graph)
             write_pointer(place, self._plans.save(partition, self._name_of(fused), read, path))
 
     def store_idle(self, read: ReadGraph, fused: int, place: int) -> None:
@@ -57,7 +57,8 @@ class CompiledModels:
         self.runtime.api.Node_GetName(node, ctypes.addressof(name))
         return read_text(name.value)
 
-    def _model_path(self, graph: int) -> str:
+    def model_path(self, graph: int) -> str:
+        """The file of a graph's model; empty when it came from memory."""
         path = ctypes.c_void_p()
         self.runtime.api.Graph_GetModelPath(graph, ctypes.addressof(path))
         return read_text(path.value)

@@ -17,6 +17,7 @@ from dovetail.provider.devices import CapturedGraph, Stream
 from onnxruntime_ep_dovetail.abi import OrtRuntime, read_text
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
+from onnxruntime_ep_dovetail.library import compute
 from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["CAPTURE_SLOTS", "GraphCapture", "GraphRecord"]
@@ -33,6 +34,7 @@ CAPTURE_SLOTS: Final = (
 """What only sessions with capture have: ONNX Runtime calls some of them in every run."""
 _KEY: Final = b"gpu_graph_id"
 _SKIP: Final = -1
+_CAPTURES: Final = 26
 _ALL_NODES_ON_EP: Final = 0
 
 
@@ -134,19 +136,26 @@ class GraphCapture:
     """What an execution provider does for graph capture."""
 
     runtime: OrtRuntime
+    address: int
     backend: Backend
     options: EpOptions
 
-    def start_graph_capture(self) -> None:
+    def start_graph_capture(self, runtime: OrtRuntime) -> None:
         """Get ready, before ONNX Runtime asks for anything.
 
         Raises:
-            UsageError: The back end cannot capture.
+            UsageError: The back end or this ONNX Runtime cannot capture.
         """
         self._records: dict[tuple[int, int], GraphRecord] = {}
         self._records_lock = threading.Lock()
         if not self.options.graph_capture:
             return
+        if runtime.version < _CAPTURES:
+            raise UsageError(
+                f"ONNX Runtime captures graphs of plugins from 1.{_CAPTURES} on",
+                where="option graph_capture",
+                got=runtime.version_text,
+            )
         if not self.backend.has_device_memory or not self.backend.provider.can_capture:
             raise UsageError(
                 f"back end '{self.backend.name}' captures no graphs",
@@ -166,6 +175,7 @@ class GraphCapture:
         """Have the work of this thread go to its graph."""
         if not self.options.graph_capture:
             return
+        compute.note_run_start(self.address, run_options)
         graph_id = self._read_id(run_options)
         if graph_id != _SKIP:
             self._find_record(graph_id).begin(self.options.capture_after_runs)
@@ -173,8 +183,11 @@ class GraphCapture:
     def on_run_end(self, _run_options: int, is_awaited: bool) -> None:
         """End what ``on_run_start`` began."""
         record = get_device(self.backend.name).recording if self.options.graph_capture else None
-        if record is not None:
-            record.end(is_awaited=is_awaited)
+        try:
+            if record is not None:
+                record.end(is_awaited=is_awaited)
+        finally:
+            compute.note_run_end(self.address)
 
     def _read_id(self, run_options: int) -> int:
         text = read_text(self.runtime.api.GetRunConfigEntry(run_options, _KEY)) or "0"

@@ -6,8 +6,8 @@ What the engine reads on the host all the same, and results whose shapes only a 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -28,9 +28,10 @@ __all__ = ["DeviceFrame", "DevicePartition", "place_partition"]
 class _Contexts:
     """Contexts that nobody uses now, by the stream that they put their work on."""
 
-    def __init__(self, engine: dovetail.Engine, device: BackendDevice) -> None:
+    def __init__(self, engine: dovetail.Engine, device: BackendDevice, check: Callable[[], None] | None) -> None:
         self._engine = engine
         self._device = device
+        self._check = check
         self._idle: dict[int, list[dovetail.ExecutionContext]] = {}
         self._lock = threading.Lock()
         device.users.add(self)
@@ -43,7 +44,7 @@ class _Contexts:
             if idle:
                 return idle.pop()
         streams = None if stream is None else {self._device.name: stream.handle}
-        return self._engine.create_execution_context(streams=streams)
+        return self._engine.create_execution_context(streams=streams, check=self._check)
 
     def put_back(self, context: dovetail.ExecutionContext, stream: Stream | None) -> None:
         """Let others use a context."""
@@ -75,7 +76,7 @@ class DevicePartition(Partition):
     @cached_property
     def contexts(self) -> _Contexts:
         """Those that no run uses."""
-        return _Contexts(self.engine, self.device)
+        return _Contexts(self.engine, self.device, self.check)
 
     @cached_property
     def device_inputs(self) -> frozenset[int]:
@@ -90,10 +91,15 @@ class DevicePartition(Partition):
         return frozenset(self.outputs.index(t.name) for t in tensors if t.memory == self.device.name)
 
 
-def place_partition(partition: Partition, backend: Backend, host_inputs: frozenset[int] = frozenset()) -> Partition:
-    """The partition as it runs where the session's values lie."""
+def place_partition(
+    partition: Partition,
+    backend: Backend,
+    host_inputs: frozenset[int] = frozenset(),
+    check: Callable[[], None] | None = None,
+) -> Partition:
+    """The partition as it runs where the session's values lie; its runs call ``check`` between their steps."""
     if not backend.has_device_memory:
-        return partition
+        return replace(partition, check=check)
     partition.engine.capture_graphs = False  # what ONNX Runtime captures is whole runs, this partition among the rest
     return DevicePartition(
         engine=partition.engine,
@@ -101,6 +107,7 @@ def place_partition(partition: Partition, backend: Backend, host_inputs: frozens
         outputs=partition.outputs,
         input_dtypes=partition.input_dtypes,
         output_dtypes=partition.output_dtypes,
+        check=check,
         device=get_device(backend.name),
         host_inputs=host_inputs,
     )
@@ -146,7 +153,7 @@ class DeviceFrame:
     def _find_shape(self, context: dovetail.ExecutionContext, name: str) -> Shape | None:
         """The shape of an output; None when even its number of dimensions is told by the run only."""
         is_ranked = self._partition.engine.tensor(name).dims is not None
-        return tuple(context.get_tensor_shape(name)) if is_ranked else None
+        return context.find_shape(name) if is_ranked else None
 
     # running
 

@@ -35,7 +35,7 @@ class KernelImpl(NativeObject):
 
     struct = "OrtKernelImpl"
 
-    def __init__(self, runtime: OrtRuntime, node: KernelNode, partition: Partition) -> None:
+    def __init__(self, runtime: OrtRuntime, node: KernelNode, partition: Partition, ep_address: int) -> None:
         super().__init__(runtime)
         self._unread = frozenset(index for index in node.weights if index >= node.num_read)
         """The positions of weights that the engine has and no run looks at."""
@@ -48,6 +48,7 @@ class KernelImpl(NativeObject):
             work.output_types,
             runtime.api.address,
             has_stream=work.has_stream,
+            ep_address=ep_address,
         )
         ctypes.c_void_p.from_address(self.address + compute.KERNEL_STATE_OFFSET).value = self._state
         self.set_slot("Compute", compute.kernel_compute_address())
@@ -88,7 +89,7 @@ def _create_kernel(ep: KernelRoute, info: int) -> int:
     if not operator.domain and operator.op in CONTROL_FLOW:
         return create_control_kernel(ep, operator.op, info)
     node = read_kernel(ep.runtime, info, ep.opsets, lambda value: _read_weight(ep, value))
-    return KernelImpl(ep.runtime, node, ep.build_kernel(node)).address
+    return KernelImpl(ep.runtime, node, ep.build_kernel(node), ep.address).address
 
 
 def _read_weight(ep: KernelRoute, value: int) -> Any:

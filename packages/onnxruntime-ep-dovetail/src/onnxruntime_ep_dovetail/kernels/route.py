@@ -80,6 +80,7 @@ class KernelRoute:
     """What an execution provider does on the kernel route."""
 
     runtime: OrtRuntime
+    address: int
     backend: Backend
     options: EpOptions
     logger: int

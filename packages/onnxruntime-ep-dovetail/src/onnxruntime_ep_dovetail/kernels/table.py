@@ -14,10 +14,10 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from dovetail.element_types import dtype_from_onnx_type
 from dovetail.network.onnx_schema import find_schema
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.kernels import Kernel
-from dovetail.provider.schemas.type_names import dtype_from_onnx_type
 from onnxruntime_ep_dovetail.abi import OrtError, OrtRuntime
 from onnxruntime_ep_dovetail.graph.read import NHWC_DOMAIN
 from onnxruntime_ep_dovetail.graph.values import number_of

@@ -16,10 +16,12 @@ def create_state(
     output_types: Sequence[int],
     api_address: int | None = None,
     has_stream: bool = False,
+    ep_address: int = 0,
 ) -> int:
     """Make the state of one partition and return its address; without a table it uses the one attached last.
 
     With ``has_stream`` the addresses of a run end with the handle of the stream that ONNX Runtime runs it on.
+    ``ep_address`` is the OrtEp whose runs it is in.
     """
 
 def release_state(address: int, /) -> None:
@@ -30,3 +32,21 @@ def compute_address() -> int:
 
 def kernel_compute_address() -> int:
     """Return the address of the function for OrtKernelImpl::Compute."""
+
+def run_start_address() -> int:
+    """Return the address of the function for OrtEp::OnRunStart."""
+
+def run_end_address() -> int:
+    """Return the address of the function for OrtEp::OnRunEnd."""
+
+def note_run_start(ep_address: int, options_address: int, /) -> None:
+    """Do what OnRunStart does, for an OrtEp that has one of its own."""
+
+def note_run_end(ep_address: int, /) -> None:
+    """Do what OnRunEnd does, for an OrtEp that has one of its own."""
+
+def check_run(ep_address: int, offset: int, error: type[Exception], /) -> None:
+    """Raise an error where the run of an OrtEp on this thread is to end, which stands in OrtRunOptions at an offset."""
+
+def set_carrier(make: Callable[[BaseException], type[BaseException]], /) -> None:
+    """Say what makes, of an exception, a class that gives the exception when it is called."""

@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runs.h"
+
 #define ORT_FAIL 1 /* never 11: that code makes ONNX Runtime's Python rebuild the session on the CPU in silence */
 #define ABSENT (-1) /* the rank of an optional input that is not there */
 #define UNKNOWN (-2) /* the rank of an output whose shape only the run tells */
@@ -53,6 +55,7 @@ static const int ELEMENT_BITS[] = {
     16, 8,  8,  8,   8,  4,  4,  4, /* bfloat16, four kinds of float8, uint4, int4, float4e2m1 */
     2,  2,  8, /* uint2, int2, float8e8m0 */
 };
+enum { FLOAT_TYPE = 1, BOOL_TYPE = 9, FLOAT16_TYPE = 10, DOUBLE_TYPE = 11, BFLOAT16_TYPE = 16 };
 #define NUM_ELEMENT_TYPES ((int)(sizeof ELEMENT_BITS / sizeof *ELEMENT_BITS))
 
 /* ---- states and frames ---- */
@@ -78,6 +81,7 @@ typedef struct State {
   struct State* next;
   Api api;
   PyObject* new_frame;
+  const void* ep; /* whose runs it belongs to */
   size_t num_inputs, num_outputs;
   int has_stream;
   int* types; /* of inputs, then of outputs */
@@ -185,9 +189,8 @@ static PyObject* take_exception(void) {
 #endif
 }
 
-/* The exception that is set, as a status: the name of its class, and all of its text. */
-static OrtStatus* fail_with_exception(const State* state) {
-  PyObject* exception = take_exception();
+/* An exception as a status: the name of its class, and all of its text. */
+static OrtStatus* fail_with_exception(const State* state, PyObject* exception) {
   PyObject* name = exception ? PyType_GetName(Py_TYPE(exception)) : NULL;
   PyObject* text = exception ? PyObject_Str(exception) : NULL;
   if (!text) {
@@ -203,7 +206,6 @@ static OrtStatus* fail_with_exception(const State* state) {
   Py_XDECREF(message);
   Py_XDECREF(text);
   Py_XDECREF(name);
-  Py_XDECREF(exception);
   return status;
 }
 
@@ -475,13 +477,66 @@ static int run_frame(const State* state, Frame* frame, OrtKernelContext* context
   return deliver_results(state, frame, context, status);
 }
 
+/* ---- runs that are broken off ---- */
+
+/* Something to compute with: ones, because a division by zero would end the process, and false, which ends loops. */
+static void fill_with_ones(char* data, int type, int64_t num_bytes) {
+  static const float one_float = 1;
+  static const double one_double = 1;
+  static const uint64_t one_whole = 1;
+  static const uint16_t one_half = 0x3C00, one_brain = 0x3F80;
+  const void* one = &one_whole;
+  size_t size = type > 0 && type < NUM_ELEMENT_TYPES ? (size_t)ELEMENT_BITS[type] / 8 : 0;
+  if (type == FLOAT_TYPE) one = &one_float;
+  if (type == DOUBLE_TYPE) one = &one_double;
+  if (type == FLOAT16_TYPE) one = &one_half;
+  if (type == BFLOAT16_TYPE) one = &one_brain;
+  memset(data, 0, (size_t)num_bytes);
+  if (type == BOOL_TYPE || size == 0 || size > sizeof one_whole) return;
+  for (int64_t i = 0; i + (int64_t)size <= num_bytes; i += (int64_t)size) memcpy(data + i, one, size);
+}
+
+/* Give results of no meaning: the run goes on to its end, and what it makes is thrown away. Outputs whose shapes are not
+   known are empty. Needs Python's lock. */
+static OrtStatus* give_anything(const State* state, const Frame* frame, OrtKernelContext* context) {
+  static const int64_t nothing[1] = {0};
+  size_t position = 0;
+  for (size_t i = 0; i < state->num_outputs; i++) {
+    const int64_t* dims = nothing;
+    int64_t rank = frame->is_sized ? next_shape(&frame->outputs, &position, &dims) : UNKNOWN;
+    if (rank == UNKNOWN) dims = nothing, rank = 1;
+    int type = state->types[state->num_inputs + i];
+    void* address;
+    OrtStatus* status = get_output(state, context, i, dims, (size_t)rank, &address);
+    if (status) return status;
+    int64_t num_bytes = num_bytes_of(type, dims, (size_t)rank);
+    PyErr_Clear();
+    if (address && num_bytes > 0) fill_with_ones(address, type, num_bytes);
+  }
+  return NULL;
+}
+
+/* What Python raised, as ONNX Runtime is told of it: an error is a status. Anything else, such as Ctrl-C and exit, is
+   kept for the caller; on a device nothing can be written here, so there it is a status too. */
+static OrtStatus* end_with_exception(const State* state, const Frame* frame, OrtKernelContext* context) {
+  PyObject* exception = take_exception();
+  int is_error = !exception || PyObject_IsInstance(exception, PyExc_Exception) != 0;
+  int is_kept = !is_error && keep_interrupt(state->ep, exception) && !state->has_stream;
+  OrtStatus* status = is_kept ? give_anything(state, frame, context) : fail_with_exception(state, exception);
+  Py_XDECREF(exception);
+  return status;
+}
+
 static OrtStatus* run_with_lock(State* state, Frame* frame, OrtKernelContext* context) {
   OrtStatus* status = NULL;
   PyGILState_STATE lock = PyGILState_Ensure();
-  if (run_frame(state, frame, context, &status)) {
+  if (!state->has_stream && is_interrupted(state->ep)) {
+    status = give_anything(state, frame, context);
+    put_frame_back(state, frame);
+  } else if (run_frame(state, frame, context, &status)) {
     put_frame_back(state, frame);
   } else {
-    status = fail_with_exception(state);
+    status = end_with_exception(state, frame, context);
     free_frame(frame);
   }
   PyGILState_Release(lock);
@@ -510,6 +565,18 @@ static OrtStatus* kernel_compute(void* kernel, OrtKernelContext* context) {
   void* state;
   memcpy(&state, (char*)kernel + KERNEL_STATE_OFFSET, sizeof state);
   return compute(kernel, state, context);
+}
+
+/* For OrtEp::OnRunStart and OnRunEnd. */
+static OrtStatus* run_start(void* ep, const void* options) {
+  begin_run(ep, options);
+  return NULL;
+}
+
+static OrtStatus* run_end(void* ep, const void* options, _Bool is_awaited) {
+  (void)options, (void)is_awaited;
+  if (!is_python_gone()) end_run(ep);
+  return NULL;
 }
 
 /* ---- the module ---- */
@@ -605,22 +672,22 @@ static void free_state(State* state) {
 
 PyDoc_STRVAR(create_state_doc,
              "create_state(new_frame, num_inputs, num_outputs, input_types, output_types, api_address=None,\n"
-             "             has_stream=False)\n--\n\n"
+             "             has_stream=False, ep_address=0)\n--\n\n"
              "Make the state of one partition and return its address.\n\n"
              "new_frame() makes what runs the partition on one thread. Types are ONNXTensorElementDataType numbers; an input\n"
              "of type 0 is not checked.\n"
              "Without api_address the state uses the table that was attached last. With has_stream the addresses of a run\n"
-             "end with the handle of the stream that ONNX Runtime runs it on.");
+             "end with the handle of the stream that ONNX Runtime runs it on. ep_address is the OrtEp whose runs it is in.");
 
 static PyObject* create_state(PyObject* module, PyObject* arguments, PyObject* keywords) {
   static char* names[] = {"new_frame", "num_inputs", "num_outputs", "input_types", "output_types", "api_address",
-                          "has_stream", NULL};
-  PyObject *new_frame, *input_types, *output_types, *api_address = Py_None;
+                          "has_stream", "ep_address", NULL};
+  PyObject *new_frame, *input_types, *output_types, *api_address = Py_None, *ep = NULL;
   Py_ssize_t num_inputs, num_outputs;
   int has_stream = 0;
   (void)module;
-  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OnnOO|Op:create_state", names, &new_frame, &num_inputs,
-                                   &num_outputs, &input_types, &output_types, &api_address, &has_stream))
+  if (!PyArg_ParseTupleAndKeywords(arguments, keywords, "OnnOO|OpO:create_state", names, &new_frame, &num_inputs,
+                                   &num_outputs, &input_types, &output_types, &api_address, &has_stream, &ep))
     return NULL;
   if (num_inputs < 0 || num_outputs < 0)
     return PyErr_Format(PyExc_ValueError, "%zd inputs and %zd outputs", num_inputs, num_outputs);
@@ -631,9 +698,10 @@ static PyObject* create_state(PyObject* module, PyObject* arguments, PyObject* k
   state->num_inputs = (size_t)num_inputs;
   state->num_outputs = (size_t)num_outputs;
   state->has_stream = has_stream;
+  state->ep = ep ? PyLong_AsVoidPtr(ep) : NULL;
   state->types = calloc(num_pointers(state) + 1, sizeof *state->types);
   if (!state->types) PyErr_NoMemory();
-  if (!state->types || !find_api(api_address, &state->api) ||
+  if (PyErr_Occurred() || !find_api(api_address, &state->api) ||
       !read_types(input_types, state->num_inputs, "inputs", state->types) ||
       !read_types(output_types, state->num_outputs, "outputs", state->types + num_inputs)) {
     free_state(state);
@@ -684,6 +752,76 @@ static PyObject* kernel_compute_address(PyObject* module, PyObject* unused) {
   return PyLong_FromVoidPtr((void*)kernel_compute);
 }
 
+PyDoc_STRVAR(run_start_address_doc,
+             "run_start_address()\n--\n\n"
+             "Return the address of the function for OrtEp::OnRunStart.");
+
+static PyObject* run_start_address(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  return PyLong_FromVoidPtr((void*)run_start);
+}
+
+PyDoc_STRVAR(run_end_address_doc,
+             "run_end_address()\n--\n\n"
+             "Return the address of the function for OrtEp::OnRunEnd.");
+
+static PyObject* run_end_address(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  return PyLong_FromVoidPtr((void*)run_end);
+}
+
+PyDoc_STRVAR(note_run_start_doc,
+             "note_run_start(ep_address, options_address)\n--\n\n"
+             "Do what OnRunStart does, for an OrtEp that has one of its own.");
+
+static PyObject* note_run_start(PyObject* module, PyObject* arguments) {
+  PyObject *ep, *options;
+  (void)module;
+  if (!PyArg_ParseTuple(arguments, "OO:note_run_start", &ep, &options)) return NULL;
+  const void* addresses[2] = {PyLong_AsVoidPtr(ep), PyLong_AsVoidPtr(options)};
+  if (PyErr_Occurred()) return NULL;
+  begin_run(addresses[0], addresses[1]);
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(note_run_end_doc,
+             "note_run_end(ep_address)\n--\n\n"
+             "Do what OnRunEnd does, for an OrtEp that has one of its own.");
+
+static PyObject* note_run_end(PyObject* module, PyObject* ep) {
+  (void)module;
+  const void* address = PyLong_AsVoidPtr(ep);
+  if (PyErr_Occurred()) return NULL;
+  end_run(address);
+  Py_RETURN_NONE;
+}
+
+PyDoc_STRVAR(check_run_doc,
+             "check_run(ep_address, offset, error)\n--\n\n"
+             "Raise an error where the run of an OrtEp on this thread is to end.\n\n"
+             "offset is where in OrtRunOptions that stands.");
+
+static PyObject* check_run(PyObject* module, PyObject* const* arguments, Py_ssize_t count) {
+  (void)module;
+  if (count != 3) return PyErr_Format(PyExc_TypeError, "check_run takes 3 arguments, not %zd", count);
+  const void* ep = PyLong_AsVoidPtr(arguments[0]);
+  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
+  if (PyErr_Occurred()) return NULL;
+  if (!is_terminated(ep, offset)) Py_RETURN_NONE;
+  PyErr_SetString(arguments[2], "Exiting due to terminate flag being set to true.");
+  return NULL;
+}
+
+PyDoc_STRVAR(set_carrier_doc,
+             "set_carrier(make)\n--\n\n"
+             "Say what makes, of an exception, a class that gives the exception when it is called.");
+
+static PyObject* set_carrier(PyObject* module, PyObject* make) {
+  (void)module;
+  Py_XSETREF(make_carrier, Py_NewRef(make));
+  Py_RETURN_NONE;
+}
+
 static int execute_module(PyObject* module) {
   name_resize = PyUnicode_InternFromString("resize");
   name_run = PyUnicode_InternFromString("run");
@@ -697,6 +835,12 @@ static PyMethodDef methods[] = {
     {"release_state", release_state, METH_O, release_state_doc},
     {"compute_address", compute_address, METH_NOARGS, compute_address_doc},
     {"kernel_compute_address", kernel_compute_address, METH_NOARGS, kernel_compute_address_doc},
+    {"run_start_address", run_start_address, METH_NOARGS, run_start_address_doc},
+    {"run_end_address", run_end_address, METH_NOARGS, run_end_address_doc},
+    {"note_run_start", note_run_start, METH_VARARGS, note_run_start_doc},
+    {"note_run_end", note_run_end, METH_O, note_run_end_doc},
+    {"check_run", (PyCFunction)(void (*)(void))check_run, METH_FASTCALL, check_run_doc},
+    {"set_carrier", set_carrier, METH_O, set_carrier_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -12,6 +12,7 @@ import dovetail
 from onnxruntime_ep_dovetail.abi import CString, NativeObject, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.claim.choice import choose_groups
 from onnxruntime_ep_dovetail.claim.groups import Claims, reads_of
+from onnxruntime_ep_dovetail.claim.layers import LayerRoute
 from onnxruntime_ep_dovetail.compiled.route import CompiledModels
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.capture import CAPTURE_SLOTS
@@ -28,6 +29,7 @@ from onnxruntime_ep_dovetail.session.given import GivenWeights
 from onnxruntime_ep_dovetail.session.options import EP_NAME, EpOptions
 from onnxruntime_ep_dovetail.session.partition import build_partition, check_types
 from onnxruntime_ep_dovetail.session.places import PlacedWork, Places, make_idle_work, make_work
+from onnxruntime_ep_dovetail.session.runs import WatchedRuns
 
 if TYPE_CHECKING:
     from onnxruntime_ep_dovetail.factory import EpFactory
@@ -44,9 +46,10 @@ class ComputeInfo(NativeObject):
 
     struct = "OrtNodeComputeInfo"
 
-    def __init__(self, runtime: OrtRuntime, work: PlacedWork) -> None:
+    def __init__(self, runtime: OrtRuntime, work: PlacedWork, ep_address: int) -> None:
         super().__init__(runtime)
         self._work = work
+        self._ep_address = ep_address
         self.set_slot("Compute", compute.compute_address())
 
     def create_state(self, _context: int, state: int) -> None:
@@ -60,6 +63,7 @@ class ComputeInfo(NativeObject):
             work.output_types,
             self.runtime.api.address,
             has_stream=work.has_stream,
+            ep_address=self._ep_address,
         )
         write_pointer(state, made)
 
@@ -71,10 +75,12 @@ class ComputeInfo(NativeObject):
 class Ep(
     ClaimFailures,
     CompiledModels,
+    LayerRoute,
     KernelRoute,
     LayoutPreference,
     DynamicOptions,
     DeviceSession,
+    WatchedRuns,
     NativeObject,
 ):
     """One session's execution provider."""
@@ -91,13 +97,15 @@ class Ep(
         self.given = given
         self.logger = logger
         self._name = CString(EP_NAME)
-        self.start_graph_capture()
+        self.start_layers()
+        self.start_graph_capture(factory.runtime)
         self.start_kernel_route(factory.kernel_table)
         self.start_layout()
         super().__init__(factory.runtime)
         if not options.graph_capture:
             for slot in CAPTURE_SLOTS:
                 self.set_slot(slot, 0)
+        self.start_watching(factory.terminate_offset, has_own=options.graph_capture)
 
     def release(self) -> None:
         """Let go of the session."""
@@ -121,6 +129,7 @@ class Ep(
             self.raise_failure()
             read, parent = self._read_graph(graph), self._read_parent(graph)
             self.note_opsets(read)
+            self.note_layers(graph)
             self.note_nodes(read.model.graph)
             if parent is not None and not all(map(is_control_flow, parent.model.graph)):
                 return  # such a node becomes its function, with the body in it, and nothing compiled can be put there
@@ -133,7 +142,8 @@ class Ep(
 
     def choose(self, read: ReadGraph) -> Claims:
         """The groups of nodes that are taken of a graph."""
-        return choose_groups(read, self.backend, self.options, self.runtime)
+        given = self.find_given(list(read.model.graph))
+        return choose_groups(read, self.backend, self.options, self.runtime, given=given, report=self.report)
 
     def _claim(self, read: ReadGraph, claims: Claims, info: int) -> None:
         for group in claims.groups:
@@ -171,7 +181,7 @@ class Ep(
         targets = (ctypes.c_void_p * count).from_address(infos)
         for index, (graph, node) in enumerate(zip(graph_list, fused_list, strict=True)):
             work = self._compile(graph or 0, node or 0, context_nodes + 8 * index)
-            targets[index] = ComputeInfo(self.runtime, work).address
+            targets[index] = ComputeInfo(self.runtime, work, self.address).address
 
     def _compile(self, graph: int, fused: int, context_node: int) -> PlacedWork:
         read = self._read_graph(graph)
@@ -183,7 +193,7 @@ class Ep(
             return make_idle_work(places.num_read)
         partition = self.load_compiled(read, graph) or build_partition(read.model, self.backend, self.options)
         check_types(partition, read.model.graph)
-        partition = place_partition(partition, self.backend)
+        partition = place_partition(partition, self.backend, check=self.check_run)
         self.store_compiled(partition, read, graph, fused, context_node)
         return make_work(partition, places, self.profiling.watch(partition))
 

@@ -9,7 +9,7 @@ from typing import Final
 from dovetail import UsageError
 from onnxruntime_ep_dovetail.compiled.options import ContextOptions, read_context_options
 
-__all__ = ["EP_NAME", "PREFIX", "EpOptions", "is_option", "read_options"]
+__all__ = ["AVAILABLE", "EP_NAME", "PREFIX", "EpOptions", "is_option", "read_options"]
 
 EP_NAME: Final = "DovetailExecutionProvider"
 PREFIX: Final = f"ep.{EP_NAME.lower()}."
@@ -17,6 +17,11 @@ PREFIX: Final = f"ep.{EP_NAME.lower()}."
 _CLAIMS: Final = ("auto", "custom", "all")
 _ROUTES: Final = ("compile", "kernels")
 MAX_WARM_UP_RUNS: Final = 6
+AVAILABLE: Final = -1
+"""Stands for a budget of what the device has."""
+_LAYERS: Final = "session.layer_assignment_settings"
+_NAMES: Final = "session.name_based_layer_assignment"
+_BUDGET: Final = "session.resource_cuda_partitioning_settings"
 _SWITCHES: Final = {"0": False, "1": True, "false": False, "true": True}
 
 
@@ -46,6 +51,13 @@ class EpOptions:
     """From entries ``arena.<key>``: how this session's memory on a device grows."""
     provider_options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """From entries ``provider.<name>.<key>``."""
+    budget_bytes: int | None = None
+    """What the nodes that are taken may cost, from ONNX Runtime's entry about resources; ``AVAILABLE``, or None for any
+    amount."""
+    layer_rules: str = ""
+    """Which annotated nodes go where, from ONNX Runtime's entry."""
+    name_rules: str = ""
+    """The same by the names of nodes."""
     context: ContextOptions = field(default_factory=ContextOptions)
     """What the session says of compiled models."""
 
@@ -76,8 +88,15 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
             expected=", ".join(sorted(_READERS)) + ", arena.<key> or provider.<name>.<key>",
         )
     values = {key: _READERS[key](key, value) for key, value in plain.items()}
-    context = read_context_options(entries)
-    return EpOptions(provider_options=nested, arena=arena, context=context, **values)  # type: ignore[arg-type]
+    return EpOptions(
+        provider_options=nested,
+        arena=arena,
+        context=read_context_options(entries),
+        budget_bytes=_read_budget(entries.get(_BUDGET, "")),
+        layer_rules=entries.get(_LAYERS, ""),
+        name_rules=entries.get(_NAMES, ""),
+        **values,  # type: ignore[arg-type]
+    )
 
 
 def is_option(key: str) -> bool:
@@ -87,6 +106,25 @@ def is_option(key: str) -> bool:
     (True, True, False)
     """
     return key in _READERS or key.startswith(("provider.", "arena."))
+
+
+def _read_budget(text: str) -> int | None:
+    """The limit of ONNX Runtime's entry about resources, which is in kilobytes, and may have a file of statistics.
+
+    >>> _read_budget("300,"), _read_budget(","), _read_budget("")
+    (307200, -1, None)
+    """
+    limit, _, statistics = (part.strip() for part in text.partition(","))
+    if statistics:
+        raise UsageError(
+            "costs are taken from the model, and no file of statistics is read",
+            where=f"option {_BUDGET}",
+            got=statistics,
+            fix="leave the file out: <kilobytes>,",
+        )
+    if limit and not limit.isdigit():
+        raise UsageError("not a number of kilobytes", where=f"option {_BUDGET}", expected="<kilobytes>,", got=limit)
+    return int(limit) * 1024 if limit else AVAILABLE if text else None
 
 
 def _choice(allowed: tuple[str, ...], key: str, value: str) -> str:

@@ -6,7 +6,7 @@ run a partition from several threads at once; each then has a frame of its own, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
@@ -35,6 +35,8 @@ class Partition:
     output_dtypes: tuple[np.dtype[Any], ...]
     has_stream: bool = False
     """Whether its frames are told on which stream ONNX Runtime runs them."""
+    check: Callable[[], None] | None = None
+    """Called between its steps; raises where a run is to end."""
 
     def new_frame(self) -> CallFrame:
         """A frame for one more thread."""
@@ -55,6 +57,7 @@ def build_partition(model: ir.Model, backend: Backend, options: EpOptions) -> Pa
     """Build an engine from a partition; its weights are copied, so that ONNX Runtime can drop its own."""
     config = dovetail.BuilderConfig()
     config.tells_unset_dims = False  # a session has no way to set them
+    config.is_part = True  # an operator that is overridden in the session need not be in this part of it
     config.provider_options = {name: dict(chosen) for name, chosen in options.provider_options.items()}
     if not backend.has_device_memory:  # ONNX Runtime brings memory of the host
         tensors = (*model.graph.inputs, *model.graph.outputs)
@@ -93,7 +96,7 @@ class HostFrame:
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        self._context = partition.engine.create_execution_context()
+        self._context = partition.engine.create_execution_context(check=partition.check)
         self._shapes: tuple[Shape, ...] = ()
         self._bound: dovetail.BoundRun | None = None
         """The run over memory of ONNX Runtime; None where arrays are passed and results copied."""

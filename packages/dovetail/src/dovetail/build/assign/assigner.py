@@ -76,6 +76,8 @@ class Assigner:
     notes: list[NoteRecord] = field(default_factory=list, init=False)
     """What went otherwise than asked, for the plan."""
     _told: set[str] = field(default_factory=set, init=False)
+    _reasons: dict[str, NoteRecord] = field(default_factory=dict, init=False)
+    """Layer -> why it is not with the first provider of the order."""
     _groups: dict[ir.Graph, list[Group]] = field(default_factory=dict, init=False)
     _compiler: PartitionCompiler = field(init=False)
 
@@ -170,7 +172,7 @@ class Assigner:
         count = sum(len(fault.nodes) for fault in faults)
         rows = "\n".join(f"  {describe_fault(fault)}" for fault in faults)
         text = f"provider '{name}' cannot compile {count} node(s) that it took:\n{rows}"
-        self._report(text, ProviderError(text))
+        self._report(text, ProviderError(text), provider=name)
 
     def _step_provider(self, name: str) -> str:
         return self.host.id if name in (_PLUGIN, _CONTROL) else name
@@ -190,12 +192,12 @@ class Assigner:
             self._banned[provider, node] = reason
             node.metadata_props.pop(ASSIGNED_KEY, None)
 
-    def _report(self, text: str, error: DovetailError | None = None) -> None:
+    def _report(self, text: str, error: DovetailError | None = None, *, provider: str = "") -> None:
         if self.strict:
             raise error or ProviderError(text)
         if text not in self._told:
             self._told.add(text)
-            self.notes.append(NoteRecord(text=text.replace("\0", "?")[:MAX_NAME_CHARS]))
+            self.notes.append(_make_note(text, provider))
             self.logger.log(Severity.WARNING, text)
 
     # asking
@@ -221,7 +223,8 @@ class Assigner:
         for index in found.unmet:
             self._report(f"layer '{plain[index].name}': {found.reasons[index]}")
         self._check(plain, found.providers, claims)
-        self._report_left(plain, found.providers, found.reasons)
+        self._note_reasons(plain, found.providers, found.reasons)
+        self._report_left(plain, found.providers)
         owners = {
             layer.node: self._owner(layer, name, claims[name][index])
             for index, (layer, name) in enumerate(zip(plain, found.providers, strict=True))
@@ -232,20 +235,34 @@ class Assigner:
             for layer in layers
         ]
 
-    def _report_left(self, layers: Sequence[NodeLayer], chosen: Sequence[str | None], reasons: Sequence[str]) -> None:
+    @property
+    def all_notes(self) -> list[NoteRecord]:
+        """What went otherwise than asked, and for each layer that is not with the first provider the reason."""
+        return [*self.notes, *self._reasons.values()]
+
+    def _note_reasons(self, layers: Sequence[NodeLayer], chosen: Sequence[str | None], reasons: Sequence[str]) -> None:
+        """Keep why layers are where they are; a later round says only that an earlier one decided."""
+        for layer, provider, reason in zip(layers, chosen, reasons, strict=True):
+            known = self._reasons.get(layer.name)
+            if not reason or provider is None:
+                self._reasons.pop(layer.name, None)
+            elif known is None or known.provider != provider:
+                self._reasons[layer.name] = _make_note(reason, provider, layer.name)
+
+    def _report_left(self, layers: Sequence[NodeLayer], chosen: Sequence[str | None]) -> None:
         """Say which nodes the host runs although nobody asked for it."""
         if self.is_host_asked:
             return
         left = [
-            i
-            for i, name in enumerate(chosen)
-            if name == self.host.id and not layers[i].is_control and _CHEAP not in reasons[i]
+            (layer, self._reasons[layer.name].text if layer.name in self._reasons else "nobody else takes it")
+            for layer, name in zip(layers, chosen, strict=True)
+            if name == self.host.id and not layer.is_control
         ]
-        rows = [f"  '{layers[i].name}' ({layers[i].op}): {reasons[i]}" for i in left]
+        rows = [f"  '{layer.name}' ({layer.op}): {reason}" for layer, reason in left if _CHEAP not in reason]
         if rows:
             text = f"{len(rows)} node(s) go to '{self.host.id}', which was not asked for:\n" + "\n".join(rows)
             fix = f"add '{self.host.id}' to the providers, or replace the nodes"
-            self._report(text, UnsupportedOpError(text, fix=fix))
+            self._report(text, UnsupportedOpError(text, fix=fix), provider=self.host.id)
 
     def _plugin_provider(self, layer: NodeLayer, entry: PluginEntry) -> str:
         """The host's, unless an annotation or the plugin names a device: it gets addresses and the stream there."""
@@ -279,7 +296,7 @@ class Assigner:
             check_kinds(provider, claims)
         except Exception as error:  # noqa: BLE001 - whatever a provider does wrong, the others go on
             text = f"provider '{provider.id}' failed when it was asked what it takes: {error}"
-            self._report(text, ProviderError(text))
+            self._report(text, ProviderError(text), provider=provider.id)
             claims = [Claim(taken=False, reason=f"it failed when it was asked: {error}")] * len(views)
         return [self._unless_banned(provider.id, v, c) for v, c in zip(views, claims, strict=True)]
 
@@ -308,6 +325,12 @@ class Assigner:
                 f"{len(rows)} node(s) that no provider takes:\n" + "\n".join(rows),
                 fix="write a plugin for the operator, or replace the node",
             )
+
+
+def _make_note(text: str, provider: str = "", layer: str = "") -> NoteRecord:
+    """A note whose texts a plan can store."""
+    told, who, where = (part.replace("\0", "?")[:MAX_NAME_CHARS] for part in (text, provider, layer))
+    return NoteRecord(text=told, provider=who, layer=where)
 
 
 def _placed(layer: NodeLayer, sources: Sequence[int]) -> PlacedNode:

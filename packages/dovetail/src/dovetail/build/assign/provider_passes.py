@@ -18,7 +18,7 @@ from dovetail.passes import fusion_passes
 from dovetail.passes.base import Pass, PassResult, run_passes
 from dovetail.passes.layout import LayoutPass
 from dovetail.provider.calls import call, first_line
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import Provider, RewriteContext
 
 __all__ = ["rewrite_for_providers"]
 
@@ -35,20 +35,20 @@ def rewrite_for_providers(assigner: Assigner, *, off: Collection[str] = ()) -> b
     owners = {node.metadata_props.get(ASSIGNED_KEY) for node in assigner.model.graph.all_nodes()}
     for provider in [provider for provider in assigner.providers if provider.id in owners]:
         changed = run_passes(assigner.model, _passes_for(provider, assigner, off)).changed
-        changed += _rewrite(provider, assigner.model, off)
+        changed += _rewrite(provider, assigner, off)
         is_changed = is_changed or bool(changed)
         for line in changed:
             assigner.logger.log(Severity.VERBOSE, f"provider '{provider.id}': {line}")
     return is_changed
 
 
-def _rewrite(provider: Provider, model: ir.Model, off: Collection[str]) -> list[str]:
+def _rewrite(provider: Provider, assigner: Assigner, off: Collection[str]) -> list[str]:
     """Run the provider's own pass; it is not ours, so the model is checked after it."""
-    own = _ProviderPass(provider, _owned_by(provider))
+    own = _ProviderPass(provider, RewriteContext(is_own=_owned_by(provider), keep=frozenset(assigner.keep)))
     if own.name in off or type(provider).rewrite is Provider.rewrite:
         return []
     try:
-        return run_passes(model, [own], check=True).changed
+        return run_passes(assigner.model, [own], check=True).changed
     except ProviderError:
         raise
     except Exception as error:
@@ -64,13 +64,13 @@ class _ProviderPass(Pass):
 
     name = "rewrite"
 
-    def __init__(self, provider: Provider, is_own: Callable[[ir.Node], bool]) -> None:
+    def __init__(self, provider: Provider, context: RewriteContext) -> None:
         self._provider = provider
-        self._is_own = is_own
+        self._context = context
 
     def call(self, model: ir.Model) -> PassResult:
         provider = self._provider
-        lines = call(provider.id, "rewrite", provider.rewrite, model, self._is_own)
+        lines = call(provider.id, "rewrite", provider.rewrite, model, self._context)
         if not isinstance(lines, list | tuple):
             raise ProviderError(
                 "rewrite gave no lines",

@@ -6,14 +6,15 @@ taken as it is: what an import would rewrite (old opsets, functions) counts as i
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import onnx_ir as ir
 
 from dovetail.build.assign.layers import CONTROL_FLOW, NodeLayer, body_graphs, is_constant_node, opset_of
-from dovetail.errors import ProviderError
+from dovetail.errors import ProviderError, UsageError
 from dovetail.loggers import Logger
 from dovetail.network.importer.kernels import Served
 from dovetail.network.importer.plugins import PluginImport
@@ -39,7 +40,7 @@ class Support:
     provider: str | None
     """The first provider that takes it, ``PLUGIN``, or None."""
     reason: str = ""
-    """Why nobody takes it."""
+    """Why the providers before it do not, or, where nobody takes the node, why each does not."""
 
     @property
     def is_plugin(self) -> bool:
@@ -66,11 +67,21 @@ def find_support(
         registry: Where plugins are looked up; the global registry by default.
         override: Operators that are plugins although ONNX has them.
     """
+    _require_model(model)
     names = list(default_providers() if providers is None else providers)
     lookup = Providers(options)
     found = [lookup[name] for name in names]
     plugins = PluginImport(registry or get_plugin_registry(), Logger(), override, Problems())
     return _PluginSearch(model, found, plugins).look(list(graph or model.graph))
+
+
+def _require_model(model: Any) -> None:
+    if isinstance(model, ir.Model):
+        return
+    is_path = isinstance(model, str | os.PathLike)
+    what = f"{os.fspath(model)!r} is a path and not a model" if is_path else "this is no onnx-ir model"
+    fix = "read it first: find_support(onnx_ir.load(path))" if is_path else "convert it: onnx_ir.from_proto(model)"
+    raise UsageError(what, where="find_support", expected="an onnx_ir.Model", got=type(model).__name__, fix=fix)
 
 
 class _PluginSearch:
@@ -84,7 +95,9 @@ class _PluginSearch:
         plugins = {node for node in nodes if self._is_plugin(node)}
         plain = [node for node in nodes if node not in plugins and not _is_control(node)]
         claims = {provider.id: self._ask(provider, plain) for provider in self._providers}
-        answers = {node: Support(node=node, provider=PLUGIN) for node in plugins}
+        answers = {
+            node: Support(node=node, provider=PLUGIN, reason="a plugin of its name is registered") for node in plugins
+        }
         answers |= {node: self._answer_plain(node, claims, index) for index, node in enumerate(plain)}
         return [answers[node] if node in answers else self._answer_control(node) for node in nodes]
 
@@ -102,19 +115,20 @@ class _PluginSearch:
 
     def _answer_plain(self, node: ir.Node, claims: Mapping[str, Sequence[Claim]], index: int) -> Support:
         if is_constant_node(node):
-            return Support(node=node, provider=self._providers[-1].id)
+            return Support(node=node, provider=self._providers[-1].id, reason="a constant is stored and not run")
+        refused: list[str] = []
         for name, row in claims.items():
             if row[index].taken:
-                return Support(node=node, provider=name)
-        reasons = "; ".join(f"{name}: {row[index].reason}" for name, row in claims.items())
-        return Support(node=node, provider=None, reason=reasons)
+                return Support(node=node, provider=name, reason="; ".join(refused) or "it is the first that takes it")
+            refused.append(f"{name}: {row[index].reason or 'not taken'}")
+        return Support(node=node, provider=None, reason="; ".join(refused))
 
     def _answer_control(self, node: ir.Node) -> Support:
         inner = [support for graph in body_graphs(node) for support in self.look(list(graph))]
         missing = next((support for support in inner if support.provider is None), None)
         if missing is not None:
             return Support(node=node, provider=None, reason=f"in its body, {missing.node.op_type}: {missing.reason}")
-        return Support(node=node, provider=self._providers[-1].id)
+        return Support(node=node, provider=self._providers[-1].id, reason="the host runs control flow")
 
     def _is_plugin(self, node: ir.Node) -> bool:
         """Whether a registered plugin runs a node, as it would in a build."""

@@ -19,8 +19,9 @@ from dovetail.build.calibrate.calibrators import IInt8Calibrator, algorithm_of, 
 from dovetail.build.calibrate.range_stats import MinMaxStatistic, RangeStatistic
 from dovetail.build.calibrate.scales import find_scales, graph_values
 from dovetail.build.config import BuilderConfig, BuilderFlag
-from dovetail.build.planner import BuildRequest, reference_program
+from dovetail.build.planner import reference_program
 from dovetail.build.progress import Phases
+from dovetail.build.request import BuildRequest
 from dovetail.build.tune.plugins import NoFormatError
 from dovetail.errors import BuildError, DovetailError, UsageError
 from dovetail.loggers import Severity
@@ -192,8 +193,8 @@ def _as_batch(entry: Any, tensor: TensorRecord, manifest: Manifest) -> Array:
 
 def _batch_shape(tensor: TensorRecord, manifest: Manifest) -> Sequence[int]:
     """The shape of what lies at an address: the input's own, or the one the profile is tuned for."""
-    if tensor.dims is not None and all(isinstance(dim, int) for dim in tensor.dims):
-        return tensor.dims
+    if tensor.fixed_shape is not None:
+        return tensor.fixed_shape
     bounds = manifest.profiles[0].shapes.get(tensor.name) if manifest.profiles else None
     if bounds is None:
         raise UsageError(

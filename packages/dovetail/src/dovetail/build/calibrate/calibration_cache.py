@@ -8,12 +8,15 @@ from typing import Final, Literal
 
 import msgspec
 
+from dovetail.decoding import decode
 from dovetail.errors import BuildError
 
-__all__ = ["Range", "cache_mismatch", "decode_cache", "encode_cache"]
+__all__ = ["MAX_CACHE_BYTES", "Range", "cache_mismatch", "decode_cache", "encode_cache"]
 
 Range = tuple[float, float]
 
+MAX_CACHE_BYTES: Final = 256 * 2**20
+"""Millions of tensors; anything larger is not a calibration cache."""
 _FORMAT: Final = "dovetail calibration"
 
 
@@ -23,6 +26,9 @@ class _Cache(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     algorithm: str
     ranges: dict[str, Range | None]
     """Tensor name -> low and high; null for a tensor that no batch gave a range."""
+
+
+_DECODER: Final = msgspec.json.Decoder(_Cache)
 
 
 def encode_cache(algorithm: str, ranges: Mapping[str, Range | None]) -> bytes:
@@ -37,10 +43,9 @@ def decode_cache(text: bytes) -> tuple[str, dict[str, Range | None]]:
     Raises:
         BuildError: The text is damaged or of another kind.
     """
-    try:
-        cache = msgspec.json.decode(text, type=_Cache)
-    except (msgspec.ValidationError, msgspec.DecodeError, RecursionError) as error:
-        raise _damaged(str(error)) from error
+    if len(text) > MAX_CACHE_BYTES:
+        raise _damaged(f"it has over {MAX_CACHE_BYTES} bytes")
+    cache = decode(_DECODER, text, _damaged)
     for name, bounds in cache.ranges.items():
         if bounds is not None and not (all(map(math.isfinite, bounds)) and bounds[0] <= bounds[1]):
             raise _damaged(f"tensor '{name}' has the range {bounds}")

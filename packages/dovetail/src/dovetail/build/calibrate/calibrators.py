@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.build.calibrate.calibration_cache import MAX_CACHE_BYTES
 from dovetail.build.calibrate.range_stats import EntropyStatistic, MinMaxStatistic, RangeStatistic
-from dovetail.errors import InputError, UsageError
+from dovetail.errors import BuildError, DovetailError, InputError, ResourceError, UsageError
+from dovetail.files import is_out_of_space, read_bytes, replacing
 
 __all__ = [
     "ArrayCalibrator",
@@ -133,18 +135,36 @@ class ArrayCalibrator(IInt8Calibrator):
 
     def read_calibration_cache(self) -> bytes | None:
         """The file's contents, if it exists."""
-        return self._path.read_bytes() if self._path is not None and self._path.exists() else None
+        if self._path is None:
+            return None
+        try:
+            return read_bytes(self._path, MAX_CACHE_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise _unusable(self._path, "read", error) from error
 
     def write_calibration_cache(self, cache: bytes) -> None:
         """Replace the file as a whole, so that nobody ever reads half of it."""
         if self._path is not None:
-            temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}.tmp")
-            temporary.write_bytes(cache)
-            temporary.replace(self._path)
+            try:
+                with replacing(self._path) as file:
+                    file.write(cache)
+            except OSError as error:
+                raise _unusable(self._path, "written", error) from error
 
     def get_algorithm(self) -> CalibrationAlgoType:
         """What was asked for."""
         return self._algorithm
+
+
+def _unusable(path: Path, verb: str, error: OSError) -> DovetailError:
+    kind = ResourceError if is_out_of_space(error) else BuildError
+    return kind(
+        f"the calibration cache cannot be {verb}: {error.strerror or error}",
+        where=str(path),
+        fix="choose a regular file in a folder that this user can read and write",
+    )
 
 
 def algorithm_of(calibrator: IInt8Calibrator) -> CalibrationAlgoType:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import msgspec
 import onnx_ir as ir
 
 from dovetail.build.assign.layers import ASSIGNED_KEY
 from dovetail.build.formats.io_formats import io_format
 from dovetail.build.formats.select import Edge, FormatLayer, Option, choose_options
-from dovetail.build.lower.program_context import ProgramContext, place_of
-from dovetail.build.tune.combinations import Layout
+from dovetail.build.lower.program_context import ProgramContext
 from dovetail.build.tune.plugins import Choice, TunedLayer
 from dovetail.build.tune.reformats import ReformatTimer
 from dovetail.build.tune.trial import PluginLayer
 from dovetail.build.tune.tuner import CandidateTuner
-from dovetail.network.inference.shapes import data_type_from_ir
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import Provider, TensorSpec
 
 __all__ = ["choose_formats"]
 
@@ -33,12 +32,12 @@ class _NetworkProblem:
     sources: dict[ir.Value, int] = field(default_factory=dict)
     """Tensors that do not come from a plugin; one layer each, so that readers share its reformats."""
 
-    def fix(self, layout: Layout) -> int:
+    def fix(self, layout: TensorSpec) -> int:
         """A layer with one option: kernels, inputs and outputs take what the network says."""
         self.layers.append(FormatLayer(options=(Option(layouts=(layout,), cost_us=0.0),)))
         return len(self.layers) - 1
 
-    def source(self, value: ir.Value, layout: Layout) -> int:
+    def source(self, value: ir.Value, layout: TensorSpec) -> int:
         """The layer that stands for where a tensor comes from."""
         if value not in self.sources:
             self.sources[value] = self.fix(layout)
@@ -62,7 +61,7 @@ def choose_formats(
     problem = _make_problem(graph, context, tuned, layers)
     timer = ReformatTimer(tuner, context.assigner.host)
 
-    def reformat_us(edge: int, source: Layout, target: Layout) -> float:
+    def reformat_us(edge: int, source: TensorSpec, target: TensorSpec) -> float:
         value = problem.tensors[edge]
         dims = context.ranges.at(context.dims(value) or [])[1]
         return timer.time_us(dims, source, target, _find_owner(value, context, layers))
@@ -117,7 +116,7 @@ def _join_inputs(
             source_port = layers[producer].num_inputs + (value.index() or 0)
             problem.join(value, (numbers[producer], source_port), (number, port))
         else:
-            layout = _io_layout(context, value) if value.is_graph_input() else _network_layout(context, value)
+            layout = _io_layout(context, value) if value.is_graph_input() else context.place(value)
             problem.join(value, (problem.source(value, layout), 0), (number, port))
 
 
@@ -135,7 +134,7 @@ def _join_outputs(
         if value.is_graph_output():
             problem.join(value, producer, (problem.fix(_io_layout(context, value)), 0))
         if any(not _is_device_use(user, i, numbers, layers) for user, i in value.uses()):
-            problem.join(value, producer, (problem.fix(_network_layout(context, value)), 0))
+            problem.join(value, producer, (problem.fix(context.place(value)), 0))
 
 
 def _is_device_use(
@@ -144,12 +143,5 @@ def _is_device_use(
     return node in numbers and index < layers[node].num_inputs
 
 
-def _io_layout(context: ProgramContext, value: ir.Value) -> Layout:
-    layout = _network_layout(context, value)
-    return Layout(layout.dtype, io_format(value), layout.scale)
-
-
-def _network_layout(context: ProgramContext, value: ir.Value) -> Layout:
-    dtype = data_type_from_ir(value.dtype)
-    assert dtype is not None  # noqa: S101 - plugin ports have contract types
-    return Layout(dtype, scale=context.scales.get(value, -1.0) if place_of(Layout(dtype)).dtype == "int8" else -1.0)
+def _io_layout(context: ProgramContext, value: ir.Value) -> TensorSpec:
+    return msgspec.structs.replace(context.place(value), format=io_format(value).name)

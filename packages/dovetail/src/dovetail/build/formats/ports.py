@@ -10,13 +10,14 @@ import onnx_ir as ir
 
 from dovetail.build.assign.layers import layer_name
 from dovetail.build.lower.program_context import ProgramContext
-from dovetail.build.tune.combinations import Layout, Port, propose_layouts
+from dovetail.build.tune.combinations import propose_layouts
 from dovetail.build.tune.trial import PluginLayer
 from dovetail.errors import PluginError
 from dovetail.expr import Expr, Symbol
 from dovetail.network.inference.shapes import ShapeInference, data_type_from_ir, size_symbols
 from dovetail.network.plugins import PluginEntry
 from dovetail.plugin.handle import PluginHandle
+from dovetail.tensors import ShapeRange, TensorSpec
 from dovetail.types import DataType
 
 __all__ = ["TypeRule", "find_aliases", "infer_plugin_dims", "make_plugin_layer"]
@@ -31,17 +32,17 @@ class TypeRule:
     linear_only: bool = False
     """Whether no format but row by row is proposed."""
 
-    def types(self, dtype: DataType, scale: float) -> list[Layout]:
+    def types(self, dtype: DataType, scale: float) -> list[TensorSpec]:
         """The types to propose for a tensor, in order."""
-        own = Layout(dtype, scale=scale if dtype is DataType.INT8 else -1.0)
+        own = TensorSpec(dtype=dtype.numpy.name, scale=scale if dtype is DataType.INT8 else -1.0)
         if self.strongly_typed or dtype is not DataType.FLOAT:
             return [own]
         proposals = [own]
         for extra in self.extra:
             if extra is not DataType.INT8:
-                proposals.append(Layout(extra))
+                proposals.append(TensorSpec(dtype=extra.numpy.name))
             elif scale > 0:
-                proposals.append(Layout(extra, scale=scale))
+                proposals.append(TensorSpec(dtype=extra.numpy.name, scale=scale))
         return proposals
 
 
@@ -106,22 +107,27 @@ def make_plugin_layer(
     in_body: bool,
 ) -> PluginLayer:
     """Everything the tuner needs to know of a plugin layer."""
-    values = [*node.inputs[: entry.num_inputs], *node.outputs]
-    static = [not in_body and value is not None and context.is_static(context.dims(value)) for value in values]
-    is_linear_only = not all(static)
+    values = [value for value in (*node.inputs[: entry.num_inputs], *node.outputs) if value is not None]
+    is_linear_only = in_body or not all(context.is_static(context.dims(value)) for value in values)
     sizes = {size.name: size.upper for size in size_symbols(node)}
-    ports = tuple(
-        _make_port(value, context, rule, sizes, linear_only=rule.linear_only or is_linear_only)
-        for value in values
-        if value is not None
+    tensors = tuple(_describe(value, context) for value in values)
+    proposals = tuple(
+        propose_layouts(
+            rule.types(tensor.data_type, context.scales.get(value, -1.0)),
+            tensor.rank or 0,
+            linear_only=rule.linear_only or is_linear_only,
+        )
+        for value, tensor in zip(values, tensors, strict=True)
     )
     outputs = [context.dims(value) or [] for value in node.outputs]
-    _check_alias_sizes(handle, ports, entry.num_inputs, aliases)
+    _check_alias_sizes(handle, tensors, entry.num_inputs, aliases)
     return PluginLayer(
         name=layer_name(node),
         handle=handle,
         provider=context.assigner.plugin_provider(node),
-        ports=ports,
+        tensors=tensors,
+        proposals=proposals,
+        rooms=tuple(_find_room(value, context, sizes) for value in values),
         num_inputs=entry.num_inputs,
         data_dependent=tuple(_size_axes(dims, sizes) for dims in outputs),
         aliases=aliases,
@@ -129,11 +135,13 @@ def make_plugin_layer(
     )
 
 
-def _check_alias_sizes(handle: PluginHandle, ports: Sequence[Port], num_inputs: int, aliases: Sequence[int]) -> None:
+def _check_alias_sizes(
+    handle: PluginHandle, tensors: Sequence[TensorSpec], num_inputs: int, aliases: Sequence[int]
+) -> None:
     """An output that shares memory must not be larger than that memory, or tuning would write past its end."""
     for index, source in enumerate(aliases):
-        given, wanted = ports[source], ports[num_inputs + index]
-        if source >= 0 and math.prod(given.opt) != math.prod(wanted.opt):
+        given, wanted = tensors[source].shapes, tensors[num_inputs + index].shapes
+        if source >= 0 and given and wanted and math.prod(given.opt) != math.prod(wanted.opt):
             raise PluginError(
                 f"output {index} shares memory with input {source} and has another size",
                 where=handle.where,
@@ -147,21 +155,19 @@ def _size_axes(dims: Sequence[Expr | None], sizes: Collection[str]) -> tuple[int
     return tuple(axis for axis, dim in enumerate(dims) if isinstance(dim, Symbol) and dim.name in sizes)
 
 
-def _make_port(
-    value: ir.Value, context: ProgramContext, rule: TypeRule, sizes: Mapping[str, Expr], *, linear_only: bool
-) -> Port:
+def _describe(value: ir.Value, context: ProgramContext) -> TensorSpec:
+    """A tensor in the network's type, with its shapes in the profile."""
     dtype = data_type_from_ir(value.dtype)
     if dtype is None:
         raise PluginError(f"tensor '{value.name}' has a type plugins cannot have", got=value.dtype)
     dims = context.dims(value) or []
     low, opt, high = context.ranges.at(dims)
+    shapes = ShapeRange(min=low, opt=opt, max=tuple(None if size < 0 else size for size in high))
+    return TensorSpec(dtype=dtype.numpy.name, dims=tuple(dims), shapes=shapes)
+
+
+def _find_room(value: ir.Value, context: ProgramContext, sizes: Mapping[str, Expr]) -> tuple[int, ...]:
+    """The shape that a tensor needs memory for at the tuned one: the bounds of size tensors."""
+    dims = context.dims(value) or []
     bounds = [sizes[dim.name] if isinstance(dim, Symbol) and dim.name in sizes else dim for dim in dims]
-    types = rule.types(dtype, context.scales.get(value, -1.0))
-    return Port(
-        dims=tuple(dim.get_constant_value() if dim is not None and dim.is_constant() else -1 for dim in dims),
-        min=low,
-        opt=opt,
-        max=high,
-        layouts=propose_layouts(types, len(dims), linear_only=linear_only),
-        room=context.ranges.at(bounds)[1],
-    )
+    return context.ranges.at(bounds)[1]

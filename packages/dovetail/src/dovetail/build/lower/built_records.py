@@ -67,7 +67,14 @@ class BuiltStore:
         return None if record == KernelRecord() else record
 
     def partition_record(
-        self, owner: StepOwner, built: BuiltPartition, *, inputs: list[str], outputs: list[str], layers: list[str]
+        self,
+        owner: StepOwner,
+        built: BuiltPartition,
+        *,
+        inputs: list[str],
+        outputs: list[str],
+        layers: list[str],
+        constants: Sequence[ir.Value] = (),
     ) -> PartitionRecord:
         """A compiled partition; its weights are stored once for all programs."""
         payload = _check_bytes(built.payload, "the payload", owner)
@@ -79,6 +86,7 @@ class BuiltStore:
             weights={name: self._add_weight(owner, name, weight) for name, weight in built.weights.items()},
             layers=layers,
             code=self._add_code(owner, built.code),
+            held=_describe_held(constants, built.weights),
             report=_report_record(owner, built.report),
         )
 
@@ -130,6 +138,18 @@ def _weights_of(graph: ir.Graph) -> list[tuple[ir.Value, ir.TensorProtocol]]:
     values += [node.outputs[0] for node in graph.all_nodes() if node.op_type == "Constant"]
     pairs = [(value, ir.convenience.get_const_tensor(value)) for value in values]
     return [(value, tensor) for value, tensor in pairs if tensor is not None]
+
+
+def _describe_held(constants: Sequence[ir.Value], stored: Mapping[str, Any]) -> dict[str, str]:
+    """Type and shape of the weights that are in the payload, as they are not among those that it names."""
+    found = {value.name or "": ir.convenience.get_const_tensor(value) for value in constants}
+    held = {name: tensor for name, tensor in found.items() if tensor is not None and name not in stored}
+    return {name[:MAX_NAME_CHARS].replace("\0", "?"): _describe_tensor(tensor) for name, tensor in held.items()}
+
+
+def _describe_tensor(tensor: ir.TensorProtocol) -> str:
+    dtype = "string" if tensor.dtype == ir.DataType.STRING else tensor.dtype.numpy().name
+    return f"{dtype} {'x'.join(map(str, tensor.shape)) or 'scalar'}"
 
 
 def _blob_name(kind: str, name: str) -> str:

@@ -10,11 +10,11 @@ import onnx_ir as ir
 from dovetail.build.assign.assigner import Assigner, Group
 from dovetail.build.assign.layers import NodeLayer, body_graphs
 from dovetail.build.formats.io_formats import io_format
-from dovetail.build.lower.program_context import Place, ProgramContext, place_of
+from dovetail.build.lower.program_context import ProgramContext
 from dovetail.errors import BuildError, UsageError
 from dovetail.network.value_types import object_type
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import Provider, TensorSpec
 from dovetail.provider.schemas.shape_slots import reads_only_shape
 from dovetail.types import TensorFormat
 
@@ -66,7 +66,7 @@ def _check_names(wanted: Mapping[str, str], values: Sequence[ir.Value], assigner
         if name not in names:
             raise UsageError("there is no such input or output", where=where, expected=", ".join(names))
         if place not in places:
-            raise UsageError("no memory of this build", where=where, expected=", ".join(places), got=place)
+            raise UsageError("no memory of this build", where=where, expected=", ".join(places), got=repr(place))
 
 
 def _choose(name: str, found: str, wanted: Mapping[str, str], obstacle: str) -> str:
@@ -164,14 +164,16 @@ def _is_ready(layer: NodeLayer, value: ir.Value, context: ProgramContext) -> boo
     count = 0 if layer.entry is None else layer.entry.num_inputs
     values = [*layer.node.inputs[:count], *layer.node.outputs]
     own, provider = context.place(value), context.assigner.provider(layer.provider)
-    places = [place_of(layout) for port, layout in zip(values, combination, strict=True) if port is value]
+    places = [layout for port, layout in zip(values, combination, strict=True) if port is value]
     return all(place == own or _can_change(value, own, place, context, provider) for place in places)
 
 
-def _can_change(value: ir.Value, own: Place, place: Place, context: ProgramContext, provider: Provider) -> bool:
-    is_device = not provider.memory.is_host
-    return is_device and all(
-        context.can_reformat(value, source, target, provider) for source, target in ((own, place), (place, own))
+def _can_change(
+    value: ir.Value, own: TensorSpec, place: TensorSpec, context: ProgramContext, provider: Provider
+) -> bool:
+    dims = context.dims(value)
+    return not provider.memory.is_host and all(
+        context.can_reformat(dims, source, target, provider) for source, target in ((own, place), (place, own))
     )
 
 

@@ -11,7 +11,6 @@ from dovetail.build.lower.blobs import array_from_tensor
 from dovetail.build.lower.program_context import ProgramContext
 from dovetail.build.shapes import ProfileShapes, dims_of
 from dovetail.errors import ProviderError
-from dovetail.expr import Constant
 from dovetail.network.value_types import object_type
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import BuiltKernel, KernelRequest, Provider, TensorSpec
@@ -67,7 +66,7 @@ def _describe(value: ir.Value | None, shapes: ProfileShapes, memory: str) -> Ten
     dims = dims_of(value)
     return TensorSpec(
         dtype=value.dtype.numpy().name,
-        dims=None if dims is None else tuple(d.value if isinstance(d, Constant) else None for d in dims),
+        dims=None if dims is None else tuple(dims),
         shapes=shapes.find(value),
         memory=memory,
         type=object_type(value),

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+import msgspec
+import numpy as np
 import onnx_ir as ir
 
 from dovetail.build.assign.assigner import Assigner
@@ -12,42 +15,25 @@ from dovetail.build.formats.io_formats import io_format
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.lower.built_records import BuiltStore
 from dovetail.build.shapes import Ranges, StaticSymbol, dims_of, substitute_dims
-from dovetail.build.tune.combinations import Combination, Layout
+from dovetail.build.tune.combinations import Combination
 from dovetail.errors import InternalError
-from dovetail.expr import Constant, Expr, SizeTensor, symbols_of
+from dovetail.expr import Dim, Expr, SizeTensor, symbols_of
+from dovetail.formats import packed_shape, stored_size_bytes
 from dovetail.network.value_types import object_type
-from dovetail.plan.manifest import PluginRecord
+from dovetail.plan.manifest import PluginRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider, TensorSpec
-from dovetail.types import TensorFormat
 
-__all__ = ["ChosenPlugin", "Place", "ProgramContext", "network_place", "place_of"]
-
-
-@dataclass(frozen=True)
-class Place:
-    """How a value lies in memory; the scale is not part of its identity, for each tensor has only one."""
-
-    dtype: str
-    format: TensorFormat = TensorFormat.LINEAR
-    scale: float = field(default=-1.0, compare=False)
-    type: str = ""
-    """What an object is, as ONNX writes types; empty for numbers."""
-    memory: str = ""
-    """The provider in whose memory it is; empty for the host's."""
+__all__ = ["ChosenPlugin", "ProgramContext", "network_place"]
 
 
-def place_of(layout: Layout) -> Place:
-    """The place of a plugin port in a layout."""
-    return Place(layout.dtype.numpy.name, layout.format, layout.scale)
-
-
-def network_place(value: ir.Value, scale: float = -1.0) -> Place:
-    """Where a value lies when nobody asked for anything else: row by row in its own type."""
+def network_place(value: ir.Value, scale: float = -1.0) -> TensorSpec:
+    """How a value lies when nobody asked for anything else: row by row in its own type, on the host."""
     if value.dtype is None:
         raise InternalError("a value has no type", where=f"value '{value.name}'")
-    return Place(value.dtype.numpy().name, TensorFormat.LINEAR, scale, object_type(value))
+    dtype = value.dtype.numpy().name
+    return TensorSpec(dtype=dtype, scale=scale if dtype == "int8" else -1.0, type=object_type(value))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,27 +88,56 @@ class ProgramContext:
             for dim in dims
         )
 
-    def place(self, value: ir.Value) -> Place:
-        """The network's own place of a value."""
+    def place(self, value: ir.Value) -> TensorSpec:
+        """How a value lies by the network's own account; like every place, it says nothing of the shape."""
         return network_place(value, self.scales.get(value, -1.0))
 
-    def can_reformat(self, value: ir.Value, source: Place, target: Place, provider: Provider) -> bool:
-        """Whether a device can bring a value from one format or type to another in its memory."""
-        specs = [self._spec(value, replace(place, memory=provider.memory_name)) for place in (source, target)]
+    def io_place(self, value: ir.Value) -> TensorSpec:
+        """How and where a caller binds an input or output."""
+        memory = self.io_memory.get(value.name or "", "")
+        return msgspec.structs.replace(self.place(value), format=io_format(value).name, memory=memory)
+
+    def can_reformat(
+        self, dims: Sequence[Dim] | None, source: TensorSpec, target: TensorSpec, provider: Provider
+    ) -> bool:
+        """Whether a device can bring a tensor from one format or type to another in its memory."""
+        known = {"dims": None if dims is None else tuple(dims), "memory": provider.memory_name}
+        specs = [msgspec.structs.replace(place, **known) for place in (source, target)]
         return call(provider.id, "can_reformat", provider.can_reformat, *specs)
 
-    def _spec(self, value: ir.Value, place: Place) -> TensorSpec:
-        dims = self.dims(value)
-        return TensorSpec(
+    def make_value(
+        self, name: str, place: TensorSpec, kind: str, *, dims: tuple[Dim, ...] | None = None, blob: str | None = None
+    ) -> ValueRecord:
+        """A value of a program in a place."""
+        return ValueRecord(
+            name=name,
+            kind=kind,
             dtype=place.dtype,
-            dims=None if dims is None else tuple(dim.value if isinstance(dim, Constant) else None for dim in dims),
-            format=place.format.name,
-            scale=place.scale if place.dtype == "int8" else -1.0,
+            dims=dims,
+            format=place.format,
+            scale=place.scale,
             memory=place.memory,
+            type=place.type,
+            blob=blob,
         )
 
-    def io_place(self, value: ir.Value) -> Place:
-        """Where a caller binds an input or output."""
-        place = self.place(value)
-        memory = self.io_memory.get(value.name or "", "")
-        return Place(place.dtype, io_format(value), place.scale, place.type, memory)
+    def plan_value(
+        self, name: str, place: TensorSpec, dims: Sequence[Dim] | None, *, can_plan: bool = True
+    ) -> ValueRecord:
+        """A value that a step makes: planned when its size is known before the run, else dynamic."""
+        if place.type:
+            return self.make_value(name, place, "object")
+        if dims is None or not can_plan or not self.is_static(dims):
+            return self.make_value(name, place, "dynamic")
+        bound = self.ranges.bound(dims)
+        if bound is None and not self.is_open:
+            return self.make_value(name, place, "dynamic")
+        size_bytes = None if bound is None else _size_bytes(place, bound)
+        return msgspec.structs.replace(self.make_value(name, place, "planned", dims=tuple(dims)), size_bytes=size_bytes)
+
+
+def _size_bytes(place: TensorSpec, shape: Sequence[int]) -> int:
+    physical = packed_shape(shape, place.tensor_format)
+    if place.memory:  # two four-bit elements share a byte there
+        return stored_size_bytes(place.dtype, physical)
+    return math.prod(physical) * np.dtype(place.dtype).itemsize

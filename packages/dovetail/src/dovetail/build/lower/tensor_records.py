@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import onnx_ir as ir
@@ -13,12 +12,12 @@ from dovetail.build.formats.io_formats import io_format
 from dovetail.build.lower.io_memory import is_host_asked
 from dovetail.build.shapes import StaticSymbol, substitute_dims
 from dovetail.errors import BuildError, ModelError
-from dovetail.expr import Expr, SizeTensor, encode_expr, substitute, symbols_of
+from dovetail.expr import Dim, Expr, SizeTensor, substitute, symbols_of
 from dovetail.network.inference.shapes import ShapeInference, size_symbols
 from dovetail.network.value_types import object_type
 from dovetail.plan.manifest import ProgramRecord, TensorRecord, ValueRecord
 
-__all__ = ["TensorPlaces", "find_shape_inputs", "input_records", "output_records"]
+__all__ = ["TensorPlaces", "find_io_aliases", "find_shape_inputs", "input_records", "output_records"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +48,13 @@ def find_shape_inputs(
     return frozenset(graph.inputs[position].name or "" for position in positions)
 
 
+def find_io_aliases(program: ProgramRecord) -> dict[str, str]:
+    """The outputs that share memory with an input, which callers bind to the same memory: output -> input."""
+    values = program.values
+    made = [values[index] for index in program.outputs if values[index].kind == "output"]
+    return {value.name: values[value.alias].name for value in made if value.alias is not None}
+
+
 def input_records(
     graph: ir.Graph, inference: ShapeInference, shape_inputs: Set[str], places: TensorPlaces
 ) -> list[TensorRecord]:
@@ -57,7 +63,7 @@ def input_records(
         TensorRecord(
             name=value.name or "",
             dtype=_dtype(value),
-            dims=_encode(inference.exprs(value)),
+            dims=_known_dims(inference.exprs(value)),
             format=io_format(value).name,
             location=places.locate(value),
             is_shape=value.name in shape_inputs,
@@ -127,20 +133,21 @@ def _output_record(
     return TensorRecord(
         name=value.name or "",
         dtype=_dtype(value),
-        dims=None if dims is None else _encode(known),
+        dims=None if dims is None else _known_dims(known),
         format=io_format(value).name,
         location=places.locate(value),
-        max_dims=_encode(upper) if has_bound else None,
+        max_dims=_known_dims(upper) if has_bound else None,
         alias=aliases.get(value.name or ""),
         type=object_type(value),
         memory=places.memory.get(value.name or "", ""),
     )
 
 
-def _encode(dims: Sequence[Expr | None] | None) -> list[Any] | None:
+def _known_dims(dims: Sequence[Dim] | None) -> tuple[Dim, ...] | None:
+    """Dims as callers are told them; a size that a plugin writes only the run tells."""
     if dims is None:
         return None
-    return [None if dim is None or isinstance(dim, SizeTensor) else encode_expr(dim) for dim in dims]
+    return tuple(None if isinstance(dim, SizeTensor) else dim for dim in dims)
 
 
 def _dtype(value: ir.Value) -> str:

@@ -7,7 +7,6 @@ header of a cache says which device and version it comes from, for those who wan
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from dovetail.build.tune.codec import (
 )
 from dovetail.build.tune.keys import make_key, make_reformat_key
 from dovetail.errors import TimingCacheError, UsageError
+from dovetail.files import append_bytes, read_bytes, replacing
 
 __all__ = ["ITimingCache", "TimingCache", "TimingCacheFile", "TimingValue", "make_key", "make_reformat_key"]
 
@@ -136,7 +136,8 @@ class TimingCacheFile:
     """A timing cache in a file that any number of processes read and write.
 
     The file is replaced as a whole, under a lock (``<path>.lock``), so nobody sees half of one and no writer loses
-    what another wrote. Single measurements go to a journal (``<path>.journal``) at once, and into the file with the
+    what another wrote. Neither the file nor the journal may be a link, a pipe or a device: what is, is left alone, and
+    that is an error. Single measurements go to a journal (``<path>.journal``) at once, and into the file with the
     next save, so a build that dies loses none of them.
 
     Args:
@@ -148,14 +149,14 @@ class TimingCacheFile:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, lock_timeout_s: float = 60.0) -> None:
-        self.path: Final = Path(path).resolve()
+        self.path: Final = _place_of(path)
         self.problems: list[str] = []
         self._journal: Final = self.path.with_name(self.path.name + ".journal")
         self._lock = filelock.FileLock(f"{self.path}.lock", timeout=lock_timeout_s, poll_interval=0.005)
 
     def load(self) -> TimingCache:
         """Everything in the file and the journal; a damaged file is put aside and noted in ``problems``."""
-        if not self.path.exists() and not self._journal.exists():
+        if not (os.path.lexists(self.path) or os.path.lexists(self._journal)):
             return TimingCache()
         if not os.access(self.path.parent, os.W_OK):
             # A cache that was shipped read-only has no writers among us, so it needs no lock; none could be made.
@@ -168,7 +169,7 @@ class TimingCacheFile:
         """Keep one measurement where a crash cannot lose it."""
         line = encode_line(key, _accept(key, value))
         with self._locked():
-            _write(self._journal, os.O_APPEND, line, sync=False)
+            append_bytes(self._journal, line)
 
     def merge_and_save(self, cache: TimingCache, *, ignore_mismatch: bool = False) -> TimingCache:
         """Put a cache, the journal and the file together into the file; what it then holds comes back.
@@ -212,7 +213,7 @@ class TimingCacheFile:
             ) from error
 
     def _read(self, *, writable: bool = True) -> TimingCache:
-        journal, damaged = decode_lines(_read_bytes(self._journal))
+        journal, damaged = decode_lines(_read_if_there(self._journal))
         if damaged:
             self.problems.append(f"{self._journal}: {damaged} damaged line(s) left out")
         result = TimingCache()
@@ -223,7 +224,7 @@ class TimingCacheFile:
 
     def _read_file(self, *, writable: bool) -> TimingCache:
         try:
-            return TimingCache(_read_bytes(self.path))
+            return TimingCache(_read_if_there(self.path))
         except TimingCacheError as error:
             if not writable:
                 raise TimingCacheError(error.what, where=str(self.path), fix=error.fix) from error
@@ -234,11 +235,14 @@ class TimingCacheFile:
 
     def _replace(self, data: bytes) -> None:
         """Write beside the file and swap, so that readers find the old one or the new one; the lock is held."""
-        temporary = self.path.with_name(self.path.name + ".tmp")
-        temporary.unlink(missing_ok=True)
-        _write(temporary, os.O_EXCL, data, sync=True)
-        temporary.replace(self.path)
-        _sync_folder(self.path.parent)
+        with replacing(self.path, alone=True) as file:
+            file.write(data)
+
+
+def _place_of(path: str | os.PathLike[str]) -> Path:
+    """The path without links in its folders; the file itself must not be one."""
+    given = Path(path)
+    return given.parent.resolve() / given.name
 
 
 def _accept(key: str, value: TimingValue) -> TimingValue:
@@ -258,36 +262,12 @@ def _is_text(text: str) -> bool:
         return False
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_if_there(path: Path) -> bytes:
     """The content, one byte over the limit at most; nothing when there is no file."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        return read_bytes(path, MAX_BYTES)
     except FileNotFoundError:
         return b""
-
-
-def _write(path: Path, flags: int, data: bytes, *, sync: bool) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | getattr(os, "O_BINARY", 0) | flags, 0o666)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        if sync:
-            os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder survive a power cut; Windows has no such call."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _free_name(path: Path) -> Path:

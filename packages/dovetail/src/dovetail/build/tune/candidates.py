@@ -19,6 +19,8 @@ class TimedCandidate:
     """Ties are decided by it, lower first."""
     label: str
     """How messages name it."""
+    title: str = ""
+    """How progress names it, in few words; by default as messages do."""
     prepare: Callable[[], None]
     """Called before every burst and not timed: makes it ready."""
     run: Callable[[], None]
@@ -38,14 +40,19 @@ class Outcome:
     """What came of one candidate."""
 
     status: str
-    """"timed", "untimed", "failed", "timeout", "wrong" or "refused"."""
+    """"timed", "cached", "untimed", "failed", "timeout", "wrong" or "refused"."""
     time_us: float | None = None
     reason: str | None = None
 
     @property
     def is_usable(self) -> bool:
         """Whether the candidate may be chosen."""
-        return self.status in ("timed", "untimed")
+        return self.status in ("timed", "cached", "untimed")
+
+    @property
+    def has_time(self) -> bool:
+        """Whether it was measured, now or before."""
+        return self.status in ("timed", "cached")
 
 
 def pick_best(outcomes: Iterable[tuple[int, Outcome]]) -> int | None:

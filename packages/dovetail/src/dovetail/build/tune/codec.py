@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from dovetail.decoding import decode
 from dovetail.errors import TimingCacheError
 
 __all__ = [
@@ -124,7 +125,4 @@ def decode_lines(data: bytes) -> tuple[dict[str, TimingValue], int]:
 
 
 def _decode(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
-    try:
-        return decoder.decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise TimingCacheError(f"damaged timing cache: {error}", fix=_FIX) from error
+    return decode(decoder, data, lambda reason: TimingCacheError(f"damaged timing cache: {reason}", fix=_FIX))

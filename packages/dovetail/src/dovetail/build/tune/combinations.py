@@ -9,57 +9,58 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from dovetail.formats import formats_for
 from dovetail.plugin.handle import PluginHandle
-from dovetail.types import DataType, Dims, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat
+from dovetail.tensors import TensorSpec
+from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 
-__all__ = ["Combination", "Enumeration", "Layout", "Port", "enumerate_combinations"]
+__all__ = [
+    "Combination",
+    "Enumeration",
+    "describe_tensor",
+    "enumerate_combinations",
+    "layout_text",
+    "propose_layouts",
+]
 
-
-@dataclass(frozen=True)
-class Layout:
-    """How a tensor lies in memory: type, format, and scale where the type is INT8."""
-
-    dtype: DataType
-    format: TensorFormat = TensorFormat.LINEAR
-    scale: float = -1.0
-
-    def __str__(self) -> str:
-        scale = f"*{self.scale:.4g}" if self.scale != -1.0 else ""
-        return f"{self.dtype.name}{scale}:{self.format.name}"
+Combination = tuple[TensorSpec, ...]
+"""One layout for each tensor of a plugin, inputs, then outputs: type, format, and scale where the type is INT8."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Port:
-    """One input or output of a plugin: its bounds, and what may be proposed for it."""
+def layout_text(layout: TensorSpec) -> str:
+    """A layout as people read it.
 
-    dims: tuple[int, ...]
-    min: tuple[int, ...]
-    opt: tuple[int, ...]
-    max: tuple[int, ...]
-    layouts: tuple[Layout, ...]
-    room: tuple[int, ...] | None = None
-    """The shape that an output needs memory for at the tuned shape, where that is more: the bounds of size tensors."""
-
-    def tuned(self) -> Port:
-        """The same port at the tuned shape alone."""
-        return Port(dims=self.opt, min=self.opt, opt=self.opt, max=self.opt, layouts=self.layouts)
-
-    def describe(self, layout: Layout) -> DynamicPluginTensorDesc:
-        """The descriptor a plugin gets for this port in a layout."""
-        desc = PluginTensorDesc(Dims(self.dims), layout.dtype, layout.format, layout.scale)
-        return DynamicPluginTensorDesc(desc, Dims(self.min), Dims(self.opt), Dims(self.max))
+    >>> layout_text(TensorSpec(dtype="int8", format="CHW4", scale=0.5))
+    'INT8*0.5:CHW4'
+    """
+    scale = f"*{layout.scale:.4g}" if layout.scale != -1.0 else ""
+    return f"{layout.data_type.name}{scale}:{layout.format}"
 
 
-def propose_layouts(types: Sequence[Layout], rank: int, *, linear_only: bool) -> tuple[Layout, ...]:
+def describe_tensor(tensor: TensorSpec, layout: TensorSpec) -> DynamicPluginTensorDesc:
+    """The descriptor that a plugin gets for a tensor in a layout, with the bounds of the profile."""
+    dims = Dims(_or_unknown(tensor.sizes or ()))
+    desc = PluginTensorDesc(dims, layout.data_type, layout.tensor_format, layout.scale)
+    if tensor.shapes is None:
+        return DynamicPluginTensorDesc(desc, dims, dims, dims)
+    shapes = tensor.shapes
+    return DynamicPluginTensorDesc(desc, Dims(shapes.min), Dims(shapes.opt), Dims(_or_unknown(shapes.max)))
+
+
+def _or_unknown(sizes: Sequence[int | None]) -> tuple[int, ...]:
+    """Sizes as the contract has them: -1 for what is not known."""
+    return tuple(-1 if size is None else size for size in sizes)
+
+
+def propose_layouts(types: Sequence[TensorSpec], rank: int, *, linear_only: bool) -> Combination:
     """All layouts of these types, in the order they are proposed."""
     if linear_only:
         return tuple(types)
-    return tuple(Layout(t.dtype, f, t.scale) for t in types for f in formats_for(t.dtype, rank))
-
-
-Combination = tuple[Layout, ...]
-"""One layout for each port: inputs, then outputs."""
+    return tuple(
+        msgspec.structs.replace(each, format=form.name) for each in types for form in formats_for(each.data_type, rank)
+    )
 
 
 @dataclass
@@ -67,12 +68,12 @@ class Enumeration:
     """What a plugin accepted, and every answer it gave."""
 
     accepted: list[Combination] = field(default_factory=list)
-    answers: dict[tuple[int, Layout], tuple[bool, str | None]] = field(default_factory=dict)
-    raised: dict[tuple[int, Layout], str] = field(default_factory=dict)
+    answers: dict[tuple[int, TensorSpec], tuple[bool, str | None]] = field(default_factory=dict)
+    raised: dict[tuple[int, TensorSpec], str] = field(default_factory=dict)
     """Questions that were answered with an exception, which counts as a refusal."""
     is_limited: bool = False
 
-    def note(self, pos: int, layout: Layout, answer: bool, reason: str | None) -> None:
+    def note(self, pos: int, layout: TensorSpec, answer: bool, reason: str | None) -> None:
         """Keep an answer; a layout accepted once counts as accepted."""
         if reason is not None:
             self.raised.setdefault((pos, layout), reason)
@@ -86,28 +87,45 @@ class Enumeration:
         for (pos, layout), (answer, reason) in sorted(self.answers.items(), key=lambda item: item[0][0]):
             name = f"input {pos}" if pos < num_inputs else f"output {pos - num_inputs}"
             verdict = "accepted" if answer else "refused" + (f" ({reason})" if reason else "")
-            lines.append(f"  {pos} {name:<9} {layout.dtype.name:<7} {layout.format.name:<8} {verdict}")
+            lines.append(f"  {pos} {name:<9} {layout.data_type.name:<7} {layout.format:<8} {verdict}")
         return "\n".join(lines)
 
 
-def enumerate_combinations(handle: PluginHandle, ports: Sequence[Port], num_inputs: int) -> Enumeration:
-    """Ask the plugin for every combination, depth first, up to its limit."""
+def enumerate_combinations(
+    handle: PluginHandle, tensors: Sequence[TensorSpec], proposals: Sequence[Combination], num_inputs: int
+) -> Enumeration:
+    """Ask the plugin for every combination, depth first, up to its limit.
+
+    Args:
+        handle: The plugin.
+        tensors: Its inputs and outputs, with the shapes of the profile.
+        proposals: The layouts to propose for each of them, in order.
+        num_inputs: How many of them are inputs.
+    """
     result = Enumeration()
-    _Walk(handle, ports, num_inputs, result).descend(())
+    _Walk(handle, tensors, proposals, num_inputs, result).descend(())
     return result
 
 
 class _Walk:
-    def __init__(self, handle: PluginHandle, ports: Sequence[Port], num_inputs: int, result: Enumeration) -> None:
-        self._handle, self._ports, self._num_inputs, self._result = handle, ports, num_inputs, result
+    def __init__(
+        self,
+        handle: PluginHandle,
+        tensors: Sequence[TensorSpec],
+        proposals: Sequence[Combination],
+        num_inputs: int,
+        result: Enumeration,
+    ) -> None:
+        self._handle, self._tensors, self._proposals = handle, tensors, proposals
+        self._num_inputs, self._result = num_inputs, result
         self._limit: int | None = None
 
     def descend(self, chosen: Combination) -> bool:
         """Extend a partial combination; False ends the whole walk."""
         pos = len(chosen)
-        if pos == len(self._ports):
+        if pos == len(self._tensors):
             return self._complete(chosen)
-        for layout in self._ports[pos].layouts:
+        for layout in self._proposals[pos]:
             answer, reason = self._handle.supports(pos, self._proposal(chosen, layout), self._num_inputs)
             self._result.note(pos, layout, answer, reason)
             if answer and not self.descend((*chosen, layout)):
@@ -121,9 +139,9 @@ class _Walk:
         self._result.is_limited = len(self._result.accepted) >= self._limit
         return not self._result.is_limited
 
-    def _proposal(self, chosen: Combination, layout: Layout) -> list[DynamicPluginTensorDesc]:
-        known = [port.describe(lay) for port, lay in zip(self._ports, (*chosen, layout), strict=False)]
-        return known + [_nothing() for _ in range(len(self._ports) - len(known))]
+    def _proposal(self, chosen: Combination, layout: TensorSpec) -> list[DynamicPluginTensorDesc]:
+        known = [describe_tensor(*pair) for pair in zip(self._tensors, (*chosen, layout), strict=False)]
+        return known + [_nothing() for _ in range(len(self._tensors) - len(known))]
 
 
 def _nothing() -> DynamicPluginTensorDesc:

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import BuildError
-from dovetail.expr import decode_expr
 from dovetail.plan.manifest import Manifest, ProfileRecord, TensorRecord
 
 __all__ = ["draw_all_inputs", "draw_array", "draw_integers", "draw_numbers", "make_generator"]
@@ -70,5 +69,4 @@ def _draw_input(index: int, record: TensorRecord, bounds: ProfileRecord) -> npt.
 def _shape_of(record: TensorRecord, bounds: ProfileRecord) -> list[int]:
     if record.name in bounds.shapes:
         return list(bounds.shapes[record.name][1])
-    dims = [None if dim is None else decode_expr(dim) for dim in record.dims or ()]
-    return [dim.get_constant_value() if dim is not None and dim.is_constant() else 1 for dim in dims]
+    return [1 if size is None else size for size in record.sizes or ()]

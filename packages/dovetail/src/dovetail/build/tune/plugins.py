@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.build.tune.candidates import Outcome, TimedCandidate, pick_best
-from dovetail.build.tune.combinations import Combination, Enumeration, enumerate_combinations
+from dovetail.build.tune.combinations import Combination, Enumeration, enumerate_combinations, layout_text
 from dovetail.build.tune.keys import make_key
 from dovetail.build.tune.session import identify
 from dovetail.build.tune.trial import PluginLayer, PluginTrial, dynamic_descs, workspace_descs
@@ -21,7 +21,7 @@ from dovetail.loggers import ErrorRecorder, IErrorRecorder, Severity
 from dovetail.plan.manifest import CandidateRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.plugin.interfaces import IPluginResourceContext
-from dovetail.provider.interfaces import Provider
+from dovetail.provider.interfaces import Provider, ShapeRange
 
 __all__ = ["Choice", "NoFormatError", "PluginTuner", "TunedLayer"]
 
@@ -80,12 +80,12 @@ class PluginTuner:
 
     def tune(self, layer: PluginLayer) -> TunedLayer:
         """Find every way to run the layer and how long each takes."""
-        enumeration = enumerate_combinations(layer.handle, layer.ports, layer.num_inputs)
+        enumeration = self._enumerate(layer)
         self._report_exceptions(layer, enumeration)
         if not enumeration.accepted:
             raise _no_combination(layer, enumeration)
         cache_id = layer.handle.timing_cache_id
-        again = enumerate_combinations(layer.handle, layer.ports, layer.num_inputs)
+        again = self._enumerate(layer)
         if again.accepted != enumeration.accepted:
             self._logger.log(
                 Severity.WARNING,
@@ -97,6 +97,9 @@ class PluginTuner:
         lane = self._tuner.find_lane(layer.provider)
         outcomes = self._tuner.tune(f"layer '{layer.name}', {layer.handle.where}", candidates, lane)
         return _conclude(layer, trials, outcomes, enumeration)
+
+    def _enumerate(self, layer: PluginLayer) -> Enumeration:
+        return enumerate_combinations(layer.handle, layer.tensors, layer.proposals, layer.num_inputs)
 
     def ask_workspace(self, layer: PluginLayer, handle: PluginHandle, combination: Combination) -> int:
         """Bytes of scratch memory; an answer that is none counts as 0 by the contract, but is logged as an error."""
@@ -114,7 +117,7 @@ class PluginTuner:
             self._logger.log(
                 Severity.ERROR,
                 f"layer '{layer.name}', {layer.handle.where}: supports_format_combination(pos={pos}) {reason}; "
-                f"{layout} counts as refused",
+                f"{layout_text(layout)} counts as refused",
             )
 
     # trials
@@ -150,6 +153,7 @@ class PluginTuner:
         return TimedCandidate(
             id=trial.id,
             label=trial.label,
+            title=trial.title,
             prepare=trial.prepare,
             run=trial.run,
             key=None if cache_id is None else _make_key(trial, cache_id),
@@ -168,11 +172,18 @@ def _make_key(trial: PluginTrial, cache_id: str) -> str:
         plugin=(handle.name, handle.version, handle.namespace),
         timing_cache_id=cache_id,
         io=[
-            ((port.min, port.opt, port.max), layout.dtype.name, f"{layout.format.name}/{layout.scale:.9g}")
-            for port, layout in zip(layer.ports, trial.combination, strict=True)
+            (_bounds(tensor.shapes), layout.data_type.name, f"{layout.format}/{layout.scale:.9g}")
+            for tensor, layout in zip(layer.tensors, trial.combination, strict=True)
         ],
         tactic=trial.tactic,
     )
+
+
+def _bounds(shapes: ShapeRange | None) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Min, opt and max as a key has them: -1 for what has no bound."""
+    if shapes is None:
+        return ((), (), ())
+    return (shapes.min, shapes.opt, tuple(-1 if size is None else size for size in shapes.max))
 
 
 def _conclude(
@@ -197,7 +208,8 @@ def _respects_aliases(layer: PluginLayer, combination: Combination) -> bool:
 
 def _candidate_record(trial: PluginTrial, outcome: Outcome) -> CandidateRecord:
     return CandidateRecord(
-        formats=[str(layout) for layout in trial.combination],
+        name=trial.tactic_name,
+        formats=[layout_text(layout) for layout in trial.combination],
         tactic=trial.tactic,
         time_us=outcome.time_us,
         status=outcome.status,

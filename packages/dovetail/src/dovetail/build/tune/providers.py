@@ -95,7 +95,15 @@ class _StartedProposal:
 
     def prepare(self) -> None:
         if self._run is None:
-            self._run = self._proposal.start()
+            run: object = self._proposal.start()
+            if not callable(run):
+                raise ProviderError(
+                    "start gave nothing to run",
+                    where=f"candidate '{self._proposal.name}'",
+                    expected="a function without arguments",
+                    got=type(run).__name__,
+                )
+            self._run = run
 
     def run(self) -> None:
         assert self._run is not None  # noqa: S101 - prepared before every burst
@@ -104,7 +112,15 @@ class _StartedProposal:
     def compute(self) -> Result:
         assert self._proposal.results is not None  # noqa: S101 - the others are not compared
         self.prepare()
-        return describe_arrays(self._proposal.results(), tolerance=self._proposal.tolerance)
+        results: object = self._proposal.results()
+        if not isinstance(results, list | tuple):
+            raise ProviderError(
+                "results gave no arrays",
+                where=f"candidate '{self._proposal.name}'",
+                expected="a list of arrays of the host",
+                got=type(results).__name__,
+            )
+        return describe_arrays(results, tolerance=self._proposal.tolerance)
 
 
 def _check_names(candidates: Sequence[Candidate], where: str) -> None:

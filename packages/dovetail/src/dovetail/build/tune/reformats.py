@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from dovetail.build.tune.candidates import TimedCandidate
 from dovetail.build.tune.clocks import Lane
-from dovetail.build.tune.combinations import Layout
+from dovetail.build.tune.combinations import layout_text
 from dovetail.build.tune.keys import make_reformat_key
 from dovetail.build.tune.memory import PlacedArray, place_array
 from dovetail.build.tune.session import identify
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.formats import pack
-from dovetail.plan.manifest import ValueRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import BindContext, CompiledKernel, Provider, TensorSpec
 from dovetail.runtime.steps.reformat import apply_reformat
@@ -34,7 +34,7 @@ class ReformatTimer:
     def __init__(self, tuner: CandidateTuner, host: Provider) -> None:
         self._tuner, self._host = tuner, host
 
-    def time_us(self, dims: Sequence[int], source: Layout, target: Layout, provider: Provider) -> float:
+    def time_us(self, dims: Sequence[int], source: TensorSpec, target: TensorSpec, provider: Provider) -> float:
         """Microseconds to turn one layout into the other; infinite where that cannot be done.
 
         Args:
@@ -50,19 +50,21 @@ class ReformatTimer:
         outcome = self._tuner.time(f"reformat of {tuple(dims)}", [candidate], lane)[candidate.id]
         return outcome.time_us if outcome.time_us is not None else float("inf")
 
-    def _find_reformatter(self, source: Layout, target: Layout, provider: Provider) -> Provider:
+    def _find_reformatter(self, source: TensorSpec, target: TensorSpec, provider: Provider) -> Provider:
         if provider.memory.is_host:
             return self._host
-        specs = _spec(source, provider), _spec(target, provider)
+        specs = _place(source, provider), _place(target, provider)
         return provider if call(provider.id, "can_reformat", provider.can_reformat, *specs) else self._host
 
-    def _make_candidate(self, dims: Sequence[int], source: Layout, target: Layout, lane: Lane) -> TimedCandidate:
+    def _make_candidate(
+        self, dims: Sequence[int], source: TensorSpec, target: TensorSpec, lane: Lane
+    ) -> TimedCandidate:
         trial: _HostReformat | _DeviceReformat = _HostReformat(dims, source, target)
         if not lane.provider.memory.is_host:
             trial = _DeviceReformat(dims, source, target, lane)
         return TimedCandidate(
             id=0,
-            label=f"{source} -> {target}",
+            label=f"{layout_text(source)} -> {layout_text(target)}",
             prepare=trial.prepare,
             run=trial.run,
             key=_make_key(dims, source, target, lane.provider),
@@ -72,25 +74,24 @@ class ReformatTimer:
 class _HostReformat:
     """A reformat by the host."""
 
-    def __init__(self, dims: Sequence[int], source: Layout, target: Layout) -> None:
-        self._dims, self._source = dims, source
-        self._before, self._after = _record(source), _record(target)
+    def __init__(self, dims: Sequence[int], source: TensorSpec, target: TensorSpec) -> None:
+        self._dims, self._source, self._target = dims, source, target
         self._array: Any = None
 
     def prepare(self) -> None:
         """Make the tensor."""
         if self._array is None:
-            self._array = pack(np.zeros(self._dims, self._source.dtype.numpy), self._source.format)
+            self._array = _make_zeros(self._dims, self._source)
 
     def run(self) -> None:
         """Change its format."""
-        apply_reformat(self._array, self._before, self._after, self._dims)
+        apply_reformat(self._array, self._source, self._target, self._dims)
 
 
 class _DeviceReformat:
     """A reformat by a device, in its memory and on its stream."""
 
-    def __init__(self, dims: Sequence[int], source: Layout, target: Layout, lane: Lane) -> None:
+    def __init__(self, dims: Sequence[int], source: TensorSpec, target: TensorSpec, lane: Lane) -> None:
         self._dims, self._layouts, self._lane = tuple(dims), (source, target), lane
         self._kernel: CompiledKernel | None = None
         self._arrays: list[PlacedArray] = []
@@ -100,10 +101,10 @@ class _DeviceReformat:
         if self._kernel is not None:
             return
         provider, shape = self._lane.provider, self._dims
-        specs = [_spec(layout, provider) for layout in self._layouts]
+        specs = [_place(layout, provider) for layout in self._layouts]
         loaded = call(provider.id, "load_reformat", provider.load_reformat, *specs)
         context = BindContext(stream=self._lane.stream, input_shapes=(shape,), output_shapes=(shape,))
-        empty = [pack(np.zeros(shape, layout.dtype.numpy), layout.format) for layout in self._layouts]
+        empty = [_make_zeros(shape, layout) for layout in self._layouts]
         self._arrays = [place_array(self._lane, array) for array in empty]
         self._kernel = call(provider.id, "bind", loaded.bind, context)
 
@@ -117,28 +118,20 @@ class _DeviceReformat:
             self._kernel.compute(source)
 
 
-def _make_key(dims: Sequence[int], source: Layout, target: Layout, provider: Provider) -> str:
+def _make_zeros(dims: Sequence[int], layout: TensorSpec) -> Any:
+    return pack(np.zeros(dims, layout.data_type.numpy), layout.tensor_format)
+
+
+def _make_key(dims: Sequence[int], source: TensorSpec, target: TensorSpec, provider: Provider) -> str:
     device, version = identify(provider)
     return make_reformat_key(
         device=device,
         provider_version=version,
         shape=tuple(dims),
-        source=(source.dtype.name, f"{source.format.name}/{source.scale:.9g}"),
-        target=(target.dtype.name, f"{target.format.name}/{target.scale:.9g}"),
+        source=(source.data_type.name, f"{source.format}/{source.scale:.9g}"),
+        target=(target.data_type.name, f"{target.format}/{target.scale:.9g}"),
     )
 
 
-def _spec(layout: Layout, provider: Provider) -> TensorSpec:
-    return TensorSpec(
-        dtype=layout.dtype.numpy.name,
-        dims=None,
-        format=layout.format.name,
-        scale=layout.scale,
-        memory=provider.memory_name,
-    )
-
-
-def _record(layout: Layout) -> ValueRecord:
-    return ValueRecord(
-        name="", dtype=layout.dtype.numpy.name, kind="dynamic", format=layout.format.name, scale=layout.scale
-    )
+def _place(layout: TensorSpec, provider: Provider) -> TensorSpec:
+    return msgspec.structs.replace(layout, memory=provider.memory_name)

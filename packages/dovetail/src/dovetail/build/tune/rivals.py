@@ -23,8 +23,9 @@ import numpy as np
 
 from dovetail._unset_dims import tell_unset
 from dovetail.build.config import BuilderConfig, BuilderFlag
-from dovetail.build.planner import BuildRequest, BuiltPlan, build_plan, tuner_options
+from dovetail.build.planner import build_plan, tuner_options
 from dovetail.build.progress import Phases
+from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.shapes import dims_of, find_unset_symbols
 from dovetail.build.tune.agree import Result, describe_arrays
 from dovetail.build.tune.cache import TimingCache
@@ -110,7 +111,7 @@ class _Contest:
         self._phases = phases
         self._folder = folder
         self._session = CacheSession(self._request.config, logger)
-        self._tuner = CandidateTuner(tuner_options(request.config), self._session, logger)
+        self._tuner = CandidateTuner(tuner_options(request.config), self._session, logger, phases)
         self._stage = _Stage(open_plan)
 
     def close(self) -> None:

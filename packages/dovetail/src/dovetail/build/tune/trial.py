@@ -11,14 +11,15 @@ import numpy as np
 
 from dovetail.build.tune.agree import Output, Result
 from dovetail.build.tune.clocks import Lane
-from dovetail.build.tune.combinations import Combination, Layout, Port
+from dovetail.build.tune.combinations import Combination, describe_tensor, layout_text
 from dovetail.build.tune.inputs import draw_integers, draw_numbers, make_generator
 from dovetail.build.tune.memory import PlacedArray, place_array, place_workspace
 from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpack, unpack_nibbles
 from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.interfaces import Provider
 from dovetail.quantize import convert_type
-from dovetail.types import DataType, Dims, PluginTensorDesc, TensorFormat
+from dovetail.tensors import TensorSpec
+from dovetail.types import DataType, Dims, PluginTensorDesc
 
 __all__ = ["PluginLayer", "PluginTrial", "dynamic_descs", "workspace_descs"]
 
@@ -31,7 +32,12 @@ class PluginLayer:
     handle: PluginHandle
     provider: Provider
     """Whose memory and stream it gets."""
-    ports: tuple[Port, ...]
+    tensors: tuple[TensorSpec, ...]
+    """Its inputs and outputs in the network's types, with the shapes of the profile."""
+    proposals: tuple[Combination, ...]
+    """The layouts to propose for each of them, in order."""
+    rooms: tuple[tuple[int, ...], ...]
+    """The shape that each needs memory for at the tuned one: for size tensors, their bounds."""
     num_inputs: int
     data_dependent: tuple[tuple[int, ...], ...]
     """For each output the axes whose size the plugin tells."""
@@ -43,7 +49,12 @@ class PluginLayer:
     @property
     def is_bounded(self) -> bool:
         """Whether every dimension has a largest value."""
-        return all(n >= 0 for port in self.ports for n in port.max)
+        return all(tensor.shapes is not None and None not in tensor.shapes.max for tensor in self.tensors)
+
+    def opt(self, position: int) -> tuple[int, ...]:
+        """The shape that one of its tensors is tuned for."""
+        shapes = self.tensors[position].shapes
+        return () if shapes is None else shapes.opt
 
 
 class PluginTrial:
@@ -53,7 +64,10 @@ class PluginTrial:
         self, number: int, layer: PluginLayer, combination: Combination, tactic: int, handle: PluginHandle, lane: Lane
     ) -> None:
         self.id, self.layer, self.combination, self.tactic, self.handle = number, layer, combination, tactic, handle
-        self.label = f"{', '.join(map(str, combination))} tactic {tactic}"
+        self.tactic_name = handle.name_tactic(tactic)
+        name = f" '{self.tactic_name}'" if self.tactic_name else ""
+        self.label = f"{', '.join(map(layout_text, combination))} tactic {tactic}{name}"
+        self.title = f"tactic {tactic}{name} of '{layer.name}'"
         self._lane = lane
         self._arrays: list[PlacedArray] | None = None
         self._workspace_bytes = 0
@@ -91,86 +105,82 @@ class PluginTrial:
 
     def _allocate(self) -> None:
         layer, count, lane = self.layer, self.layer.num_inputs, self._lane
-        inputs = [place_array(lane, _random_input(i, *pair)) for i, pair in enumerate(self._pairs()[:count])]
+        inputs = [place_array(lane, _random_input(i, layer, self.combination[i])) for i in range(count)]
         outputs = []
-        for index, (port, layout) in enumerate(self._pairs()[count:]):
-            source = layer.aliases[index]
-            outputs.append(inputs[source] if source >= 0 else place_array(lane, _output_memory(port, layout, self.id)))
+        for index, layout in enumerate(self.combination[count:]):
+            source, room = layer.aliases[index], layer.rooms[count + index]
+            outputs.append(inputs[source] if source >= 0 else place_array(lane, _output_memory(room, layout, self.id)))
         self._arrays = [*inputs, *outputs]
         self._workspace = place_workspace(lane, self._workspace_bytes)
         pointers = [array.address for array in self._arrays]
         stream = 0 if lane.stream is None else lane.stream.handle
         self._arguments = (*self._descs(), pointers[:count], pointers[count:], self._workspace.address, stream)
 
-    def _pairs(self) -> list[tuple[Port, Layout]]:
-        return list(zip(self.layer.ports, self.combination, strict=True))
-
     def _descs(self) -> tuple[list[PluginTensorDesc], list[PluginTensorDesc]]:
         count = self.layer.num_inputs
         descs = []
-        for position, (port, layout) in enumerate(self._pairs()):
-            dims = list(port.opt)
+        for position, layout in enumerate(self.combination):
+            dims = list(self.layer.opt(position))
             if position >= count:
                 for axis in self.layer.data_dependent[position - count]:
                     dims[axis] = -1
-            descs.append(PluginTensorDesc(Dims(dims), layout.dtype, layout.format, layout.scale))
+            descs.append(PluginTensorDesc(Dims(dims), layout.data_type, layout.tensor_format, layout.scale))
         return descs[:count], descs[count:]
 
     def _outputs(self) -> Result:
         assert self._arrays is not None  # noqa: S101 - allocated by compute
         count, results = self.layer.num_inputs, []
-        for index, (port, layout) in enumerate(self._pairs()[count:]):
+        for index, layout in enumerate(self.combination[count:]):
             if self.layer.data_dependent[index]:
                 continue  # how much of it is valid differs legitimately in order; its size tensor is compared
-            memory = self._arrays[count + index].read()
-            if layout.dtype.bits < 8:
-                memory = unpack_nibbles(memory, layout.dtype.numpy, math.prod(port.opt)).reshape(port.opt)
-            array = unpack(memory, layout.format, port.opt).astype(np.float64)
-            results.append(Output(layout.dtype, array * layout.scale if layout.scale > 0 else array, layout.scale))
-        return Result(tuple(results), tuple(layout.dtype for layout in self.combination[:count]))
+            memory, shape, dtype = self._arrays[count + index].read(), self.layer.opt(count + index), layout.data_type
+            if dtype.bits < 8:
+                memory = unpack_nibbles(memory, dtype.numpy, math.prod(shape)).reshape(shape)
+            array = unpack(memory, layout.tensor_format, shape).astype(np.float64)
+            results.append(Output(dtype, array * layout.scale if layout.scale > 0 else array, layout.scale))
+        return Result(tuple(results), tuple(layout.data_type for layout in self.combination[:count]))
 
 
-def _random_input(index: int, port: Port, layout: Layout) -> Any:
-    rng = make_generator(index)
-    if layout.dtype.is_float or layout.scale > 0:
-        values = convert_type(_shared_numbers(rng, port), layout.dtype.numpy, target_scale=layout.scale)
+def _random_input(index: int, layer: PluginLayer, layout: TensorSpec) -> Any:
+    rng, shape, dtype = make_generator(index), layer.opt(index), layout.data_type
+    if dtype.is_float or layout.scale > 0:
+        numbers = _shared_numbers(rng, shape, layer.proposals[index])
+        values = convert_type(numbers, dtype.numpy, target_scale=layout.scale)
     else:
-        values = draw_integers(rng, port.opt, layout.dtype.numpy)
-    if layout.dtype.bits < 8:
+        values = draw_integers(rng, shape, dtype.numpy)
+    if dtype.bits < 8:
         return pack_nibbles(values)
-    return (
-        pack(values, layout.format)
-        if layout.format is not TensorFormat.LINEAR
-        else np.ascontiguousarray(values).reshape(values.shape)
-    )
+    if not layout.is_linear:
+        return pack(values, layout.tensor_format)
+    return np.ascontiguousarray(values).reshape(values.shape)
 
 
-def _shared_numbers(rng: np.random.Generator, port: Port) -> Any:
-    """Numbers that every type proposed for the port holds, so that no candidate starts from others; see ``agree``."""
-    types = {layout.dtype for layout in port.layouts}
-    scale = max((layout.scale for layout in port.layouts if layout.dtype is DataType.INT8), default=-1.0)
+def _shared_numbers(rng: np.random.Generator, shape: tuple[int, ...], layouts: Combination) -> Any:
+    """Numbers that every type proposed for an input holds, so that no candidate starts from others; see ``agree``."""
+    types = {layout.data_type for layout in layouts}
+    scale = max((layout.scale for layout in layouts if layout.data_type is DataType.INT8), default=-1.0)
     if scale > 0:
         steps = 127 if DataType.FP8 not in types else max(1, min(127, int(448 / scale)))
-        return rng.integers(-steps, steps + 1, port.opt).astype(np.float32) * np.float32(scale)
-    numbers = draw_numbers(rng, port.opt)
+        return rng.integers(-steps, steps + 1, shape).astype(np.float32) * np.float32(scale)
+    numbers = draw_numbers(rng, shape)
     for dtype in (DataType.FP8, DataType.BF16, DataType.HALF):
         if dtype in types:
             numbers = numbers.astype(dtype.numpy).astype(np.float32)
     return numbers
 
 
-def _output_memory(port: Port, layout: Layout, trial: int) -> Any:
+def _output_memory(shape: tuple[int, ...], layout: TensorSpec, trial: int) -> Any:
     """Memory that holds other numbers for each trial, so that two that leave it unwritten do not agree."""
-    shape = port.opt if port.room is None else port.room
-    if layout.dtype.bits < 8:
-        return np.full(size_bytes(shape, layout.dtype, layout.format), 17 * (trial + 1) % 256, np.uint8)
-    stain = trial % 2 if layout.dtype is DataType.BOOL else trial % 100 + 1
-    return np.full(packed_shape(shape, layout.format), stain, layout.dtype.numpy)
+    dtype = layout.data_type
+    if dtype.bits < 8:
+        return np.full(size_bytes(shape, dtype, layout.tensor_format), 17 * (trial + 1) % 256, np.uint8)
+    stain = trial % 2 if dtype is DataType.BOOL else trial % 100 + 1
+    return np.full(packed_shape(shape, layout.tensor_format), stain, dtype.numpy)
 
 
 def dynamic_descs(layer: PluginLayer, combination: Combination) -> tuple[list[Any], list[Any]]:
     """Descriptors of inputs and of outputs with the bounds of the profile."""
-    descs = [port.describe(layout) for port, layout in zip(layer.ports, combination, strict=True)]
+    descs = [describe_tensor(*pair) for pair in zip(layer.tensors, combination, strict=True)]
     return descs[: layer.num_inputs], descs[layer.num_inputs :]
 
 
@@ -178,5 +188,6 @@ def workspace_descs(layer: PluginLayer, combination: Combination) -> tuple[list[
     """What the workspace is asked for: the whole profile, or the tuned shape alone where there is no bound."""
     if layer.is_bounded:
         return dynamic_descs(layer, combination)
-    descs = [port.tuned().describe(layout) for port, layout in zip(layer.ports, combination, strict=True)]
+    tuned = [TensorSpec.of(tensor.dtype, layer.opt(position)) for position, tensor in enumerate(layer.tensors)]
+    descs = [describe_tensor(*pair) for pair in zip(tuned, combination, strict=True)]
     return descs[: layer.num_inputs], descs[layer.num_inputs :]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from dovetail.build.progress import Phases
 from dovetail.build.tune.agree import Result, Verdict, judge, judge_against
 from dovetail.build.tune.cache import TimingValue
 from dovetail.build.tune.candidates import Outcome, TimedCandidate
@@ -39,10 +40,16 @@ class TunerOptions:
 class CandidateTuner:
     """Tunes one question after the other, all on one worker thread."""
 
-    def __init__(self, options: TunerOptions, session: CacheSession, logger: ILogger) -> None:
+    def __init__(
+        self, options: TunerOptions, session: CacheSession, logger: ILogger, phases: Phases | None = None
+    ) -> None:
         self.options = options
         self.logger = logger
         self.worker = TimingWorker()
+        self.worker.on_wait = self._tell_waiting
+        self._phases = phases or Phases()
+        self._running = ""
+        """What the worker runs, in words."""
         self._session = session
         self._lanes: dict[str, Lane] = {}
         self._lanes_lock = threading.Lock()  # candidates may ask for their stream while they are timed
@@ -115,6 +122,22 @@ class CandidateTuner:
             finally:
                 self._close([candidate for candidate in candidates if candidate.id not in trial.abandoned])
 
+    def announce(self, where: str, candidate: TimedCandidate) -> TimedCandidate:
+        """The candidate, which says that it runs whenever it is made ready."""
+
+        def prepare() -> None:
+            self.note_running(where, candidate)
+            candidate.prepare()
+
+        return replace(candidate, prepare=prepare)
+
+    def note_running(self, where: str, candidate: TimedCandidate) -> None:
+        """Remember what the worker runs from now on."""
+        self._running = candidate.title or f"{candidate.label} of {where}"
+
+    def _tell_waiting(self, seconds: float) -> None:
+        self._phases.tell_waiting(self._running, seconds)
+
     def _close(self, candidates: Sequence[TimedCandidate]) -> None:
         for candidate in candidates:
             try:
@@ -128,7 +151,8 @@ class CandidateTuner:
         for candidate in candidates:
             known = None if candidate.key is None else self._session.cache.query(candidate.key)
             if known is not None:
-                outcomes[candidate.id] = Outcome(known.status, known.time_us, known.reason)
+                status = "cached" if known.status == "timed" else known.status
+                outcomes[candidate.id] = Outcome(status, known.time_us, known.reason)
         return outcomes
 
     def _check_miss_allowed(self, where: str, missing: Sequence[TimedCandidate]) -> None:
@@ -147,7 +171,7 @@ class CandidateTuner:
 
     def _tell_unchecked(self, where: str, outcomes: Mapping[int, Outcome]) -> None:
         """Say that nothing was compared, as results are not finite or empty; timings that were kept say so too."""
-        reasons = [outcome.reason for outcome in outcomes.values() if outcome.status == "timed" and outcome.reason]
+        reasons = [outcome.reason for outcome in outcomes.values() if outcome.has_time and outcome.reason]
         if reasons:
             message = f"{where}: tactics could not be checked against each other: {reasons[0]}"
             self._object(message, fix="mend the layer if it should give numbers, or build without strict")
@@ -193,7 +217,7 @@ class _CandidateTrial:
     def _measure(self, candidates: Sequence[TimedCandidate], lane: Lane, **effort: Any) -> None:
         tuner = self._tuner
         results = measure(
-            candidates,
+            [tuner.announce(self._where, candidate) for candidate in candidates],
             timeout_s=tuner.options.timeout_s,
             worker=tuner.worker,
             clock=lane.clock,
@@ -225,20 +249,22 @@ class _CandidateTrial:
         self._tell(verdict)
         if verdict.unverified is not None:
             for number in results.keys() - verdict.wrong.keys():
-                self.outcomes[number] = Outcome("timed", self.outcomes[number].time_us, verdict.unverified)
+                found = self.outcomes[number]
+                self.outcomes[number] = Outcome(found.status, found.time_us, verdict.unverified)
 
     def _with_anchor(self, timed: Sequence[TimedCandidate]) -> list[TimedCandidate]:
         """What was timed now, and one that was found right before, so that a newcomer is held against something."""
         now = {candidate.id for candidate in timed}
         if self._reference is not None or not timed:
             return list(timed)
-        known = [c.id for c in self._all if c.id not in now and self.outcomes[c.id].status == "timed"]
+        known = [c.id for c in self._all if c.id not in now and self.outcomes[c.id].has_time]
         return [candidate for candidate in self._all if candidate.id in now.union(known[:1])]
 
     def _compute(self, candidates: Sequence[TimedCandidate]) -> dict[int, Result]:
         results = {}
         for candidate in candidates:
             assert candidate.compute is not None  # noqa: S101 - the others are not compared
+            self._tuner.note_running(self._where, candidate)
             try:
                 results[candidate.id] = self._tuner.worker.call(candidate.compute, self._tuner.options.timeout_s)
             except CallTimeoutError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import queue
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
@@ -21,6 +22,9 @@ __all__ = ["CallTimeoutError", "TimingWorker"]
 T = TypeVar("T")
 
 _STOP_TRIES: Final = 5
+_PATIENCE_S: Final = 2.0
+"""A call that takes longer is told of; one tick a second then disturbs no measurement."""
+_TICK_S: Final = 1.0
 
 
 class CallTimeoutError(ResourceError):
@@ -126,6 +130,8 @@ class TimingWorker:
 
     def __init__(self, *, grace_s: float = 1.0) -> None:
         self._grace_s = grace_s
+        self.on_wait: Callable[[float], None] | None = None
+        """Told every second how long a call takes that takes long, in the thread that waits for it."""
         self._lock = threading.Lock()
         self._thread: _Thread | None = None
         self._closed = False
@@ -149,13 +155,24 @@ class TimingWorker:
             thread = self._thread = self._thread or _Thread("dovetail-timing")
             thread.submit(call)
             try:
-                ended = call.done.wait(min(timeout_s, threading.TIMEOUT_MAX))
+                ended = self._wait(call, min(timeout_s, threading.TIMEOUT_MAX))
             except BaseException:  # an interrupt in the waiting thread ends the call too
                 self._retire(thread, call)
                 raise
             if not ended:
                 raise CallTimeoutError(timeout_s, abandoned=self._retire(thread, call))
         return call.take()
+
+    def _wait(self, call: _Call[Any], timeout_s: float) -> bool:
+        """Wait for the end of a call, and tell of one that takes long; whether it ended."""
+        if self.on_wait is None or call.done.wait(min(timeout_s, _PATIENCE_S)):
+            return call.done.wait(timeout_s)
+        start = time.perf_counter() - _PATIENCE_S
+        while (left_s := timeout_s - (time.perf_counter() - start)) > 0:
+            self.on_wait(time.perf_counter() - start)
+            if call.done.wait(min(_TICK_S, left_s)):
+                return True
+        return False
 
     def check(self, timeout_s: float) -> None:
         """Raise the UsageError that ``call`` would, without calling anything."""

@@ -38,8 +38,10 @@ __all__ = ["declare", "run"]
 
 _DURATION_S: Final = 3.0
 _TRACED_RUNS: Final = 2000
-_BINS: Final = 40
 """Of the measured runs; a viewer with more is slow and shows nothing new."""
+_BINS: Final = 40
+_SHOWN_ROWS: Final = 20
+_TIME_HEADERS: Final = ("Avg.(ms)", "Median(ms)", "Time(%)")
 _LATENCIES: Final = ("min", "p50", "p90", "p95", "p99", "p99.9", "max", "mean")
 
 
@@ -285,9 +287,10 @@ def _histogram(times_ms: Sequence[float]) -> dict[str, Any]:
 
 
 def _describe_profile(profile: LayerProfile) -> dict[str, Any]:
-    from dovetail.tools.profiling import describe_profile
+    from dovetail.tools.profiling import describe_profile, flatten_profile, sum_by_op
 
-    described: dict[str, Any] = {"profile": describe_profile(profile)}
+    rows = describe_profile(profile)
+    described: dict[str, Any] = {"profile": rows, "by_operator": sum_by_op(flatten_profile(rows))}
     if profile.device_rows:
         described["device_profile"] = profile.device_rows
     return described
@@ -329,10 +332,9 @@ def _show(document: Document, screen: Screen) -> None:
         screen.line(f"input '{name}': {format_shape(shape)}")
     _show_latencies(document, screen)
     if "profile" in document:
-        count, *layers = document["profile"]
-        _show_profile(f"Profile ({count['count']} iterations)", "Layer", layers, screen)
+        _show_profile(document, screen)
     if "device_profile" in document:
-        _show_profile("On devices", "Work", document["device_profile"], screen)
+        _show_devices(document["device_profile"], screen)
 
 
 def _show_latencies(document: Document, screen: Screen) -> None:
@@ -350,19 +352,39 @@ def _show_latencies(document: Document, screen: Screen) -> None:
         screen.line(f"engine(x)  {histogram['from_ms']:.4f} {bars} {histogram['to_ms']:.4f} (p95)")
 
 
-def _show_profile(title: str, kind: str, layers: Sequence[Any], screen: Screen) -> None:
-    rows: list[tuple[str, ...]] = []
-    for layer in layers:
-        rows.append(_profile_row(layer, layer["name"]))
-        rows += [_profile_row(node, f"  {node['name']} ({node['op']})") for node in layer.get("nodes", ())]
-    total = {key: sum(layer[key] for layer in layers) for key in ("timeMs", "averageMs", "medianMs")}
-    rows.append(_profile_row({**total, "percentage": 100.0}, "Total"))
-    screen.title(title)
-    screen.table(("Time(ms)", "Avg.(ms)", "Median(ms)", "Time(%)", kind), rows, right=(0, 1, 2, 3))
-    if any("nodes" in layer for layer in layers):
-        screen.line("ONNX Runtime timed the nodes itself, which slows these runs down: they tell shares, not latencies")
+def _show_profile(document: Document, screen: Screen) -> None:
+    """The layers and nodes that take most, and what each operator takes in all."""
+    from dovetail.tools.profiling import flatten_profile
+
+    count, *steps = document["profile"]
+    rows = sorted(flatten_profile(document["profile"]), key=lambda row: -row["timeMs"])
+    total_ms = sum(row["timeMs"] for row in rows)
+    screen.title(f"Profile ({count['count']} iterations, {total_ms:.2f} ms in all)")
+    cells = [(*_time_cells(row), row["op"], row["name"]) for row in rows[:_SHOWN_ROWS]]
+    screen.table((*_TIME_HEADERS, "Operator", "Layer"), cells, right=range(3))
+    if len(rows) > _SHOWN_ROWS:
+        left = rows[_SHOWN_ROWS:]
+        share = sum(row["percentage"] for row in left)
+        screen.line(f"... and {len(left)} more with {share:.1f}% of the time; --json and --export-profile have all")
+    screen.title("By operator")
+    sums = document["by_operator"]
+    screen.table(
+        (*_TIME_HEADERS, "Count", "Operator"), [(*_time_cells(s), s["count"], s["op"]) for s in sums], right=range(4)
+    )
+    if any("nodes" in step for step in steps):
+        screen.line("ONNX Runtime timed the nodes itself, which slows these runs down:")
+        screen.line("they tell shares, not latencies. (rest) is what a partition does besides its nodes.")
 
 
-def _profile_row(row: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    times = (f"{row['timeMs']:.2f}", f"{row['averageMs']:.4f}", f"{row['medianMs']:.4f}")
-    return (*times, f"{row['percentage']:.1f}", name)
+def _show_devices(rows: Sequence[Any], screen: Screen) -> None:
+    screen.title("On devices")
+    ordered = sorted(rows, key=lambda row: -row["timeMs"])
+    screen.table(
+        (*_TIME_HEADERS, "Work"), [(*_time_cells(row), row["name"]) for row in ordered[:_SHOWN_ROWS]], right=range(4)
+    )
+    if len(ordered) > _SHOWN_ROWS:
+        screen.line(f"... and {len(ordered) - _SHOWN_ROWS} more; --json has all")
+
+
+def _time_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (f"{row['averageMs']:.4f}", f"{row['medianMs']:.4f}", f"{row['percentage']:.1f}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
@@ -15,15 +14,16 @@ from dovetail.cli.options import add_plugins, add_shapes, finish_command, non_ne
 from dovetail.cli.screen import Screen, format_bytes, format_time
 from dovetail.cli.settings import BuildSettings, add_build_settings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds, parse_shapes
+from dovetail.cli.streams import messages
 from dovetail.cli.targets import StderrLogger, load_libraries, require_file
-from dovetail.cli.tuning import candidate_text, show_tuning, tuning_rows
+from dovetail.cli.tuning import candidate_text, show_tuning, tactic_text, tuning_rows
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
     from dovetail.build.builder import Builder
     from dovetail.build.config import BuilderConfig
-    from dovetail.build.planner import BuiltPlan
     from dovetail.build.progress import IProgressMonitor
+    from dovetail.build.request import BuiltPlan
     from dovetail.plan.manifest import Manifest
 
 __all__ = ["declare", "run"]
@@ -170,7 +170,8 @@ def _make_monitor(args: argparse.Namespace) -> IProgressMonitor | None:
     """Progress is for a person who waits: on a terminal, and in a log only when it was asked for."""
     from dovetail.build.progress import make_progress
 
-    return make_progress(sys.stderr, quiet=args.quiet or not (args.verbose or sys.stderr.isatty()))
+    stream = messages()
+    return make_progress(stream, quiet=args.quiet or not (args.verbose or stream.isatty()))
 
 
 # settings
@@ -288,14 +289,14 @@ def _show(document: Document, screen: Screen) -> None:
 
 def _show_chosen(document: Document, screen: Screen) -> None:
     rows = [
-        (layer["layer"], layer["profile"], candidate_text(c), c["tactic"], format_time(c["time_us"]), c["status"])
+        (layer["layer"], layer["profile"], candidate_text(c), tactic_text(c), format_time(c["time_us"]), c["status"])
         for layer in document["layers"]
         for c in layer["candidates"]
         if c["chosen"]
     ]
     if rows:
         screen.title("Chosen")
-        screen.table(("layer", "profile", "candidate", "tactic", "time", "how"), rows, right=(1, 3, 4))
+        screen.table(("layer", "profile", "candidate", "tactic", "time", "how"), rows, right=(1, 4))
 
 
 def _show_verbose(document: Document, screen: Screen) -> None:

@@ -114,7 +114,7 @@ def _show(document: Document, screen: Screen) -> None:
     screen.line(f"checking {document['subject']}")
     for note in document["notes"]:
         screen.line(f"note: {note}")
-    screen.table(("", "rule", "what", "finding"), [_row(rule) for rule in document["rules"]])
+    screen.table(("", "rule", "what", "finding"), [_row(rule) for rule in document["rules"]], prose=(2, 3))
     failed = [rule for rule in document["rules"] if rule["status"] == "failed"]
     for rule in failed:
         screen.title(f"{rule['id']} {rule['title']}")

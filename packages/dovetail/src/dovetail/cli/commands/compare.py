@@ -125,30 +125,18 @@ def _shape_text(shape: Any) -> str:
 
 
 def _show_tensors(tensors: Sequence[Mapping[str, Any]], screen: Screen) -> None:
-    headers = (
-        "",
-        "name",
-        "type",
-        "shape",
-        "max abs",
-        "mean abs",
-        "max rel",
-        "cosine",
-        "not finite",
-        "worst at",
-        "dovetail",
-        "reference",
-    )
-    screen.table(headers, [_tensor_row(tensor) for tensor in tensors], right=range(4, 12))
+    headers = ("", "name", "type", "shape", "max abs", "mean abs", "max rel", "cosine")
+    screen.table(headers, [_tensor_row(tensor) for tensor in tensors], right=range(4, 8))
     for tensor in tensors:
         if tensor["reason"]:
             screen.line(f"'{tensor['name']}': {tensor['reason']}{_odd_text(tensor)}")
         if tensor["note"]:
             screen.line(f"'{tensor['name']}': {tensor['note']}")
+        if tensor["worst_index"] is not None and not tensor["is_close"]:
+            screen.line(f"'{tensor['name']}': {_worst_text(tensor)}")
 
 
 def _tensor_row(tensor: Mapping[str, Any]) -> tuple[object, ...]:
-    worst = tensor["worst_index"]
     return (
         "pass" if tensor["is_close"] else "FAIL",
         tensor["name"],
@@ -156,21 +144,17 @@ def _tensor_row(tensor: Mapping[str, Any]) -> tuple[object, ...]:
         format_shape(tensor["shape"]),
         *(_number(tensor[key], ".3g") for key in ("max_abs", "mean_abs", "max_rel")),
         _number(tensor["cosine"], ".6f"),
-        _counts_text(tensor),
-        "-" if worst is None else f"[{', '.join(map(str, worst))}]",
-        *(_element_text(tensor[f"worst_{side}"]) for side in ("candidate", "reference")),
     )
+
+
+def _worst_text(tensor: Mapping[str, Any]) -> str:
+    place = ", ".join(map(str, tensor["worst_index"]))
+    ours, theirs = (_element_text(tensor[f"worst_{side}"]) for side in ("candidate", "reference"))
+    return f"worst at [{place}]: {ours} here, {theirs} in the reference"
 
 
 def _number(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
-
-
-def _counts_text(tensor: Mapping[str, Any]) -> str:
-    """How many elements are NaN and infinite; one number where both sides have as many."""
-    counts = (("NaN", tensor["num_nan"]), ("inf", tensor["num_inf"]))
-    texts = [f"{'/'.join(map(str, dict.fromkeys(sides)))} {name}" for name, sides in counts if any(sides)]
-    return ", ".join(texts) or "-"
 
 
 def _element_text(value: Any) -> str:

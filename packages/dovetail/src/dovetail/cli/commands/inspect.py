@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.shapes import format_shape
-from dovetail.cli.targets import is_plan
 from dovetail.cli.tuning import show_tuning
-from dovetail.errors import PlanCorruptError, PlanError
+from dovetail.errors import PlanError
 
 __all__ = ["declare", "run"]
+
+_SHOWN: Final = 5
+"""Reasons that a summary tells."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -31,11 +32,7 @@ def run(args: argparse.Namespace) -> Reply:
     """Read the file."""
     from dovetail.plan.inspect import inspect_plan
 
-    path = Path(args.plan)
-    if path.is_file() and not is_plan(path):
-        fix = "give a plan; 'dovetail build' makes one from a model"
-        raise PlanCorruptError("this is not a plan", where=f"'{path}'", fix=fix)
-    document = inspect_plan(path)
+    document = inspect_plan(args.plan)
 
     def show(document: Document, screen: Screen) -> None:
         _show_summary(document, screen)
@@ -56,17 +53,21 @@ def _show_summary(document: Document, screen: Screen) -> None:
             ("network", f"'{document['name']}', {'strongly' if document['strongly_typed'] else 'weakly'} typed"),
             ("made by", f"{document['producer']}, manifest {document['format_version']}"),
             *(("tuned on", f"{d['provider']} {d['version']}: {d['name']}") for d in document["devices"]),
-            *(("note", note["text"].splitlines()[0]) for note in document["notes"] if note["text"]),
             ("digests", f"ok, {digests['checked']} blob(s)" if digests["ok"] else damage),
             *(("problem", problem) for problem in document["problems"]),
             *(("program", _program_text(program, document)) for program in document["programs"]),
             *(("plugin", _plugin_text(plugin)) for plugin in document["plugins"]),
             *(("library", f"'{lib['name']}' is carried in the plan (host code)") for lib in document["libraries"]),
-            ("weights", _blobs_text(document["blobs"])),
+            ("weights", _blobs_text(document)),
             *(("packed", text) for text in _packed_texts(document["packed"])),
             *(("code", text) for text in _code_texts(document["blobs"])),
             ("refit", _refit_text(document["refit"])),
-            *(("note", note["text"].splitlines()[0] if note["text"] else "") for note in document["notes"]),
+            *(("placed", text) for text in _placed_texts(document["notes"])),
+            *(
+                ("note", note["text"].splitlines()[0].rstrip(":"))
+                for note in document["notes"]
+                if note["text"] and not note["layer"]
+            ),
         ]
     )
     screen.title("Tensors")
@@ -96,11 +97,29 @@ def _plugin_text(plugin: Mapping[str, str]) -> str:
     return f"'{plugin['name']}' version '{plugin['version']}'{place}"
 
 
-def _blobs_text(blobs: Sequence[Mapping[str, Any]]) -> str:
-    weights = [blob for blob in blobs if blob["kind"] == "weights"]
+def _blobs_text(document: Document) -> str:
+    weights = [blob for blob in document["blobs"] if blob["kind"] == "weights"]
     stripped = sum(blob["stripped"] for blob in weights)
-    text = f"{len(weights)} tensor(s), {format_bytes(sum(blob['size_bytes'] for blob in weights))}"
-    return f"{text}, {stripped} stripped" if stripped else text
+    held = sum(len(layer["Partition"]["held"]) for layer in _all_layers(document) if "Partition" in layer)
+    parts = [f"{len(weights)} tensor(s), {format_bytes(sum(blob['size_bytes'] for blob in weights))}"]
+    parts += [f"{stripped} stripped"] if stripped else []
+    parts += [f"{held} more inside partitions"] if held else []
+    return ", ".join(parts)
+
+
+def _all_layers(document: Document) -> Iterator[Mapping[str, Any]]:
+    todo = [layer for program in document["programs"] for layer in program["layers"]]
+    while todo:
+        layer = todo.pop()
+        yield layer
+        todo += [inner for body in layer.get("Bodies", ()) for inner in body]
+
+
+def _placed_texts(notes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """How many layers are not with the first provider, by the reason."""
+    counts = Counter((note["provider"], note["text"]) for note in notes if note["layer"])
+    texts = [f"{count} layer(s) on {provider}, as {text}" for (provider, text), count in counts.most_common(_SHOWN)]
+    return texts + ([f"{len(counts) - _SHOWN} more reasons; --layers has all"] if len(counts) > _SHOWN else [])
 
 
 def _packed_texts(packed: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -122,18 +141,15 @@ def _refit_text(refit: Mapping[str, Any] | None) -> str:
 
 def _show_tensors(document: Document, screen: Screen) -> None:
     rows = [
-        (
-            side,
-            t["name"],
-            t["type"] or t["dtype"],
-            _dims_text(t["dims"]),
-            t["format"],
-            _ranges_text(t["name"], document["profiles"]),
-        )
+        (side, t["name"], t["type"] or t["dtype"], _dims_text(t["dims"]), t["format"])
         for side in ("input", "output")
         for t in document[f"{side}s"]
     ]
-    screen.table(("", "name", "type", "shape", "format", "profiles (min:opt:max)"), rows)
+    screen.table(("", "name", "type", "shape", "format"), rows)
+    ranges = [(name, text) for name, text in _ranges(document["profiles"]).items() if text]
+    if ranges:
+        screen.title("Profiles (min:opt:max)")
+        screen.table(("name", "bounds"), ranges, prose=(1,))
 
 
 def _dims_text(dims: Iterable[Any] | None) -> str:
@@ -142,40 +158,82 @@ def _dims_text(dims: Iterable[Any] | None) -> str:
     return f"({', '.join('?' if dim is None else str(dim) for dim in dims)})"
 
 
-def _ranges_text(name: str, profiles: Sequence[Mapping[str, Any]]) -> str:
-    texts = []
-    for kind, prefix in (("shapes", ""), ("values", "values ")):
-        ranges = [profile[kind][name] for profile in profiles if name in profile[kind]]
-        texts += [prefix + ":".join(format_shape(r[key]) for key in ("min", "opt", "max")) for r in ranges]
-    return "; ".join(texts)
+def _ranges(profiles: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """For each tensor the bounds of its shape in each profile, and of its contents."""
+    texts: dict[str, list[str]] = {}
+    for profile in profiles:
+        for kind, prefix in (("shapes", ""), ("values", "values ")):
+            for name, bounds in profile[kind].items():
+                text = ":".join(format_shape(bounds[key]) for key in ("min", "opt", "max"))
+                texts.setdefault(name, []).append(prefix + text)
+    return {name: "; ".join(found) for name, found in texts.items()}
 
 
 def _show_layers(document: Document, screen: Screen) -> None:
+    context = _PlanTexts(document)
     for program in document["programs"]:
         screen.title("Steps" if document["open"] else f"Steps of profile {program['profile']}")
-        rows = list(_layer_rows(program["layers"], 0))
-        screen.table(("#", "name", "type", "tactic", "inputs", "outputs"), rows, right=(0, 3))
+        _show_steps(program["layers"], "", context, screen)
 
 
-def _layer_rows(layers: Iterable[Mapping[str, Any]], depth: int) -> Iterable[tuple[object, ...]]:
+def _show_steps(layers: Iterable[Mapping[str, Any]], prefix: str, texts: _PlanTexts, screen: Screen) -> None:
+    """Each step with what goes in and comes out; the steps of bodies are numbered under their own."""
     for index, layer in enumerate(layers):
-        sides = (", ".join(_binding_text(binding) for binding in layer[side]) for side in ("Inputs", "Outputs"))
-        kind = _type_text(layer)
-        tactic = layer.get("Kernel", {}).get("tactic") or int(layer["TacticValue"], 16)
-        yield ("" if depth else index, f"{'  ' * depth}{layer['Name']}", kind, tactic, *sides)
-        for name, op, inner_tactic in _parts(layer.get("Partition", {})):
-            yield ("", f"{'  ' * (depth + 1)}{name}", op, inner_tactic, "", "")
+        number = f"{prefix}{index}"
+        screen.entry(f"{number}  {layer['Name']}", texts.facts(layer))
         for body in layer.get("Bodies", ()):
-            yield from _layer_rows(body, depth + 1)
+            _show_steps(body, f"{number}.", texts, screen)
 
 
-def _parts(partition: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+class _PlanTexts:
+    """What is told of a step, with what the rest of the plan knows of it."""
+
+    def __init__(self, document: Document) -> None:
+        self._blobs = {blob["name"]: blob for blob in document["blobs"]}
+        self._reasons = {note["layer"]: note["text"] for note in document["notes"] if note["layer"]}
+
+    def facts(self, layer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Names and values, in the order they are read."""
+        yield "type", _type_text(layer)
+        tactic = _tactic_text(layer)
+        if tactic:
+            yield "tactic", tactic
+        yield from (("in", _binding_text(binding)) for binding in layer["Inputs"])
+        yield from (("out", _binding_text(binding)) for binding in layer["Outputs"])
+        partition = layer.get("Partition", {})
+        yield from (
+            ("weight", f"{name}: {self._blob_text(blob)}") for name, blob in partition.get("weights", {}).items()
+        )
+        yield from (("weight", f"{name}: {kind}, in the payload") for name, kind in partition.get("held", {}).items())
+        yield from (("layer", text) for text in _parts(partition))
+        yield "why", self._why(layer, partition.get("layers", ()))
+
+    def _blob_text(self, name: str) -> str:
+        blob = self._blobs.get(name)
+        if blob is None:
+            return name
+        stripped = ", stripped" if blob["stripped"] else ""
+        return f"{blob['dtype']} {format_shape(blob['shape'])}, {format_bytes(blob['size_bytes'])}{stripped}"
+
+    def _why(self, layer: Mapping[str, Any], layers: Sequence[str]) -> str:
+        """Why the step is with its provider."""
+        found = [self._reasons[name] for name in (layer["Name"], *layers) if name in self._reasons]
+        if found:
+            return f"{layer['Provider']}, as {'; '.join(dict.fromkeys(found))}"
+        if "Plugin" in layer:
+            return f"{layer['Provider']}, where the plugin runs"
+        if layer["LayerType"] in ("Reformat", "Copy"):
+            return f"{layer['Provider']}, between steps that want other formats or memory"
+        return f"{layer['Provider']}, the first provider that takes it"
+
+
+def _parts(partition: Mapping[str, Any]) -> list[str]:
     """What a partition does, by its report; else the layers in it, where they are several."""
     report = partition.get("report")
     if report is not None and report["nodes"]:
-        return [(node["name"], node["op"], node["tactic"]) for node in report["nodes"]]
+        return [" ".join(filter(None, (node["name"], f"({node['op']})", node["tactic"]))) for node in report["nodes"]]
     layers = partition.get("layers", ())
-    return [(name, "", "") for name in layers] if len(layers) > 1 else []
+    return list(layers) if len(layers) > 1 else []
 
 
 def _type_text(layer: Mapping[str, Any]) -> str:
@@ -186,6 +244,11 @@ def _type_text(layer: Mapping[str, Any]) -> str:
     return str(layer["LayerType"])
 
 
+def _tactic_text(layer: Mapping[str, Any]) -> str:
+    """The tactic by name and number; empty where there was nothing to choose."""
+    number = int(layer["TacticValue"], 16)
+    return " ".join(filter(None, (str(number) if number else "", layer["TacticName"])))
+
+
 def _binding_text(binding: Mapping[str, Any]) -> str:
-    dims = "x".join("?" if dim < 0 else str(dim) for dim in binding["Dimensions"]) or "scalar"
-    return f"{binding['Name']}: {binding['Format/Datatype']} {dims}"
+    return f"{binding['Name']}: {binding['Format/Datatype']} {_dims_text(binding['Shape'])}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail.cli.answers import Document, Reply, dump_document
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen
+from dovetail.cli.settings import require_providers
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def _cover(name: str) -> Coverage:
 
     if name == _ONNX:
         return cover_onnx()
+    if not name.startswith(_PLUGIN):
+        require_providers([name], where="parity")
     if name == "onnxruntime":  # its registry says more than ranges: an open range serves one schema alone
         from dovetail.providers.onnxruntime.kernel_defs import read_kernel_defs
 
@@ -128,13 +131,15 @@ def _show(document: Document, screen: Screen) -> None:
         return
     a, b = document["a"], document["b"]
     screen.title("Operators that are covered differently")
-    screen.table(("operator", a, b, f"types of {a} alone", f"types of {b} alone"), [_cells(row) for row in rows])
+    screen.table(
+        ("operator", a, b, f"types of {a} alone", f"types of {b} alone"), [_cells(row) for row in rows], prose=(3, 4)
+    )
     screen.line(f"{len(document['ops']) - len(rows)} covered alike; (body): a function body stands in for a kernel")
 
 
 def _show_counts(document: Document, screen: Screen) -> None:
     a, b = document["a"], document["b"]
-    headers = ("domain", "in ONNX", a, b, "both", f"only {a}", f"only {b}", "versions differ", "types differ")
+    headers = ("domain", "in ONNX", a, b, "both", "versions differ", "types differ")
     rows = list(document["domains"]) + ([document["total"]] if len(document["domains"]) > 1 else [])
     screen.table(
         headers,
@@ -144,7 +149,7 @@ def _show_counts(document: Document, screen: Screen) -> None:
                 row["onnx"],
                 _share(row["a"], row["a_of_onnx"], row["onnx"]),
                 _share(row["b"], row["b_of_onnx"], row["onnx"]),
-                *(row[key] for key in ("both", "only_a", "only_b", "differing_versions", "differing_types")),
+                *(row[key] for key in ("both", "differing_versions", "differing_types")),
             )
             for row in rows
         ],
@@ -197,7 +202,9 @@ def _show_one(document: Document, screen: Screen) -> None:
     for row in document["ops"]:
         screen.title(f"{row['domain']}::{row['op']}")
         rows = [cells for version in row["known_versions"] for cells in _version_cells(row, str(version), a, b)]
-        screen.table(("version", "who", "constraint", "types of both", f"of {a} alone", f"of {b} alone"), rows)
+        screen.table(
+            ("version", "who", "constraint", "types of both", f"of {a} alone", f"of {b} alone"), rows, prose=(3, 4, 5)
+        )
 
 
 def _version_cells(row: Document, version: str, a: str, b: str) -> list[tuple[str, ...]]:

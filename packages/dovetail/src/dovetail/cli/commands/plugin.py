@@ -89,7 +89,7 @@ def _show(document: Document, screen: Screen) -> None:
             (library["name"], library["origin"], library["module"], library["reason"] or "imported")
             for library in document["installed"]
         ]
-        screen.table(("library", "from", "module", "state"), rows)
+        screen.table(("library", "from", "module", "state"), rows, prose=(3,))
         screen.line("--load imports all of them, --plugins @NAME one; their code runs")
 
 
@@ -104,4 +104,4 @@ def _show_plugins(document: Document, screen: Screen) -> None:
         )
         for plugin in document["plugins"]
     ]
-    screen.table(("plugin", "version", "namespace", "fields", "library"), rows)
+    screen.table(("plugin", "version", "namespace", "fields", "library"), rows, prose=(3,))

@@ -94,7 +94,7 @@ def _show(document: Document, screen: Screen) -> None:
                 devices or _reason(provider),
             )
         )
-    screen.table(("provider", "from", "version", "kernels", "devices"), rows, right=(3,))
+    screen.table(("provider", "from", "version", "kernels", "devices"), rows, right=(3,), prose=(4,))
     if any(provider["available"] is None for provider in document["providers"]):
         screen.line("--load imports what is not imported yet, and so runs its code")
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.screen import Screen
+from dovetail.cli.settings import require_providers
 from dovetail.errors import ProviderError, UsageError
 
 __all__ = ["check", "declare_check"]
@@ -35,6 +36,7 @@ def declare_check(parser: argparse.ArgumentParser) -> None:
 def check(args: argparse.Namespace) -> Reply:
     """Check, and fail when a rule is broken."""
     options = dict(_split(text) for text in args.option)
+    require_providers([args.name], where="provider check")
 
     from dovetail.testing.provider_kit import check_provider
 
@@ -51,7 +53,7 @@ def _split(text: str) -> tuple[str, str]:
 
 def _show(document: Document, screen: Screen) -> None:
     screen.line(f"checking {document['subject']}")
-    screen.table(("", "rule", "what", "finding"), [_row(rule) for rule in document["rules"]])
+    screen.table(("", "rule", "what", "finding"), [_row(rule) for rule in document["rules"]], prose=(2, 3))
     for rule in document["rules"]:
         if rule["status"] == "failed":
             screen.title(f"{rule['id']} {rule['title']}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +15,7 @@ from dovetail.cli.options import add_model_options, add_plugins, finish_command,
 from dovetail.cli.screen import Screen
 from dovetail.cli.settings import add_build_settings, apply_provider_options, read_settings
 from dovetail.cli.shapes import format_shape, parse_shapes
+from dovetail.cli.streams import messages
 from dovetail.cli.targets import StderrLogger, make_registry, require_file
 from dovetail.errors import UsageError
 
@@ -141,8 +141,9 @@ def _reduce(args: argparse.Namespace, path: Path, check: Check | None) -> Reduce
 
 
 def _tell_phase(phase: ReducePhase) -> None:
-    if sys.stderr.isatty():
-        print(f"{phase.name}: {phase.num_nodes} node(s) left, {phase.num_tests} trial(s)", file=sys.stderr)
+    stream = messages()
+    if stream.isatty():
+        print(f"{phase.name}: {phase.num_nodes} node(s) left, {phase.num_tests} trial(s)", file=stream)
 
 
 def _save(reduced: ReducedModel, target: Path) -> Path | None:

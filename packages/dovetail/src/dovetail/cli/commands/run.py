@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["declare", "run"]
 
-_NOTHING: Final[Mapping[str, float | None]] = {"min": None, "max": None, "mean": None}
+_NOTHING: Final[Mapping[str, float | None]] = {"min": None, "max": None, "mean": None, "num_nan": 0, "num_inf": 0}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -80,14 +81,18 @@ def _items(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _statistics(array: Array) -> dict[str, float | None]:
-    """Smallest, largest and mean; nothing of an empty array or of one without numbers."""
+    """Smallest, largest and mean of what is finite, and how much is not; nothing of an array without numbers."""
     import numpy as np
 
     if not array.size or array.dtype.kind in "OSU":
         return dict(_NOTHING)
-    values = array.astype(np.float64)
-    with np.errstate(all="ignore"):  # infinities and NaN in an output are shown, not warned about
-        return {"min": float(values.min()), "max": float(values.max()), "mean": float(values.mean())}
+    values = array if array.dtype.kind == "c" else array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    counts = {"num_nan": int(np.isnan(values).sum()), "num_inf": int(np.isinf(values).sum())}
+    if not finite.size or values.dtype.kind == "c":  # complex numbers have no order
+        return {**_NOTHING, **counts}
+    with np.errstate(over="ignore"):  # the mean of large numbers may be infinite
+        return {"min": float(finite.min()), "max": float(finite.max()), "mean": float(finite.mean()), **counts}
 
 
 def _save(outputs: Mapping[str, Any], folder: Path) -> dict[str, str]:
@@ -152,10 +157,23 @@ def _show(document: Document, screen: Screen) -> None:
             ],
             right=(3, 4, 5),
         )
+    for side in ("inputs", "outputs"):
+        for row in (row for tensor in document[side] for row in (tensor, *tensor.get("items", ()))):
+            if row["num_nan"] or row["num_inf"]:
+                screen.line(f"{side[:-1]} '{row['name']}' has {_odd_text(row)}")
     for tensor in document["outputs"]:
         for row in (tensor, *tensor.get("items", ())):
             for path in (row["file"],) if "file" in row else row.get("files", ()):
                 screen.line(f"wrote {path}")
+
+
+def _odd_text(row: Mapping[str, Any]) -> str:
+    """How many elements of a tensor are no finite numbers."""
+    count = math.prod(row["shape"])
+    odd = [f"{row[key]} {word}" for key, word in (("num_nan", "NaN"), ("num_inf", "infinite")) if row[key]]
+    left = count - row["num_nan"] - row["num_inf"]
+    rest = f"; min, max and mean are of the other {left}" if left else ""
+    return f"{' and '.join(odd)} of {count} element{'' if count == 1 else 's'}{rest}"
 
 
 def _shape(shape: list[int] | None) -> str:

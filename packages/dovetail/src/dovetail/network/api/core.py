@@ -61,6 +61,12 @@ class NetworkCore:
         self._shape_tensors: frozenset[ITensor] | None = None
         weakref.finalize(self, _destroy_plugins, self.plugins).atexit = False
 
+    def __repr__(self) -> str:
+        inputs = ", ".join(repr(tensor.name) for tensor in self._inputs) or "no inputs"
+        outputs = ", ".join(repr(tensor.name) for tensor in self._outputs) or "no outputs"
+        name = f" '{self.name}'" if self.name else ""
+        return f"<{type(self).__name__}{name}: {inputs} -> {outputs}, {len(self._layers)} layer(s)>"
+
     # inputs
 
     def add_input(self, name: str, dtype: DataType, shape: Iterable[int]) -> ITensor:

@@ -13,7 +13,8 @@ from typing import Any, Final
 import onnx
 import onnx_ir as ir
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, ResourceError
+from dovetail.growth import DEFAULT_GROWTH, NODES_FIX, GrowthLimits
 from dovetail.network.importer.functions import expand_calls
 from dovetail.network.importer.problems import Problems, mark_function
 from dovetail.network.importer.tensors import walk_graphs
@@ -29,7 +30,12 @@ _MAX_ROUNDS: Final = 8
 """Bodies may have operators with bodies; ONNX nests three deep."""
 
 
-def expand_bodies(model: ir.Model, has_kernel: Callable[[ir.Node], bool], problems: Problems) -> list[str]:
+def expand_bodies(
+    model: ir.Model,
+    has_kernel: Callable[[ir.Node], bool],
+    problems: Problems,
+    limits: GrowthLimits = DEFAULT_GROWTH,
+) -> list[str]:
     """Replace every node that has a body and no kernel, again and again, until no more can be.
 
     Args:
@@ -37,16 +43,23 @@ def expand_bodies(model: ir.Model, has_kernel: Callable[[ir.Node], bool], proble
             depend on them; new values get types too.
         has_kernel: Says which nodes can run as they are.
         problems: Bodies that cannot be put in place.
+        limits: How many nodes the model may have in the end.
 
     Returns:
         Lines that say what was expanded, and how often.
     """
     counts: Counter[str] = Counter()
+    allowed = limits.nodes_for(_count_nodes(model))
     for _ in range(_MAX_ROUNDS):
         calls = _make_calls(model, has_kernel)
         if not calls:
             break
         counts.update(label for label, _, _ in calls)
+        total = _count_nodes(model) + sum(len(list(function.all_nodes())) for _, _, function in calls)
+        if total > allowed:
+            what = f"operators that no provider has expand to {total} nodes; expected at most {allowed}"
+            problems.add(what, where="model", kind=ResourceError, fix=NODES_FIX)
+            break
         try:
             _expand(model, calls)
             ShapeInference(model.opset_imports).infer_graph(model.graph)
@@ -54,6 +67,10 @@ def expand_bodies(model: ir.Model, has_kernel: Callable[[ir.Node], bool], proble
             problems.add_error(error, where=f"the bodies of {', '.join(sorted({label for label, _, _ in calls}))}")
             break
     return [f"expanded {count} node(s) of {label}" for label, count in sorted(counts.items())]
+
+
+def _count_nodes(model: ir.Model) -> int:
+    return sum(1 for _ in model.graph.all_nodes())
 
 
 _Call = tuple[str, ir.Node, ir.Function]

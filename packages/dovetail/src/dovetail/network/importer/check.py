@@ -154,7 +154,8 @@ class _GraphCheck:
         if not name or name in self._scopes[-1]:
             return
         if name in later:  # even where a value of that name is outside: the body itself would make it
-            self._problems.add(f"input {quote(name)} is used before it is made", where=where, fix="sort the nodes")
+            what = f"input {quote(name)} is used before it is made, as the nodes go round in a circle"
+            self._problems.add(what, where=where, fix="take one node out of the circle")
         elif not any(name in scope for scope in self._scopes):
             self._problems.add(f"input {quote(name)} is made by nothing", where=where)
 

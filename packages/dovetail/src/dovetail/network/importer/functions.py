@@ -6,6 +6,7 @@ same at both, it is taken as it is; where not, the older part is converted to th
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -13,7 +14,8 @@ from typing import Final
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
-from dovetail.errors import DovetailError, ModelError
+from dovetail.errors import DovetailError, ModelError, ResourceError
+from dovetail.growth import DEFAULT_GROWTH, NODES_FIX, GrowthLimits
 from dovetail.network.importer.problems import Problems, mark_function, quote
 from dovetail.network.importer.tensors import walk_graphs
 from dovetail.network.opsets.convert import convert_opset
@@ -24,17 +26,17 @@ __all__ = ["PLUGIN_CALL", "expand_calls", "inline_functions"]
 PLUGIN_CALL: Final = "dovetail.plugin"
 """The overload a node gets that is a plugin although a function has its name; no function has this overload."""
 
-_MAX_NODES: Final = 2_000_000
-"""A few functions that call each other twice would otherwise expand without end."""
 
-
-def inline_functions(model: ir.Model, is_plugin: Callable[[ir.Node], bool], problems: Problems) -> None:
+def inline_functions(
+    model: ir.Model, is_plugin: Callable[[ir.Node], bool], problems: Problems, limits: GrowthLimits = DEFAULT_GROWTH
+) -> None:
     """Expand every call in place and drop the functions.
 
     Args:
         model: Changed in place.
         is_plugin: Says which nodes are plugins although a function has their name.
         problems: Functions that cannot be expanded; then all of them stay, and the model cannot be used.
+        limits: How many nodes it may become: a few functions that call each other twice expand without end.
     """
     functions, found = model.functions, len(problems)
     if not functions:
@@ -43,7 +45,7 @@ def inline_functions(model: ir.Model, is_plugin: Callable[[ir.Node], bool], prob
         for node in graph:
             if node.op_identifier() in functions and is_plugin(node):
                 node.overload = PLUGIN_CALL
-    _SizeCheck(model, problems).check()
+    _SizeCheck(model, problems, limits).check()
     if len(problems) > found:
         return
     _drop_unused(model)
@@ -62,13 +64,45 @@ def expand_calls(model: ir.Model) -> None:
     """Put the body of each function where it is called; the functions that were called are gone then."""
     _forget_empty_names(model)
     try:
-        InlinePass()(model)
+        InlinePass(criteria=_CallNames(model))(model)
     except Exception as error:  # calls that do not fit their function fail somewhere in the copying
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__
         text = str(cause).splitlines()[0][:200] if str(cause) else type(cause).__name__
         raise ModelError(f"a function cannot be expanded: {text}", where="model") from error
+
+
+class _CallNames:
+    """Gives what a function makes other names at each call.
+
+    The expansion keeps names apart too, but tries one number after the other from the first on: the square of the
+    calls. It asks this object whether to expand a function right before it does.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self._counts: Counter[ir.OperatorIdentifier] = Counter()
+        self._unnamed = 0
+        self._names = {
+            identity: [(node, node.name, [value.name for value in node.outputs]) for node in function.all_nodes()]
+            for identity, function in model.functions.items()
+        }
+
+    def __call__(self, function: ir.Function) -> bool:
+        identity = function.identifier()
+        self._counts[identity] += 1
+        count = self._counts[identity]
+        for node, name, outputs in self._names[identity]:
+            node.name = self._number(name, count)
+            for value, given in zip(node.outputs, outputs, strict=True):
+                value.name = f"{given}_{count}" if given and count > 1 else given
+        return True
+
+    def _number(self, name: str | None, count: int) -> str:
+        if name:
+            return f"{name}_{count}" if count > 1 else name
+        self._unnamed += 1
+        return f"node_{self._unnamed}" if self._unnamed > 1 else "node"
 
 
 def _drop_unused(model: ir.Model) -> None:
@@ -199,16 +233,23 @@ def _name_all(graph: ir.Graph) -> None:
 class _SizeCheck:
     """Counts the nodes a model would have, and finds functions that call themselves."""
 
-    def __init__(self, model: ir.Model, problems: Problems) -> None:
+    def __init__(self, model: ir.Model, problems: Problems, limits: GrowthLimits) -> None:
         self._model = model
         self._problems = problems
+        self._limits = limits
         self._sizes: dict[ir.OperatorIdentifier, int] = {}
         self._open: list[ir.OperatorIdentifier] = []
 
     def check(self) -> None:
         total = sum(self._cost(node) for graph in walk_graphs(self._model.graph) for node in graph)
-        if total > _MAX_NODES:
-            self._problems.add(f"its functions expand to more than {_MAX_NODES} nodes", where="model")
+        allowed = self._limits.nodes_for(sum(len(graph) for graph in _all_graphs(self._model)))
+        if total > allowed:
+            self._problems.add(
+                f"its functions expand to {total:.7g} nodes; expected at most {allowed}",
+                where="model",
+                kind=ResourceError,
+                fix=NODES_FIX,
+            )
         for name in self._model.functions:
             self._size(name)
 

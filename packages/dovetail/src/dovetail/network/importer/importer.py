@@ -11,9 +11,12 @@ from collections.abc import Collection
 import onnx
 import onnx_ir as ir
 
+from dovetail.decoding import judging
 from dovetail.errors import ModelError
+from dovetail.growth import DEFAULT_GROWTH, GrowthLimits
 from dovetail.loggers import ILogger
 from dovetail.network.importer.kernels import FindKernel, find_kernel_in
+from dovetail.network.importer.plugins import check_override
 from dovetail.network.importer.prepare import Preparation
 from dovetail.network.importer.problems import Problems
 from dovetail.network.importer.read import Source, loose_model, read_model
@@ -29,6 +32,8 @@ def import_model(
     logger: ILogger | None = None,
     override: Collection[str] = (),
     kernels: FindKernel | None = None,
+    limits: GrowthLimits = DEFAULT_GROWTH,
+    is_part: bool = False,
 ) -> ir.Model:
     """Read a model and make it ready to build.
 
@@ -42,8 +47,11 @@ def import_model(
         override: Operators that are plugins although ONNX or a model function has them.
         kernels: Says which operators have a kernel; without it, those of the ``cpu`` provider have. The others are
             expanded into what has one, converted to an opset where they have one, or made plugins.
+        limits: How many nodes the model may have when functions and operators are expanded.
+        is_part: Whether the model is a part of the one that ``override`` was written for, and may lack operators of it.
 
     Raises:
+        UsageError: No node has an operator of ``override``.
         ModelError: The model is wrong; ``UnsupportedOpError`` when it is right but has what is not supported.
         PluginError: A plugin could not be made.
     """
@@ -53,12 +61,13 @@ def import_model(
     find = kernels or find_kernel_in()
 
     def prepare(model: ir.Model) -> Preparation:
-        return Preparation(model, registry, logger, override, find, problems)
+        return Preparation(model, registry, logger, override, find, problems, limits)
 
     def look_at_nodes(proto: onnx.ModelProto) -> None:
         prepare(loose_model(proto)).check()
 
-    try:
-        return prepare(read_model(source, problems, look_at_nodes)).run()
-    except RecursionError as error:
-        raise ModelError("the model is nested too deeply", where="model") from error
+    with judging(lambda reason: ModelError(f"the model cannot be used: {reason}", where="model")):
+        model = read_model(source, problems, look_at_nodes)
+        if not is_part:
+            check_override(model, override)
+        return prepare(model).run()

@@ -14,22 +14,25 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError
+from dovetail._near_names import name_known, suggest
+from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError, UsageError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.importer.fields import describe_attribute, field_from_attribute
 from dovetail.network.importer.functions import PLUGIN_CALL
 from dovetail.network.importer.kernels import Served
 from dovetail.network.importer.problems import Problems, describe_node, quote
 from dovetail.network.importer.unknown import UnknownNodes, describe_unknown, explain_unknown
+from dovetail.network.inference.shapes import data_type_from_ir, ir_type_from_data_type
 from dovetail.network.onnx_schema import opset_of
 from dovetail.network.plugins import PluginEntry, entry_of, make_plugin_node
 from dovetail.plugin.fields import PluginField, PluginFieldCollection
 from dovetail.plugin.handle import PluginHandle, locate_error
+from dovetail.plugin.quick import LayerCreator
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.schemas.contrib_schemas import ContribSchema
 from dovetail.types import TensorRTPhase
 
-__all__ = ["PluginImport", "PluginRequest"]
+__all__ = ["PluginImport", "PluginRequest", "check_override"]
 
 _VERSION: Final = "plugin_version"
 _NAMESPACE: Final = "plugin_namespace"
@@ -50,13 +53,15 @@ class PluginRequest:
     def split_inputs(self) -> tuple[list[ir.Value], list[ir.Value]]:
         """Device inputs and shape inputs, each in the node's order.
 
-        Empty names at the end are inputs that are not there. One in between stands for a tensor without elements, so
-        that the inputs after it keep their places.
+        Empty names at the end are inputs that are not there, unless a layer has a parameter for each. One in between
+        stands for a tensor without elements, so that the inputs after it keep their places.
         """
-        last = max((index for index, value in enumerate(self.node.inputs) if value is not None), default=-1)
+        count = max((index for index, value in enumerate(self.node.inputs, 1) if value is not None), default=0)
+        if isinstance(self.creator, LayerCreator):
+            count = max(count, min(len(self.creator.layer.signature.inputs), len(self.node.inputs)))
         values = [
             _make_empty(self.node, index) if value is None else value
-            for index, value in enumerate(self.node.inputs[: last + 1])
+            for index, value in enumerate(self.node.inputs[:count])
         ]
         device = [value for index, value in enumerate(values) if index not in self.shape_positions]
         return device, [value for index, value in enumerate(values) if index in self.shape_positions]
@@ -175,6 +180,16 @@ class PluginImport:
         finally:
             handle.destroy()
 
+    def find_output_types(self, request: PluginRequest) -> list[ir.TypeProtocol]:
+        """The types of what the plugin makes, by making one and letting it go."""
+        handle = self._create(request, self._where(request.node))
+        try:
+            types = [data_type_from_ir(value.dtype) for value in request.split_inputs()[0]]
+            made = handle.get_output_data_types([dtype for dtype in types if dtype is not None])
+        finally:
+            handle.destroy()
+        return [ir.TensorType(ir_type_from_data_type(dtype)) for dtype in made]
+
     def _create(self, request: PluginRequest, where: str) -> PluginHandle:
         """The network's own clone of a new plugin; the plugin itself is let go, as a caller of the API would do."""
         name = request.node.name or request.node.op_type
@@ -202,9 +217,9 @@ class PluginImport:
         wanted: dict[str, PluginField] = {field.name: field for field in request.creator.field_names}
         for name, declared in wanted.items():
             attribute = node.attributes.get(name)
-            if attribute is None:
+            if attribute is None and not _has_default(request.creator, name):
                 self._log(Severity.WARNING, where, f"field {quote(name)} has no attribute; the plugin gets none")
-            else:
+            elif attribute is not None:
                 fields.append(
                     field_from_attribute(
                         attribute, declared.type, lambda text: self._log(Severity.WARNING, where, text)
@@ -212,11 +227,37 @@ class PluginImport:
                 )
         ignored = [quote(name) for name in node.attributes if name not in wanted and name not in _CONTROL]
         if ignored:
-            self._log(Severity.INFO, where, f"the plugin has no field for attribute(s) {', '.join(ignored)}")
+            known = f"; it has {', '.join(map(quote, wanted))}" if wanted else ""
+            self._log(Severity.WARNING, where, f"the plugin has no field for attribute(s) {', '.join(ignored)}{known}")
         return fields
 
     def _log(self, severity: Severity, where: str, text: str) -> None:
         self._logger.log(severity, f"{where}: {text}")
+
+
+def check_override(model: ir.Model, override: Collection[str]) -> None:
+    """Check that every operator that is to be a plugin's is one of the model.
+
+    Raises:
+        UsageError: No node has it.
+    """
+    if not override:
+        return
+    graphs = [model.graph, *(function.graph for function in model.functions.values())]
+    known = list(dict.fromkeys(node.op_type for graph in graphs for node in graph.all_nodes()))
+    for op in override:
+        if op not in known:
+            raise UsageError(
+                f"the model has no operator '{op}'",
+                where="override",
+                expected=f"one of {name_known(known)}",
+                fix=suggest(op, known) or "name an operator of the model",
+            )
+
+
+def _has_default(creator: Any, name: str) -> bool:
+    """Whether a field that is left out has a value all the same, which the author of a layer gave its parameter."""
+    return isinstance(creator, LayerCreator) and creator.layer.signature.has_default(name)
 
 
 def _identity(node: ir.Node) -> tuple[str, str, str]:

@@ -13,9 +13,11 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from dovetail.errors import UnsupportedOpError
+from dovetail.growth import DEFAULT_GROWTH, GrowthLimits
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.api.emission import DOVETAIL_DOMAIN
 from dovetail.network.importer.bodies import expand_bodies
+from dovetail.network.importer.counters import pass_scalar_counters
 from dovetail.network.importer.functions import inline_functions
 from dovetail.network.importer.kernels import FindKernel, Served
 from dovetail.network.importer.plugins import PluginImport, PluginRequest
@@ -46,6 +48,7 @@ class Preparation:
         override: Operators that are plugins although ONNX or a model function has them.
         kernels: Says which operators have a kernel.
         problems: What is known to be wrong already, and what is found.
+        limits: How many nodes there may be when functions and operators are expanded.
     """
 
     model: ir.Model
@@ -54,6 +57,7 @@ class Preparation:
     override: Collection[str]
     kernels: FindKernel
     problems: Problems
+    limits: GrowthLimits = DEFAULT_GROWTH
 
     def __post_init__(self) -> None:
         self._plugins = PluginImport(self.registry, self.logger, self.override, self.problems)
@@ -64,7 +68,8 @@ class Preparation:
         if "ai.onnx" in opsets:
             opsets.setdefault("", opsets.pop("ai.onnx"))  # two names of one operator set
         _drop_default_inputs(self.model.graph, self.logger)
-        inline_functions(self.model, self._plugins.is_requested, self.problems)
+        inline_functions(self.model, self._plugins.is_requested, self.problems, self.limits)
+        pass_scalar_counters(self.model)
         requests = self.check()
         self.problems.raise_if_any()
         if self._raise_opset({request.node for request in requests}):
@@ -175,7 +180,8 @@ class Preparation:
     def _type(self) -> None:
         infer_shapes(self.model, self.logger, self.problems)
         self.problems.raise_if_any()
-        lines = expand_bodies(self.model, Served(self.model, self.kernels).has_kernel, self.problems)
+        has_kernel = Served(self.model, self.kernels).has_kernel
+        lines = expand_bodies(self.model, has_kernel, self.problems, self.limits)
         self.problems.raise_if_any()
         for line in lines:
             self.logger.log(Severity.INFO, f"{line}, which no provider has a kernel for")

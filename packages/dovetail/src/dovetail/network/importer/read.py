@@ -7,7 +7,6 @@ in the map; the rest is checked as a message before a model is made from it.
 from __future__ import annotations
 
 import os
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,9 +14,12 @@ import onnx
 import onnx_ir as ir
 
 from dovetail.errors import DovetailError, ModelError, UsageError
+from dovetail.file_kinds import START_BYTES, describe_start, looks_like_plan
+from dovetail.files import open_regular
 from dovetail.network.importer.check import EXTERNAL_KEYS, check_proto
 from dovetail.network.importer.files import map_file
-from dovetail.network.importer.maps import model_from_proto
+from dovetail.network.importer.maps import model_from_proto, model_to_proto
+from dovetail.network.importer.order import sort_nodes
 from dovetail.network.importer.problems import Problems, mark_place, quote
 from dovetail.network.importer.tensors import NO_FOLDER, load_tensors
 from dovetail.network.importer.wire import TensorStash
@@ -37,7 +39,10 @@ def read_model(source: Source, problems: Problems, on_damage: Callable[[onnx.Mod
         on_damage: Called with a message whose form is wrong, before that is raised, to note what else is wrong with it.
     """
     if isinstance(source, ir.Model):
-        model = _copy(source)
+        try:
+            model = source.clone()
+        except Exception:  # noqa: BLE001 - a graph that is not closed or not sorted fails somewhere inside
+            return _read_proto(_message_of(source), None, None, problems, on_damage)
         load_tensors(model, None, problems)
         return model
     if isinstance(source, onnx.ModelProto):
@@ -59,12 +64,10 @@ def read_model(source: Source, problems: Problems, on_damage: Callable[[onnx.Mod
 def _read_file(path: Path) -> bytes | memoryview:
     where = f"model {quote(path, 200)}"
     try:
-        with path.open("rb") as file:
-            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-            return map_file(file, where=where).data if is_regular else file.read()
-    except (OSError, ValueError) as error:
-        text = getattr(error, "strerror", None) or error
-        raise ModelError(f"the file cannot be read: {text}", where=where) from error
+        with open_regular(path, follow=True) as file:
+            return map_file(file, where=where).data
+    except OSError as error:
+        raise ModelError(f"the file cannot be read: {error.strerror or error}", where=where) from error
 
 
 def _parse(stash: TensorStash) -> onnx.ModelProto:
@@ -72,13 +75,21 @@ def _parse(stash: TensorStash) -> onnx.ModelProto:
     try:
         model.ParseFromString(data)
     except Exception as error:  # the parser has error classes of its own
-        raise ModelError(
-            "the bytes are not an ONNX model",
-            where="model",
-            got=f"{len(data)} bytes",
-            fix="check that the file is complete",
-        ) from error
+        raise _describe_foreign(bytes(data[:START_BYTES]), len(data)) from error
     return model
+
+
+def _describe_foreign(start: bytes, size_bytes: int) -> ModelError:
+    """What bytes are that are no model, as far as that shows."""
+    if looks_like_plan(start):
+        fix = "load it with dovetail.load(path), or give the model that it was built from"
+        return ModelError("this is a plan, which is built already, and not an ONNX model", where="model", fix=fix)
+    kind = describe_start(start)
+    if kind is not None:
+        fix = "export the model to ONNX, and give that file"
+        return ModelError(f"this is {kind}, and not an ONNX model", where="model", fix=fix)
+    fix = "check that the file is complete"
+    return ModelError("the bytes are not an ONNX model", where="model", got=f"{size_bytes} bytes", fix=fix)
 
 
 def _read_proto(
@@ -89,6 +100,7 @@ def _read_proto(
     on_damage: Callable[[onnx.ModelProto], None],
 ) -> ir.Model:
     try:
+        proto = sort_nodes(proto)
         external = check_proto(proto, problems) if stash is None else check_proto(proto, problems, stash.size_of)
         _settle_external(external, problems, root)
         if len(problems):
@@ -121,10 +133,10 @@ def _settle_external(tensors: list[onnx.TensorProto], problems: Problems, root: 
                 tensor.external_data.add(key=key, value=value)
 
 
-def _copy(model: ir.Model) -> ir.Model:
+def _message_of(model: ir.Model) -> onnx.ModelProto:
     try:
-        return model.clone()
-    except Exception as error:  # a graph that is not closed or not sorted fails somewhere inside
+        return model_to_proto(model)
+    except Exception as error:  # whatever is wrong with the model
         raise ModelError(f"the model is not well formed: {_root_cause(error)}", where="model") from error
 
 

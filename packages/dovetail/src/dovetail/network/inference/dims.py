@@ -22,6 +22,7 @@ __all__ = [
     "set_filled",
     "set_flat",
     "set_full_reduction",
+    "set_fused_matmul",
     "set_matmul",
     "set_pool",
     "set_range",
@@ -62,6 +63,32 @@ def set_matmul(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
     one, other = _named(context, first.shape), _named(context, second.shape)
     if min(len(one), len(other)) > 1:
         _set(context, node, [*broadcast_dims([one[:-2], other[:-2]]), one[-2], other[-1]])
+
+
+def set_fused_matmul(context: osi.ShapeInferenceContext, node: ir.Node) -> bool:
+    """The output of a product whose factors have their first axis behind the batch axes; False for any other."""
+    moved = [_int(node, name) for name in ("transBatchA", "transBatchB")]
+    turned = [_int(node, name) for name in ("transA", "transB")]
+    factors = [value for value in node.inputs[:2] if value is not None and value.shape is not None]
+    if not any(moved) or len(factors) < 2:
+        return False
+    left, right = (
+        _turn(_named(context, value.shape or ir.Shape(())), bool(batch), bool(matrix))
+        for value, batch, matrix in zip(factors, moved, turned, strict=True)
+    )
+    if len(left) != len(right) or len(left) < 3:
+        raise ValueError("factors whose batch is transposed have the same rank, three or more")
+    if isinstance(left[-1], int) and isinstance(right[-2], int) and left[-1] != right[-2]:
+        raise ValueError(f"the product runs over {left[-1]} elements on the left and {right[-2]} on the right")
+    if factors[0].dtype is not None:
+        context.set_dtype(node.outputs[0], factors[0].dtype)
+    _set(context, node, [*broadcast_dims([left[:-2], right[:-2]]), left[-2], right[-1]])
+    return True
+
+
+def _turn(dims: list[Dim], batch: bool, matrix: bool) -> list[Dim]:
+    moved = [*dims[1:-1], dims[0], dims[-1]] if batch else dims
+    return [*moved[:-2], moved[-1], moved[-2]] if matrix else moved
 
 
 def set_pool(context: osi.ShapeInferenceContext, node: ir.Node) -> None:

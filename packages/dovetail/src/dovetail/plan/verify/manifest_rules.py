@@ -78,7 +78,9 @@ def _verify_tensor(tensor: TensorRecord) -> None:
     is_far = bool(tensor.memory) and (tensor.is_shape or tensor.location == "HOST")
     require(not is_far, where, "lies on a device, and the host reads it", tensor.memory)
     check_dims(tensor.dims or (), where, nullable=True)
-    check_format(tensor.format, None if tensor.dims is None else len(tensor.dims), where)
+    check_format(tensor.format, tensor.rank, where)
+    is_bare = tensor.shapes is None and tensor.scale == -1.0
+    require(is_bare, where, "has what only a build or a value knows of a tensor", tensor.scale)
     if tensor.max_dims is not None:
         check_dims(tensor.max_dims, where)
         require(len(tensor.max_dims) == len(tensor.dims or ()), where, "has bounds of another rank", tensor.max_dims)
@@ -189,12 +191,12 @@ def _verify_profile(profile: ProfileRecord, manifest: Manifest, where: str) -> N
 
 
 def _verify_shape_bounds(tensor: TensorRecord, bounds: Sequence[list[int]], where: str) -> None:
-    dims = [None] * len(bounds[0]) if tensor.dims is None else tensor.dims
-    require(len(bounds[0]) == len(dims), where, "has bounds of another rank", len(bounds[0]))
-    for dim, low, high in zip(dims, bounds[0], bounds[2], strict=True):
+    sizes = (None,) * len(bounds[0]) if tensor.sizes is None else tensor.sizes
+    require(len(bounds[0]) == len(sizes), where, "has bounds of another rank", len(bounds[0]))
+    for size, low, high in zip(sizes, bounds[0], bounds[2], strict=True):
         require(low >= 0, where, "has a negative bound", low)
-        fits = not isinstance(dim, int) or low == high == dim
-        require(fits, where, "has bounds for a dimension that is fixed", (dim, low, high))
+        fits = size is None or low == high == size
+        require(fits, where, "has bounds for a dimension that is fixed", (size, low, high))
 
 
 def _verify_device_records(manifest: Manifest) -> None:

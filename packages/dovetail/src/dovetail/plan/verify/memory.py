@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
-from dovetail.expr import decode_expr, interval, symbols_of
+from dovetail.expr import Dim, interval, symbols_of
 from dovetail.formats import packed_shape, stored_size_bytes
 from dovetail.plan._header import show
 from dovetail.plan.lifetimes import value_lifetimes
@@ -112,8 +112,8 @@ def _symbol_ranges(program: ProgramRecord, manifest: Manifest, profile: ProfileR
             continue
         entries = {} if profile is None else profile.shapes if symbol.source == "dim" else profile.values
         bounds = entries.get(tensor.name)
-        fixed = tensor.dims[symbol.index] if symbol.source == "dim" and tensor.dims is not None else None
-        if isinstance(fixed, int):
+        fixed = tensor.sizes[symbol.index] if symbol.source == "dim" and tensor.sizes is not None else None
+        if fixed is not None:
             ranges[symbol.name] = (fixed, fixed)
         elif bounds is not None and symbol.index < len(bounds[0]):
             ranges[symbol.name] = (bounds[0][symbol.index], bounds[2][symbol.index])
@@ -142,22 +142,18 @@ class _Needs:
 
     def find(self, value: ValueRecord, where: str) -> int:
         dims = value.dims or ()
-        is_plain = all(type(dim) is int or type(dim) is str for dim in dims)
-        key = (value.dtype, value.format, bool(value.memory), *dims) if is_plain else None
-        if key is None or key not in self._known:
-            needed = self._work_out(value, dims, where)
-            if key is None:
-                return needed
-            self._known[key] = needed
+        key = (value.dtype, value.format, bool(value.memory), *dims)
+        if key not in self._known:
+            self._known[key] = self._work_out(value, dims, where)
         return self._known[key]
 
-    def _work_out(self, value: ValueRecord, dims: Sequence[Any], where: str) -> int:
+    def _work_out(self, value: ValueRecord, dims: Sequence[Dim], where: str) -> int:
         bound = []
-        for dim in dims:
-            expr = decode_expr(dim)
-            unbounded = symbols_of(expr) - self._ranges.keys()
+        # Every dimension of what is planned is known: that was checked with the program.
+        for dim in [dim for dim in dims if dim is not None]:
+            unbounded = symbols_of(dim) - self._ranges.keys()
             require(not unbounded, where, "is planned and the profile does not bound its shape", sorted(unbounded)[:3])
-            bound.append(max(interval(expr, self._ranges)[1], 0))
+            bound.append(max(interval(dim, self._ranges)[1], 0))
         physical = packed_shape(bound, TensorFormat[value.format])
         if value.memory:  # two four-bit elements share a byte there
             return stored_size_bytes(value.dtype, physical)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Collection
 from typing import Final
 
+from dovetail.expr import Constant, Symbol
 from dovetail.formats import FOUR_BIT_TYPES
 from dovetail.plan._header import show
 from dovetail.plan.manifest import Manifest, ProgramRecord, StepRecord, SymbolRecord, TensorRecord, ValueRecord
@@ -76,7 +77,8 @@ def _verify_value(value: ValueRecord, manifest: Manifest, where: str, kinds: Col
     if kind is not None:
         _verify_object(value, kind, where)
     require(value.kind != "object" or kind is not None, where, "is an object without a type")
-    check_format(value.format, None if value.dims is None else len(value.dims), where)
+    check_format(value.format, value.rank, where)
+    require(value.shapes is None, where, "has shapes of a profile, which only a build knows")
     is_known = not value.memory or any(value.memory == device.provider for device in manifest.devices)
     require(is_known, where, "lies in the memory of a provider that the plan does not have", value.memory)
     if value.memory and value.kind in ("input", "output", "object"):
@@ -116,7 +118,7 @@ def _verify_constant(value: ValueRecord, blob: str, manifest: Manifest, where: s
     if value.type:
         return  # the blob of strings has its own shape
     require(record.dtype == value.dtype, where, "has another type than its blob", value.dtype)
-    require(record.shape == value.dims, where, "has another shape than its blob", value.dims)
+    require(tuple(record.shape) == value.sizes, where, "has another shape than its blob", value.dims)
     require(value.format == "LINEAR", where, "is a constant that does not lie row by row", value.format)
 
 
@@ -150,8 +152,8 @@ def _verify_symbol(symbol: SymbolRecord, value: ValueRecord, where: str, *, is_i
         return
     is_integer = value.dtype in ("int32", "int64")
     require(is_integer or not is_input, where, "is an element of an input that holds no integers", value.dtype)
-    if value.dims is not None and all(isinstance(dim, int) for dim in value.dims):
-        count = math.prod(value.dims)
+    if value.fixed_shape is not None:
+        count = math.prod(value.fixed_shape)
         require(symbol.index < count, where, "is an element that the value does not have", symbol.index)
     elif is_input and value.dims is not None:
         require(False, where, "is an element of an input whose size is not fixed")
@@ -267,7 +269,7 @@ def _verify_tensors(program: ProgramRecord, manifest: Manifest, where: str) -> N
         require(not unknown, place, "has a shape that inputs do not decide", sorted(unknown)[:3])
     for index, tensor in zip(program.inputs, manifest.inputs, strict=True):
         place = f"{where}, tensor {show(tensor.name)}"
-        is_plain = all(isinstance(dim, int | str) for dim in tensor.dims or ())
+        is_plain = all(isinstance(dim, Constant | Symbol) for dim in tensor.dims or ())
         require(is_plain, place, "is an input with a dimension that is neither a number nor a symbol", tensor.dims)
         require(program.values[index].dims == tensor.dims, place, "has another shape than its value", tensor.dims)
     _verify_outputs(program, manifest, where)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dovetail.element_types import BY_NAME
 from dovetail.errors import DovetailError, PlanCorruptError
-from dovetail.expr import Constant, Expr, Operation, decode_expr, symbols_of
+from dovetail.expr import Constant, Dim, Expr, Operation, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.plan._header import show
 from dovetail.plan.limits import MAX_NAME_CHARS
@@ -90,30 +90,20 @@ def check_indices(indices: Iterable[int], count: int, where: str, *, absent: boo
             require(False, where, "refers to a value that does not exist", index)
 
 
-def check_dims(dims: Sequence[Any], where: str, *, nullable: bool = False) -> frozenset[str]:
-    """Every dimension must be an expression of numbers in range, or null where that is allowed; symbols come back."""
+def check_dims(dims: Sequence[Dim], where: str, *, nullable: bool = False) -> frozenset[str]:
+    """Every dimension must have numbers in range, and be known unless it may be unknown; symbols come back."""
     require(len(dims) <= MAX_RANK, where, "too many dimensions", len(dims))
-    if all(type(dim) is str or (type(dim) is int and 0 <= dim < _MAX_DIM) for dim in dims):
-        return frozenset([dim for dim in dims if type(dim) is str])
     names: frozenset[str] = frozenset()
     for dim in dims:
-        if isinstance(dim, int) and not isinstance(dim, bool):
-            require(0 <= dim < _MAX_DIM, where, "a dimension is out of range", dim)
-        elif dim is not None or not nullable:
-            names |= symbols_of(_decode_dim(dim, where))
+        if isinstance(dim, Constant):
+            require(0 <= dim.value < _MAX_DIM, where, "a dimension is out of range", dim.value)
+        elif dim is not None:
+            for constant in _constants(dim):
+                require(abs(constant) < _MAX_DIM, where, "a dimension has a number out of range", constant)
+            names |= symbols_of(dim)
+        else:
+            require(nullable, where, "a dimension is malformed", "null")
     return names
-
-
-def _decode_dim(stored: Any, where: str) -> Expr:
-    try:
-        expr = decode_expr(stored)
-    except (DovetailError, RecursionError):
-        # A list may be nested so deep that not even its text can be made.
-        got = "an expression" if isinstance(stored, list) else show(stored)
-        raise PlanCorruptError("a dimension is malformed", where=where, got=got) from None
-    for constant in _constants(expr):
-        require(abs(constant) < _MAX_DIM, where, "a dimension has a number out of range", constant)
-    return expr
 
 
 def _constants(expr: Expr) -> list[int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dovetail.errors import DovetailError, PlanCorruptError, UsageError
-from dovetail.expr import Symbol, decode_expr
+from dovetail.expr import Dim, Symbol
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import FieldRecord, Manifest, PluginRecord, ProgramRecord, StepRecord, SymbolRecord
 from dovetail.plan.verify.built import verify_kernel, verify_partition
@@ -93,7 +93,7 @@ def _verify_copy(step: StepRecord, scope: Scope, where: str) -> None:
     require(is_mine, where, "copies between memories that its provider does not have", step.provider)
 
 
-def _may_be_equal(one: Sequence[Any] | None, other: Sequence[Any] | None) -> bool:
+def _may_be_equal(one: Sequence[Dim] | None, other: Sequence[Dim] | None) -> bool:
     """Whether two shapes are the same as far as they are known."""
     if one is None or other is None:
         return True
@@ -246,17 +246,17 @@ def _verify_size(step: StepRecord, scope: Scope, where: str, name: str) -> None:
     if symbol is None or (symbol.source, symbol.index) != ("element", 0) or symbol.value not in step.outputs:
         raise PlanCorruptError("bounds a symbol that is not a size it writes", where=where, got=ascii(name[:60]))
     value = scope.program.values[symbol.value]
-    is_integer = value.dims == [] and value.dtype in ("int32", "int64")
+    is_integer = value.dims == () and value.dtype in ("int32", "int64")
     require(is_integer, where, "a size tensor is not one integer", (value.dtype, value.dims))
 
 
-def _verify_output_dims(dims: Collection[Any], step: StepRecord, scope: Scope, where: str) -> None:
+def _verify_output_dims(dims: Collection[Dim], step: StepRecord, scope: Scope, where: str) -> None:
     for dim in dims:
         names = check_dims([dim], where)
         if names.isdisjoint(step.sizes):
             _verify_readable(names, step, scope, where)
         else:
-            is_alone = isinstance(decode_expr(dim), Symbol)
+            is_alone = isinstance(dim, Symbol)
             require(is_alone, where, "a size tensor is part of an expression", sorted(names)[:3])
 
 

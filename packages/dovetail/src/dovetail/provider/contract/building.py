@@ -13,16 +13,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dovetail.loggers import ILogger
-from dovetail.provider.contract.tensors import ShapeRange, TensorSpec
 from dovetail.provider.devices import Device, Stream
+from dovetail.tensors import ShapeRange, TensorSpec
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["BuildContext", "Candidate", "Chosen", "KernelRequest", "Reference", "Tuner"]
+__all__ = ["BuildContext", "Candidate", "Chosen", "KernelRequest", "Reference", "RewriteContext", "Tuner"]
 
 Reference = Callable[["ir.Model", Mapping[str, Any]], Mapping[str, Any]]
 """Runs a model over inputs by name with the kernels of ``cpu`` and gives its outputs by name, as NumPy arrays."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteContext:
+    """What a provider may change when it rewrites a model."""
+
+    is_own: Callable[[ir.Node], bool]
+    """Whether a node was given to it; the others are somebody else's."""
+    keep: frozenset[str] = frozenset()
+    """Weights that a refit may replace, by name: they stay, and nothing may be computed from their numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)

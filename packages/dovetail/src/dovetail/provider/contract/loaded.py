@@ -73,6 +73,10 @@ class BoundPartition(ABC):
         caller. Arrays of callers must not be kept alive after the run.
         """
 
+    def interrupt(self) -> None:
+        """End a run that is under way, which then raises; called from another thread. The default: it cannot be."""
+        return
+
     def close(self) -> None:
         """Give back what was taken for the bound run."""
         return

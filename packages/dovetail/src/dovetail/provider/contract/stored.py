@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dovetail.provider.contract.tensors import TensorSpec
+from dovetail.tensors import TensorSpec
 
 __all__ = ["StoredKernel", "StoredPartition"]
 

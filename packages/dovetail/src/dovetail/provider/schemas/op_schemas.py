@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
+from dovetail.element_types import dtype_from_onnx_type
 from dovetail.provider.schemas.op_declarations import AttributeDeclaration, OpDeclaration
-from dovetail.provider.schemas.type_names import dtype_from_onnx_type
 
 __all__ = ["onnx_operator_set", "read_schemas", "schema_domains", "schema_ops"]
 

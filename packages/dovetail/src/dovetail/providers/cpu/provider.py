@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from dovetail._near_names import suggest
 from dovetail._version import __version__
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
@@ -67,7 +68,8 @@ class CpuProviderFactory:
         """A provider; the option ``layout`` is ``NCHW`` or ``NHWC``."""
         unknown = options.keys() - {"layout"}
         if unknown:
-            raise ProviderError(f"unknown option(s) {', '.join(sorted(unknown))}", where="provider 'cpu'")
+            what = f"unknown option(s) {', '.join(sorted(unknown))}"
+            raise ProviderError(what, where="provider 'cpu'", expected="layout", fix=suggest(min(unknown), ["layout"]))
         layout = options.get("layout", "NCHW")
         if layout not in ("NCHW", "NHWC"):
             raise ProviderError("no such layout", where="provider 'cpu'", expected="NCHW or NHWC", got=layout)

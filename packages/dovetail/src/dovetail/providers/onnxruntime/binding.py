@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.errors import InternalError
+from dovetail.errors import PlanError
 from dovetail.host_arrays import address_of, array_at
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition
 from dovetail.providers.onnxruntime.wire import type_number
@@ -85,41 +85,66 @@ class _BoundTensor:
 class _BoundSession(BoundPartition):
     """The partition in one bound run."""
 
-    __slots__ = ("_binding", "_input_names", "_inputs", "_output_names", "_outputs", "_session")
+    __slots__ = (
+        "_binding",
+        "_input_names",
+        "_inputs",
+        "_is_ended",
+        "_options",
+        "_output_names",
+        "_outputs",
+        "_session",
+    )
 
     def __init__(self, session: Any, inputs: tuple[str, ...], outputs: list[str]) -> None:
         self._session = session
         self._binding = session.io_binding()
         self._input_names = inputs
         self._output_names = outputs
+        self._options = _run_options()
+        self._is_ended = False
+        """Whether the options say that runs are to end."""
         self._inputs = [_BoundTensor(self._binding.bind_ortvalue_input, name) for name in inputs]
         self._outputs = [_BoundTensor(self._binding.bind_ortvalue_output, name) for name in outputs]
 
     def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Write to the memory of the outputs where all have some, else have ONNX Runtime make the results."""
+        if self._is_ended:
+            self._options, self._is_ended = _run_options(), False
         if outputs[0] is None or not (self._take(self._outputs, outputs) and self._take(self._inputs, inputs)):
             self._run_owned(inputs, outputs)
             return
         for port, array in zip(self._inputs, inputs):  # noqa: B905 - counted in the plan, here and below
             if port.staged is not None:
                 port.staged[...] = array
-        self._session.run_with_iobinding(self._binding)
+        self._session.run_with_iobinding(self._binding, self._options)
         for port, target in zip(self._outputs, outputs):  # noqa: B905
             if port.staged is not None:
                 target[...] = port.staged
+
+    def interrupt(self) -> None:
+        """End the run that is under way."""
+        self._is_ended = True
+        self._options.terminate = True
 
     def _take(self, ports: Sequence[_BoundTensor], arrays: Sequence[Any]) -> bool:
         return all([port.take(array) for port, array in zip(ports, arrays)])  # noqa: B905, C419 - a list is faster
 
     def _run_owned(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Have ONNX Runtime make the results; those that have a place are copied there."""
-        made = self._session.run(self._output_names, dict(zip(self._input_names, inputs)))  # noqa: B905
+        made = self._session.run(self._output_names, dict(zip(self._input_names, inputs)), self._options)  # noqa: B905
         for index, result in enumerate(made):
             target = outputs[index]
             if target is None:
                 outputs[index] = result
             else:
                 _copy_result(target, result, self._output_names[index])
+
+
+def _run_options() -> Any:
+    from onnxruntime import RunOptions
+
+    return RunOptions()
 
 
 def _ort_value(array: Array) -> Any:
@@ -132,7 +157,7 @@ def _ort_value(array: Array) -> Any:
 
 def _copy_result(target: Array, result: Array, name: str) -> None:
     if target.shape != result.shape or target.dtype != result.dtype:
-        raise InternalError(
+        raise PlanError(
             f"ONNX Runtime gave '{name}' another shape or type than the plan says",
             expected=f"{target.dtype.name} {target.shape}",
             got=f"{result.dtype.name} {result.shape}",

@@ -36,16 +36,16 @@ def _check(side: str, found: Sequence[Any], names: Sequence[str], specs: Sequenc
         port = ports[name]
         if port.type != spec.onnx_type:
             raise _mismatch(f"one of its {side} has another type than the plan says", where, spec.onnx_type, port.type)
-        if not _fits(port.shape, spec.dims):
-            raise _mismatch(f"one of its {side} has another shape than the plan says", where, spec.dims, port.shape)
+        if not _fits(port.shape, spec.sizes):
+            raise _mismatch(f"one of its {side} has another shape than the plan says", where, spec.sizes, port.shape)
 
 
-def _fits(shape: Sequence[Any], dims: Sequence[int | None] | None) -> bool:
+def _fits(shape: Sequence[Any], sizes: Sequence[int | None] | None) -> bool:
     """Whether an array could have both shapes; the shape of what has none, and of a single number, is empty."""
-    if not shape or dims is None:
+    if not shape or sizes is None:
         return True
-    pairs = zip(shape, dims, strict=False)
-    return len(shape) == len(dims) and all(a == b or not isinstance(a, int) or b is None for a, b in pairs)
+    pairs = zip(shape, sizes, strict=False)
+    return len(shape) == len(sizes) and all(a == b or not isinstance(a, int) or b is None for a, b in pairs)
 
 
 def _mismatch(what: str, where: str, expected: object, got: object) -> PlanCorruptError:

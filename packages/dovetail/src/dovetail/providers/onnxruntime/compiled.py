@@ -20,7 +20,14 @@ from dovetail.errors import ProviderError
 from dovetail.formats import FOUR_BIT_TYPES, stored_size_bytes, unpack_nibbles
 from dovetail.provider.interfaces import BuiltPartition
 from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
-from dovetail.providers.onnxruntime.sessions import NO_QUANTIZATION, Level, SessionSettings, Use, create_session
+from dovetail.providers.onnxruntime.sessions import (
+    NO_QUANTIZATION,
+    Level,
+    SessionSettings,
+    Use,
+    create_session,
+    folding_entries,
+)
 from dovetail.providers.onnxruntime.wire import INLINE_BYTES, NO_QUANTIZATION_MARK
 
 __all__ = ["build_partition"]
@@ -57,16 +64,29 @@ def _optimise_somehow(model: ir.Model, source: Path, target: Path, settings: Ses
     From opset 21 on these passes write nodes that ONNX Runtime then refuses (int8 made uint8, the attribute of the type
     left as it was), and with bodies that read what they move they end the process.
     """
-    where = f"partition '{model.graph.name}'"
+    where, entries = f"partition '{model.graph.name}'", _limit_folding(model)
     if not _is_risky(model):
         try:
-            _optimise(source, target, settings, where=where)
+            _optimise(source, target, settings, where=where, entries=entries)
             return False
         except ProviderError:
             if not _is_quantized(model):
                 raise
-    _optimise(source, target, settings, where=where, entries=NO_QUANTIZATION)
+    _optimise(source, target, settings, where=where, entries={**entries, **NO_QUANTIZATION})
     return True
+
+
+def _limit_folding(model: ir.Model) -> dict[str, str]:
+    """Entries for a graph with nodes that read constants only: what the build left alone is left alone here too."""
+    known: set[ir.Value] = set()
+    count = 0
+    for node in model.graph:
+        if all(value is None or value.const_value is not None or value in known for value in node.inputs):
+            known.update(node.outputs)
+            count += 1
+    tensors = [value.const_value for value in model.graph.initializers.values()]
+    weights_bytes = sum(tensor.nbytes for tensor in tensors if tensor is not None)
+    return folding_entries(count, weights_bytes) if count else {}
 
 
 def _is_risky(model: ir.Model) -> bool:
@@ -123,11 +143,9 @@ def _forget_maps(graph: ir.Graph) -> None:
             value.type = None
 
 
-def _optimise(
-    source: Path, target: Path, settings: SessionSettings, *, where: str, entries: Mapping[str, str] | None = None
-) -> None:
+def _optimise(source: Path, target: Path, settings: SessionSettings, *, where: str, entries: Mapping[str, str]) -> None:
     entries = {
-        **(entries or {}),
+        **entries,
         "session.optimized_model_external_initializers_file_name": f"{target.stem}.data",
         "session.optimized_model_external_initializers_min_size_in_bytes": str(INLINE_BYTES),
         "session.disable_prepacking": "1",

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from dovetail.element_types import dtype_from_onnx_type
 from dovetail.errors import ProviderError
-from dovetail.provider.schemas.type_names import dtype_from_onnx_type
 from dovetail.providers.onnxruntime.sessions import import_onnxruntime
 
 __all__ = [

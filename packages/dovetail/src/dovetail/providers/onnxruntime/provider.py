@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dovetail._near_names import suggest
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import DovetailError, PlanCorruptError, ProviderError
 from dovetail.provider.devices import Device, ProfileEvent
@@ -35,7 +36,9 @@ from dovetail.providers.onnxruntime.sessions import (
     Use,
     create_session,
     find_thread_limit,
+    folding_entries,
     import_onnxruntime,
+    refuse_settings_of_models,
 )
 from dovetail.providers.onnxruntime.weights import share_weight, weight_bytes, weight_size_bytes
 from dovetail.providers.onnxruntime.wire import (
@@ -44,6 +47,7 @@ from dovetail.providers.onnxruntime.wire import (
     AppendedTensor,
     FilePlace,
     append_weights,
+    count_nodes,
     names_files,
 )
 
@@ -71,6 +75,7 @@ class OnnxRuntimeProvider(Provider):
         self, device: Device, settings: SessionSettings | None = None, *, profiles: SessionProfiles | None = None
     ) -> None:
         self.device = device
+        refuse_settings_of_models()
         self.version: str = import_onnxruntime().__version__
         self._settings = settings or SessionSettings()
         self._profiles = profiles
@@ -149,8 +154,9 @@ class OnnxRuntimeProvider(Provider):
             if profiles is not None:
                 profiles.configure(options)
 
+        entries = {**(entries or {}), **folding_entries(count_nodes(model), sum(weights_bytes))}
         if NO_QUANTIZATION_MARK.encode() in model:
-            entries = {**(entries or {}), **NO_QUANTIZATION}
+            entries = {**entries, **NO_QUANTIZATION}
         use = Use.WHOLE if stored.is_whole else Use.PART
         prepare_allocator(weights_bytes)
         try:
@@ -253,6 +259,7 @@ class OnnxRuntimeProviderFactory:
                 f"unknown option(s) {', '.join(sorted(unknown))}",
                 where="provider 'onnxruntime'",
                 expected=", ".join(self.options),
+                fix=suggest(min(unknown), self.options),
             )
         for name in ("pool", "profiling"):
             choices = self.options[name].choices

@@ -15,23 +15,30 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, Final
 
+from dovetail._interrupts import UninterruptedImport
 from dovetail.errors import ProviderError
 from dovetail.provider.calls import first_line
 
 __all__ = [
     "EXECUTION_PROVIDER",
+    "FOLDED_BYTES",
     "NO_QUANTIZATION",
     "Level",
     "SessionSettings",
     "Use",
     "create_session",
     "find_thread_limit",
+    "folding_entries",
     "import_onnxruntime",
+    "refuse_settings_of_models",
 ]
 
 EXECUTION_PROVIDER: Final = "CPUExecutionProvider"
 NO_QUANTIZATION: Final[Mapping[str, str]] = {"session.disable_quant_qdq": "1"}
 """Entries for sessions whose Q and DQ nodes stay as they are."""
+FOLDED_BYTES: Final = 64 << 20
+"""How many bytes of constants ONNX Runtime may work out in one graph, besides as many as its weights have."""
+_FOLDING_ENTRY: Final = "optimization.constant_folding_max_output_size_in_bytes"
 _FATAL_ONLY: Final = 4
 """What goes wrong comes back as an error; on the screen it would be said twice."""
 
@@ -65,6 +72,11 @@ class Use(Enum):
     """Other steps run in turn with it: its threads rest meanwhile."""
 
 
+def folding_entries(num_nodes: int, weights_bytes: int) -> dict[str, str]:
+    """What keeps ONNX Runtime from working out constants without end; it knows a limit for each of them only."""
+    return {_FOLDING_ENTRY: str((FOLDED_BYTES + weights_bytes) // max(num_nodes, 1))}
+
+
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
     """How sessions of a provider are made."""
@@ -75,19 +87,24 @@ class SessionSettings:
     """``session`` for one pool each, ``process`` for one that all sessions of the process must share."""
 
 
-def import_onnxruntime() -> Any:
-    """The module, or an error that says how to get it."""
+def refuse_settings_of_models() -> None:
+    """Raise where ONNX Runtime would take the settings of sessions from the models that they are made of."""
     if os.environ.get(_LETS_MODELS_CHOOSE) == "1":
         raise ProviderError(
             f"{_LETS_MODELS_CHOOSE} is set, so ONNX Runtime would heed the settings in a model and not those given",
             where="provider 'onnxruntime'",
             fix="unset it, or choose another provider",
         )
+
+
+def import_onnxruntime() -> Any:
+    """The module, or an error that says how to get it."""
     # Newer ones report over the network what they run, and keep a file of it in the home folder, unless this is set
     # before they are imported. Whoever wants that sets it to 0, or imports onnxruntime first.
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
     try:
-        import onnxruntime
+        with UninterruptedImport():
+            import onnxruntime
     except ImportError as error:
         raise ProviderError(
             "onnxruntime is not installed",
@@ -120,6 +137,7 @@ def create_session(
         configure: Sets what has no configuration entry.
         without: Names of ONNX Runtime's optimisers to leave out.
     """
+    refuse_settings_of_models()
     onnxruntime = import_onnxruntime()
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)

@@ -22,6 +22,7 @@ __all__ = [
     "AppendedTensor",
     "FilePlace",
     "append_weights",
+    "count_nodes",
     "names_files",
     "type_number",
 ]
@@ -31,6 +32,7 @@ INLINE_BYTES: Final = 1024
 NO_QUANTIZATION_MARK: Final = "dovetail.no_quantization_passes"
 """Key of the metadata of a partition whose Q and DQ nodes ONNX Runtime must leave as they are."""
 _GRAPH: Final = 7
+_NODE: Final = 1
 _INITIALIZER: Final = 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _EXTERNAL_DATA, _DATA_LOCATION = 1, 2, 8, 9, 13, 14
 _EXTERNAL: Final = 1
@@ -79,6 +81,17 @@ def names_files(model: bytes | memoryview) -> bool:
         return b"location" in data and _walk(memoryview(data), "model", 0)
     except MalformedMessageError as error:
         raise PlanCorruptError("a compiled partition is malformed", fix="build the plan again") from error
+
+
+def count_nodes(model: bytes | memoryview) -> int:
+    """How many nodes the graph of a model has, without those of bodies; ONNX Runtime is left to refuse damage."""
+    data = memoryview(model)
+    try:
+        graphs = [field for field in read_fields(data) if field.number == _GRAPH and field.has_length]
+        inner = (read_fields(data, field.content, field.end) for field in graphs)
+        return sum(field.number == _NODE for fields in inner for field in fields)
+    except MalformedMessageError:
+        return 0
 
 
 _MESSAGES: Final = {

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail import host_arrays
+from dovetail.dlpack import import_dlpack
 from dovetail.errors import InputError
 from dovetail.formats import pack_nibbles, unpack_nibbles
 from dovetail.plan.manifest import TensorRecord
@@ -30,11 +31,13 @@ def as_input(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Array:
     array = value if type(value) is np.ndarray else _convert(value, tensor, dtype)
     if array.dtype != dtype:
         raise InputError(
-            "wrong type",
+            "an array of Python objects, not of numbers" if array.dtype == object else "wrong type",
             where=f"input '{tensor.name}'",
             expected=dtype.name,
             got=array.dtype.name if array.dtype.isnative else f"{array.dtype.name} in the other byte order",
-            fix=f"convert it first, for example x.astype('{dtype.name}')",
+            fix=f"convert it first, for example x.astype('{dtype.name}')"
+            if isinstance(value, np.ndarray)
+            else f"convert it to {dtype.name} first",
         )
     return array if array.flags.c_contiguous and array.flags.aligned else array.copy(order="C")
 
@@ -82,11 +85,23 @@ def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
     try:
         return np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError) as error:
+        array = _copy_foreign(value)
+        if array is not None:
+            return array
         raise InputError(
             f"cannot be read on the CPU: {error}",
             where=f"input '{tensor.name}'",
             fix="move the tensor to the CPU first (and detach it from autograd)",
         ) from error
+
+
+def _copy_foreign(value: Any) -> Array | None:
+    """A copy of an array whose type NumPy does not take by DLPack, such as bfloat16; None when that is not why."""
+    try:
+        imported = import_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, InputError):
+        return None
+    return host_arrays.array_at(imported.address, imported.shape, imported.dtype).copy()
 
 
 def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NoReturn
@@ -9,7 +10,8 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import DovetailError, InputError, InternalError, ResourceError, UsageError
+from dovetail.decoding import judging
+from dovetail.errors import DovetailError, InputError, PlanError, ResourceError, UsageError
 from dovetail.formats import packed_shape
 from dovetail.plan.manifest import Manifest, ProgramRecord
 from dovetail.runtime.bind.border import BoundBorder, RunBorder
@@ -20,6 +22,7 @@ from dovetail.runtime.bind.shapes import ShapePlan
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.devices.schedule import Schedule
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.limits import RunLimits
 from dovetail.runtime.memory.arenas import make_arenas
 from dovetail.runtime.memory.checks import memories_of
 from dovetail.runtime.steps.base import Step, check_same_size
@@ -71,6 +74,8 @@ class ProgramInstance:
         """Runs the steps of every run one by one and takes their times; None for runs as fast as can be."""
         self.report: Callable[[Exception], None] = lambda _: None
         """Told of every error of a run before it is raised."""
+        self.limits: RunLimits | None = None
+        """What a run may take; None for no limits."""
         self._profile = profile
         self._constants = dict(constants)
         bounds = [dim for tensor in manifest.outputs for dim in (*(tensor.dims or ()), *(tensor.max_dims or ()))]
@@ -102,7 +107,8 @@ class ProgramInstance:
             key = (shapes, self.shapes.symbol_values(shapes, inputs))
         run = self._runs.get(key)
         if run is None:
-            run = self._bind(key, shapes, inputs)
+            with judging(_unusable):
+                run = self._bind(key, shapes, inputs)
         elif run is not self._latest:
             self._runs[key] = self._runs.pop(key)
         self._latest = run
@@ -115,6 +121,8 @@ class ProgramInstance:
         # Before the views of this run are made: memory that moves takes those of all others with it.
         scratch = self._find_scratch(found)
         place = (symbols, scratch)
+        if self.limits is not None:
+            self._check_memory(self.limits, found, scratch, place)
         try:
             moved = [arena.reserve(found, self._dtypes, scratch, place) for arena in self._arenas]
         except Exception:
@@ -131,6 +139,19 @@ class ProgramInstance:
         outputs = Outputs(self.manifest, self.program, logical, physical)
         run = self._runs[key] = BoundRun(self, frame, entries, outputs, symbols)
         return run
+
+    @property
+    def arena_bytes(self) -> int:
+        """How much memory planned values take."""
+        return sum(arena.size_bytes for arena in self._arenas)
+
+    def _check_memory(self, limits: RunLimits, found: Sequence[Any], scratch: tuple[int, ...], place: Hashable) -> None:
+        """Refuse shapes whose values take more than a run may, before memory is taken for them."""
+        planned = sum(arena.find_size_bytes(found, self._dtypes, scratch, place) for arena in self._arenas)
+        outputs = {index: found[index] for index in self.program.outputs if found[index] is not None}
+        limits.check_memory(
+            planned + sum(math.prod(shape) * self._dtypes[index].itemsize for index, shape in outputs.items())
+        )
 
     def infer(self, shapes: Sequence[Shape | None], inputs: Sequence[Any] = ()) -> tuple[tuple[int, ...], list[Any]]:
         """The symbols that inputs of these shapes decide, and the shape of every value that is known before a run."""
@@ -271,9 +292,13 @@ class ProgramInstance:
         raise told from cause
 
 
+def _unusable(reason: str) -> PlanError:
+    return PlanError(f"the plan cannot be bound to these inputs: {reason}", fix="build the plan again")
+
+
 def _describe(error: BaseException, where: str, *, is_loose: bool) -> BaseException:
     """What a step raised, as what the caller gets: an error of ours that names the step, or the exception itself."""
-    if is_loose and isinstance(error, InternalError):
+    if is_loose and isinstance(error, PlanError):
         return InputError(
             "a dimension of an input is 0, and a shape that depends on it is not what the plan says",
             where=where,

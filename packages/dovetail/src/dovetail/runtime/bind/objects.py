@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from dovetail.errors import InputError, InternalError, UsageError
+from dovetail.errors import InputError, PlanError, UsageError
 from dovetail.plan.manifest import TensorRecord
 from dovetail.plan.value_types import ValueType, parse_value_type
 from dovetail.provider.devices import DeviceArray
@@ -159,8 +159,8 @@ _PLAIN: Final[Mapping[str, type]] = {"object": str, "int64": int, "float64": flo
 """What the keys and elements of maps are outside, by type."""
 
 
-def _mismatch(got: object, tensor: TensorRecord) -> InternalError:
-    return InternalError(
+def _mismatch(got: object, tensor: TensorRecord) -> PlanError:
+    return PlanError(
         "a step gave another type than the plan says", where=f"output '{tensor.name}'", expected=tensor.type, got=got
     )
 

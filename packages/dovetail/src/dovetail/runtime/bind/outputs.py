@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import InternalError, ResourceError
+from dovetail.errors import PlanError, ResourceError
 from dovetail.formats import unpack
 from dovetail.plan.manifest import Manifest, ProgramRecord, TensorRecord
 from dovetail.runtime.bind.objects import give_object
@@ -107,7 +107,7 @@ class Outputs:
 def require_array(array: Any, tensor: TensorRecord) -> Array:
     """An output that a step gave must be what the engine says it is: callers size their memory by that."""
     if not isinstance(array, np.ndarray) or array.dtype != np.dtype(tensor.dtype):
-        raise InternalError(
+        raise PlanError(
             "a step gave another type than the plan says",
             where=f"output '{tensor.name}'",
             expected=tensor.dtype,

@@ -118,6 +118,5 @@ def _describe(values: Sequence[ValueRecord], ports: Sequence[int]) -> tuple[Tens
 
 def _describe_value(value: ValueRecord) -> TensorSpec:
     # Results that leave the engine need no memory, and of those some models declare sizes that they do not have.
-    is_sized = value.kind in ("input", "planned") and value.dims is not None
-    dims = tuple([dim if isinstance(dim, int) else None for dim in value.dims or ()]) if is_sized else None
+    dims = value.dims if value.kind in ("input", "planned") else None
     return TensorSpec(dtype=value.dtype, dims=dims, type=value.type)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from dovetail.errors import InputError, UsageError
+from dovetail.expr import Constant, Dim, Symbol
 from dovetail.plan.manifest import Manifest, ProfileRecord, TensorRecord
 from dovetail.runtime.steps.base import Array
 
@@ -14,7 +14,7 @@ __all__ = ["check_profile", "check_values", "find_profile", "known_dims"]
 _Bounds = tuple[list[int], list[int], list[int]]
 
 
-def known_dims(tensor: TensorRecord) -> list[Any]:
+def known_dims(tensor: TensorRecord) -> tuple[Dim, ...]:
     """The dims of a tensor's record.
 
     Raises:
@@ -35,9 +35,7 @@ def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape:
     """Raise an error that shows what the engine allows, unless the shape is allowed."""
     dims = tensor.dims
     bounds = manifest.profiles[profile].shapes.get(tensor.name) if manifest.profiles else None
-    if dims is not None and (
-        len(shape) != len(dims) or any(isinstance(d, int) and d != n for d, n in zip(dims, shape, strict=False))
-    ):
+    if dims is not None and (len(shape) != len(dims) or not _agrees(dims, shape)):
         allowed = ", ".join(map(_describe_dim, dims)) if bounds is None else _describe_bounds(bounds)
         raise InputError("wrong shape", where=f"input '{tensor.name}'", expected=f"({allowed})", got=tuple(shape))
     if min(shape, default=0) < 0:
@@ -52,13 +50,17 @@ def check_profile(manifest: Manifest, profile: int, tensor: TensorRecord, shape:
         )
 
 
+def _agrees(dims: Sequence[Dim], shape: Sequence[int]) -> bool:
+    return all(not isinstance(dim, Constant) or dim.value == size for dim, size in zip(dims, shape, strict=True))
+
+
 def _describe_bounds(bounds: _Bounds) -> str:
     return ", ".join(str(lo) if lo == hi else f"{lo}..{hi}" for lo, hi in zip(bounds[0], bounds[2], strict=True))
 
 
-def _describe_dim(dim: Any) -> str:
+def _describe_dim(dim: Dim) -> str:
     """A dimension as the author of the model wrote it; names that begin so are ours."""
-    return "any" if isinstance(dim, str) and dim.startswith("_d") else str(dim)
+    return "any" if isinstance(dim, Symbol) and dim.name.startswith("_d") else str(dim)
 
 
 def check_values(manifest: Manifest, profile: int, arrays: Sequence[Array]) -> None:

@@ -18,7 +18,7 @@ from dovetail.runtime.bind.views import TensorViews
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.steps.base import BoundStep
 from dovetail.runtime.steps.frame import Frame, Shape
-from dovetail.runtime.steps.loop import BoundSteps, Entry
+from dovetail.runtime.steps.loop import BoundSteps, Entry, add_checks
 
 if TYPE_CHECKING:
     from dovetail.runtime.bind.instance import ProgramInstance
@@ -55,7 +55,8 @@ class BoundRun:
         """The program in its context."""
         self._values = frame.values
         self._entries = entries
-        steps = BoundSteps(instance.schedule_steps(entries, frame), instance.silence)
+        scheduled = add_checks(instance.schedule_steps(entries, frame), instance.devices.check)
+        steps = BoundSteps(scheduled, instance.silence)
         self._border = instance.bind_border(frame)
         self._run_all: BoundStep = steps.run if self._border is None else partial(self._border.run_around, steps.run)
         self._inputs, self._outputs = program.inputs, program.outputs

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dovetail.errors import InputError, ResourceError
-from dovetail.expr import compile_expr, decode_expr, symbols_of
+from dovetail.expr import Dim, Expr, Symbol, compile_expr, symbols_of
 from dovetail.plan.manifest import ProgramRecord, SymbolRecord
 from dovetail.runtime.steps.frame import Shape
 
@@ -21,10 +21,10 @@ class ShapePlan:
 
     Args:
         program: Whose shapes.
-        told: Further dims, by stored form, that callers are told: the bounds of outputs.
+        told: Further dims that callers are told: the bounds of outputs.
     """
 
-    def __init__(self, program: ProgramRecord, told: Sequence[Any] = ()) -> None:
+    def __init__(self, program: ProgramRecord, told: Sequence[Dim] = ()) -> None:
         self._program = program
         outside = set(program.inputs)
         used = _symbols_in_shapes(program, told)
@@ -40,21 +40,24 @@ class ShapePlan:
         """The values whose shape inputs decide."""
         self._input_names = {index: program.values[index].name for index in program.inputs}
         self._repeats = [
-            (index, axis, self._names.index(dim))
+            (index, axis, self._names.index(dim.name))
             for index in program.inputs
             for axis, dim in enumerate(program.values[index].dims or ())
-            if isinstance(dim, str) and dim in self._names
+            if isinstance(dim, Symbol) and dim.name in self._names
         ]
 
     def _compile(self) -> None:
-        known, numbers = set(self._names), dict[Any, int]()
+        known, numbers = set(self._names), dict[tuple[Dim, ...], int]()
         for index, value in enumerate(self._program.values):
-            if value.dims is not None and value.kind in ("planned", "output") and _known(value.dims, known):
-                key = _frozen(value.dims)
-                if key not in numbers:
-                    numbers[key] = len(self._shapes)
-                    self._shapes.append([compile_expr(decode_expr(dim), self._names) for dim in value.dims])
-                self._shape_of[index] = numbers[key]
+            if value.dims is None or value.kind not in ("planned", "output"):
+                continue
+            exprs = [dim for dim in value.dims if dim is not None and symbols_of(dim) <= known]
+            if len(exprs) < len(value.dims):
+                continue
+            if value.dims not in numbers:
+                numbers[value.dims] = len(self._shapes)
+                self._shapes.append([compile_expr(expr, self._names) for expr in exprs])
+            self._shape_of[index] = numbers[value.dims]
 
     def symbol_values(self, shapes: Sequence[Shape | None], inputs: Sequence[Any]) -> tuple[int, ...]:
         """What the symbols are for inputs of these shapes; contents are read where shapes depend on them."""
@@ -102,9 +105,9 @@ class ShapePlan:
             found[index] = shape
         return found
 
-    def evaluate_dim(self, stored: Any, values: Sequence[int]) -> int:
-        """The value of a stored expression over symbols that inputs decide."""
-        return compile_expr(decode_expr(stored), self._names)(values)
+    def evaluate_dim(self, dim: Expr, values: Sequence[int]) -> int:
+        """The value of a dimension over symbols that inputs decide."""
+        return compile_expr(dim, self._names)(values)
 
 
 def _read(symbol: SymbolRecord, shape: Shape | None, array: Any) -> int:
@@ -124,25 +127,8 @@ def _checked_shape(sizes: Sequence[int], *, is_empty: bool) -> Shape:
     return shape
 
 
-def _frozen(dims: Any) -> Any:
-    """Stored dims as a key."""
-    return tuple(map(_frozen, dims)) if isinstance(dims, list) else dims
-
-
-def _symbols_in_shapes(program: ProgramRecord, told: Sequence[Any]) -> frozenset[str]:
+def _symbols_in_shapes(program: ProgramRecord, told: Sequence[Dim]) -> frozenset[str]:
     """What shapes that are known before the run depend on; contents of inputs that are not here need not be read."""
     shaped = [value.dims or () for value in program.values if value.kind in ("planned", "output")]
-    stored = {_frozen(dim): dim for dims in (*shaped, told) for dim in dims if dim is not None}
-    return frozenset().union(*(symbols_of(decode_expr(dim)) for dim in stored.values()))
-
-
-def _known(dims: Sequence[Any], names: set[str]) -> bool:
-    return all(_is_known(dim, names) for dim in dims)
-
-
-def _is_known(dim: Any, names: set[str]) -> bool:
-    if isinstance(dim, str):
-        return dim in names
-    if isinstance(dim, list):
-        return all(_is_known(part, names) for part in dim[1:])
-    return dim is not None
+    dims = {dim for known in (*shaped, told) for dim in known if dim is not None}
+    return frozenset[str]().union(*map(symbols_of, dims))

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import InternalError, PluginError, ProviderError
+from dovetail.errors import PlanError, PluginError, ProviderError
 from dovetail.plan.attributes import decode_attributes
-from dovetail.plan.manifest import KernelRecord, Manifest, PluginRecord, ProgramRecord, StepRecord, ValueRecord
+from dovetail.plan.manifest import KernelRecord, Manifest, PluginRecord, ProgramRecord, StepRecord
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -28,7 +28,7 @@ from dovetail.runtime.steps.copy import CopyStep
 from dovetail.runtime.steps.device_kernel import DeviceKernelStep
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.kernel import KernelStep
-from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence
+from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence, add_checks
 from dovetail.runtime.steps.partition import PartitionStep
 from dovetail.runtime.steps.plugin import PluginStep
 from dovetail.runtime.steps.reformat import ReformatStep
@@ -104,7 +104,7 @@ class ProgramTemplate:
         if record.partition is not None:
             return _StepTemplate(record, partition=self._load_partition(record, load_blob))
         if record.kind != "kernel":
-            raise InternalError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
+            raise PlanError(f"step kind '{record.kind}' is not known", where=f"step '{record.name}'")
         return _StepTemplate(record, kernel=self._compile(record, load_blob))
 
     def _compile(self, record: StepRecord, load_blob: Callable[[str], Array]) -> CompiledKernel:
@@ -115,7 +115,7 @@ class ProgramTemplate:
 
     def _load_reformat(self, record: StepRecord) -> CompiledKernel:
         provider = self._providers[record.provider]
-        specs = [_describe_layout(self.program.values[index]) for index in (*record.inputs, *record.outputs)]
+        specs = [self.program.values[index] for index in (*record.inputs, *record.outputs)]
         kernel = call(provider.id, f"load_reformat of step '{record.name}'", provider.load_reformat, *specs)
         return _require_kernel(kernel, "load_reformat", record)
 
@@ -243,7 +243,7 @@ class ProgramTemplate:
         if template.partition is not None:
             return self._partition_step(template.record, template.partition, devices)
         if template.kernel is None:
-            raise InternalError("a step without a kernel", where=f"step '{template.record.name}'")
+            raise PlanError("a step without a kernel", where=f"step '{template.record.name}'")
         return self._kernel_step(template.record, template.kernel, devices)
 
     def make_body(self, context: IPluginResourceContext, devices: ContextDevices, silence: Silence) -> Body:
@@ -254,7 +254,7 @@ class ProgramTemplate:
             entries = [Entry(step.name, step.bind(frame), step.is_quiet) for step in steps]
             if memories_of(program):
                 entries = Schedule(program, steps, devices, silence).bind(entries, frame)
-            return BoundSteps(entries, silence)
+            return BoundSteps(add_checks(entries, devices.check, is_body=True), silence)
 
         steps = self._make_steps(context, devices, silence, in_body=True)
         return Body(program, self.constants, steps, bind_steps)
@@ -286,12 +286,6 @@ def _require_kernel(kernel: object, callback: str, record: StepRecord) -> Compil
             got=type(kernel).__name__,
         )
     return kernel
-
-
-def _describe_layout(value: ValueRecord) -> TensorSpec:
-    """A value that lies in the memory of a device, for who changes its format."""
-    dims = None if value.dims is None else tuple(dim if isinstance(dim, int) else None for dim in value.dims)
-    return TensorSpec(dtype=value.dtype, dims=dims, format=value.format, scale=value.scale, memory=value.memory)
 
 
 def create_runtime_plugin(layer: str, record: PluginRecord, registry: PluginRegistry) -> PluginHandle:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -34,7 +34,7 @@ class ContextStream(Stream):
         self._provider = provider
         self._own = queue
         self._wrapped: dict[int, Stream] = {}
-        self._queue = self._find(handle) if queue is None else queue
+        self._queue = self.find(handle) if queue is None else queue
         self.is_closed = False
 
     @property
@@ -54,7 +54,7 @@ class ContextStream(Stream):
 
     def use(self, handle: int) -> None:
         """Put work on a queue of the caller's from now on, behind what is under way; 0 for the context's own."""
-        queue = self._find(handle)
+        queue = self.find(handle)
         if queue is self._queue:
             return
         if not self.is_own:
@@ -62,7 +62,8 @@ class ContextStream(Stream):
             call(self._provider.id, "wait", queue.wait, event)
         self._queue = queue
 
-    def _find(self, handle: int) -> Stream:
+    def find(self, handle: int) -> Stream:
+        """The queue of a handle; 0 for the context's own."""
         if not handle:
             self._own = self._own or _create(self._provider)
             if self._own is None:
@@ -104,10 +105,17 @@ class ContextDevices:
     """The devices of one context: a stream for each, made when it is first needed."""
 
     def __init__(
-        self, providers: Providers, *, capture_graphs: bool = True, handles: Mapping[str, int] | None = None
+        self,
+        providers: Providers,
+        *,
+        capture_graphs: bool = True,
+        handles: Mapping[str, int] | None = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
         self.providers = providers
         """Those of the engine."""
+        self.check = check
+        """What the context calls between steps; raises where a run is to end."""
         self.capture_graphs = capture_graphs
         """Whether steps that can be captured are."""
         self._streams: dict[str, ContextStream | None] = {}
@@ -141,11 +149,12 @@ class ContextDevices:
 
     def use(self, handles: Mapping[str, int]) -> None:
         """Put the work of devices on queues of the caller's, by the device's provider; 0 for the context's own."""
-        for name, handle in handles.items():
-            stream = self._streams.get(name)
-            if stream is not None:
-                stream.use(handle)
-            self._handles[name] = handle
+        streams = [(stream, handle) for name, handle in handles.items() if (stream := self._streams.get(name))]
+        for stream, handle in streams:  # one that is refused leaves all of them where they are
+            stream.find(handle)
+        for stream, handle in streams:
+            stream.use(handle)
+        self._handles.update(handles)
 
     def abandon(self) -> None:
         """Wait for all work after a failure, so that nothing of it is under way when the caller hears of it."""

@@ -97,6 +97,16 @@ class Arena:
         """Give its memory back."""
         self._block.close()
 
+    def find_size_bytes(
+        self, shapes: Sequence[Shape | None], dtypes: Sequence[Any], scratch: Sequence[int], key: Hashable
+    ) -> int:
+        """How much memory it would take for values of these shapes; the arguments are those of ``reserve``."""
+        if not self._is_open:
+            return self.size_bytes
+        physical = [self._physical(i, shapes) for i in self._planned]
+        sizes = [self._block.size_of(s, dtypes[i]) for i, s in zip(self._planned, physical, strict=True)]
+        return self._plan(sizes, scratch, key)[1]
+
     def reserve(
         self, shapes: Sequence[Shape | None], dtypes: Sequence[Any], scratch: Sequence[int], key: Hashable
     ) -> bool:

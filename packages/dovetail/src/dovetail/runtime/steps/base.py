@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.errors import InputError, InternalError
+from dovetail.errors import InputError, PlanError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.runtime.steps.frame import Frame, Shape
 
@@ -101,7 +101,7 @@ def store(values: list[Any], index: int, placed: bool, result: Any, args: tuple[
 def check_like(result: Any, target: Any, name: str, where: str | None = None) -> None:
     """Check that what a step gave has the shape and type that the plan says."""
     if tuple(result.shape) != tuple(target.shape) or result.dtype != target.dtype:
-        raise InternalError(
+        raise PlanError(
             f"step '{name}' gave another shape or type than the plan says",
             where=where,
             expected=f"{target.dtype} {target.shape}",
@@ -113,7 +113,7 @@ def split_results(result: Any, expected: int, name: str) -> tuple[Any, ...]:
     """What a kernel returned, for each output; a step that leaves an output of the plan unwritten is an error."""
     parts = result if isinstance(result, tuple) else (result,)
     if len(parts) < expected:
-        raise InternalError(f"step '{name}' gave fewer results than the plan says", expected=expected, got=len(parts))
+        raise PlanError(f"step '{name}' gave fewer results than the plan says", expected=expected, got=len(parts))
     return parts
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import InputError, InternalError
+from dovetail.errors import InputError, PlanError
 from dovetail.plan.attributes import decode_attributes
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
 from dovetail.runtime.steps.base import Array, BoundStep, Step, own
@@ -52,7 +52,8 @@ class Body:
         fixed = frozenset(self._constants)
         shapes = [None] * len(values)
         frame = Frame(values, shapes, fixed=fixed, symbols=symbols, workspaces=outer.workspaces)
-        frame.announcers, frame.closers = outer.announcers, outer.closers  # its steps are told and closed with the run
+        # Its steps are told, ended and closed with the run.
+        frame.announcers, frame.interrupters, frame.closers = outer.announcers, outer.interrupters, outer.closers
         return BoundBody(self, outer, frame, self._bind_steps)
 
 
@@ -209,7 +210,7 @@ def _stack(parts: list[Any], value: ValueRecord, axis: int, name: str) -> Array:
         if len({np.shape(part) for part in parts}) != 1:
             raise InputError(f"'{name}': the parts of a scan output have different shapes; they cannot be joined")
         return np.stack(parts, axis=axis)
-    dims = [dim if isinstance(dim, int) else 0 for dim in value.dims or []]
+    dims = [size or 0 for size in value.sizes or ()]
     dims.insert(axis if axis >= 0 else axis + len(dims) + 1, 0)
     return np.empty(dims, np.dtype(value.dtype))
 
@@ -220,5 +221,5 @@ _KINDS: dict[str, type[ControlStep]] = {"If": IfStep, "Loop": LoopStep, "Scan": 
 def make_control_step(record: StepRecord, bodies: list[Body]) -> Step:
     """The step for a control-flow record."""
     if record.op not in _KINDS:
-        raise InternalError(f"control flow '{record.op}' is not known", where=f"step '{record.name}'")
+        raise PlanError(f"control flow '{record.op}' is not known", where=f"step '{record.name}'")
     return _KINDS[record.op](record, bodies)

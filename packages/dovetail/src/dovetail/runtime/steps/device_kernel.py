@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail.errors import DovetailError, InternalError
+from dovetail.errors import DovetailError, PlanError
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.provider.calls import provider_failure
 from dovetail.provider.interfaces import CompiledKernel, Provider
@@ -69,7 +69,7 @@ class DeviceKernelStep(Step):
                 check_like(part, values[index], self.name, f"provider '{self.provider}'")
                 self._device.copy(part, values[index], self._devices.stream(self._device))
             elif any(part is arg for arg in args):
-                raise InternalError(
+                raise PlanError(
                     f"step '{self.name}' gave an input as its output",
                     where=f"provider '{self.provider}'",
                     expected="an array of its own, for the memory of inputs is used again",

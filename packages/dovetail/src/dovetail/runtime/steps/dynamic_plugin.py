@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dovetail.errors import InternalError, PluginError
+from dovetail.errors import PlanError, PluginError
 from dovetail.expr import Expr, Symbol, compile_expr, symbols_of
 from dovetail.formats import packed_shape
 from dovetail.runtime.steps.frame import Frame, Workspace
@@ -95,7 +95,7 @@ class DynamicPlugin:
     def _bound(self, port: PluginPort, axis: int) -> int:
         symbol = port.dims[axis] if port.dims is not None else None
         if not isinstance(symbol, Symbol):
-            raise InternalError(f"step '{self._step.name}': dimension {axis} of an output is no size")
+            raise PlanError(f"step '{self._step.name}': dimension {axis} of an output is no size")
         return self._value(self._step.sizes[symbol.name])
 
     def _finish(self, values: list[Any]) -> None:

@@ -11,10 +11,12 @@ import numpy as np
 
 from dovetail.runtime.steps.base import BoundStep
 
-__all__ = ["BoundSteps", "Entry", "Silence", "StepFailure", "make_silence"]
+__all__ = ["BoundSteps", "Check", "Entry", "Silence", "StepFailure", "add_checks", "make_silence"]
 
 Silence = Callable[..., Any]
 """Calls a function with its arguments where floating-point warnings are silenced."""
+Check = Callable[[], None]
+"""Raises where a run is to end before it is done."""
 
 
 class Entry(NamedTuple):
@@ -48,6 +50,15 @@ def make_silence() -> Silence:
     silence = Context()
     silence.run(np.seterr, all="ignore")
     return silence.run
+
+
+def add_checks(entries: Sequence[Entry], check: Check | None, *, is_body: bool = False) -> Sequence[Entry]:
+    """The steps with a check before each; in a body, which loops repeat, before the first too."""
+    if check is None:
+        return entries
+    checks = [Entry(entry.name, partial(check), entry.is_quiet) for entry in entries]
+    pairs = [one for pair in zip(checks, entries, strict=True) for one in pair]
+    return pairs if is_body else pairs[1:]
 
 
 class BoundSteps:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dovetail.errors import InputError, PluginError
-from dovetail.expr import Expr, Symbol, decode_expr
+from dovetail.expr import Expr, Symbol
 from dovetail.formats import pack_nibbles, packed_shape, unpack_nibbles
 from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import StepRecord, ValueRecord
@@ -23,7 +23,7 @@ from dovetail.runtime.devices.streams import ContextDevices, ContextStream
 from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
 from dovetail.runtime.steps.base import Array, BoundStep, Step
 from dovetail.runtime.steps.frame import Frame, Shape, Workspace
-from dovetail.types import DataType, Dims, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat, data_type_from_numpy
+from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 
 __all__ = ["PluginPort", "PluginStep"]
 
@@ -38,15 +38,13 @@ class PluginPort:
     def __init__(self, index: int, value: ValueRecord, sizes: Mapping[str, Expr]) -> None:
         self.index = index
         self.alias = value.alias
-        self.dtype = (
-            np.dtype(DataType[value.dtype].numpy) if value.dtype in DataType.__members__ else np.dtype(value.dtype)
-        )
-        self.type = data_type_from_numpy(self.dtype)
+        self.dtype = np.dtype(value.dtype)
+        self.type = value.data_type
         self.is_four_bit = self.type.bits < 8
-        self.format = TensorFormat[value.format]
+        self.format = value.tensor_format
         self.scale = value.scale
-        is_known = value.dims is not None and None not in value.dims
-        self.dims = [decode_expr(d) for d in value.dims or ()] if is_known else None
+        exprs = [dim for dim in value.dims or () if dim is not None]
+        self.dims = exprs if len(exprs) == value.rank else None
         self.sizes = sizes
         self.placed = value.kind in ("planned", "output", "constant", "input")
 
@@ -83,7 +81,7 @@ class PluginStep(Step):
         """What the plugin gets as its stream."""
         self.in_body = in_body
         """Whether values of one run of this step may still be in use in its next."""
-        self.sizes = {name: decode_expr(upper) for name, upper in record.sizes.items()}
+        self.sizes = {name: upper for name, upper in record.sizes.items() if upper is not None}
         """The upper bound of each size that the plugin tells."""
         self.inputs = [PluginPort(i, values[i], {}) for i in record.inputs]
         self.outputs = [PluginPort(i, values[i], self.sizes) for i in record.outputs]

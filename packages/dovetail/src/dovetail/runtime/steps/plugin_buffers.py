@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail.errors import InternalError
+from dovetail.errors import PlanError
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.runtime.devices.streams import ContextDevices
@@ -170,7 +170,7 @@ class DeviceBuffers(PluginBuffers):
         self._sizes.close()
 
 
-def describe_mismatch(step: PluginStep, expected: object, got: object) -> InternalError:
+def describe_mismatch(step: PluginStep, expected: object, got: object) -> PlanError:
     """The error for an input that is not what the plan says."""
     what = f"step '{step.name}' gets an input of another type or shape than the plan says"
-    return InternalError(what, expected=expected, got=got)
+    return PlanError(what, expected=expected, got=got)

@@ -8,22 +8,18 @@ import numpy as np
 
 from dovetail.formats import reformat
 from dovetail.plan.manifest import StepRecord, ValueRecord
-from dovetail.provider.contract.tensors import TensorSpec
 from dovetail.quantize import convert_type
 from dovetail.runtime.steps.base import Array, BoundStep, Step, is_placed, store
 from dovetail.runtime.steps.frame import Frame
+from dovetail.tensors import TensorSpec
 from dovetail.types import TensorFormat
 
 __all__ = ["ReformatStep", "apply_reformat"]
 
 
-Layout = ValueRecord | TensorSpec
-"""What says how a tensor lies: its type, format and scale."""
-
-
-def apply_reformat(array: Array, source: Layout, target: Layout, dims: Sequence[int]) -> Array:
+def apply_reformat(array: Array, source: TensorSpec, target: TensorSpec, dims: Sequence[int]) -> Array:
     """Turn an array that lies as ``source`` says into one that lies as ``target`` says."""
-    source_format, target_format = TensorFormat[source.format], TensorFormat[target.format]
+    source_format, target_format = source.tensor_format, target.tensor_format
     target_dtype = np.dtype(target.dtype)
     if target_dtype == array.dtype and source.scale == target.scale:
         return reformat(array, source_format, target_format, dims)

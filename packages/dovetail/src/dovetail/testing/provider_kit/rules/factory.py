@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dovetail.errors import DovetailError, ProviderError
-from dovetail.provider.interfaces import API_VERSION, Device, MemoryInfo, Provider, RefitMode, StepKind
+from dovetail.provider.interfaces import API_VERSION, Device, MemoryInfo, Provider, RefitMode, RewriteContext, StepKind
 from dovetail.rules import Broken, NotJudged, NotOffered
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
@@ -161,7 +161,7 @@ def judge_registry(subject: CheckedProvider) -> str:
     "P07",
     "rewrite() leaves nodes alone that are not its own",
     why="A pass of one provider must not change what another one runs.",
-    fix="ask is_own(node) before a node is changed, and give a line of text for each change",
+    fix="ask context.is_own(node) before a node is changed, and give a line of text for each change",
 )
 def judge_rewrite(subject: CheckedProvider) -> None:
     """Offer a model of which nothing is its own."""
@@ -172,7 +172,7 @@ def judge_rewrite(subject: CheckedProvider) -> None:
     proto = CHAIN.make_model()
     model = ir.from_proto(proto)
     before = ir.to_proto(model).SerializeToString(deterministic=True)
-    lines = subject.provider.rewrite(model, lambda node: False)
+    lines = subject.provider.rewrite(model, RewriteContext(is_own=lambda node: False))
     if isinstance(lines, str) or any(not isinstance(line, str) for line in lines):
         raise Broken(f"rewrite() gave {lines!r}, expected a sequence of texts")
     try:

@@ -189,7 +189,7 @@ def judge_reformat(subject: CheckedProvider) -> str:
     if not overrides(provider, "can_reformat"):
         raise NotOffered("the host changes layouts")
     names = ("float32", "float16", "int32")
-    pairs = [(TensorSpec(dtype=a, dims=(4, 8)), TensorSpec(dtype=b, dims=(4, 8))) for a in names for b in names]
+    pairs = [(TensorSpec.of(a, (4, 8)), TensorSpec.of(b, (4, 8))) for a in names for b in names]
     taken = [(source, target) for source, target in pairs if provider.can_reformat(source, target)]
     numbers = np.arange(32).reshape(4, 8)
     for source, target in taken:

@@ -1,11 +1,11 @@
-"""Rules about runs: whose arrays they are, who keeps them, and who runs at the same time: P40 to P46."""
+"""Rules about runs: whose arrays they are, who keeps them, and who runs at the same time: P40 to P48."""
 
 from __future__ import annotations
 
 import gc
 import threading
 import weakref
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -15,9 +15,15 @@ from dovetail.rules import Broken, NotOffered
 from dovetail.testing.provider_kit.device_arrays import DeviceArrays
 from dovetail.testing.provider_kit.models import CHAIN, Feed, find_case, make_feed
 from dovetail.testing.provider_kit.rules.catalogue import rule
-from dovetail.testing.provider_kit.subject import CheckedProvider
+from dovetail.testing.provider_kit.rules.streams import open_streams
+from dovetail.testing.provider_kit.subject import CheckedProvider, overrides
 
 __all__: list[str] = []
+
+_ROWS: Final = 1 << 13
+"""Rows of an input that takes longer to copy than a careless host waits."""
+_DLPACK_HOST, _DLPACK_END = 1, 64
+"""DLPack's number for memory of the host, and one that is larger than all it has."""
 
 
 def _feed(seed: int, rows: int = 3) -> Feed:
@@ -33,8 +39,8 @@ def _feed(seed: int, rows: int = 3) -> Feed:
 def judge_buffers(subject: CheckedProvider) -> None:
     """Same shapes, other arrays; then one that is every second row, and one that is read-only."""
     engine, model = subject.build(CHAIN), CHAIN.make_model()
-    for seed in range(4):
-        feed = _feed(seed)
+    # All of them live at the same time: an address that was kept is then never that of the next array.
+    for seed, feed in enumerate([_feed(seed) for seed in range(4)]):
         subject.compare(f"run {seed + 1}", subject.run(engine, feed), subject.expect(model, feed))
     strided = {"x": _feed(9, rows=6)["x"][::2]}
     subject.compare("every second row", subject.run(engine, strided), subject.expect(model, strided))
@@ -171,11 +177,12 @@ def judge_device_arrays(subject: CheckedProvider) -> None:
     engine, model, feed = subject.build(CHAIN), CHAIN.make_model(), _feed(5)
     if not all(tensor.memory for tensor in (*engine.manifest.inputs, *engine.manifest.outputs)):
         raise NotOffered("input or output of the kit's model is not on the device")
+    feeds = [feed, _feed(6)]
     with DeviceArrays(subject.provider) as arrays, engine.create_execution_context() as context:
-        source, target = arrays.upload(feed["x"]), arrays.make((3, 8), np.float32)
-        for _ in range(3):
+        rows = [(arrays.upload(each["x"]), arrays.make((3, 8), np.float32), each) for each in feeds]
+        for source, target, each in (*rows, *rows, *rows):
             _run_into(context, source, target)
-            subject.compare("on the device", {"y": arrays.download(target)}, subject.expect(model, feed))
+            subject.compare("on the device", {"y": arrays.download(target)}, subject.expect(model, each))
 
 
 def _run_into(context: Any, source: Any, target: Any) -> None:
@@ -183,3 +190,65 @@ def _run_into(context: Any, source: Any, target: Any) -> None:
         context.run([source], {context.engine.manifest.outputs[0].name: target})
     except DovetailError as error:
         raise Broken(f"a run over arrays of the device: {first_line(error)}") from error
+
+
+@rule(
+    "P47",
+    "A run goes where the caller wants it: on another stream in another run",
+    why="Callers change streams between runs, and nothing is bound anew.",
+    fix="ask BindContext.stream for its current stream in each run, not once in bind",
+)
+def judge_other_streams(subject: CheckedProvider) -> None:
+    """Runs on two streams of the caller's in turn, each behind work of that stream that the result depends on."""
+    provider = subject.provider
+    if not overrides(provider, "wrap_stream"):
+        raise NotOffered("it takes no streams of callers")
+    engine, model = subject.build(CHAIN), CHAIN.make_model()
+    if not all(tensor.memory for tensor in (*engine.manifest.inputs, *engine.manifest.outputs)):
+        raise NotOffered("input or output of the kit's model is not on the device")
+    with (
+        open_streams(provider, 2) as streams,
+        DeviceArrays(provider) as arrays,
+        engine.create_execution_context() as context,
+    ):
+        source, target = arrays.make((_ROWS, 8), np.float32), arrays.make((_ROWS, 8), np.float32)
+        _bind_by_address(context, source, target)
+        for turn in range(6):
+            feed, result = _feed(turn, rows=_ROWS), np.zeros((_ROWS, 8), np.float32)
+            stream = streams[turn % 2]
+            provider.copy(feed["x"], source, stream)
+            context.execute_async_v3(stream.handle)
+            provider.copy(target, result, stream)
+            stream.synchronize()
+            subject.compare(f"run {turn + 1}, stream {turn % 2}", {"y": result}, subject.expect(model, feed))
+
+
+def _bind_by_address(context: Any, source: Any, target: Any) -> None:
+    (given,), (made,) = context.engine.manifest.inputs, context.engine.manifest.outputs
+    context.set_input_shape(given.name, source.shape)
+    context.set_tensor_address(given.name, source.address)
+    context.set_tensor_address(made.name, target.address)
+
+
+@rule(
+    "P48",
+    "Arrays of the device are offered by DLPack under a device that is not the host",
+    why="Who takes them reads them there; under a wrong device that ends the process.",
+    fix="give dlpack_device the type of DLPack and the ordinal of the device, or leave it None",
+)
+def judge_dlpack(subject: CheckedProvider) -> str:
+    """Look at what is said of the memory."""
+    provider = subject.provider
+    if provider.memory.is_host:
+        raise NotOffered("its memory is the host's")
+    device: Any = provider.dlpack_device
+    if device is None:
+        raise NotOffered("its arrays are not exchanged")
+    if not isinstance(device, tuple) or [type(part) for part in device] != [int, int]:
+        raise Broken(f"dlpack_device is {device!r}, expected a pair of numbers")
+    kind, ordinal = device
+    if kind == _DLPACK_HOST or not 0 < kind < _DLPACK_END:
+        raise Broken(f"dlpack_device has the type {kind}, which is the host's or nobody's")
+    if ordinal != provider.device.ordinal:
+        raise Broken(f"dlpack_device names device {ordinal}, and this one is {provider.device.ordinal}")
+    return f"type {kind}, device {ordinal}"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
-from dovetail.providers.cpu.kernels._checks import fail, require, require_room
+from dovetail.providers.cpu.kernels._checks import require, require_room
+from dovetail.providers.cpu.kernels._patterns import compile_pattern
 from dovetail.providers.cpu.kernels._support import STRING
 from dovetail.providers.cpu.registry import kernel
 
@@ -17,8 +17,6 @@ __all__ = ["tokenizer"]
 
 _OP: Final = "Tokenizer"
 _START, _END = "\x02", "\x03"
-_PLAIN: Final = re.compile(r"(\[[^\[\]]+\]|\\[dswDSW]|\w)[+*]?")
-"""Patterns of one atom: what Python finds first is the longest match too."""
 
 
 @kernel("Tokenizer", since=1, domain="com.microsoft", types={"T": STRING})
@@ -73,14 +71,11 @@ def _make_cut(separators: list[str], tokenexp: str, mincharnum: int) -> Callable
     return cut
 
 
-def _compile(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text, re.ASCII)
-    except re.error as error:
-        fail(_OP, f"this is not a regular expression: {error}", got=text)
+def _compile(text: str) -> Any:
+    return compile_pattern(_OP, text, longest=True)
 
 
-def _split(pattern: re.Pattern[str], text: str) -> Iterator[str]:
+def _split(pattern: Any, text: str) -> Iterator[str]:
     position = 0
     for start, end in _find_spans(pattern, text):
         yield text[position:start]
@@ -88,20 +83,9 @@ def _split(pattern: re.Pattern[str], text: str) -> Iterator[str]:
     yield text[position:]
 
 
-def _find_spans(pattern: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+def _find_spans(pattern: Any, text: str) -> Iterator[tuple[int, int]]:
     """Where a pattern matches, from the left, each time as much as it can; nothing is no match."""
-    position, is_plain = 0, _PLAIN.fullmatch(pattern.pattern) is not None
-    while position < len(text):
-        match = pattern.search(text, position)
-        if match is None:
-            return
-        start, end = match.start(), match.end() if is_plain else _longest_end(pattern, text, match)
+    for match in pattern.finditer(text):
+        start, end = match.span()
         if end > start:
             yield start, end
-        position = max(end, start + 1)
-
-
-def _longest_end(pattern: re.Pattern[str], text: str, match: re.Match[str]) -> int:
-    """Where the longest match ends that starts where the first does; Python gives the first alternative that fits."""
-    ends = range(len(text), match.end(), -1)
-    return next((end for end in ends if pattern.fullmatch(text, match.start(), end) is not None), match.end())

@@ -1,4 +1,4 @@
-"""Convolutions, pools and batch normalisation in the layout that channels end: the ops of com.ms.internal.nhwc.
+"""Operators on images in the layout that channels end: convolutions, pools and others of com.ms.internal.nhwc.
 
 Each is the op of ONNX around which the layout rewrite left out two transposes, so each is made from that kernel: images
 come and go with their channels last, filters and vectors are as in ONNX. An op may also carry the activation of its
@@ -19,7 +19,12 @@ from dovetail.providers.cpu.kernels._channels import channels_first, channels_la
 from dovetail.providers.cpu.kernels._checks import require
 from dovetail.providers.cpu.kernels._fused import activate, parameter_names
 from dovetail.providers.cpu.kernels.onnx.convolution import conv, conv_transpose
-from dovetail.providers.cpu.kernels.onnx.normalization import normalize_batch, normalize_batch_by_outputs
+from dovetail.providers.cpu.kernels.onnx.gridsample import grid_sample, grid_sample_16
+from dovetail.providers.cpu.kernels.onnx.normalization import (
+    normalize_batch,
+    normalize_batch_by_outputs,
+    normalize_local_response,
+)
 from dovetail.providers.cpu.kernels.onnx.pooling import (
     average_pool,
     global_average_pool,
@@ -28,6 +33,7 @@ from dovetail.providers.cpu.kernels.onnx.pooling import (
     lp_pool,
     max_pool,
 )
+from dovetail.providers.cpu.kernels.onnx.shaping import depth_to_space, space_to_depth
 from dovetail.providers.cpu.registry import kernel
 
 __all__ = ["DOMAIN"]
@@ -91,6 +97,11 @@ def _activate(op: str, y: Array, activation: str, values: Sequence[float] | None
     return activate(op, y, activation, dict(zip(names, given, strict=True)))
 
 
+def _gather_blocks(x: Array, *, blocksize: int) -> Array:
+    """SpaceToDepth as ONNX Runtime has it in this domain, where it has no modes."""
+    return space_to_depth(x, blocksize=blocksize)
+
+
 _add("Conv", conv, since=1, types={"T": _FLOATS})
 _add("ConvTranspose", conv_transpose, since=1, types={"T": _FLOATS})
 _add("BatchNormalization", normalize_batch_by_outputs, since=9, until=13, types={"T": _FLOATS})
@@ -103,3 +114,8 @@ _add("LpPool", lp_pool, since=11, types={"T": _FLOATS}, activates=False)
 _add("GlobalAveragePool", global_average_pool, since=1, types={"T": _FLOATS}, activates=False)
 _add("GlobalMaxPool", global_max_pool, since=1, types={"T": _FLOATS}, activates=False)
 _add("GlobalLpPool", global_lp_pool, since=2, types={"T": _FLOATS}, activates=False)
+_add("LRN", normalize_local_response, since=1, types={"T": FLOATS}, activates=False)
+_add("DepthToSpace", depth_to_space, since=1, types={}, activates=False)
+_add("SpaceToDepth", _gather_blocks, since=1, types={}, activates=False)
+_add("GridSample", grid_sample_16, since=16, until=19, types={}, activates=False)
+_add("GridSample", grid_sample, since=20, types={}, activates=False)

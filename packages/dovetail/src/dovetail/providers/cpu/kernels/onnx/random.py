@@ -126,15 +126,15 @@ def multinomial(x: Array, *, dtype: int = 6, sample_size: int = 1, seed: float |
 @kernel("Dropout", since=7, until=9, types={"T": IEEE_FLOATS})
 @reference
 def drop_nothing(x: Array, *, ratio: float = 0.5, num_outputs: int = 1) -> tuple[Array, ...]:
-    """Dropout of older opsets, which only infers; the mask has the type of the data."""
-    return (x.copy(), np.ones(x.shape, dtype=x.dtype))[:num_outputs]
+    """Dropout of older opsets, which only infers: no mask is drawn, and its place is zero, as in ONNX Runtime."""
+    return (x.copy(), np.zeros(x.shape, dtype=x.dtype))[:num_outputs]
 
 
 @kernel("Dropout", since=10, until=11, types={"T": IEEE_FLOATS})
 @reference
 def drop_nothing_masked(x: Array, *, ratio: float = 0.5, num_outputs: int = 1) -> tuple[Array, ...]:
-    """Dropout that only infers, with a mask of truth values."""
-    return (x.copy(), np.ones(x.shape, dtype=np.bool_))[:num_outputs]
+    """The same with truth values for a mask."""
+    return (x.copy(), np.zeros(x.shape, dtype=np.bool_))[:num_outputs]
 
 
 @kernel("Dropout", since=12, types={"T": FLOATS + FLOAT8, "T1": FLOATS + FLOAT8, "T2": ("bool",)})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from dovetail.providers.cpu._numeric import Array
 from dovetail.providers.cpu.kernels._checks import fail, require, require_room
+from dovetail.providers.cpu.kernels._patterns import compile_pattern
 from dovetail.providers.cpu.kernels._support import STRING
 from dovetail.providers.cpu.registry import kernel
 
@@ -62,10 +62,7 @@ def string_normalizer(
 @kernel("RegexFullMatch", since=20, types={"T1": STRING})
 def regex_full_match(x: Array, *, pattern: str = "") -> Array:
     """Whether each string as a whole matches the pattern."""
-    try:
-        matcher = re.compile(pattern)
-    except re.error as error:
-        fail("RegexFullMatch", f"'pattern' is not a regular expression: {error}", got=pattern)
+    matcher = compile_pattern("RegexFullMatch", pattern)
     found = [matcher.fullmatch(text) is not None for text in x.reshape(-1)]
     return np.array(found, dtype=bool).reshape(x.shape)
 

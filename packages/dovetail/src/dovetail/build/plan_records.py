@@ -1,0 +1,131 @@
+"""Parts of a manifest, from what a build found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from dovetail.build.lower.blobs import BlobTable
+from dovetail.build.profile import OptimizationProfile
+from dovetail.build.request import BuildRequest
+from dovetail.build.tune.combinations import layout_text
+from dovetail.build.tune.plugins import Choice, TunedLayer
+from dovetail.build.tune.trial import PluginLayer
+from dovetail.plan.manifest import (
+    DeviceRecord,
+    FieldRecord,
+    LayerRecord,
+    LibraryRecord,
+    PackedRecord,
+    PluginRecord,
+    ProfileRecord,
+    ProgramRecord,
+    RefitRecord,
+)
+from dovetail.plan.walk import walk_steps
+from dovetail.plugin.fields import encode_fields
+from dovetail.plugin.handle import PluginHandle
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.loader import get_factory
+
+__all__ = [
+    "device_records",
+    "find_stripped",
+    "layer_record",
+    "library_records",
+    "plugin_record",
+    "profile_record",
+    "refit_record",
+    "uses_devices",
+]
+
+
+def library_records(libraries: Sequence[tuple[str, bytes]], blobs: BlobTable) -> list[LibraryRecord]:
+    """The plugin libraries that a plan carries, whose contents become blobs."""
+    return [
+        LibraryRecord(
+            name=name, blob=blobs.add_array(f"library:{name}", np.frombuffer(payload, np.uint8), kind="library")
+        )
+        for name, payload in libraries
+    ]
+
+
+def refit_record(request: BuildRequest, blobs: BlobTable) -> RefitRecord | None:
+    """Which weights can be replaced; None where the plan is not made for that."""
+    if not request.refittable:
+        return None
+    weights = {name: name for name in sorted(request.refittable) if name in blobs.arrays}
+    excluded = dict(request.excluded_weights)
+    for name in sorted(request.refittable - weights.keys()):
+        excluded.setdefault(name, "no step of the plan uses it")
+    return RefitRecord(weights=weights, excluded=excluded)
+
+
+def find_stripped(refit: RefitRecord, packed: Mapping[str, PackedRecord]) -> frozenset[str]:
+    """The blobs that a stripped plan leaves out: weights that can be given back, and what is packed from them."""
+    given = frozenset(refit.weights.values())
+    return given | {blob for blob, record in packed.items() if not given.isdisjoint(record.sources.values())}
+
+
+def uses_devices(programs: Sequence[ProgramRecord], providers: Sequence[Provider]) -> bool:
+    """Whether a step runs in memory that is not the host's."""
+    used = _used_providers(programs)
+    return any(provider.id in used and not provider.memory.is_host for provider in providers)
+
+
+def device_records(programs: Sequence[ProgramRecord], providers: Sequence[Provider]) -> list[DeviceRecord]:
+    """The providers that have a step, and the host's first: it runs copies and control flow."""
+    used = _used_providers(programs)
+    kept = [p for p in reversed(providers) if p.id in used or p is providers[-1]]
+    return [_device_record(provider) for provider in kept]
+
+
+def _used_providers(programs: Sequence[ProgramRecord]) -> set[str]:
+    return {step.provider for program in programs for step in walk_steps(program)}
+
+
+def _device_record(provider: Provider) -> DeviceRecord:
+    device = provider.device
+    return DeviceRecord(
+        provider=provider.id,
+        name=device.name,
+        fingerprint=device.fingerprint,
+        version=get_factory(provider.name).version,
+    )
+
+
+def profile_record(profile: OptimizationProfile) -> ProfileRecord:
+    """The bounds of a profile."""
+    return ProfileRecord(
+        shapes={name: _lists(bounds) for name, bounds in profile.shapes.items()},
+        values={name: _lists(bounds) for name, bounds in profile.values.items()},
+    )
+
+
+def _lists(bounds: tuple[tuple[int, ...], ...]) -> tuple[list[int], list[int], list[int]]:
+    return list(bounds[0]), list(bounds[1]), list(bounds[2])
+
+
+def plugin_record(final: PluginHandle, metadata: str | None) -> PluginRecord:
+    """What makes a plugin again when the plan is loaded."""
+    fields = encode_fields(final.get_fields_to_serialize(), where=final.where)
+    return PluginRecord(
+        name=final.name,
+        version=final.version,
+        namespace=final.namespace,
+        fields=[FieldRecord(**field) for field in fields],
+        metadata=metadata,
+    )
+
+
+def layer_record(
+    layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int, metadata: str | None
+) -> LayerRecord:
+    """The table of a tuned layer, with what was chosen."""
+    formats = [layout_text(layout) for layout in choice.combination]
+    candidates = [
+        msgspec.structs.replace(c, chosen=c.formats == formats and c.tactic == choice.tactic) for c in tuned.table
+    ]
+    return LayerRecord(name=layer.name, profile=profile, candidates=candidates, metadata=metadata)

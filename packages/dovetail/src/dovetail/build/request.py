@@ -1,0 +1,51 @@
+"""What to build and how, and the parts of the plan that comes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from dovetail.build.config import BuilderConfig
+from dovetail.loggers import ILogger
+from dovetail.plan.container import Blob
+from dovetail.plan.manifest import Manifest
+
+__all__ = ["BuildRequest", "BuiltPlan"]
+
+
+@dataclass(kw_only=True)
+class BuildRequest:
+    """What to build and how."""
+
+    model: ir.Model
+    config: BuilderConfig
+    logger: ILogger
+    name: str = ""
+    providers: Sequence[str] = ("cpu",)
+    """Back ends in order of preference; ``cpu`` runs what no other takes."""
+    order: Sequence[str] = ()
+    """In which order providers get nodes, where ``cpu`` need not be the last; empty for the order of ``providers``."""
+    is_open: bool = False
+    strongly_typed: bool = True
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Explicit dynamic ranges by tensor name."""
+    libraries: Sequence[tuple[str, bytes]] = ()
+    """Plugin libraries to carry: name and packed contents."""
+    refittable: frozenset[str] = frozenset()
+    """Weights that can be replaced later, by name."""
+    excluded_weights: Mapping[str, str] = field(default_factory=dict)
+    """Weights that cannot, with the reason."""
+    is_reference: bool = False
+    """Whether plugins are offered only the network's own types, row by row."""
+    num_threads: int = 0
+    """How many threads providers may compile in; 0 for one a core."""
+
+
+@dataclass(frozen=True)
+class BuiltPlan:
+    """The parts of a plan file."""
+
+    manifest: Manifest
+    blobs: list[Blob]

@@ -1,0 +1,68 @@
+"""Nodes that fit their schema and that no kernel can run: some end the process inside ONNX Runtime."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dovetail.errors import ModelError
+from dovetail.network.importer.importer import import_model
+
+INTS = {"three": [1, 1, 2], "negative": [-1, 5], "two": [1, 3]}
+
+
+def _model(*nodes: onnx.NodeProto, opset: int = 18) -> onnx.ModelProto:
+    ports = [helper.make_tensor_value_info("a", TensorProto.FLOAT, [4, 6])]
+    outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
+    weights = [numpy_helper.from_array(np.array(numbers, np.int64), name) for name, numbers in INTS.items()]
+    graph = helper.make_graph(list(nodes), "g", ports, outputs, weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def _split(inputs: list[str], outputs: list[str], **options: Any) -> onnx.NodeProto:
+    return helper.make_node("Split", inputs, outputs, **options)
+
+
+@pytest.mark.parametrize("op", ["Max", "Min", "Mean", "Sum", "Concat", "Einsum"])
+@pytest.mark.parametrize("inputs", [["a", ""], ["", "a"], ["a", "", "a"]])
+def test_an_absent_input_of_a_variadic_operator(op: str, inputs: list[str]) -> None:
+    options: dict[str, Any] = {"Concat": {"axis": 0}, "Einsum": {"equation": "ij,ij->ij"}}.get(op, {})
+    absent = inputs.index("")
+    with pytest.raises(ModelError, match=rf"node '{op}'.*input {absent} is absent; of '.*' none may be"):
+        import_model(_model(helper.make_node(op, inputs, ["y"], **options)))
+
+
+@pytest.mark.parametrize(
+    ("node", "opset", "match"),
+    [
+        (_split(["a"], ["y", "z", "w"], num_outputs=2), 18, "'num_outputs' is 2; expected 3"),
+        (_split(["a"], ["y", "z"], num_outputs=3), 18, "'num_outputs' is 3; expected 2"),
+        (_split(["a"], ["y", "z"], num_outputs=0), 18, "'num_outputs' is 0; expected 2"),
+        (_split(["a", "three"], ["y", "z"]), 13, "'split' has 3 sizes; expected 2"),
+        (_split(["a", "negative"], ["y", "z"]), 18, "'split' has a negative size"),
+        (_split(["a"], ["y", "z"], split=[4]), 11, "'split' has 1 sizes; expected 2"),
+    ],
+)
+def test_a_split_into_other_parts_than_it_has_outputs(node: onnx.NodeProto, opset: int, match: str) -> None:
+    with pytest.raises(ModelError, match=match):
+        import_model(_model(node, opset=opset))
+
+
+@pytest.mark.parametrize("perm", [[0, 0], [0, 7], [0, -1], [1, 2], [0, 1, 2], [0], [2**62, -(2**63)]])
+@pytest.mark.parametrize("before", ["a", "b"])
+def test_an_order_of_axes_that_is_none(perm: list[int], before: str) -> None:
+    nodes = [helper.make_node("Neg", ["a"], ["b"]), helper.make_node("Transpose", [before], ["y"], perm=perm)]
+    with pytest.raises(
+        ModelError, match=r"attribute 'perm' (is no order of axes|has \d axes; expected 2)|shapes do not"
+    ):
+        import_model(_model(*nodes))
+
+
+def test_nodes_as_they_should_be() -> None:
+    import_model(_model(_split(["a", "two"], ["y", ""])))
+    import_model(_model(helper.make_node("Transpose", ["a"], ["y"], perm=[1, 0])))
+    import_model(_model(helper.make_node("Sum", ["a"], ["y"])))
