@@ -245,7 +245,7 @@ class _SizeCheck:
         allowed = self._limits.nodes_for(sum(len(graph) for graph in _all_graphs(self._model)))
         if total > allowed:
             self._problems.add(
-                f"its functions expand to {total:.7g} nodes; expected at most {allowed}",
+                f"its functions expand to {total:,} nodes; expected at most {allowed:,}",
                 where="model",
                 kind=ResourceError,
                 fix=NODES_FIX,
