@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from dovetail.expr import Constant
 from dovetail.formats import size_bytes
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.lifecycle import Life
@@ -32,8 +33,11 @@ _MOST_CASE_BYTES: Final = 4 << 20
 _SLOW_S: Final = 0.03
 _ODD_SIZES: Final = (3, 5, 7, 11, 13, 9, 15, 17)
 _TYPES: Final = (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.INT32, DataType.INT64, DataType.INT8)
-_MISFIT: Final = re.compile("could not broadcast input array from shape|non-broadcastable output operand")
-_OPERANDS: Final = re.compile(r"operands could not be broadcast together with shapes .*(\([\d,]*\))")
+_MISFIT: Final = re.compile(
+    r"could not broadcast input array from shape (\([\d,]*\)) into shape (\([\d,]*\))"
+    r"|non-broadcastable output operand with shape (\([\d,]*\)) doesn't match the broadcast shape (\([\d,]*\))"
+    r"|operands could not be broadcast together with shapes (\([\d,]*\)) .*?(\([\d,]*\))\s*$"
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ def widen_sizes(life: Life) -> Widened:
 
 
 def _measure_s(life: Life) -> float:
-    """How long a run computes; a check does hundreds. It is time of the process, which a busy machine does not change."""
+    """How long a run computes; a check does hundreds. A busy machine does not change the time of the process."""
     prepared = life.prepare()
     prepared.reshape(life.problem.main)
     start = time.process_time()
@@ -179,15 +183,26 @@ def _count_bytes(life: Life, case: Case) -> int:
 
 
 def _is_misfit(raised: CallbackRaised, life: Life, case: Case) -> bool:
-    """Whether NumPy refused to put a result into an output, which is declared with another shape then."""
-    text = " ".join(str(raised.error).split())
-    if raised.method != "enqueue" or not isinstance(raised.error, ValueError):
+    """Whether NumPy refused to put a result into an output, which is declared with another shape then.
+
+    A dimension that is declared as a constant is a size that the plugin is made for, and other inputs are refused.
+    """
+    found = _MISFIT.search(" ".join(str(raised.error).split()))
+    if raised.method != "enqueue" or not isinstance(raised.error, ValueError) or found is None:
         return False
     if any(1 in shape for shape in case):
         return False  # a size of 1 is broadcast to that of the weights, and only then does not fit
-    operands = _OPERANDS.match(text)
-    declared = {str(shape).replace(" ", "") for shape in life.descriptors.largest_shapes(case)}
-    return bool(_MISFIT.search(text)) or (operands is not None and operands[1] in declared)
+    shapes = [_read_shape(text) for text in found.groups() if text]
+    for exprs, declared in zip(life.layer.shapes, life.descriptors.largest_shapes(case), strict=True):
+        other = next((shape for shape in shapes if len(shape) == len(declared) and shape != declared), None)
+        if declared in shapes and other is not None:
+            pairs = zip(exprs, declared, other, strict=True)
+            return any(size != got and not isinstance(expr, Constant) for expr, size, got in pairs)
+    return False
+
+
+def _read_shape(text: str) -> tuple[int, ...]:
+    return tuple(int(size) for size in text.strip("()").split(",") if size)
 
 
 def widen_types(widened: Widened) -> None:
