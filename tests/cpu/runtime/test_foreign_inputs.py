@@ -1,4 +1,4 @@
-"""Inputs from elsewhere: types that NumPy lacks come by DLPack, and what is no array of numbers is called what it is."""
+"""Inputs from elsewhere: types that NumPy lacks come by DLPack; what is no array of numbers is called what it is."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_an_array_of_objects_is_named() -> None:
 
 @pytest.mark.parametrize("given", ["model.onnx", b"\x08\x0a", None])
 def test_support_is_asked_of_a_model(given: Any) -> None:
-    with pytest.raises(dt.UsageError, match="an onnx_ir.Model") as caught:
+    with pytest.raises(dt.UsageError, match=r"an onnx_ir\.Model") as caught:
         dt.find_support(given)
     assert "onnx_ir." in str(caught.value)
 
