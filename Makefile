@@ -3,12 +3,15 @@
 #   PYTHON   the interpreter to make the environment with       make test PYTHON=python3.13
 #   JOBS     how many processes the tests run in                make test JOBS=8
 #   ARGS     more arguments for pytest                          make test ARGS="-k pad -x"
+#   MINUTES  how long to fuzz, TARGETS what (models plans files)  make fuzz MINUTES=60
 #   OPENVINO all, quick or off: tests of the OpenVINO provider  make test-all OPENVINO=off
 
 PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
 OPENVINO ?= all
+MINUTES ?= 10
+TARGETS ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
@@ -30,7 +33,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu test-openvino test-pythons test-versions test-long bench check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-gpu test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -75,6 +78,9 @@ endif
 
 test-pythons: venv ## What may differ between versions of Python, on every one of this machine.
 	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
+
+fuzz: venv ## Fuzz models, plans and other files for MINUTES; counts and the corpus in tests/fuzz grow.
+	$(RUN) tests.fuzz $(MINUTES) $(TARGETS)
 
 bench: venv ## Benchmarks as tests, real models, onnx's node tests in ONNX Runtime: about 40 minutes.
 	$(PYTEST) -p no:xdist tests/bench $(ARGS)

@@ -1,4 +1,4 @@
-"""Inputs from elsewhere: types that NumPy lacks come by DLPack, and what is no array of numbers is named."""
+"""Inputs from elsewhere: types that NumPy lacks come by DLPack; what is no array of numbers is called what it is."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def test_fields_that_are_needed_are_guessed() -> None:
     report = check_creator(NeedsAlpha())
     assert report.ok, report.render()
     assert report.notes[0] == "create_plugin needs fields that were not given; used alpha=[1.0]"
-    assert report.outcome("R34").message == "alpha=[1.0]"
+    assert report.outcome("R34").message == "alpha=[1.625]"
 
 
 class NeedsLargePair(ScaleCreator):
