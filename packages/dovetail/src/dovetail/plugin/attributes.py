@@ -203,6 +203,10 @@ def _value_from_field(attribute: Attribute, field: PluginField, extra: PluginFie
         return raw.tobytes()
     if attribute.kind == "array":
         return _array_from_field(field, extra)
+    if field.type is PluginFieldType.CHAR:  # its characters read as numbers, which nobody meant
+        raise PluginError(
+            f"field '{field.name}' holds text", expected=_WORDS[attribute.kind], got=ascii(raw.tobytes())[:60]
+        )
     numbers_ = np.asarray(field.data).tolist()
     if attribute.kind in ("ints", "floats"):
         return attribute.convert(numbers_)
