@@ -54,7 +54,8 @@ def test_a_product_takes_its_bias_and_activation() -> None:
 def test_heads_of_one_batch_are_read_where_they_lie() -> None:
     """Queries, keys and values are parts of the projections, at even strides; with more batches they are not."""
     moved = {
-        batch: _ops(_plan(make_block(batch=batch, length=32, width=64))).count("Reshape Transpose") for batch in (1, 2)
+        batch: _ops(_plan(make_block(batch=batch, length=32, width=64))).count("Split Reshape Transpose")
+        for batch in (1, 2)
     }
     assert moved == {1: 0, 2: 3}
 
@@ -81,4 +82,28 @@ def test_strided_operands_give_what_cpu_gives(paper: Any) -> None:
     engine = dovetail.compile(model, providers=["cuda", "cpu"])
     np.testing.assert_allclose(engine(x), expected, rtol=2e-4, atol=2e-4)
     names = [table.name for table in engine.manifest.tuning]
-    assert "product 4x32x32x16 nt float32 strides 16,16 lines 64,64 tf32" in names
+    assert "product 4x32x32x16 nt float32 strides 16,16 lines 192,192 tf32" in names
+
+
+def test_products_of_one_input_become_one() -> None:
+    plan = _plan(make_block(batch=1, length=8, width=16, heads=2))
+    widths = [region.product.shape[-1] for region in plan.regions if isinstance(region, ProductRegion)]
+    assert widths == [48, 8, 8, 16, 64, 16]
+    offsets = [(r.left.offset, r.right.offset) for r in plan.regions if isinstance(r, ProductRegion)]
+    assert offsets[1:3] == [(0, 16), (0, 32)]
+
+
+def test_a_weight_of_a_merged_product_can_be_replaced(paper: Any) -> None:
+    model = make_block(batch=1, length=8, width=16, heads=2)
+    x = np.random.default_rng(8).standard_normal((1, 8, 16)).astype(np.float32)
+    builder = dovetail.BuilderConfig()
+    builder.providers = ["cuda", "cpu"]
+    builder.set_flag(dovetail.BuilderFlag.REFIT)
+    engine = dovetail.compile(model, config=builder)
+    weight = onnx.numpy_helper.to_array(model.graph.initializer[2]) * np.float32(2)
+    name = model.graph.initializer[2].name
+    refitter = dovetail.Refitter(engine)
+    refitter.set_named_weights(name, np.ascontiguousarray(weight))
+    assert refitter.refit_cuda_engine()
+    model.graph.initializer[2].CopyFrom(onnx.numpy_helper.from_array(weight, name))
+    np.testing.assert_allclose(engine(x), dovetail.compile(model, providers=["cpu"])(x), rtol=1e-4, atol=1e-5)

@@ -13,7 +13,7 @@ from dovetail_cuda.emit.choose import ChosenProduct, LibraryProduct, ProductChoo
 from dovetail_cuda.emit.kernels import KernelTable, request_text
 from dovetail_cuda.emit.memory import BufferTable, place_buffers
 from dovetail_cuda.graph.planner import PartitionPlan
-from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region, Stored, list_operands
+from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region, Stored, list_offsets, list_operands
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.products import describe_product, is_small
 from dovetail_cuda.lower.tensors import refuse
@@ -152,12 +152,13 @@ class _Emitter:
             return KernelLaunch(
                 kernel=kernel, grid=(step.text.grid, 1, 1), buffers=buffers.find(step.buffers), layers=layers
             )
-        found = chosen[step.product]
+        found, offsets = chosen[step.product], list_offsets(step.region)
         self._report(step.region, found.name, found.time_us)
         if isinstance(found.way, LibraryProduct):
             return ProductLaunch(
                 product=step.product,
                 buffers=buffers.find(step.buffers),
+                offsets=offsets,
                 algorithm=found.way.algorithm,
                 library_version=found.way.version,
                 layers=layers,
@@ -165,8 +166,11 @@ class _Emitter:
         names = list(step.buffers)
         if not step.product.has_bias:
             names.insert(2, names[0])  # the kernel has a parameter for it, which it does not read
+            offsets.insert(2, 0)
         kernel = self.kernels.add(found.way.request, found.way.compiled)
-        return KernelLaunch(kernel=kernel, grid=found.way.grid, buffers=buffers.find(names), layers=layers)
+        return KernelLaunch(
+            kernel=kernel, grid=found.way.grid, buffers=buffers.find(names), offsets=offsets, layers=layers
+        )
 
     def _report(self, region: Region, tactic: str, time_us: float | None) -> None:
         layers = list(region.layers)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from dovetail.provider.interfaces import PackedWeight
 from dovetail_cuda.graph.absorb import ABSORBED, absorb
+from dovetail_cuda.graph.merge import merge_siblings
 from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region, Stored, list_operands
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
 from dovetail_cuda.lower.index import Index, flatten, unflatten
@@ -31,6 +33,7 @@ from dovetail_cuda.lower.tensors import (
     refuse,
 )
 from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.run.packing import COLUMNS
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -106,11 +109,13 @@ class _Planner:
     origins: dict[ir.Value, _Origin] = field(default_factory=dict)
     arrays: dict[ir.Value, Any] = field(default_factory=dict)
     weights: dict[str, Any] = field(default_factory=dict)
+    packed: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
     def plan(self) -> PartitionPlan:
         from onnx_ir.passes import common
 
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(self.model)
+        self.packed = merge_siblings(self.model)
         graph = self.model.graph
         for value in graph.inputs:
             self._add_input(value)
@@ -123,10 +128,15 @@ class _Planner:
         return PartitionPlan(
             regions=self.regions,
             buffers={n: b for n, b in self.buffers.items() if n in used or b.kind in ("input", "output")},
-            weights={name: array for name, array in self.weights.items() if name in used},
+            weights={name: self._pack(name, array) for name, array in self.weights.items() if name in used},
             inputs=[_name(value) for value in graph.inputs],
             outputs=outputs,
         )
+
+    def _pack(self, name: str, array: Any) -> Any:
+        """A weight as the plan stores it: one that was made here says of what."""
+        sources = self.packed.get(name)
+        return array if sources is None else PackedWeight(array=array, sources=sources, recipe=COLUMNS)
 
     # what comes in
 

@@ -8,8 +8,9 @@ from dovetail_cuda.lower.expr import COLUMN, Expr, mentions
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.matrices import Matrix
 from dovetail_cuda.lower.tensors import ProductTensor, Rows
+from dovetail_cuda.lower.types import size_of
 
-__all__ = ["ElementRegion", "ProductRegion", "Region", "Stored", "list_operands"]
+__all__ = ["ElementRegion", "ProductRegion", "Region", "Stored", "list_offsets", "list_operands"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,3 +60,9 @@ def list_operands(region: ProductRegion) -> list[str]:
     bias = region.product.bias
     extra = [] if bias is None or bias.buffer is None else [bias.buffer]
     return [region.left.buffer, region.right.buffer, *extra, region.buffer]
+
+
+def list_offsets(region: ProductRegion) -> list[int]:
+    """The bytes of each of these buffers before the first element that is read."""
+    size, count = size_of(region.product.dtype), len(list_operands(region)) - 2
+    return [region.left.offset * size, region.right.offset * size, *[0] * count]

@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Final
 
 from dovetail_cuda.lower.expr import Load
 from dovetail_cuda.lower.index import Index, Var
 from dovetail_cuda.lower.tensors import Tensor
+from dovetail_cuda.lower.types import size_of
 
 __all__ = ["Matrix", "find_matrix"]
+
+_ALIGNMENT: Final = 16
+"""Bytes that an operand must begin at a multiple of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,12 +30,17 @@ class Matrix:
     """Elements from one row to the next, or from one column to the next where it lies the other way round."""
     is_swapped: bool
     """Whether columns and not rows lie together."""
+    offset: int = 0
+    """Elements before the first."""
 
 
 def find_matrix(tensor: Tensor) -> Matrix | None:
     """How the last two dimensions of a tensor lie in memory; None where it is not in one buffer with even strides."""
     element = tensor.at([Index.variable(f"d{axis}", size) for axis, size in enumerate(tensor.shape)])
-    if not isinstance(element, Load) or element.guard is not None or element.index.constant:
+    if not isinstance(element, Load) or element.guard is not None:
+        return None
+    offset = element.index.constant
+    if offset < 0 or offset * size_of(tensor.dtype) % _ALIGNMENT:
         return None
     factors = {atom.name: factor for atom, factor in element.index.terms if isinstance(atom, Var)}
     if len(factors) < len(element.index.terms):
@@ -47,6 +57,7 @@ def find_matrix(tensor: Tensor) -> Matrix | None:
         batch_stride=batch_stride,
         line=line,
         is_swapped=is_swapped,
+        offset=offset,
     )
 
 

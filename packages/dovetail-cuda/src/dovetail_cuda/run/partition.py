@@ -149,6 +149,14 @@ def _prepare(library: ProductLibrary, launch: ProductLaunch) -> RunProduct:
     return library.prepare(launch.product, algorithm)
 
 
+Place = tuple[int, int]
+"""A buffer by its number, and the bytes in it before what is passed."""
+
+
+def _places(launch: KernelLaunch | ProductLaunch) -> list[Place]:
+    return list(zip(launch.buffers, launch.offsets or [0] * len(launch.buffers), strict=True))
+
+
 class BoundLaunches(BoundPartition):
     """The launches of a partition over one context's stream and workspace."""
 
@@ -176,7 +184,7 @@ class BoundLaunches(BoundPartition):
 
     def _make_step(self, number: int, launch: KernelLaunch | ProductLaunch) -> Callable[[int], None]:
         if isinstance(launch, ProductLaunch):
-            return self._make_product_step(self._partition.products[number], launch.buffers)
+            return self._make_product_step(self._partition.products[number], _places(launch))
         kernel = self._partition.launches.kernels[launch.kernel]
         shape = Launch(
             function=self._partition.functions[launch.kernel],
@@ -184,23 +192,23 @@ class BoundLaunches(BoundPartition):
             threads=32 * kernel.num_warps,
             shared_bytes=kernel.shared_bytes,
         )
-        return self._make_kernel_step(shape, launch.buffers)
+        return self._make_kernel_step(shape, _places(launch))
 
-    def _make_product_step(self, run: RunProduct, numbers: Sequence[int]) -> Callable[[int], None]:
+    def _make_product_step(self, run: RunProduct, places: Sequence[Place]) -> Callable[[int], None]:
         addresses, scratch = self._addresses, self._scratch
 
         def step(stream: int) -> None:
-            run([addresses[number] for number in numbers], scratch, stream)
+            run([addresses[number] + offset for number, offset in places], scratch, stream)
 
         return step
 
-    def _make_kernel_step(self, shape: Launch, numbers: Sequence[int]) -> Callable[[int], None]:
-        parameters, addresses = Parameters([0] * len(numbers)), self._addresses
+    def _make_kernel_step(self, shape: Launch, places: Sequence[Place]) -> Callable[[int], None]:
+        parameters, addresses = Parameters([0] * len(places)), self._addresses
         launch = self._partition.services.gpu.driver.launch
 
         def step(stream: int) -> None:
-            for place, number in enumerate(numbers):
-                parameters.values[place] = addresses[number]
+            for place, (number, offset) in enumerate(places):
+                parameters.values[place] = addresses[number] + offset
             launch(shape, parameters, stream)
 
         return step

@@ -68,6 +68,8 @@ class KernelLaunch(_Record, frozen=True, kw_only=True, tag="kernel"):
     kernel: int
     grid: tuple[int, int, int]
     buffers: list[int]
+    offsets: list[int] = []
+    """Bytes of each buffer before what is passed; none where there are none."""
     layers: list[str] = []
 
 
@@ -98,6 +100,7 @@ class ProductLaunch(_Record, frozen=True, kw_only=True, tag="product"):
 
     product: Product
     buffers: list[int]
+    offsets: list[int] = []
     algorithm: bytes
     library_version: int
     layers: list[str] = []
@@ -165,10 +168,12 @@ def _check(launches: LaunchList, stored: StoredPartition) -> None:
         _check_buffer(buffer, launches, stored)
     for launch in launches.launches:
         _require(all(0 <= number < len(launches.buffers) for number in launch.buffers), "there is no such buffer")
+        used = [launches.buffers[number] for number in launch.buffers]
+        _check_offsets(launch.offsets, used)
         if isinstance(launch, KernelLaunch):
             _check_kernel(launch, launches.kernels)
         else:
-            _check_product(launch, [launches.buffers[number] for number in launch.buffers], launches)
+            _check_product(launch, used, launches)
 
 
 def _check_buffer(buffer: BufferRecord, launches: LaunchList, stored: StoredPartition) -> None:
@@ -194,6 +199,13 @@ def _fits(spec: TensorSpec, size_bytes: int) -> bool:
     return shape is None or math.prod(shape) * np.dtype(spec.dtype).itemsize == size_bytes
 
 
+def _check_offsets(offsets: Sequence[int], buffers: Sequence[BufferRecord]) -> None:
+    if offsets:
+        _require(len(offsets) == len(buffers), "there are other offsets")
+        is_inside = all(0 <= offset <= buffer.size_bytes for offset, buffer in zip(offsets, buffers, strict=True))
+        _require(is_inside and not any(offset % 16 for offset in offsets), "there is no such offset")
+
+
 def _check_kernel(launch: KernelLaunch, kernels: Sequence[KernelRecord]) -> None:
     _require(0 <= launch.kernel < len(kernels), "there is no such kernel")
     _require(kernels[launch.kernel].num_parameters == len(launch.buffers), "a kernel has other parameters")
@@ -207,7 +219,8 @@ def _check_product(launch: ProductLaunch, buffers: Sequence[BufferRecord], launc
     _require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
     _require(len(buffers) == 3 + product.has_bias, "a product has other buffers")
     _require(launches.workspace_bytes - launches.arena_bytes >= WORKSPACE_BYTES, "a product has no scratch memory")
-    needed = [n * _WIDTHS[product.dtype] for n in list_counts(product)]
+    offsets = launch.offsets or [0] * len(buffers)
+    needed = [n * _WIDTHS[product.dtype] + at for n, at in zip(list_counts(product), offsets, strict=True)]
     _require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "a matrix is larger than its buffer")
 
 
