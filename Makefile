@@ -3,6 +3,7 @@
 #   PYTHON   the interpreter to make the environment with       make test PYTHON=python3.13
 #   JOBS     how many processes the tests run in                make test JOBS=8
 #   ARGS     more arguments for pytest                          make test ARGS="-k pad -x"
+#   MINUTES  how long to fuzz, TARGETS what (models plans files)  make fuzz MINUTES=60
 #   OPENVINO all, quick or off: tests of the OpenVINO provider  make test-all OPENVINO=off
 #   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
 
@@ -11,6 +12,8 @@ JOBS ?= auto
 ARGS ?=
 OPENVINO ?= all
 CUDA ?= all
+MINUTES ?= 10
+TARGETS ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
@@ -23,7 +26,8 @@ suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py'
 
 QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
-MATRIX := $(call suites,null/plugin cpu/runtime)
+MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devices \
+	--ignore tests/null/plugin/check/test_corpus.py
 # What may differ between versions of ONNX Runtime, marked so in the tests.
 VERSIONS := $(call suites,ort_ep)
 LONG := $(call suites,conformance)
@@ -32,7 +36,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu test-cuda test-openvino test-pythons test-versions test-long bench check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -87,6 +91,9 @@ endif
 
 test-pythons: venv ## What may differ between versions of Python, on every one of this machine.
 	tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
+
+fuzz: venv ## Fuzz models, plans and other files for MINUTES; counts and the corpus in tests/fuzz grow.
+	$(RUN) tests.fuzz $(MINUTES) $(TARGETS)
 
 bench: venv ## Benchmarks as tests, real models, onnx's node tests in ONNX Runtime: about 40 minutes.
 	$(PYTEST) -p no:xdist tests/bench $(ARGS)

@@ -164,16 +164,40 @@ def test_size_bytes_is_the_size_of_the_packed_array(case: tuple[npt.NDArray[Any]
 
 
 def test_proposals_follow_the_order_of_the_contract() -> None:
-    expected = {
-        DataType.FLOAT: (F.LINEAR, F.CHW32, F.HWC),
-        DataType.HALF: (F.LINEAR, F.CHW2, F.HWC8, F.CHW4, F.HWC16),
-        DataType.INT8: (F.LINEAR, F.CHW4, F.CHW32, F.HWC16),
-        DataType.BF16: (F.LINEAR, F.CHW2, F.HWC8),
-        DataType.FP8: (F.LINEAR, F.HWC16),
+    planes: dict[DataType, tuple[TensorFormat, ...]] = {
+        DataType.FLOAT: (F.CHW32, F.HWC),
+        DataType.HALF: (F.CHW2, F.HWC8, F.CHW4, F.HWC16, F.CHW16, F.CHW32),
+        DataType.INT8: (F.CHW4, F.CHW32, F.HWC16),
+        DataType.BF16: (F.CHW2, F.HWC8),
+        DataType.FP8: (F.HWC16,),
+        DataType.UINT8: (F.HWC,),
+    }
+    volumes: dict[DataType, tuple[TensorFormat, ...]] = {
+        DataType.FLOAT: (F.DHWC,),
+        DataType.HALF: (F.DHWC8, F.CDHW32),
+        DataType.INT8: (F.CDHW32,),
+        DataType.BF16: (F.DHWC8,),
     }
     for dtype in DataType:
+        plane, volume = planes.get(dtype, ()), volumes.get(dtype, ())
         for rank in range(9):
-            assert formats_for(dtype, rank) == (expected.get(dtype, (F.LINEAR,)) if rank >= 3 else (F.LINEAR,))
+            expected = () if rank < 3 else plane if rank < 5 else volume
+            assert formats_for(dtype, rank) == (F.LINEAR, *expected)
+
+
+def test_every_format_but_those_of_a_dla_is_proposed_for_some_tensor() -> None:
+    proposed = {form for dtype in DataType for rank in range(9) for form in formats_for(dtype, rank)}
+    assert proposed == set(F) - {F.DLA_LINEAR, F.DLA_HWC4}
+
+
+@pytest.mark.parametrize("dtype", list(DataType), ids=lambda dtype: dtype.name)
+@pytest.mark.parametrize("shape", [(3, 4, 5), (2, 3, 4, 5), (2, 3, 4, 5, 6)], ids=len)
+def test_what_is_proposed_can_be_laid_out(dtype: DataType, shape: tuple[int, ...]) -> None:
+    array = random_bytes(shape, dtype)
+    for form in formats_for(dtype, len(shape)):
+        packed = pack(array, form)
+        assert packed.shape == packed_shape(shape, form, dtype)
+        assert same_bytes(unpack(packed, form, shape), array)
 
 
 @settings(max_examples=40, deadline=None)

@@ -27,7 +27,7 @@ from dovetail.plugin.arrays import address_of
 from tests.support.attack_plans import TARGETS, Json, Target, attack_device, target
 from tests.support.guarded_memory import SIZINGS, run_by_address
 
-__all__ = ["run_case"]
+__all__ = ["mutate_json", "run_case"]
 
 _CASE_SECONDS = 5
 _NUMBERS = (
@@ -75,8 +75,11 @@ def _find(value: Any, path: tuple[Any, ...]) -> Any:
     return value
 
 
-def _mutate(manifest: Json, rng: random.Random) -> None:
+def mutate_json(manifest: Json, rng: random.Random) -> None:
+    """Change one place of a document by its structure."""
     paths = [path for path in _paths(manifest) if path[0] not in ("tuning", "build")]
+    if not paths:
+        return
     path = rng.choice(paths)
     owner, key = _find(manifest, path[:-1]), path[-1]
     _CHANGES[rng.randrange(len(_CHANGES))](manifest, owner, key, paths, rng)
@@ -119,8 +122,9 @@ def _resize(manifest: Json, owner: Any, key: Any, paths: list[tuple[Any, ...]], 
         if dims:
             position = rng.randrange(len(dims))
             dims[position] = rng.choice((1, 2, 3, 8, 4096, None, "_d0", ["prod", copy.deepcopy(dims[position]), 8]))
-    if rng.random() < 0.2:
-        record = rng.choice([p for p in paths if p[-1] == "dtype"])
+    types = [p for p in paths if p[-1] == "dtype"]
+    if types and rng.random() < 0.2:
+        record = rng.choice(types)
         _find(manifest, record[:-1])["dtype"] = rng.choice(("float64", "int8", "int4", "complex128"))
 
 
@@ -168,7 +172,7 @@ def run_case(plan: Target, rng: random.Random) -> str:
     """Change a plan, load it and run it; what became of it."""
     manifest = copy.deepcopy(plan.manifest)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
-        _mutate(manifest, rng)
+        mutate_json(manifest, rng)
     runtime, creators = plan.runtime()
     try:
         engine = runtime.deserialize_cuda_engine(plan.packed(json.dumps(manifest).encode()))

@@ -15,13 +15,21 @@ from tests.conformance.contract.authors import LINEAR, Messages, Plus, PlusCreat
 F = trt.TensorFormat
 ORDERS = {
     trt.float32: [F.LINEAR, F.CHW32, F.HWC],
-    trt.float16: [F.LINEAR, F.CHW2, F.HWC8, F.CHW4, F.HWC16],
+    trt.float16: [F.LINEAR, F.CHW2, F.HWC8, F.CHW4, F.HWC16, F.CHW16, F.CHW32],
     trt.int8: [F.LINEAR, F.CHW4, F.CHW32, F.HWC16],
     trt.bfloat16: [F.LINEAR, F.CHW2, F.HWC8],
     trt.fp8: [F.LINEAR, F.HWC16],
     trt.int32: [F.LINEAR],
     trt.int64: [F.LINEAR],
     trt.bool: [F.LINEAR],
+    trt.uint8: [F.LINEAR, F.HWC],
+}
+"""For rank 4: first what is seen everywhere, in that order, then whatever else the type allows."""
+VOLUMES = {
+    trt.float32: [F.LINEAR, F.DHWC],
+    trt.float16: [F.LINEAR, F.DHWC8, F.CDHW32],
+    trt.int8: [F.LINEAR, F.CDHW32],
+    trt.bfloat16: [F.LINEAR, F.DHWC8],
     trt.uint8: [F.LINEAR],
 }
 
@@ -46,6 +54,14 @@ def test_the_order_of_proposals(dtype: Any) -> None:
     assert {n for _, _, _, n in asked} == {1}
 
 
+@pytest.mark.parametrize("dtype", list(VOLUMES), ids=lambda d: d.name)
+def test_tensors_with_depth_have_a_list_of_their_own(dtype: Any) -> None:
+    trace: list[Any] = []
+    build(one_plugin(Anything(1.0, trace), (1, 3, 2, 4, 4), dtype))
+    asked = details(trace, "supports_format_combination")
+    assert list(dict.fromkeys(fmt for pos, _, fmt, _ in asked if pos == 0)) == VOLUMES[dtype]
+
+
 def test_low_ranks_are_linear_only() -> None:
     trace: list[Any] = []
     build(one_plugin(Anything(1.0, trace), (3, 4), trt.float16))
@@ -56,9 +72,8 @@ def test_the_walk_is_depth_first() -> None:
     trace: list[Any] = []
     build(one_plugin(Anything(1.0, trace), (1, 3, 4, 4)))
     asked = [(pos, fmt) for pos, _, fmt, _ in details(trace, "supports_format_combination")]
-    one_pass = [(0, F.LINEAR), (1, F.LINEAR), (1, F.CHW32), (1, F.HWC)]
-    one_pass += [(0, F.CHW32), (1, F.LINEAR), (1, F.CHW32), (1, F.HWC)]
-    one_pass += [(0, F.HWC), (1, F.LINEAR), (1, F.CHW32), (1, F.HWC)]
+    order = ORDERS[trt.float32]
+    one_pass = [asked for first in order for asked in ((0, first), *((1, second) for second in order))]
     assert asked == one_pass * 2  # enumerated twice
 
 
@@ -94,8 +109,9 @@ def test_positions_above_are_invalid_and_below_are_what_was_accepted() -> None:
 
     build(fill)
     assert {pos for _, m, pos in trace if m == "good"} == {0, 1, 2}
-    # three formats are proposed at 0 and 1, five at 2; only LINEAR is accepted and goes deeper
-    assert len(details(trace, "good")) == 2 * (3 + 3 + 5)
+    # Of what is proposed only LINEAR is accepted and goes deeper.
+    single, half = len(ORDERS[trt.float32]), len(ORDERS[trt.float16])
+    assert len(details(trace, "good")) == 2 * (single + single + half)
 
 
 def test_proposals_carry_dims_and_bounds() -> None:
@@ -124,6 +140,14 @@ def test_the_walk_stops_at_the_limit(limit: int) -> None:
     build(one_plugin(plugin, (1, 3, 4, 4)))
     configured = {(d[0][0].desc.format, d[1][0].desc.format) for d in details(trace, "configure_plugin")}
     assert configured == {(f, f) for f in ORDERS[trt.float32][:limit]}
+
+
+@pytest.mark.parametrize("limit", [0, -1, True, 2.5, "3"])
+def test_a_limit_that_allows_nothing_is_refused(limit: Any) -> None:
+    plugin = Anything(1.0)
+    plugin.format_combination_limit = limit
+    with pytest.raises(trt.PluginError, match="format_combination_limit must be a positive integer"):
+        build(one_plugin(plugin, (1, 3, 4, 4)))
 
 
 def test_the_limit_is_asked_after_the_first_complete_combination() -> None:
@@ -197,7 +221,12 @@ def test_an_impure_plugin_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("dtype", "fmt"),
-    [(dtype, fmt) for dtype in (trt.float32, trt.float16, trt.bfloat16, trt.fp8, trt.int8) for fmt in ORDERS[dtype]],
+    [
+        (dtype, fmt)
+        for dtype in (trt.float32, trt.float16, trt.bfloat16, trt.fp8, trt.int8)
+        for fmt in ORDERS[dtype]
+        if fmt != F.DLA_HWC4
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("rows", [1, 3])

@@ -292,9 +292,17 @@ class TestPluginField:
     )
     def test_text(self, data: Any) -> None:
         field = trt.PluginField("mode", data, T.CHAR)
-        assert field.data.dtype.itemsize == 1
+        assert field.data.dtype == np.int8
         assert bytes(field.data).decode() == "edge"
         assert field.data.tobytes().decode("utf-8") == "edge"
+
+    def test_data_is_a_copy(self) -> None:
+        given = np.array([1, 2], np.int32)
+        field = trt.PluginField("axes", given, T.INT32)
+        kept = field.data
+        given[:] = 9
+        assert kept.tolist() == [1, 2]
+        assert field.data.tolist() == [9, 9]
 
     def test_bytes_of_any_kind(self) -> None:
         import struct

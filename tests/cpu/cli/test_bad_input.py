@@ -131,7 +131,7 @@ CASES = [
     (["build", "small.onnx", *GOOD, "-o", "small.onnx"], 1, "the plan would overwrite the model"),
     (["run", "small.plan", *GOOD, "--save-outputs", "layers.py/x"], 1, "cannot be written"),
     (["bench", "small.plan", *GOOD, "--iterations", "1", "--export-times", "folder"], 1, "cannot be written"),
-    (["build", "small.onnx", *GOOD, "--timing-cache", "folder"], 4, "the timing cache is not a regular file"),
+    (["build", "small.onnx", *GOOD, "--timing-cache", "folder"], 4, "it is not a regular file"),
     (["build", "small.onnx", *GOOD, "--error-on-timing-cache-miss"], 4, "not in the timing cache"),
 ]
 

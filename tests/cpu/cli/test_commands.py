@@ -302,7 +302,7 @@ def test_check(run: Run, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture
     shown = capsys.readouterr().out
     assert "FAIL  R50" in shown
     assert "  fix: " in shown
-    assert "  see: docs/rules/R50" in shown
+    assert "  see: dovetail check --explain R50" in shown
 
 
 def test_plan_check(run: Run, ask: Ask) -> None:

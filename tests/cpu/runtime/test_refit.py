@@ -179,3 +179,34 @@ def test_a_provider_that_re_creates_its_steps_is_asked_to(monkeypatch: pytest.Mo
     monkeypatch.undo()
     fresh = _build(_weights(1), dt.BuilderFlag.REFIT, providers=["cpu"])
     np.testing.assert_array_equal(engine(X), fresh(X))
+
+
+def test_a_plan_for_refit_without_weights_says_that_there_are_none() -> None:
+    network = dt.Builder().create_network()
+    x = network.add_input("x", dt.float32, (2, 3))
+    network.mark_output(network.add_identity(x).get_output(0))
+    config = dt.BuilderConfig()
+    config.set_flag(dt.BuilderFlag.REFIT)
+    engine = dt.compile(network, config=config)
+    refitter = dt.Refitter(engine)
+    assert (refitter.get_all_weights(), refitter.get_missing_weights()) == ([], [])
+    assert refitter.refit_cuda_engine()
+    with pytest.raises(dt.UsageError, match="the engine has no such weight"):
+        refitter.set_named_weights("w", np.zeros(3, np.float32))
+    np.testing.assert_array_equal(engine(np.ones((2, 3), np.float32)), 1.0)
+
+
+@pytest.mark.parametrize("location", [dt.TensorLocation.HOST, dt.TensorLocation.DEVICE, 0, 1])
+def test_weights_come_with_a_location(location: Any) -> None:
+    old, new = _weights(1), _weights(2)
+    engine, expected = _build(old, dt.BuilderFlag.REFIT), _build(new)
+    refitter = dt.Refitter(engine)
+    assert refitter.get_weights_location("conv.w") == dt.TensorLocation.HOST
+    for name, array in new.items():
+        assert refitter.set_named_weights(name, dt.Weights(array), location)
+    assert refitter.get_weights_location("conv.w") == location
+    assert refitter.refit_cuda_engine()
+    x = _RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
+    np.testing.assert_allclose(engine(x), expected(x), rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="7"):
+        refitter.set_named_weights("conv.b", new["conv.b"], 7)  # type: ignore[arg-type]

@@ -206,3 +206,13 @@ def test_sequences_and_control_flow() -> None:
     assert result.is_close, result.to_dict()
     assert result.layers is not None
     assert [layer.name for layer in result.layers] == ["split", "join", "choose"]
+
+
+def test_a_format_newer_than_that_of_onnx_runtime_is_lowered(tmp_path: Path) -> None:
+    newer = onnx.ModelProto()
+    newer.CopyFrom(CHAIN)
+    newer.ir_version = 99
+    (tmp_path / "newer.onnx").write_bytes(newer.SerializeToString())
+    for source in (newer, tmp_path / "newer.onnx", newer.SerializeToString(), read_source(newer)):
+        assert compare_models(source, layers=source is newer).is_close
+    assert newer.ir_version == 99

@@ -144,7 +144,7 @@ def test_commands_show_where_things_come_from(offer: Offer, capsys: pytest.Captu
     assert "not imported" in text
     assert name not in sys.modules
     assert main(["plugin", "list", "--load"]) == 0
-    text = capsys.readouterr().out
+    text = " ".join(capsys.readouterr().out.split())
     assert f"Layer_{name}" in text
     assert f"cannot be used: plugin library '{broken}' of dist-{broken} 1.2: the library raised ValueError" in text
 

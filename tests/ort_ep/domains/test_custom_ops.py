@@ -212,6 +212,31 @@ def test_what_a_plugin_says_when_it_has_no_shape_is_heard(dovetail_session: Open
         dovetail_session(model, fallback=True, claim=claim)
 
 
+_ends: list[BaseException] = []
+
+
+@dt.layer("DomainsEnds", shape=lambda x: _end_once() or x)
+def _ends_once(x: Any) -> Any:
+    return x
+
+
+def _end_once() -> None:
+    if _ends:
+        raise _ends.pop()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(3)], ids=repr)
+def test_a_plugin_that_is_interrupted_while_shapes_are_asked_ends_the_session(
+    dovetail_session: Open, error: BaseException
+) -> None:
+    steps = [node("DomainsEnds", ["x"], ["y"], domain="trt.plugins")]
+    model = make_model(steps, [tensor("x", ["n", 3])], [tensor("y", None)], domains=["trt.plugins"])
+    _ends.append(error)
+    with pytest.raises(Exception, match=type(error).__name__):
+        dovetail_session(model, fallback=True)
+    np.testing.assert_array_equal(dovetail_session(model, fallback=True).run(None, {"x": X})[0], X)
+
+
 # attributes
 
 

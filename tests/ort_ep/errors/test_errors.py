@@ -49,6 +49,15 @@ BAD_OPTIONS = [
     ({"graph_capture": "often"}, "not a switch; expected 0 or 1, got often"),
     ({"capture_after_runs": "-1"}, "not a number; expected 0 or more, got -1"),
     ({"providers": "abacus", "claim": "all"}, "there is no provider 'abacus'"),
+    ({"providers": ","}, "option ep.dovetailexecutionprovider.providers: no names; expected names, .* got ,"),
+    ({"override": "ErorsScale"}, "no plugin 'ErorsScale' is registered\n  fix: did you mean 'ErrorsScale'"),
+    ({"arena.max_mem": "lots"}, "arena.max_mem"),
+    (
+        {"arena.max_mem": "1000"},
+        "option ep.dovetailexecutionprovider.arena.max_mem: back end 'cpu' takes memory of the",
+    ),
+    ({"provider.onnxruntime.threads": "2"}, "the session does not use provider 'onnxruntime'; expected cpu"),
+    ({"provider.cpu.layout": "CNHW"}, "no such layout; expected NCHW or NHWC, got CNHW"),
 ]
 
 
@@ -61,6 +70,33 @@ def test_an_option_that_cannot_be(dovetail_session: Session, options: dict[str, 
         )
     session = dovetail_session(plain_model(), claim="all")
     np.testing.assert_allclose(session.run(None, feeds())[0], run_plain(feeds()), rtol=1e-5)
+
+
+def test_an_entry_that_was_meant_for_us(dovetail_session: Session) -> None:
+    ort_ep.refuse(
+        "unknown option ep.dovetail.claim; expected ep.dovetailexecutionprovider.<option>",
+        lambda: dovetail_session(plain_model(), entries={"ep.dovetail.claim": "all"}, fallback=True),
+    )
+
+
+IDLE_OPTIONS = [
+    ({"exclude": "Reluu"}, "exclude: there is no operator 'Reluu'; did you mean 'Relu'?"),
+    ({"exclude": "relu"}, "exclude: there is no operator 'relu'; did you mean 'Relu'?"),
+    ({"capture_after_runs": "3"}, "capture_after_runs changes nothing without graph_capture=1"),
+    ({"exclude": "Softmax,ErrorsScale,FusedMatMul"}, ""),
+]
+
+
+@pytest.mark.parametrize(("options", "text"), IDLE_OPTIONS, ids=range(len(IDLE_OPTIONS)))
+def test_an_option_that_changes_nothing_is_told(
+    dovetail_session: Session, options: dict[str, str], text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    settings = ort_ep.session_options(fallback=True)
+    settings.log_severity_level = 2
+    dovetail_session(plain_model(), options=settings, claim="all", **options)
+    told = capfd.readouterr().err
+    assert text in told
+    assert ("Dovetail: option" in told) == bool(text)
 
 
 def test_a_switch_of_compiled_models_that_is_none(dovetail_session: Session) -> None:

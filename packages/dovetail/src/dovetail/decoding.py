@@ -28,8 +28,10 @@ Fail = Callable[[str], DovetailError]
 
 def decode(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw, fail: Fail) -> T:
     """What a text holds, or the error that says why it cannot be read."""
-    with judging(fail):
+    try:  # not a context manager: a plan has thousands of entries
         return decoder.decode(text)
+    except Exception as error:
+        raise _name(error, fail) from error
 
 
 def walk_json(text: bytes, visit: Callable[[list[tuple[str, Any]]], object], fail: Fail) -> None:
@@ -48,18 +50,24 @@ def judging(fail: Fail) -> Iterator[None]:
     """
     try:
         yield
-    except InternalError as error:
-        raise fail(error.what) from error
-    except DovetailError:
-        raise
-    except MemoryError as error:
-        raise ResourceError("memory ran out", fix="use smaller sizes, or a machine with more memory") from error
-    except RecursionError as error:
-        raise fail(NESTED) from error
-    except msgspec.MsgspecError as error:
-        raise fail(first_line(error)) from error
     except Exception as error:
-        raise fail(f"{type(error).__name__}: {first_line(error)}") from error
+        named = _name(error, fail)
+        if named is error:
+            raise
+        raise named from error
+
+
+def _name(error: Exception, fail: Fail) -> DovetailError:
+    """The error of Dovetail for an exception."""
+    if isinstance(error, DovetailError):
+        return fail(error.what) if isinstance(error, InternalError) else error
+    if isinstance(error, MemoryError):
+        return ResourceError("memory ran out", fix="use smaller sizes, or a machine with more memory")
+    if isinstance(error, RecursionError):
+        return fail(NESTED)
+    if isinstance(error, msgspec.MsgspecError):
+        return fail(first_line(error))
+    return fail(f"{type(error).__name__}: {first_line(error)}")
 
 
 def first_line(error: BaseException) -> str:

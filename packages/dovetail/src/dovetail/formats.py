@@ -63,20 +63,29 @@ _LAYOUTS: Final[dict[TensorFormat, _PackedLayout]] = {
     TensorFormat.DHWC: _PackedLayout(-4, 1),
 }
 
-_PROPOSALS: Final[dict[DataType, tuple[TensorFormat, ...]]] = {
-    DataType.FLOAT: (TensorFormat.LINEAR, TensorFormat.CHW32, TensorFormat.HWC),
+_PLANES: Final[dict[DataType, tuple[TensorFormat, ...]]] = {
+    DataType.FLOAT: (TensorFormat.CHW32, TensorFormat.HWC),
     DataType.HALF: (
-        TensorFormat.LINEAR,
         TensorFormat.CHW2,
         TensorFormat.HWC8,
         TensorFormat.CHW4,
         TensorFormat.HWC16,
+        TensorFormat.CHW16,
+        TensorFormat.CHW32,
     ),
-    DataType.INT8: (TensorFormat.LINEAR, TensorFormat.CHW4, TensorFormat.CHW32, TensorFormat.HWC16),
-    DataType.BF16: (TensorFormat.LINEAR, TensorFormat.CHW2, TensorFormat.HWC8),
-    DataType.FP8: (TensorFormat.LINEAR, TensorFormat.HWC16),
+    DataType.INT8: (TensorFormat.CHW4, TensorFormat.CHW32, TensorFormat.HWC16),
+    DataType.BF16: (TensorFormat.CHW2, TensorFormat.HWC8),
+    DataType.FP8: (TensorFormat.HWC16,),
+    DataType.UINT8: (TensorFormat.HWC,),
 }
-
+"""Formats over height and width, in the order they are proposed: those that are seen everywhere first."""
+_VOLUMES: Final[dict[DataType, tuple[TensorFormat, ...]]] = {
+    DataType.FLOAT: (TensorFormat.DHWC,),
+    DataType.HALF: (TensorFormat.DHWC8, TensorFormat.CDHW32),
+    DataType.INT8: (TensorFormat.CDHW32,),
+    DataType.BF16: (TensorFormat.DHWC8,),
+}
+"""Formats over depth, height and width."""
 _DLA_ROW_BITS: Final = 64 * 8
 _DLA_IMAGE_CHANNELS: Final = (1, 3, 4)
 
@@ -84,13 +93,18 @@ _DLA_IMAGE_CHANNELS: Final = (1, 3, 4)
 def formats_for(dtype: DataType, rank: int) -> tuple[TensorFormat, ...]:
     """The formats that are proposed for a tensor, in the order they are proposed.
 
-    >>> [f.name for f in formats_for(DataType.INT8, 4)]
-    ['LINEAR', 'CHW4', 'CHW32', 'HWC16']
-    >>> [f.name for f in formats_for(DataType.INT8, 2)]
-    ['LINEAR']
+    From rank 5 on a tensor has depth, and the formats are those over depth, height and width. Those of a DLA are never
+    proposed, as no provider has one.
+
+    >>> [f.name for f in formats_for(DataType.FLOAT, 4)]
+    ['LINEAR', 'CHW32', 'HWC']
+    >>> [f.name for f in formats_for(DataType.HALF, 5)], [f.name for f in formats_for(DataType.HALF, 2)]
+    (['LINEAR', 'DHWC8', 'CDHW32'], ['LINEAR'])
     """
-    linear = (TensorFormat.LINEAR,)
-    return linear if rank < 3 else _PROPOSALS.get(dtype, linear)
+    found = [TensorFormat.LINEAR]
+    if rank >= 3:
+        found += (_PLANES if rank < 5 else _VOLUMES).get(dtype, ())
+    return tuple(found)
 
 
 def packed_shape(

@@ -21,7 +21,7 @@ from onnxruntime_ep_dovetail.graph.attributes import read_attribute
 from onnxruntime_ep_dovetail.graph.read import read_tensor_type
 from onnxruntime_ep_dovetail.session.options import EP_NAME
 
-__all__ = ["CustomOps", "add_domains", "served_domains"]
+__all__ = ["CustomOps", "add_domains", "raise_interrupts", "served_domains"]
 
 _DOMAINS: Final = ("", "trt.plugins", "dovetail.plugins")
 _VARIABLE: Final = "DOVETAIL_EP_DOMAINS"
@@ -40,11 +40,21 @@ _CHECKS_OUTPUTS: Final = 28
 _MOST_OUTPUTS: Final = 16
 """How many outputs get a type when the plugin cannot be asked; those that are not there take none."""
 _added: list[str] = []
+_interrupts: list[BaseException] = []
+"""Ctrl-C and the like in a plugin that was asked for shapes; they end the session that is being made."""
 
 
 def add_domains(*names: str) -> None:
     """Have operators of these domains run by plugins too, in sessions made from now on."""
     _added.extend(name for name in names if name not in _added)
+
+
+def raise_interrupts() -> None:
+    """Raise what was no error in a plugin that was asked for shapes, if anything."""
+    if _interrupts:
+        error = _interrupts[0]
+        _interrupts.clear()
+        raise error
 
 
 def served_domains() -> list[str]:
@@ -152,8 +162,10 @@ class CustomOp(NativeObject):
         attributes = [one for name in self._fields if (one := self._attribute(context, name)) is not None]
         try:
             outputs: Sequence[ir.Value] = infer_plugin_outputs(self._op, self._domain, inputs, attributes)
-        except Exception as error:  # noqa: BLE001 - a plugin's code raises what it likes
-            self.runtime.log(LogLevel.ERROR, f"operator '{self._op}': {error}")
+        except BaseException as error:  # noqa: BLE001 - a plugin's code raises what it likes
+            self.runtime.log(LogLevel.ERROR, f"operator '{self._op}': {str(error) or type(error).__name__}")
+            if not isinstance(error, Exception):
+                _interrupts.append(error)  # the plugin may not raise it again when it is asked next
             outputs = self._guess_outputs(inputs, attributes)
         for index, value in enumerate(outputs):
             if isinstance(value.type, ir.TensorType):

@@ -319,3 +319,17 @@ class ReadsFieldsByPlace(ScaleCreator):
 
     def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
         return self.plugin(float(field_collection[0].data[0]))
+
+
+@breaks("R69", "with another layer beside it, whose fields are others: output 0", fields={})
+class SharesAlpha(Scale):
+    shared = 1.0
+
+    def __init__(self, alpha: float = 1.0) -> None:
+        super().__init__(alpha)
+        SharesAlpha.shared = alpha
+
+    def enqueue(self, *arguments: Any) -> Any:
+        kept, self.alpha = self.alpha, SharesAlpha.shared
+        super().enqueue(*arguments)
+        self.alpha = kept

@@ -259,3 +259,9 @@ class _CallsForAlpha(Scale):
         return PluginFieldCollection(
             [PluginField("alpha", np.array([self.read()], np.float32), PluginFieldType.FLOAT32)]
         )
+
+
+@breaks("R34", "'alpha' holds int64 [2, 3] and is declared INT32: it is read back as [2, 0]")
+class SerializesLongAsInt(Scale):
+    def get_fields_to_serialize(self) -> Any:
+        return PluginFieldCollection([PluginField("alpha", np.array([2, 3]), PluginFieldType.INT32)])

@@ -215,7 +215,7 @@ class MakesTemporary(Scale):
         as_array(outputs[0], output_desc[0])[...] = x * x.dtype.type(self.alpha)
 
 
-@breaks("R58", "64 runs left", strict=True)
+@breaks("R58", "16 runs left", strict=True)
 class KeepsHistory(Scale):
     history: list[Any] = []  # noqa: RUF012 - in the class, where a look at the object does not show it
 

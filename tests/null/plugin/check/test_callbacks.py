@@ -55,7 +55,7 @@ LINE = inspect.getsourcelines(_raise)[1] + 1
 
 
 # Given inputs leave out the search for some, which is what takes time.
-INPUTS: dict[str, Any] = {"shapes": ["2x4"], "types": ["FLOAT"]}
+INPUTS: dict[str, Any] = {"shapes": ["2x4", "1x4"], "types": ["FLOAT"], "isolate": False}
 
 
 def _plugin(name: str, member: Any) -> type[Any]:

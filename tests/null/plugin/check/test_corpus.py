@@ -17,7 +17,7 @@ from dovetail.plugin.check import Report, check_path
 CORPUS = Path(__file__).with_name("corpus")
 BROKEN = sorted((CORPUS / "broken").glob("*.py"))
 CORRECT = sorted((CORPUS / "correct").glob("*.py"))
-PARTS = 6
+PARTS = 10
 """So that several processes can share the work."""
 CALLBACK_S = 3.0
 """Less than the default, because some of them hang; no callback of the others takes a hundredth of it."""

@@ -8,8 +8,18 @@ from typing import Any
 
 import pytest
 
+from dovetail.cli import main
 from dovetail.errors import PluginError, UsageError
-from dovetail.plugin.check import Report, Status, check_creator, check_path, check_plugin, parse_case
+from dovetail.plugin.check import (
+    Report,
+    Status,
+    check_creator,
+    check_path,
+    check_plugin,
+    explain_rule,
+    parse_case,
+    registered_rules,
+)
 from dovetail.plugin.registry import get_plugin_registry
 from tests.null.plugin.check.broken_run import RaisesInEnqueue
 from tests.null.plugin.check.good import Scale, creator_of
@@ -157,3 +167,18 @@ def test_what_depends_on_a_failed_callback_points_to_its_rule(failing: Report) -
     assert outcome.status is Status.NOT_APPLICABLE
     assert outcome.message == "no run succeeded, see R18 and R40"
     assert failing.failures == (failing.outcome("R40"),)
+
+
+def test_a_page_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert explain_rule("r39").startswith("# R39 create_plugin keeps nothing of the memory of the fields\n")
+    with pytest.raises(UsageError, match="there is no rule 'R99'"):
+        explain_rule("R99")
+    assert main(["check", "--explain", "R39"]) == 0
+    assert capsys.readouterr().out.startswith("# R39 create_plugin keeps nothing")
+    assert main(["check"]) == 1
+    assert "there is nothing to check" in capsys.readouterr().err
+
+
+def test_every_page_comes_with_the_package() -> None:
+    for rule in registered_rules():
+        assert explain_rule(rule.id).startswith(f"# {rule.id} {rule.title}\n")

@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.profile import OptimizationProfile
+from dovetail.build.refittable import is_refit
 from dovetail.build.request import BuildRequest
 from dovetail.build.tune.combinations import layout_text
 from dovetail.build.tune.plugins import Choice, TunedLayer
@@ -54,7 +55,7 @@ def library_records(libraries: Sequence[tuple[str, bytes]], blobs: BlobTable) ->
 
 def refit_record(request: BuildRequest, blobs: BlobTable) -> RefitRecord | None:
     """Which weights can be replaced; None where the plan is not made for that."""
-    if not request.refittable:
+    if not request.refittable and not is_refit(request.config):
         return None
     weights = {name: name for name in sorted(request.refittable) if name in blobs.arrays}
     excluded = dict(request.excluded_weights)

@@ -11,16 +11,21 @@ from dovetail.build.config import BuilderConfig, BuilderFlag
 if TYPE_CHECKING:
     from dovetail.network.api.definition import Network
 
-__all__ = ["split_weights"]
+__all__ = ["is_refit", "split_weights"]
 
 _REFIT_FLAGS = (BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL, BuilderFlag.STRIP_PLAN)
+
+
+def is_refit(config: BuilderConfig) -> bool:
+    """Whether the plan is to be made so that weights can be replaced, however many there are."""
+    return any(config.get_flag(flag) for flag in _REFIT_FLAGS)
 
 
 def split_weights(
     model: ir.Model, network: Network | None, config: BuilderConfig
 ) -> tuple[frozenset[str], dict[str, str]]:
     """Names of weights to keep replaceable, and name -> reason for the rest."""
-    if not any(config.get_flag(flag) for flag in _REFIT_FLAGS):
+    if not is_refit(config):
         return frozenset(), {}
     refittable, excluded = set(), {}
     for name, value in model.graph.initializers.items():

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import errno
+import os
 from pathlib import Path
-from typing import Final
 
 from dovetail.errors import ResourceError, UsageError
+from dovetail.files import is_out_of_space, replacing
 
 __all__ = ["write_file"]
 
-_OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-
 
 def write_file(path: Path, content: bytes, *, option: str) -> None:
-    """Write a file, and the folders it lies in.
+    """Write a file, whole or not at all, and the folders it lies in.
 
     Raises:
         UsageError: The path that the option names cannot be written to.
@@ -22,8 +20,12 @@ def write_file(path: Path, content: bytes, *, option: str) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
+        if path.exists() and not path.is_file():  # a pipe or a device that the user named
+            path.write_bytes(content)
+        else:
+            with replacing(Path(os.path.realpath(path))) as file:
+                file.write(content)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        kind = ResourceError if getattr(error, "errno", None) in _OUT_OF_SPACE else UsageError
+        kind = ResourceError if isinstance(error, OSError) and is_out_of_space(error) else UsageError
         raise kind(f"'{path}' cannot be written: {reason}", where=option, fix="choose another place") from error

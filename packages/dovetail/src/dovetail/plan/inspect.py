@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, UsageError
+from dovetail.escapes import escape_line
 from dovetail.expr import Constant, Dim, evaluate, symbols_of
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.container import PlanFile, verify_blob
@@ -71,7 +72,7 @@ class EngineInspector:
             return json.dumps({"Layers": layers, "Bindings": bindings}, indent=1)
         if not is_shown:
             return ""
-        return "\n".join(["Layers:", *map(_one_line, layers), "", "Bindings:", *bindings])
+        return "\n".join(["Layers:", *map(_one_line, layers), "", "Bindings:", *map(escape_line, bindings)])
 
     def get_layer_information(self, layer_index: int, format: LayerInformationFormat) -> str:  # noqa: A002
         """One layer by number."""
@@ -117,8 +118,10 @@ def _dim_of(symbol: SymbolRecord, shapes: Mapping[int, list[int]]) -> int:
 
 
 def _one_line(layer: Any) -> str:
-    if isinstance(layer, str):
-        return layer
+    return escape_line(layer if isinstance(layer, str) else _layer_text(layer))
+
+
+def _layer_text(layer: Any) -> str:
     inputs, outputs = (", ".join(map(_binding_text, layer[side])) for side in ("Inputs", "Outputs"))
     text = f"Layer({layer['LayerType']}): {layer['Name']}, Tactic: {layer['TacticValue']}, {inputs} -> {outputs}"
     if "Partition" in layer:

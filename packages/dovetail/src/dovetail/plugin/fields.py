@@ -57,7 +57,7 @@ _NUMPY_TYPES: Final[dict[PluginFieldType, np.dtype[Any]]] = {
     PluginFieldType.INT8: np.dtype(np.int8),
     PluginFieldType.INT16: np.dtype(np.int16),
     PluginFieldType.INT32: np.dtype(np.int32),
-    PluginFieldType.CHAR: np.dtype("S1"),
+    PluginFieldType.CHAR: np.dtype(np.int8),
     PluginFieldType.UNKNOWN: np.dtype(np.int8),
     PluginFieldType.BF16: np.dtype(ml_dtypes.bfloat16),
     PluginFieldType.INT64: np.dtype(np.int64),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import operator
+import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -42,16 +44,24 @@ _BUILD_METHODS: Final = (
 )
 _RUNTIME_METHODS: Final = ("on_shape_change", "set_tactic", "enqueue", "attach_to_context", "get_fields_to_serialize")
 _MAX_TACTIC_NAME: Final = 200
+_PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
+"""Where Dovetail's own code lies."""
 _LOGGER: Final = Logger()
 _BASES: Final = (IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime)
 
 
 def locate_error(error: BaseException) -> str:
-    """File and line where an exception was raised, for messages."""
+    """File and line where an exception was raised, for messages: the last line of the callback's author.
+
+    What is raised by Dovetail or by a library inside a callback is caused by the line that called them.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return "unknown place"
-    last = frames[-1]
+    theirs = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+    home = str(Path(theirs[0].filename).parent) if theirs else ""
+    near = [frame for frame in theirs if str(Path(frame.filename).parent) == home]
+    last = (near or theirs or frames)[-1]
     return f"{last.filename}:{last.lineno}"
 
 
@@ -259,8 +269,13 @@ class PluginHandle:
         default = IPluginV3OneBuild.DEFAULT_FORMAT_COMBINATION_LIMIT
         given = self._call("format_combination_limit", lambda: getattr(self.build, "format_combination_limit", default))
         limit = _integer(given)
-        if limit is None:
-            raise PluginError("format_combination_limit must be an integer", where=self.where, got=repr(given)[:60])
+        if limit is None or limit < 1:
+            raise PluginError(
+                "format_combination_limit must be a positive integer",
+                where=self.where,
+                expected=f"how many combinations to try at most, 1 or more; {default} unless it is set",
+                got=repr(given)[:60],
+            )
         return limit
 
     # life and runs

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from dovetail._interrupts import UninterruptedImport
 from dovetail._near_names import suggest
 from dovetail.entry_points import PROVIDER_GROUP, Offer, find_offers, loading_policy
 from dovetail.errors import DovetailError, ProviderError
@@ -224,7 +225,8 @@ def get_default_options(name: str) -> dict[str, str]:
 
 
 def _make_built_in(name: str) -> ProviderFactory:
-    factory: ProviderFactory = importlib.import_module(_BUILT_IN[name]).create_factory()
+    with UninterruptedImport():
+        factory: ProviderFactory = importlib.import_module(_BUILT_IN[name]).create_factory()
     return factory
 
 
@@ -254,7 +256,8 @@ def _make_offered(offer: Offer) -> ProviderFactory:
 
 
 def _import_factory(offer: Offer) -> Any:
-    found: Any = importlib.import_module(offer.module or "")
+    with UninterruptedImport():
+        found: Any = importlib.import_module(offer.module or "")
     for part in (offer.attribute or "").split("."):
         found = getattr(found, part)
     return found()

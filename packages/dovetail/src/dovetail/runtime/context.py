@@ -14,7 +14,7 @@ import numpy as np
 
 from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
-from dovetail.errors import InputError, UsageError
+from dovetail.errors import InputError, ResourceError, UsageError
 from dovetail.expr import sizes_from_dims
 from dovetail.formats import pack
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
@@ -448,9 +448,11 @@ class ExecutionContext:
 
     def _run(self, inputs: Sequence[Any], visit: Visit | None = None) -> list[Any]:
         run = self._find_run(inputs)
-        arrays = inputs if not self._engine.has_formatted_io else self._pack_inputs(inputs)
         try:
+            arrays = inputs if not self._engine.has_formatted_io else self._pack_inputs(inputs)
             return run.outputs.finish(run.run(arrays, run.outputs.make(arrays), visit))
+        except MemoryError as error:
+            raise ResourceError("memory ran out", fix="use smaller shapes, or a machine with more memory") from error
         finally:
             if self._owners:
                 self._owners.clear()

@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import InputError, UsageError
+from dovetail.decoding import judging
+from dovetail.errors import InputError, PlanError, UsageError
+from dovetail.escapes import escape_line
 from dovetail.expr import Constant, Dim, Symbol, sizes_from_dims
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ILogger, Severity
@@ -209,7 +211,7 @@ class Engine:
         self, profile: int, resources: IPluginResourceContext, devices: ContextDevices
     ) -> ProgramInstance:
         """Instantiate the program of a profile; attaching is serialised because plugins need not be thread-safe."""
-        with self._attach_lock:
+        with self._attach_lock, judging(_unusable):
             return self.templates[profile].make_instance(
                 self.manifest, profile, resources, devices=devices, allocator=self._host_allocator
             )
@@ -399,7 +401,7 @@ class Engine:
     def __repr__(self) -> str:
         ports = ", ".join(f"{t.name}: {t.type or t.dtype}{_shape_text(t)}" for t in self.manifest.inputs)
         results = ", ".join(f"{t.name}: {t.type or t.dtype}{_shape_text(t)}" for t in self.manifest.outputs)
-        return f"<Engine '{self.name}' ({ports}) -> ({results}), {self.num_layers} steps>"
+        return escape_line(f"<Engine '{self.name}' ({ports}) -> ({results}), {self.num_layers} steps>")
 
     # what contexts ask
 
@@ -427,6 +429,10 @@ class Engine:
 
 ICudaEngine = Engine
 """The contract's name."""
+
+
+def _unusable(reason: str) -> PlanError:
+    return PlanError(f"no context can be made for the plan: {reason}", fix="build the plan again")
 
 
 def _check_input(value: Any, tensor: TensorRecord, callers: CallerArrays | None) -> Any:

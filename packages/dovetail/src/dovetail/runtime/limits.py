@@ -116,11 +116,11 @@ class _RunWatch:
     @contextmanager
     def interrupting(self) -> Iterator[None]:
         """Have steps that can be ended end when the time is up."""
-        if self._limits.time_s is None or not self._run.frame.interrupters:
+        if self._limits.time_s is None or not self._run.frame.interruptible:
             yield
             return
-        done = threading.Event()
-        thread = threading.Thread(target=self._interrupt, args=(done,), name="dovetail-limit", daemon=True)
+        done, ends = threading.Event(), [make() for make in self._run.frame.interruptible]
+        thread = threading.Thread(target=self._interrupt, args=(done, ends), name="dovetail-limit", daemon=True)
         thread.start()
         try:
             yield
@@ -128,13 +128,13 @@ class _RunWatch:
             done.set()
             thread.join()
 
-    def _interrupt(self, done: threading.Event) -> None:
+    def _interrupt(self, done: threading.Event, ends: Sequence[Callable[[], None]]) -> None:
         """End what is under way when the time is up, again and again: a step may be just about to begin."""
         wait_s = self._limits.time_s
         while not done.wait(wait_s):
             self._is_over, wait_s = True, _AGAIN_S
-            for interrupt in self._run.frame.interrupters:
-                interrupt()
+            for end in ends:
+                end()
 
     @contextmanager
     def watching_bodies(self) -> Iterator[None]:

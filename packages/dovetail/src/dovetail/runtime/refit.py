@@ -10,10 +10,11 @@ import numpy as np
 from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Logger
 from dovetail.provider.interfaces import RefitMode
+from dovetail.runtime.devices.tensors import DeviceTensor
 from dovetail.runtime.engine import Engine
 from dovetail.runtime.packing import pack_again
 from dovetail.runtime.steps.base import Array
-from dovetail.types import Weights
+from dovetail.types import TensorLocation, Weights
 
 __all__ = ["Refitter"]
 
@@ -35,6 +36,7 @@ class Refitter:
         self._engine = engine
         self._record = engine.manifest.refit
         self._pending: dict[str, Array] = {}
+        self._locations: dict[str, TensorLocation] = {}
 
     def get_all_weights(self) -> list[str]:
         """The names of all weights that can be replaced."""
@@ -55,10 +57,19 @@ class Refitter:
         record = self._engine.manifest.blobs[self._blob(name)]
         return Weights(np.empty(record.shape, np.dtype(record.dtype)))
 
-    def set_named_weights(self, name: str, weights: Weights | Any) -> bool:
-        """Give new values for a weight; they are copied when the engine is refitted."""
+    def set_named_weights(
+        self, name: str, weights: Weights | Any, location: TensorLocation = TensorLocation.HOST
+    ) -> bool:
+        """Give new values for a weight; they are copied when the engine is refitted.
+
+        Args:
+            name: The weight.
+            weights: Its values.
+            location: Where the values lie. For an engine that runs on the host that is the host either way; for others
+                values on a device are a ``DeviceTensor``, as an address does not say which device it is of.
+        """
         record = self._engine.manifest.blobs[self._blob(name)]
-        array = weights.numpy() if isinstance(weights, Weights) else np.asarray(weights)
+        array = self._read_weights(name, weights, TensorLocation(location))
         expected = np.dtype(record.dtype)
         if array.dtype != expected or array.size != int(np.prod(record.shape, dtype=np.int64)):
             raise UsageError(
@@ -74,10 +85,33 @@ class Refitter:
                 fix="mend them, or set refitter.weights_validation = False",
             )
         self._pending[name] = array.reshape(record.shape)
+        self._locations[name] = TensorLocation(location)
         return True
+
+    def _read_weights(self, name: str, weights: Any, location: TensorLocation) -> Array:
+        if location is TensorLocation.DEVICE and isinstance(weights, DeviceTensor):
+            return weights.numpy()
+        if location is TensorLocation.DEVICE and isinstance(weights, Weights) and self._has_devices():
+            raise UsageError(
+                "weights on a device are given as an array of it",
+                where=f"weight '{name}'",
+                expected="a DeviceTensor, or an array of the host with TensorLocation.HOST",
+                got="Weights, which have an address and no device",
+            )
+        return weights.numpy() if isinstance(weights, Weights) else np.asarray(weights)
+
+    def _has_devices(self) -> bool:
+        names = {device.provider for device in self._engine.manifest.devices}
+        return any(not self._engine.providers[name].memory.is_host for name in names)
+
+    def get_weights_location(self, name: str) -> TensorLocation:
+        """Where the values that are set lie; HOST for a weight that none were given for."""
+        self._blob(name)
+        return self._locations.get(name, TensorLocation.HOST)
 
     def unset_named_weights(self, name: str) -> bool:
         """Forget values that were set and not applied yet."""
+        self._locations.pop(name, None)
         return self._pending.pop(name, None) is not None
 
     def get_named_weights(self, name: str) -> Weights:
@@ -101,6 +135,7 @@ class Refitter:
         else:
             self._engine.refit_partitions(replaced)
         self._pending.clear()
+        self._locations.clear()
         return True
 
     def _recreates_steps(self) -> bool:

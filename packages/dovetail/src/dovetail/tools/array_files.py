@@ -11,14 +11,17 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.decoding import judging
 from dovetail.errors import InputError, UsageError
+from dovetail.files import open_regular
 from dovetail.tools.feeds import InputSpec
 
 __all__ = ["pack_arrays", "read_array", "read_arrays"]
@@ -27,10 +30,8 @@ Array = npt.NDArray[Any]
 
 _ITEM: Final = re.compile(r"(.*)\[(\d{1,6})\]", re.DOTALL)
 _HALF: Final = re.compile(r"(.*)\.(keys|values)", re.DOTALL)
-_BROKEN: Final = (ValueError, EOFError, SyntaxError, TypeError, KeyError, zipfile.BadZipFile)
-"""What NumPy's reader raises on bytes that only look like arrays."""
 _OBJECTS: Final = ("Object arrays cannot be loaded", "Python objects in dtype")
-"""What it says of arrays of objects."""
+"""What NumPy's reader says of arrays of objects."""
 
 
 def read_array(path: Path, spec: InputSpec) -> Array:
@@ -40,12 +41,8 @@ def read_array(path: Path, spec: InputSpec) -> Array:
         InputError: The file cannot be read, or holds something else.
     """
     where = f"'{path}', for input '{spec.name}'"
-    try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
-    except _BROKEN as error:
-        raise _explain_broken(error, where, "a .npy file", "numpy.save(file, array)") from error
+    with _reading(where, "a .npy file", "numpy.save(file, array)"):
+        loaded = _load(path)
     if not isinstance(loaded, np.ndarray):
         loaded.close()
         raise InputError(
@@ -54,9 +51,9 @@ def read_array(path: Path, spec: InputSpec) -> Array:
     return _name_type(np.array(loaded), spec)
 
 
-def _explain_broken(error: BaseException, where: str, kind: str, call: str) -> InputError:
+def _explain_broken(reason: str, where: str, kind: str, call: str) -> InputError:
     """Why a file cannot be used: it holds objects, which only pickle could read, or it is something else."""
-    if any(text in str(error) for text in _OBJECTS):
+    if any(text in reason for text in _OBJECTS):
         what = "this is an array of Python objects, which are code and are not read"
         fix = "give it the type of the input before it is saved: array.astype('float32'), for texts array.astype(str)"
         return InputError(what, where=where, fix=fix)
@@ -108,16 +105,28 @@ def _join_halves(path: Path, name: str, halves: Mapping[str, Array]) -> dict[Any
 
 
 def _load_all(path: Path) -> dict[str, Array]:
-    try:
-        loaded = np.load(path, mmap_mode="r", allow_pickle=False)
+    where = f"'{path}'"
+    with _reading(where, "a .npz file", "numpy.savez(file, name=array)"):
+        loaded = _load(path)
         if isinstance(loaded, np.ndarray):
-            raise InputError("this is one array without a name", where=f"'{path}'", expected=".npz", got=".npy")
+            raise InputError("this is one array without a name", where=where, expected=".npz", got=".npy")
         with loaded as file:
             return {key: file[key] for key in file}
-    except OSError as error:
-        raise InputError(f"the file cannot be read: {error.strerror or error}", where=f"'{path}'") from error
-    except _BROKEN as error:
-        raise _explain_broken(error, f"'{path}'", "a .npz file", "numpy.savez(file, name=array)") from error
+
+
+def _load(path: Path) -> Any:
+    with open_regular(path, follow=True):  # a pipe would keep NumPy waiting
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+
+
+@contextmanager
+def _reading(where: str, kind: str, call: str) -> Iterator[None]:
+    """Name what is wrong with a file; NumPy's reader raises many things on bytes that only look like arrays."""
+    with judging(lambda reason: _explain_broken(reason, where, kind, call)):
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
 
 
 def _name_type(array: Array, spec: InputSpec) -> Array:

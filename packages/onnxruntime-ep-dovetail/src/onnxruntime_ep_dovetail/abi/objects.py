@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 from onnxruntime_ep_dovetail.abi.calls import LogLevel, OrtError, OrtRuntime, StatusCode
 from onnxruntime_ep_dovetail.abi.table import ApiSlot, ctype_of, load_table
 
-__all__ = ["NativeObject", "count_live", "disarm_all", "make_status", "prototype_of"]
+__all__ = ["NativeObject", "count_live", "disarm_all", "forget_frames", "make_status", "prototype_of"]
 
 _SPARE_SLOTS = 16
 """Empty slots behind every struct, for an ONNX Runtime that looks further than the version says."""
@@ -111,7 +111,7 @@ def make_status(runtime: OrtRuntime, error: BaseException) -> int:
     if isinstance(error, MemoryError | RecursionError | KeyboardInterrupt):
         code = StatusCode.RUNTIME_EXCEPTION
     text = f"Dovetail: {_describe(error)}".replace("\0", "\\0")
-    _forget_frames(error)
+    forget_frames(error)
     status = runtime.api.CreateStatus(int(code), text.encode(errors="backslashreplace"))
     return int(status or 0)
 
@@ -122,7 +122,7 @@ def _describe(error: BaseException) -> str:
     return str(error) if is_ours else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
-def _forget_frames(error: BaseException | None) -> None:
+def forget_frames(error: BaseException | None) -> None:
     """Let go of what an exception holds that is kept: its frames have the graph that ONNX Runtime is about to free."""
     while error is not None:
         error.__traceback__ = None

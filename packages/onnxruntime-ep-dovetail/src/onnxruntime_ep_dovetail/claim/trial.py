@@ -17,6 +17,7 @@ from dovetail.build.assign.borders import extract_model, find_border
 from dovetail.build.assign.faults import find_faults
 from dovetail.network.importer.importer import import_model
 from dovetail.network.importer.kernels import FindKernel
+from onnxruntime_ep_dovetail.abi.objects import forget_frames
 from onnxruntime_ep_dovetail.claim.groups import Claims, find_groups, inner_nodes
 
 __all__ = ["find_buildable"]
@@ -62,7 +63,7 @@ def find_buildable(
         taken -= found.keys()
 
 
-Attempt = Callable[[Sequence[ir.Node]], dovetail.DovetailError | None]
+Attempt = Callable[[Sequence[ir.Node]], str | None]
 
 
 def _find_faults(group: Sequence[ir.Node], plugins: Set[ir.Node], attempt: Attempt) -> Mapping[ir.Node, str]:
@@ -71,16 +72,14 @@ def _find_faults(group: Sequence[ir.Node], plugins: Set[ir.Node], attempt: Attem
         return {}
     search = find_faults(group, error, attempt, max_tries=_MAX_TRIES)
     return {
-        node: fault.error.what
+        node: fault.error
         for fault in search.faults
         for node in fault.nodes
         if plugins.isdisjoint((node, *inner_nodes(node)))
     }
 
 
-def _attempt(
-    model: ir.Model, override: Sequence[str], kernels: FindKernel, nodes: Sequence[ir.Node]
-) -> dovetail.DovetailError | None:
+def _attempt(model: ir.Model, override: Sequence[str], kernels: FindKernel, nodes: Sequence[ir.Node]) -> str | None:
     """What an import says against nodes; None when it says nothing, or when nobody reads what they make."""
     border = find_border(nodes)
     if not border.outputs:
@@ -89,5 +88,6 @@ def _attempt(
         part = extract_model(model, nodes, border, name="trial")
         import_model(part, logger=_QUIET, override=override, kernels=kernels)
     except dovetail.DovetailError as error:
-        return error
+        forget_frames(error)  # they hold the session and its graph
+        return error.what
     return None

@@ -18,11 +18,13 @@ from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.capture import CAPTURE_SLOTS
 from onnxruntime_ep_dovetail.device.frame import place_partition
 from onnxruntime_ep_dovetail.device.side import DeviceSession
+from onnxruntime_ep_dovetail.domains import raise_interrupts
 from onnxruntime_ep_dovetail.graph.read import ReadGraph, read_border, read_graph, read_node
 from onnxruntime_ep_dovetail.kernels.layout import LayoutPreference
 from onnxruntime_ep_dovetail.kernels.route import KernelRoute
 from onnxruntime_ep_dovetail.kernels.table import is_control_flow
 from onnxruntime_ep_dovetail.library import compute
+from onnxruntime_ep_dovetail.session.checks import describe_idle_options, find_unknown_operators
 from onnxruntime_ep_dovetail.session.dynamic_options import DynamicOptions
 from onnxruntime_ep_dovetail.session.failures import ClaimFailures
 from onnxruntime_ep_dovetail.session.given import GivenWeights
@@ -127,9 +129,12 @@ class Ep(
         """Tell which nodes are taken; a failure is kept, because ONNX Runtime only logs it and goes on without us."""
         try:
             self.raise_failure()
+            raise_interrupts()
             read, parent = self._read_graph(graph), self._read_parent(graph)
             self.note_opsets(read)
             self.note_layers(graph)
+            if parent is None:
+                self._report_options(read.model.graph)
             self.note_nodes(read.model.graph)
             if parent is not None and not all(map(is_control_flow, parent.model.graph)):
                 return  # such a node becomes its function, with the body in it, and nothing compiled can be put there
@@ -139,6 +144,10 @@ class Ep(
                 self._claim(read, self.choose(read), info)
         except BaseException as error:  # noqa: BLE001 - it is kept, and ends the session
             self.keep_failure(error, graph, info)
+
+    def _report_options(self, graph: ir.Graph) -> None:
+        for text in (*describe_idle_options(self.options), *find_unknown_operators(self.options, graph)):
+            self.report(text)
 
     def choose(self, read: ReadGraph) -> Claims:
         """The groups of nodes that are taken of a graph."""

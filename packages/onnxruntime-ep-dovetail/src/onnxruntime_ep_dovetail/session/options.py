@@ -14,6 +14,8 @@ __all__ = ["AVAILABLE", "EP_NAME", "PREFIX", "EpOptions", "is_option", "read_opt
 EP_NAME: Final = "DovetailExecutionProvider"
 PREFIX: Final = f"ep.{EP_NAME.lower()}."
 
+_ALIKE: Final = "ep.dovetail"
+"""What no other execution provider's options begin with."""
 _CLAIMS: Final = ("auto", "custom", "all")
 _ROUTES: Final = ("compile", "kernels")
 MAX_WARM_UP_RUNS: Final = 6
@@ -69,6 +71,9 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
     'all'
     """
     own = {key[len(PREFIX) :]: value for key, value in entries.items() if key.lower().startswith(PREFIX)}
+    odd = [key for key in entries if key.lower().startswith(_ALIKE) and not key.lower().startswith(PREFIX)]
+    if odd:
+        raise UsageError(f"unknown option {odd[0]}", where=EP_NAME, expected=f"{PREFIX}<option>")
     nested: dict[str, dict[str, str]] = {}
     plain: dict[str, str] = {}
     arena: dict[str, str] = {}
@@ -139,8 +144,13 @@ def _switch(key: str, value: str) -> bool:
     return _SWITCHES[value.lower()]
 
 
-def _names(_key: str, value: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in value.split(",") if name.strip())
+def _names(key: str, value: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    if value.strip() and not names:
+        raise UsageError(
+            "no names", where=f"option {PREFIX}{key}", expected="names, with commas between them", got=value
+        )
+    return names
 
 
 def _text(_key: str, value: str) -> str:

@@ -135,7 +135,7 @@ class _Walk:
     def _complete(self, chosen: Combination) -> bool:
         self._result.accepted.append(chosen)
         if self._limit is None:
-            self._limit = max(self._handle.format_combination_limit, 1)
+            self._limit = self._handle.format_combination_limit
         self._result.is_limited = len(self._result.accepted) >= self._limit
         return not self._result.is_limited
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.errors import UsageError
+from dovetail.escapes import escape_line
 from dovetail.network.api.properties import check_name
 from dovetail.types import DataType, Dims, TensorFormat, TensorLocation
 
@@ -181,4 +182,4 @@ class ITensor:
         self._network._touch_model()
 
     def __repr__(self) -> str:
-        return f"<ITensor '{self._name}'>"
+        return escape_line(f"<ITensor '{self._name}'>")

@@ -93,7 +93,7 @@ class PluginImport:
     def has_creator(self, node: ir.Node) -> bool:
         """Whether a plugin of a node's name, version and namespace is registered."""
         try:
-            return self._registry.find_creator(*_identity(node)) is not None
+            return any(self._registry.find_creator(*key) is not None for key in _identities(node))
         except ModelError:
             return False
 
@@ -131,7 +131,11 @@ class PluginImport:
         return requests
 
     def _creator(self, node: ir.Node, where: str, missing: dict[tuple[str, ...], UnknownNodes]) -> Any | None:
-        name, version, namespace = _identity(node)
+        keys = _identities(node)
+        found = next((found for key in keys if (found := self._registry.find_creator(*key)) is not None), None)
+        if found is not None:
+            return found
+        name, version, namespace = keys[0]
         try:
             return self._registry.get_creator(name, version, namespace)
         except PluginError as error:
@@ -260,9 +264,16 @@ def _has_default(creator: Any, name: str) -> bool:
     return isinstance(creator, LayerCreator) and creator.layer.signature.has_default(name)
 
 
-def _identity(node: ir.Node) -> tuple[str, str, str]:
-    """Name, version and namespace of the plugin that a node asks for."""
-    return node.op_type, _string(node, _VERSION, "1"), _string(node, _NAMESPACE, "")
+def _identities(node: ir.Node) -> list[tuple[str, str, str]]:
+    """Name, version and namespace of the plugins that a node may ask for, the first of which is preferred.
+
+    Without the attribute for it the namespace is the node's domain, or none, as plugins were before they had one.
+    """
+    name, version = node.op_type, _string(node, _VERSION, "1")
+    if _NAMESPACE in node.attributes:
+        return [(name, version, _string(node, _NAMESPACE, ""))]
+    domain = "" if node.domain == "ai.onnx" else node.domain
+    return [(name, version, namespace) for namespace in dict.fromkeys((domain, ""))]
 
 
 def _string(node: ir.Node, name: str, default: str) -> str:

@@ -38,6 +38,17 @@ _SHAPES: Final = (
     (4, 64),
     (2, 8, 64),
 )
+_MIXED_CASES: Final[tuple[Case, ...]] = (
+    ((2, 3, 8, 8), (3,)),
+    ((2, 4, 8), (8,)),
+    ((4, 8), (8, 4)),
+    ((4, 8), (4,)),
+    ((2, 3, 8, 8), (3,), (3,)),
+    ((2, 4, 8), (8,), (8,)),
+    ((4, 8), (8, 6), (6,)),
+    ((2, 3, 8, 8), (3,), (3,), (3,), (3,)),
+)
+"""Inputs of different shapes: one with weights, a product, with weights and biases, with statistics."""
 _TYPES: Final = (
     DataType.FLOAT,
     DataType.HALF,
@@ -121,6 +132,7 @@ def _case_candidates(wish: Wish) -> Iterator[tuple[Case, ...]]:
     for count in counts:
         for shape in _SHAPES if count else _SHAPES[:1]:
             yield ((shape,) * count,)
+    yield from ((case,) for case in _MIXED_CASES if len(case) in counts or counts is _INPUT_COUNTS)
 
 
 def _type_candidates(wish: Wish, count: int) -> Iterator[tuple[DataType, ...]]:

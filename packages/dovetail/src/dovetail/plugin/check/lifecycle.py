@@ -39,7 +39,7 @@ from dovetail.types import DataType, TensorRTPhase, volume
 __all__ = ["Life", "Prepared"]
 
 _STATUS_METHODS: Final = frozenset({"configure_plugin", "set_tactic", "on_shape_change", "enqueue"})
-_MOST_COMBINATIONS: Final = 6
+_MOST_COMBINATIONS: Final = 9
 _MOST_TACTICS: Final = 8
 
 
@@ -193,7 +193,8 @@ class Life:
         if not usable:
             past = any(answer.reads for answer in self.search.answers)
             raise Blocked("no combination of formats was accepted, see " + ("R12" if past else "R14 and R15"))
-        return tuple(usable[:_MOST_COMBINATIONS])
+        step = -(-len(usable) // _MOST_COMBINATIONS)  # some of all kinds, the first among them
+        return tuple(usable[::step])
 
     @property
     def formats(self) -> Combination:
@@ -210,22 +211,29 @@ class Life:
     # tactics and runs
 
     @Evidence
+    def main_tactics(self) -> tuple[int, ...]:
+        """The tactics of the combination that most rules run."""
+        return self._ask_tactics(self.formats)
+
+    @Evidence
     def tactics(self) -> dict[Combination, tuple[int, ...]]:
-        """The tactics of each combination; only 0 where none is advertised."""
-        found = {}
-        for formats in self.combinations:
-            attached = self.attach(self.make_declared())
-            self.configure(attached, formats)
-            returned = call(attached.build, "get_valid_tactics")
-            listed = list(returned) if isinstance(returned, Sequence | np.ndarray) else []
-            numbers = dict.fromkeys(int(t) for t in listed if isinstance(t, int | np.integer))
-            found[formats] = tuple(numbers)[:_MOST_TACTICS] or (0,)
-        return found
+        """The tactics of each combination."""
+        others = {formats: self._ask_tactics(formats) for formats in self.combinations[1:]}
+        return {self.formats: self.main_tactics} | others
+
+    def _ask_tactics(self, formats: Combination) -> tuple[int, ...]:
+        """The tactics of one combination; only 0 where none is advertised."""
+        attached = self.attach(self.make_declared())
+        self.configure(attached, formats)
+        returned = call(attached.build, "get_valid_tactics")
+        listed = list(returned) if isinstance(returned, Sequence | np.ndarray) else []
+        numbers = dict.fromkeys(int(t) for t in listed if isinstance(t, int | np.integer))
+        return tuple(numbers)[:_MOST_TACTICS] or (0,)
 
     @property
     def tactic(self) -> int:
         """The tactic that most rules run."""
-        return self.tactics[self.formats][0]
+        return self.main_tactics[0]
 
     @Evidence
     def sample(self) -> Run:
@@ -266,12 +274,17 @@ class Life:
     ) -> Prepared:
         """Bring a build-phase object to where it can run: attached, configured, with a tactic and a workspace."""
         formats = formats or self.formats
-        tactic = self.tactics[formats][0] if tactic is None else tactic
+        if tactic is None:
+            tactic = self.tactic if formats == self.formats else self.tactics[formats][0]
         attached = self.attach(source or self.make_declared(), context)
         self.configure(attached, formats)
         self.tell(attached.runtime, "set_tactic", tactic)
-        size = self.tell(attached.build, "get_workspace_size", *self.descriptors.for_build(formats))
-        return Prepared(self, attached, formats, tactic, max(int(size), 0) if _is_number(size) else 0)
+        return Prepared(self, attached, formats, tactic, self.ask_workspace_bytes(attached, formats))
+
+    def ask_workspace_bytes(self, specimen: Specimen, formats: Combination) -> int:
+        """How much workspace an object asks for; 0 where the answer is no size."""
+        size = self.tell(specimen.build, "get_workspace_size", *self.descriptors.for_build(formats))
+        return max(int(size), 0) if _is_number(size) else 0
 
     def tell(self, target: Any, method: str, *args: Any) -> Any:
         """Call a callback; note what it changes in its arguments and a status that is not zero."""
@@ -299,6 +312,11 @@ class Prepared:
     tactic: int
     workspace_bytes: int
 
+    def retune(self, tactic: int) -> None:
+        """Give the object another tactic."""
+        self.life.tell(self.specimen.runtime, "set_tactic", tactic)
+        self.tactic, self.workspace_bytes = tactic, self.life.ask_workspace_bytes(self.specimen, self.formats)
+
     def reshape(self, case: Case) -> None:
         """Tell the object the shapes of the runs to come."""
         self.life.tell(self.specimen.runtime, "on_shape_change", *self.life.descriptors.for_run(self.formats, case))
@@ -317,6 +335,7 @@ class Prepared:
         variant: int = 0,
         fill: Fill = FILL_A,
         is_workspace_null: bool = False,
+        is_aliased: bool = True,
         arrays: Sequence[npt.NDArray[Any]] | None = None,
     ) -> RunBench:
         """Lay out the memory of a run; another ``variant`` has other numbers in the inputs."""
@@ -329,7 +348,7 @@ class Prepared:
             output_descs=output_descs,
             arrays=arrays,
             largest_shapes=life.descriptors.largest_shapes(case),
-            aliases=life.aliases,
+            aliases=life.aliases if is_aliased else (-1,) * len(output_descs),
             workspace_bytes=self.workspace_bytes,
             fill=fill,
             is_workspace_null=is_workspace_null,

@@ -10,7 +10,7 @@ from dovetail.rules import Blocked
 
 __all__ = ["Progress", "progress"]
 
-_STEPS: Final = ("types", "layer", "combinations", "tactics", "sample")
+_STEPS: Final = ("types", "layer", "combinations", "main_tactics", "sample")
 
 
 @dataclass(frozen=True, order=True)
@@ -27,7 +27,7 @@ class Progress:
     @property
     def has_formats(self) -> bool:
         """Whether a combination of formats was accepted."""
-        return self.points >= 2 * _STEPS.index("tactics")
+        return self.points >= 2 * _STEPS.index("main_tactics")
 
     @property
     def is_complete(self) -> bool:

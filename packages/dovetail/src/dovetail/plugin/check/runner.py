@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from dovetail.plugin.check.driver import CheckedPlugin
@@ -46,17 +46,33 @@ RULE_MODULES = (
 
 
 def judge_all(subject: CheckedPlugin, tell: Callable[[RuleOutcome], None]) -> tuple[str, ...]:
-    """Judge by every rule, tell each outcome at once, let go of all objects that were made, and give the notes."""
+    """Judge by every rule, tell each outcome at once, let go of all objects that were made, and give the notes.
+
+    A rule is told twice when a later one finds a raise that it owns; the second time counts.
+    """
+    outcomes: dict[str, RuleOutcome] = {}
     try:
         journal().rule_id = ""
         subject.live()
         for rule in registered_rules():
             journal().rule_id = rule.id
-            tell(judge(rule, subject))
+            outcomes[rule.id] = judge(rule, subject)
+            tell(outcomes[rule.id])
+        for outcome in _find_unreported(subject, outcomes):
+            tell(outcome)
         subject.note_gaps()
     finally:
         subject.destroy_all()
     return tuple(subject.notes)
+
+
+def _find_unreported(subject: CheckedPlugin, outcomes: Mapping[str, RuleOutcome]) -> Iterator[RuleOutcome]:
+    """The outcomes of rules that own a raise which was seen only after they had been judged."""
+    told = " ".join(outcome.message for outcome in outcomes.values() if outcome.status is Status.FAILED)
+    for raised in subject.log.raised:
+        owner = outcomes[OWNERS.get(raised.method, "R18")]
+        if owner.status is not Status.FAILED and str(raised) not in told:
+            yield RuleOutcome(rule=owner.rule, status=Status.FAILED, message=str(raised), fix=owner.rule.fix)
 
 
 def judge(rule: PluginRule, subject: CheckedPlugin) -> RuleOutcome:

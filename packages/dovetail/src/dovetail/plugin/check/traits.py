@@ -9,7 +9,7 @@ from dovetail.plugin.check.host.calls import CallbackRaised, call, read, read_or
 from dovetail.plugin.check.host.hostile import HostExprBuilder
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.plugin_object import Specimen
-from dovetail.plugin.fields import PluginFieldType, decode_fields
+from dovetail.plugin.fields import PluginField, PluginFieldType, decode_fields
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
 from dovetail.rules import Blocked, Broken
 
@@ -89,7 +89,17 @@ def _is_same(got: Any, expected: Any) -> bool:
 def show_fields(stored: Sequence[Mapping[str, Any]]) -> str:
     """Stored fields in a readable form."""
     fields = [field for field in decode_fields(stored) if field.type is not PluginFieldType.DIMS]
-    return ", ".join(f"{field.name}={'none' if field.data is None else field.data.tolist()}" for field in fields)
+    return ", ".join(f"{field.name}={_show_data(field)}" for field in fields)
+
+
+def _show_data(field: PluginField) -> str:
+    if field.data is None:
+        return "none"
+    return (
+        ascii(field.data.tobytes().decode(errors="replace"))
+        if field.type is PluginFieldType.CHAR
+        else str(field.data.tolist())
+    )
 
 
 def _show(value: Any) -> str:

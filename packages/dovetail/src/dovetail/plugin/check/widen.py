@@ -8,14 +8,17 @@ is one when what ``enqueue`` computed does not fit the shape that the plugin dec
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from dovetail.formats import size_bytes
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.check.progress import progress
+from dovetail.rules import Blocked
 from dovetail.types import DataType
 
 __all__ = ["Refusal", "Widened", "widen_sizes", "widen_types"]
@@ -25,6 +28,8 @@ Handle = tuple[tuple[int, int], ...]
 
 _MOST_CASES: Final = 5
 _MOST_TOLD: Final = 3
+_MOST_CASE_BYTES: Final = 4 << 20
+_SLOW_S: Final = 0.03
 _ODD_SIZES: Final = (3, 5, 7, 11, 13, 9, 15, 17)
 _TYPES: Final = (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.INT32, DataType.INT64, DataType.INT8)
 _MISFIT: Final = re.compile("could not broadcast input array from shape|non-broadcastable output operand")
@@ -74,10 +79,20 @@ def widen_sizes(life: Life) -> Widened:
     """Add cases: smaller and larger than the main one, odd, of size one, and empty."""
     widened = Widened(life)
     if life.problem.main and len(life.problem.cases) == 1:
+        most = 2 if _measure_s(life) > _SLOW_S else _MOST_CASES
         sizes = _find_free_sizes(widened)
         for case in _derive(life.problem.main, sizes):
-            _add_case(widened, case)
+            _add_case(widened, case, most)
     return widened
+
+
+def _measure_s(life: Life) -> float:
+    """How long a run computes; a check does hundreds. It is time of the process, which a busy machine does not change."""
+    prepared = life.prepare()
+    prepared.reshape(life.problem.main)
+    start = time.process_time()
+    prepared.run(life.problem.main)
+    return time.process_time() - start
 
 
 def _find_free_sizes(widened: Widened) -> dict[Handle, int]:
@@ -116,7 +131,8 @@ def _derive(main: Case, free: dict[Handle, int]) -> Iterator[Case]:
         yield _resize(main, {first: 1})
     current = {handle: main[handle[0][0]][handle[0][1]] for handle in free}
     yield _resize(main, free)
-    yield _resize(main, {handle: 2 * size + 1 for handle, size in current.items()})
+    larger = {handle: size + 1 for handle, size in current.items()}
+    yield _resize(main, larger | {handle: 4 * current[handle] + 1 for handle in list(current)[-1:]})
     yield _resize(main, dict.fromkeys(free, 1))
     for handle in free:
         yield _resize(main, {handle: free[handle]})
@@ -124,10 +140,10 @@ def _derive(main: Case, free: dict[Handle, int]) -> Iterator[Case]:
         yield _resize(main, {first: 0})
 
 
-def _add_case(widened: Widened, case: Case) -> None:
+def _add_case(widened: Widened, case: Case, most: int) -> None:
     problem = widened.life.problem
     is_empty = any(0 in shape for shape in case)
-    if case in problem.cases or (len(problem.full_cases) >= _MOST_CASES and not is_empty):
+    if case in problem.cases or (len(problem.full_cases) >= most and not is_empty):
         return
     if not problem.symbolic:
         if not is_empty and _runs(widened, case):
@@ -142,12 +158,24 @@ def _runs(widened: Widened, case: Case) -> bool:
     problem = widened.life.problem
     cases = (case, *problem.cases) if problem.symbolic else (case,)
     probe = widened.life.with_problem(replace(problem, cases=cases))
+    if _count_bytes(probe, case) > _MOST_CASE_BYTES:
+        return False
     if progress(probe).is_complete:
         return True
     raised = probe.log.raised[0] if probe.log.raised else None
     is_misfit = raised is not None and _is_misfit(raised, probe, case)
     widened.refusals.append(Refusal(f"inputs {', '.join(map(str, case))}", raised, is_misfit))
     return False
+
+
+def _count_bytes(life: Life, case: Case) -> int:
+    """The memory of inputs and outputs; 0 where the outputs are not even declared."""
+    try:
+        outputs = life.descriptors.largest_shapes(case)
+    except Blocked:
+        return 0
+    shapes = zip((*case, *outputs), (*life.problem.types, *life.layer.types), strict=True)
+    return sum(size_bytes(shape, dtype) for shape, dtype in shapes)
 
 
 def _is_misfit(raised: CallbackRaised, life: Life, case: Case) -> bool:

@@ -73,9 +73,12 @@ class BoundPartition(ABC):
         caller. Arrays of callers must not be kept alive after the run.
         """
 
-    def interrupt(self) -> None:
-        """End a run that is under way, which then raises; called from another thread. The default: it cannot be."""
-        return
+    def make_interruptible(self) -> Callable[[], None]:
+        """A function that ends a run that is under way, which then raises; it is called from another thread.
+
+        It is asked for only where runs have a limit of time. The default: runs cannot be ended.
+        """
+        return lambda: None
 
     def close(self) -> None:
         """Give back what was taken for the bound run."""

@@ -53,7 +53,7 @@ class Body:
         shapes = [None] * len(values)
         frame = Frame(values, shapes, fixed=fixed, symbols=symbols, workspaces=outer.workspaces)
         # Its steps are told, ended and closed with the run.
-        frame.announcers, frame.interrupters, frame.closers = outer.announcers, outer.interrupters, outer.closers
+        frame.announcers, frame.interruptible, frame.closers = outer.announcers, outer.interruptible, outer.closers
         return BoundBody(self, outer, frame, self._bind_steps)
 
 

@@ -29,7 +29,7 @@ class Frame:
 
     __slots__ = (
         *("announcers", "capturable", "closers", "fixed", "is_loose", "placers", "shapes", "symbols", "values"),
-        *("interrupters", "told", "workspaces"),
+        *("interruptible", "told", "workspaces"),
     )
 
     def __init__(
@@ -60,8 +60,8 @@ class Frame:
         """Each tells one plugin the shapes of this frame; steps add theirs when they are bound."""
         self.placers: list[Callable[[], None]] = []
         """Each has a step take the addresses of callers' values, when these were put into the frame."""
-        self.interrupters: list[Callable[[], None]] = []
-        """Each ends a step that is under way, called from another thread."""
+        self.interruptible: list[Callable[[], Callable[[], None]]] = []
+        """Each gives what ends a step that is under way, from another thread."""
         self.closers: list[Callable[[], None]] = []
         """Each gives back what a step took for this frame."""
 

@@ -44,7 +44,7 @@ class PartitionStep(Step):
         context = make_bind_context(self.record, frame, workspace, self._owner, self._devices)
         bound = call(self.provider, "bind", self._partition.bind, context)
         frame.closers.append(bound.close)
-        frame.interrupters.append(bound.interrupt)
+        frame.interruptible.append(bound.make_interruptible)
         if bound.is_capturable:
             frame.capturable.add(self)
         values, fetch, outputs, run_bound = frame.values, self._fetch, self._outputs, bound.run

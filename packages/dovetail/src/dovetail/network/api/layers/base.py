@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dovetail.errors import UsageError
+from dovetail.escapes import escape_line
 from dovetail.network.api.enums import LayerType
 from dovetail.network.api.properties import check_name, data_type
 from dovetail.network.api.tensor import ITensor
@@ -227,4 +228,4 @@ class ILayer(ABC):
         """Write the nodes and return the value of each output."""
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} '{self._name}'>"
+        return escape_line(f"<{type(self).__name__} '{self._name}'>")

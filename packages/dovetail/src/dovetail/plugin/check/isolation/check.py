@@ -37,9 +37,9 @@ def check_apart(make_subject: MakeSubject, *, isolate: bool, timeout_s: float) -
         answer = run_in_child(lambda send: _check_and_send(make_subject, journal, send), journal, timeout_s=timeout_s)
         return _report_from(answer)
     subject, name = make_subject()
-    outcomes: list[RuleOutcome] = []
-    notes = judge_all(subject, outcomes.append)
-    return Report(subject=name, outcomes=tuple(outcomes), notes=(*notes, *([_NOT_COPIED] if isolate else [])))
+    outcomes: dict[str, RuleOutcome] = {}
+    notes = judge_all(subject, lambda outcome: outcomes.update({outcome.rule.id: outcome}))
+    return Report(subject=name, outcomes=tuple(outcomes.values()), notes=(*notes, *([_NOT_COPIED] if isolate else [])))
 
 
 def _check_and_send(make_subject: MakeSubject, journal: Journal, send: Send) -> None:

@@ -10,12 +10,12 @@ from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import call
 from dovetail.plugin.check.host.hostile import HostContext
 from dovetail.plugin.check.lifecycle import Prepared
-from dovetail.plugin.check.plugin_object import examine
+from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.rules.clone import find_dropped_tactic, run_through_life
 from dovetail.plugin.check.state import changes, state_of
-from dovetail.plugin.check.traits import first_difference, identity_of, parameters_of
-from dovetail.rules import Broken, NotApplicable
+from dovetail.plugin.check.traits import Traits, first_difference, identity_of, parameters_of
+from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__: list[str] = []
@@ -58,8 +58,18 @@ def judge_parameters(subject: CheckedPlugin) -> str:
     attached = subject.life.attach(original)
     found = first_difference(identity_of(attached) | parameters_of(subject, attached), expected)
     if found:
+        _require_good_clone(subject, original, expected)
         raise Broken(f"on an attached object {found}")
     return f"{len(expected)} traits compared"
+
+
+def _require_good_clone(subject: CheckedPlugin, original: Specimen, expected: Traits) -> None:
+    """Mostly attach_to_context clones; what the clone has lost already is told where clones are judged."""
+    clone = subject.life.clone(original)
+    if clone.plugin is not original.plugin and first_difference(
+        identity_of(clone) | parameters_of(subject, clone), expected
+    ):
+        raise Blocked("a clone has lost parameters already, see R25")
 
 
 @rule(
@@ -72,6 +82,10 @@ def judge_parameters(subject: CheckedPlugin) -> str:
 def judge_tactic(subject: CheckedPlugin) -> str:
     """Set a tactic, attach, and look for what set_tactic left in the original."""
     _ = subject.has_working_attach
+    try:
+        find_dropped_tactic(subject, subject.life.clone, "clone")
+    except Broken:
+        raise Blocked("a clone loses the tactic already, see R27") from None
     return find_dropped_tactic(subject, subject.life.attach, "attach_to_context")
 
 

@@ -8,6 +8,8 @@ import numpy as np
 
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import call, read
+from dovetail.plugin.check.host.hostile import FILL_A, FILL_B
+from dovetail.plugin.check.host.runs import disagreement, unwritten
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
@@ -69,7 +71,23 @@ def judge_aliases(subject: CheckedPlugin) -> str:
         _require_alias(life, index, alias, taken)
     if all(alias == -1 for alias in found):
         raise NotApplicable("no output is aliased")
+    _require_same_apart(subject)
     return ", ".join(f"output {index} shares input {alias}" for alias, index in taken.items())
+
+
+def _require_same_apart(subject: CheckedPlugin) -> None:
+    """Where the plugin also runs with outputs in memory of their own, it must give the same there."""
+    life, case = subject.life, subject.main_cell.case
+    runs = []
+    for fill in (FILL_A, FILL_B):
+        prepared = life.prepare()
+        prepared.reshape(case)
+        runs.append(prepared.run_bench(prepared.bench(case, fill=fill, is_aliased=False), case))
+    if unwritten(*runs) or runs[0].written_inputs:
+        return  # it works in place and nowhere else
+    found = disagreement(subject.main_cell.first, runs[0])
+    if found:
+        raise Broken(f"in place {found} in memory of its own", fix="read each input element before overwriting it")
 
 
 def _require_alias(life: Life, index: int, alias: Any, taken: dict[int, int]) -> None:

@@ -6,10 +6,10 @@ import os
 from typing import Final
 
 from dovetail.plugin.check.driver import Cell, CheckedPlugin
-from dovetail.plugin.check.fresh_runs import FreshResult
 from dovetail.plugin.check.host.runs import disagreement
+from dovetail.plugin.check.isolation.fresh_runs import FreshResult
+from dovetail.plugin.check.isolation.watch import find_process_change
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.plugin.check.watch import find_process_change
 from dovetail.rules import Broken, NotApplicable
 
 __all__: list[str] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -14,7 +15,7 @@ from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.problem import Case, make_inputs
 from dovetail.plugin.check.rules.catalogue import rule
-from dovetail.rules import Broken, NotApplicable
+from dovetail.rules import Blocked, Broken, NotApplicable
 
 __all__: list[str] = []
 
@@ -137,7 +138,27 @@ def judge_tactics(subject: CheckedPlugin) -> str:
                 raise Broken(f"{cell.describe()}: {found} with tactic {first.tactic}")
     if not count:
         raise NotApplicable("there is one tactic only")
+    with suppress(Blocked):  # judged by R47
+        subject.require_stateless()
+        _run_in_turn(subject)
     return f"{count} runs compared"
+
+
+def _run_in_turn(subject: CheckedPlugin) -> None:
+    """Give one object all tactics in turn, as the tuner does, there and back."""
+    life, case = subject.life, subject.main_cell.case
+    cells = [cell for cell in subject.matrix if (cell.formats, cell.case) == (life.formats, case)]
+    prepared = life.prepare(tactic=cells[0].tactic)
+    for cell in (*cells, *reversed(cells)):
+        prepared.retune(cell.tactic)
+        prepared.reshape(case)
+        words = f"tactic {cell.tactic} after others on one object"
+        try:
+            found = disagreement(prepared.run(case), cell.first)
+        except CallbackRaised as raised:
+            raise Broken(f"{words}: {raised}") from None
+        if found:
+            raise Broken(f"{words}: {found} on a new object", fix="set everything that depends on the tactic anew")
 
 
 def _place(cell: Cell) -> tuple[object, ...]:

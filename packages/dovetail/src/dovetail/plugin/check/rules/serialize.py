@@ -191,7 +191,9 @@ def _require_same(find: Callable[[], Traits], expected: Traits, phase: str) -> N
 
 def _revived_traits(subject: CheckedPlugin, specimen: Specimen) -> Traits:
     traits = parameters_of(subject, specimen)
-    if subject.repeat_difference is not None:
+    try:
+        subject.require_repeatable()
+    except Blocked:
         return traits
     life = subject.life
     prepared = subject.deploy(specimen, life.formats, life.tactic)

@@ -1,4 +1,4 @@
-"""Rules about several objects side by side: R54 to R56."""
+"""Rules about several objects side by side: R54 to R56 and R69."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any, Final
 
-from dovetail.plugin.check.driver import CheckedPlugin
+from dovetail.plugin.check.driver import Cell, CheckedPlugin
+from dovetail.plugin.check.field_values import copy_fields
 from dovetail.plugin.check.host.calls import LIBRARY_FOLDERS, CallbackRaised, call
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.rules.catalogue import rule
+from dovetail.plugin.fields import PluginFieldCollection
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import volume
 
 __all__: list[str] = []
 
-_ROUNDS: Final = 12
+_ROUNDS: Final = 8
 _PAUSE_S: Final = 2e-5
 _THREAD_SWITCH_S: Final = 1e-5
 _PATIENCE_S = 20.0
@@ -92,6 +94,47 @@ def _run_alone(life: Life, case: Case, variant: int) -> Run:
     prepared = life.prepare()
     prepared.reshape(case)
     return prepared.run(case, variant=variant)
+
+
+@rule(
+    "R69",
+    "Two layers with different parameters do not disturb each other",
+    slug="layers-apart",
+    why="A network has many layers of one plugin, each with its own parameters.",
+    fix="keep parameters in the object, never in the class or the module; a cache needs them in its key",
+    compares=True,
+)
+def judge_layers(subject: CheckedPlugin) -> None:
+    """Make and run a layer with other fields between making and running one, and compare both with runs alone."""
+    subject.require_stateless()
+    if subject.other_fields is None:
+        raise NotApplicable("there is no other set of fields that the plugin runs with")
+    cell, life = subject.main_cell, subject.life
+    prepared = life.prepare()
+    prepared.reshape(cell.case)
+    other = _run_other(subject, cell, subject.other_fields)
+    found = disagreement(prepared.run(cell.case), cell.first)
+    if found:
+        raise Broken(f"with another layer beside it, whose fields are others: {found} alone")
+    alone = subject.ask_fresh(cell, fields=subject.other_fields)
+    if other is not None and not alone.raised and alone.shapes == other.shapes:
+        found = disagreement(other, alone.as_run(other))
+        if found:
+            raise Broken(f"a layer with other fields, after this one: {found} in a new process")
+
+
+def _run_other(subject: CheckedPlugin, cell: Cell, fields: PluginFieldCollection) -> Run | None:
+    """A run with the other fields; None where the plugin refuses the same inputs with them."""
+    kept, subject.fields = subject.fields, copy_fields(fields)
+    life = subject.life.with_problem(subject.life.problem)
+    try:
+        prepared = life.prepare(tactic=cell.tactic)
+        prepared.reshape(cell.case)
+        return prepared.run(cell.case) if prepared.formats == cell.formats else None
+    except (Blocked, CallbackRaised):
+        return None
+    finally:
+        subject.fields = kept
 
 
 @rule(

@@ -13,9 +13,9 @@ from dovetail.plugin.check.host.calls import CallbackRaised, journal
 from dovetail.plugin.check.host.descriptors import Combination
 from dovetail.plugin.check.host.runs import Run
 from dovetail.plugin.check.isolation.journal import FRESH_SLOT
+from dovetail.plugin.check.isolation.watch import find_process_change, noting_variables
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.problem import Case, InputCase
-from dovetail.plugin.check.watch import find_process_change, noting_variables
 
 __all__ = ["FreshResult", "FreshRun", "run_fresh"]
 

@@ -1,0 +1,1 @@
+"""Fuzzing for as long as one likes: ``make fuzz MINUTES=60``."""
