@@ -5,17 +5,20 @@
 #   ARGS     more arguments for pytest                          make test ARGS="-k pad -x"
 #   MINUTES  how long to fuzz, TARGETS what (models plans files)  make fuzz MINUTES=60
 #   OPENVINO all, quick or off: tests of the OpenVINO provider  make test-all OPENVINO=off
+#   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
 
 PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
 OPENVINO ?= all
+CUDA ?= all
 MINUTES ?= 10
 TARGETS ?=
 
 VENV := .venv
 RUN := $(VENV)/bin/python -m
 OPENVINO_VENV := .venv-openvino
+CUDA_VENV := .venv-cuda
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
 # A suite that has no test file yet is left out, because pytest calls an empty run a failure.
@@ -33,7 +36,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -47,11 +50,11 @@ demo: venv ## Build, tune, check, save, reload and time a model with a custom op
 test: venv ## Run the tests and the doctests: under 8 minutes on two cores.
 	$(PYTEST) -n $(JOBS) $(QUICK) --doctest-modules $(SOURCE) $(ARGS)
 
-test-all: test test-openvino test-long ## Also the long suites, the benchmarks, OpenVINO, other ONNX Runtimes and Pythons.
+test-all: test test-openvino test-cuda test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 
 test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
 ifneq ($(OPENVINO),off)
-	@status=0; tools/openvino_venv $(OPENVINO_VENV) $(VENV) || status=$$?; \
+	@status=0; tools/provider_venv openvino $(OPENVINO_VENV) $(VENV) || status=$$?; \
 	if [ $$status -eq 3 ] && [ "$(OPENVINO)" = quick ]; then \
 		echo "Left out: the OpenVINO provider, whose locked packages cannot be installed on this machine."; \
 	elif [ $$status -ne 0 ]; then exit $$status; \
@@ -59,9 +62,19 @@ ifneq ($(OPENVINO),off)
 		$(if $(filter quick,$(OPENVINO)),-m "not slow") tests/openvino $(ARGS); fi
 endif
 
+test-cuda: venv ## The tests of packages/dovetail-cuda that need no GPU, in an environment of their own: a minute.
+ifneq ($(CUDA),off)
+	@status=0; tools/provider_venv cuda $(CUDA_VENV) $(VENV) || status=$$?; \
+	if [ $$status -eq 3 ] && [ "$(CUDA)" = quick ]; then \
+		echo "Left out: the CUDA provider, whose locked packages cannot be installed on this machine."; \
+	elif [ $$status -ne 0 ]; then exit $$status; \
+	else $(CUDA_VENV)/bin/python -m pytest -n $(JOBS) \
+		$(if $(filter quick,$(CUDA)),-m "not slow") tests/cuda/host $(ARGS); fi
+endif
+
 test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch, CuPy, Triton and cuda-bindings.
-	PYTHONPATH=packages/dovetail/src:$(PYTHONPATH):. $(PYTHON) -m pytest -c /dev/null --rootdir . -p no:cacheprovider \
-		-W ignore::DeprecationWarning -q tests/cuda $(ARGS)
+	PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. $(PYTHON) -m pytest -c /dev/null \
+		--rootdir . -p no:cacheprovider -W ignore::DeprecationWarning -q tests/cuda/gpu $(ARGS)
 
 test-versions: venv ## The tests of the execution provider with other versions of ONNX Runtime: two minutes.
 	$(VENV)/bin/python tools/ort_versions -n $(JOBS) -m "versions and not slow" $(VERSIONS) $(ARGS)
@@ -101,7 +114,7 @@ format: venv ## Format the code and mend what ruff can mend.
 wheels: venv ## Build the wheels into dist, for each Python of this machine.
 	@$(VENV)/bin/python tools/wheels dist
 
-lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt and openvino.txt.
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt and cuda.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -115,6 +128,9 @@ lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntim
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		--constraint requirements/dev.txt --no-emit-package numpy requirements/openvino.in \
 		--output-file requirements/openvino.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		requirements/cuda.in --output-file requirements/cuda.txt
 	# One file cannot ask for several versions of a package, so each is locked by itself.
 	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
 	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \

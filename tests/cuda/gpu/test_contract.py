@@ -1,22 +1,20 @@
-"""The provider contract on a GPU: a Triton kernel, a Python plugin and a cuBLASLt product, as one captured graph."""
+"""The provider contract on a GPU: a kernel, a Python plugin and a product, as one captured graph."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dovetail as dt
-from dovetail.provider.loader import get_provider, register_provider, unregister_provider
+from dovetail_cuda.run.streams import CudaGraph
 from tests.support.plugins import ScalePlugin
 
 torch: Any = pytest.importorskip("torch", reason="needs PyTorch with CUDA")
 cupy: Any = pytest.importorskip("cupy", reason="needs CuPy")
-if not torch.cuda.is_available():
-    pytest.skip("needs a CUDA device", allow_module_level=True)
 
 ROWS, INNER, COLUMNS = 64, 256, 512
 RNG = np.random.default_rng(1)
@@ -30,7 +28,7 @@ class CupyScale(ScalePlugin):
 
     formats = (dt.TensorFormat.LINEAR,)
     types = (dt.float32,)
-    preferred_memory = "cuda_spike"
+    preferred_memory = "cuda"
 
     def enqueue(
         self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int
@@ -56,20 +54,35 @@ class CupyScaleCreator(dt.IPluginCreatorV3One):
         return CupyScale(2.0)
 
 
-@pytest.fixture(scope="module")
-def provider() -> Iterator[Any]:
-    from tests.cuda.spike_provider import SpikeFactory
+class Graphs:
+    """Every graph that was captured, and how often one took over another recording."""
 
-    register_provider(SpikeFactory())
+    def __init__(self) -> None:
+        self.captured: list[CudaGraph] = []
+        self.num_updates = 0
+
+
+@pytest.fixture
+def graphs(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> Graphs:
+    found, end_capture, update = Graphs(), cuda.end_capture, CudaGraph.update
+
+    def end(stream: Any) -> Any:
+        found.captured.append(end_capture(stream))
+        return found.captured[-1]
+
+    def count(graph: CudaGraph, recorded: Any) -> bool:
+        is_done = update(graph, recorded)
+        found.num_updates += is_done
+        return is_done
+
+    monkeypatch.setattr(cuda, "end_capture", end)
+    monkeypatch.setattr(CudaGraph, "update", count)
+    return found
+
+
+@pytest.fixture(scope="module")
+def plan(cuda: Any) -> bytes:
     dt.get_plugin_registry().register_creator(CupyScaleCreator())
-    try:
-        yield get_provider("cuda_spike")
-    finally:
-        unregister_provider("cuda_spike")
-
-
-@pytest.fixture(scope="module")
-def plan(provider: Any) -> bytes:
     builder = dt.Builder()
     network = builder.create_network()
     x = network.add_input("x", dt.float32, (ROWS, INNER))
@@ -82,8 +95,9 @@ def plan(provider: Any) -> bytes:
     y.name = "y"
     network.mark_output(y)
     config = builder.create_builder_config()
-    config.providers = ["cuda_spike", "cpu"]
-    config.layer_providers = {"scale": "cuda_spike"}
+    config.providers = ["cuda", "cpu"]
+    config.layer_providers = {"scale": "cuda"}
+    config.clear_flag(dt.BuilderFlag.TF32)
     return bytes(builder.build_serialized_network(network, config))
 
 
@@ -97,14 +111,13 @@ def test_results_are_right(engine: Any) -> None:
         np.testing.assert_allclose(engine(X), Y, rtol=1e-4, atol=1e-3)
 
 
-def test_all_steps_are_one_captured_graph(provider: Any, plan: bytes) -> None:
+def test_all_steps_are_one_captured_graph(graphs: Graphs, plan: bytes) -> None:
     engine = dt.Runtime().deserialize_cuda_engine(plan)
-    provider.graphs.clear()
     for _ in range(4):
         np.testing.assert_allclose(engine(X), Y, rtol=1e-4, atol=1e-3)
-    assert [step.provider for step in engine.manifest.programs[0].steps] == ["cuda_spike"] * 3
-    assert len(provider.graphs) == 1
-    assert provider.graphs[0].num_nodes >= 3
+    assert [step.provider for step in engine.manifest.programs[0].steps] == ["cuda"] * 3
+    assert len(graphs.captured) == 1
+    assert graphs.captured[0].num_nodes >= 3
 
 
 def test_tensors_of_pytorch_go_in_and_outputs_stay_on_the_device(engine: Any) -> None:
@@ -131,7 +144,7 @@ def test_addresses_of_the_device_on_a_stream_of_the_caller(engine: Any) -> None:
     np.testing.assert_allclose(result.cpu().numpy(), Y, rtol=1e-4, atol=1e-3)
 
 
-def test_more_buffers_than_graphs_update_those_that_are_there(provider: Any, plan: bytes) -> None:
+def test_more_buffers_than_graphs_update_those_that_are_there(graphs: Graphs, plan: bytes) -> None:
     """Twelve outputs in turn: eight graphs are kept, and from the ninth on one takes over a new recording."""
     engine = dt.Runtime().deserialize_cuda_engine(plan)
     context = engine.create_execution_context()
@@ -139,7 +152,6 @@ def test_more_buffers_than_graphs_update_those_that_are_there(provider: Any, pla
     inputs = [torch.from_numpy(X * k).cuda() for k in range(1, 13)]
     results = [torch.zeros((ROWS, COLUMNS), device="cuda") for _ in inputs]
     torch.cuda.synchronize()
-    provider.graphs.clear()
     for _ in range(4):
         for given, result in zip(inputs, results, strict=True):
             context.set_tensor_address("x", given.data_ptr())
@@ -149,7 +161,7 @@ def test_more_buffers_than_graphs_update_those_that_are_there(provider: Any, pla
     stream.synchronize()
     for k, result in enumerate(results, start=1):
         np.testing.assert_allclose(result.cpu().numpy(), Y * k, rtol=1e-4, atol=1e-2)
-    assert provider.num_updates > 0
+    assert graphs.num_updates > 0
 
 
 def test_arrays_of_cupy_go_in(engine: Any) -> None:

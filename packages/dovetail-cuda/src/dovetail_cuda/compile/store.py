@@ -1,0 +1,80 @@
+"""Kernels on disk, by a digest of everything that decides their code."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from dovetail_cuda.compile.request import CompiledCode, KernelRequest
+
+__all__ = ["KernelStore", "default_folder"]
+
+_DIGEST_BYTES: Final = 32
+
+Compile = Callable[[KernelRequest], CompiledCode]
+
+
+def default_folder() -> Path:
+    """Where kernels are kept when nobody says otherwise."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "dovetail" / "cuda"
+
+
+class KernelStore:
+    """Kernels that were compiled before, on this machine or on the one that the folder came from.
+
+    Args:
+        folder: Where they are.
+        compile_kernel: Compiles those that are not there.
+    """
+
+    def __init__(self, folder: Path, compile_kernel: Compile) -> None:
+        self._folder = folder
+        self._compile = compile_kernel
+
+    def get(self, request: KernelRequest) -> CompiledCode:
+        """A kernel, compiled now where it is not there."""
+        path = self._folder / f"{request.make_key()}.kernel"
+        found = _read(path)
+        if found is None:
+            found = self._compile(request)
+            _write(path, found)
+        return found
+
+    def get_all(self, requests: Sequence[KernelRequest], workers: Executor) -> list[CompiledCode]:
+        """Kernels, those that are not there compiled side by side; equal requests once."""
+        futures: dict[str, Future[CompiledCode]] = {}
+        for request in requests:
+            key = request.make_key()
+            if key not in futures:
+                futures[key] = workers.submit(self.get, request)
+        return [futures[request.make_key()].result() for request in requests]
+
+
+def _read(path: Path) -> CompiledCode | None:
+    """A kernel that is whole; one that is damaged is compiled again."""
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        data = path.read_bytes()
+        digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+        if hashlib.sha256(body).digest() == digest:
+            return msgspec.msgpack.decode(body, type=CompiledCode)
+    return None
+
+
+def _write(path: Path, compiled: CompiledCode) -> None:
+    """Put a kernel there at once or not at all; a folder that cannot be written to only costs time."""
+    body = msgspec.msgpack.encode(compiled)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, name = tempfile.mkstemp(dir=path.parent)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(hashlib.sha256(body).digest() + body)
+        Path(name).replace(path)

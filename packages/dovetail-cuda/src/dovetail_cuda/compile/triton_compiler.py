@@ -1,0 +1,74 @@
+"""Compiling one kernel with Triton, for a device that need not be here."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from dovetail_cuda.compile.request import CompiledCode, KernelRequest
+
+__all__ = ["compile_kernel", "load_kernel"]
+
+
+def compile_kernel(request: KernelRequest) -> CompiledCode:
+    """Compile a kernel to a cubin."""
+    os.environ.setdefault("TRITON_DISABLE_LINE_INFO", "1")  # a third of the size
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = load_kernel(request)
+    names = list(request.signature)
+    source = ASTSource(
+        fn=function,
+        signature=dict(request.signature),
+        constexprs={(names.index(name),): value for name, value in request.constants.items()},
+        attrs={(number,): [["tt.divisibility", 16]] for number, name in enumerate(names) if _is_pointer(request, name)},
+    )
+    options = {"num_warps": request.num_warps, "num_stages": request.num_stages, "enable_fp_fusion": True}
+    made = triton.compile(source, target=GPUTarget("cuda", request.capability, 32), options=options)
+    about = made.metadata
+    return CompiledCode(
+        code=bytes(made.asm["cubin"]),
+        name=about.name,
+        num_warps=about.num_warps,
+        shared_bytes=about.shared,
+        scratch_bytes=about.global_scratch_size or 0,
+    )
+
+
+def _is_pointer(request: KernelRequest, name: str) -> bool:
+    """Buffers start at multiples of 256 bytes, so that every pointer is aligned."""
+    return request.signature[name].startswith("*")
+
+
+def load_kernel(request: KernelRequest) -> Any:
+    """The function of Triton's language that a request names or holds."""
+    module = _import_text(request.text) if request.text else importlib.import_module(request.module)
+    return vars(module)[request.function]
+
+
+@cache
+def _text_folder() -> Path:
+    """Where generated modules are written: Triton reads the source of a function from its file."""
+    return Path(tempfile.mkdtemp(prefix="dovetail-cuda-"))
+
+
+@cache
+def _import_text(text: str) -> ModuleType:
+    name = f"generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    path = _text_folder() / f"{name}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -1,0 +1,60 @@
+"""The kernels of a partition, each compiled once however often it is launched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dovetail_cuda.compile.request import CompiledCode, KernelRequest
+from dovetail_cuda.compile.source import KernelText
+from dovetail_cuda.lower.tensors import refuse
+from dovetail_cuda.lower.types import triton_name
+from dovetail_cuda.run.payload import KernelRecord
+
+__all__ = ["KernelTable", "request_text"]
+
+
+def request_text(text: KernelText, capability: int) -> KernelRequest:
+    """What is compiled of a generated kernel."""
+    names = [f"p{number}" for number in range(len(text.buffers))]
+    types = [f"*{triton_name(dtype, short=True)}" for dtype in text.types]
+    return KernelRequest(
+        function=text.name,
+        text=text.text,
+        signature=dict(zip(names, types, strict=True)),
+        num_warps=text.num_warps,
+        capability=capability,
+    )
+
+
+class KernelTable:
+    """Kernels by number, and their code by name."""
+
+    def __init__(self) -> None:
+        self.records: list[KernelRecord] = []
+        self.code: dict[str, bytes] = {}
+        self._numbers: dict[str, int] = {}
+
+    def add(self, request: KernelRequest, compiled: CompiledCode) -> int:
+        """The number of a kernel."""
+        key = request.make_key()
+        if key not in self._numbers:
+            if compiled.scratch_bytes:
+                raise refuse("a kernel needs scratch memory that it does not get")
+            self._numbers[key] = len(self.records)
+            self.code[key] = compiled.code
+            self.records.append(_describe(key, request, compiled))
+        return self._numbers[key]
+
+
+def _describe(key: str, request: KernelRequest, compiled: CompiledCode) -> KernelRecord:
+    return KernelRecord(
+        code=key,
+        name=compiled.name,
+        num_warps=compiled.num_warps,
+        shared_bytes=compiled.shared_bytes,
+        num_parameters=_count_parameters(list(request.signature.values())),
+    )
+
+
+def _count_parameters(types: Sequence[str]) -> int:
+    return sum(each != "constexpr" for each in types)

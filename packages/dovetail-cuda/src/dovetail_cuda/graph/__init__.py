@@ -1,0 +1,1 @@
+"""From a partition to regions: what becomes one kernel."""

@@ -1,0 +1,329 @@
+"""From a partition to regions: which values are stored, and which are part of the kernels that read them.
+
+Operators are lowered in the order of the graph. What is computed element by element stays an expression until somebody
+must have it in memory: the border, a product, a window that would compute it many times, or several readers of
+something that is not cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from dovetail.provider.interfaces import PackedWeight
+from dovetail_cuda.graph.absorb import ABSORBED, absorb
+from dovetail_cuda.graph.merge import merge_siblings
+from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region, Stored, list_operands
+from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
+from dovetail_cuda.lower.index import Index, flatten, unflatten
+from dovetail_cuda.lower.matrices import Matrix, find_matrix
+from dovetail_cuda.lower.registry import load_registry
+from dovetail_cuda.lower.tensors import (
+    Lowered,
+    ProductTensor,
+    RowTensor,
+    Tensor,
+    broadcast_to,
+    make_buffer,
+    make_weight,
+    refuse,
+)
+from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.run.packing import COLUMNS
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["Buffer", "PartitionPlan", "plan_partition"]
+
+_MANY_OPS: Final = 8
+"""What is read several times is computed again as long as it takes fewer operations than this."""
+_MOST_LOADS: Final = 16
+_MOST_NODES: Final = 256
+"""Expressions beyond these are stored, so that kernels stay of a size that compiles and runs well."""
+_REPEATING: Final = frozenset(
+    ("AveragePool", "Conv", "ConvTranspose", "CumProd", "CumSum", "Einsum", "Gemm", "LpPool", "MatMul", "MaxPool")
+)
+"""Operators that read an element of theirs many times."""
+_PRODUCTS: Final = frozenset(("Gemm", "MatMul"))
+"""Those of them that can read what lies in a buffer with even strides as it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Buffer:
+    """Memory that regions read and write."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    kind: str
+    """``input``, ``output``, ``weight`` or ``temporary``."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How large it is."""
+        return math.prod(self.shape) * size_of(self.dtype)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionPlan:
+    """Regions in the order they run, and all the memory they name."""
+
+    regions: Sequence[Region]
+    buffers: dict[str, Buffer]
+    weights: dict[str, Any]
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+
+
+def plan_partition(model: ir.Model, keep: frozenset[str] = frozenset()) -> PartitionPlan:
+    """Plan a partition whose shapes are all known.
+
+    Raises:
+        ProviderError: Something in it is not for this back end.
+    """
+    return _Planner(model, keep).plan()
+
+
+@dataclass
+class _Origin:
+    """The layers and operators that an expression is made of."""
+
+    layers: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+
+    def __add__(self, other: _Origin) -> _Origin:
+        return _Origin(tuple(dict.fromkeys((*self.layers, *other.layers))), (*self.ops, *other.ops))
+
+
+@dataclass
+class _Planner:
+    model: ir.Model
+    keep: frozenset[str]
+    regions: list[Region] = field(default_factory=list)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    values: dict[ir.Value, Lowered] = field(default_factory=dict)
+    origins: dict[ir.Value, _Origin] = field(default_factory=dict)
+    arrays: dict[ir.Value, Any] = field(default_factory=dict)
+    weights: dict[str, Any] = field(default_factory=dict)
+    packed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def plan(self) -> PartitionPlan:
+        from onnx_ir.passes import common
+
+        common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(self.model)
+        self.packed = merge_siblings(self.model)
+        graph = self.model.graph
+        for value in graph.inputs:
+            self._add_input(value)
+        for value in graph.initializers.values():
+            self._add_weight(value)
+        for node in graph:
+            self._lower(node)
+        outputs = [self._find_output(value) for value in graph.outputs]
+        used = {name for region in self.regions for name in _names_of(region)}
+        return PartitionPlan(
+            regions=self.regions,
+            buffers={n: b for n, b in self.buffers.items() if n in used or b.kind in ("input", "output")},
+            weights={name: self._pack(name, array) for name, array in self.weights.items() if name in used},
+            inputs=[_name(value) for value in graph.inputs],
+            outputs=outputs,
+        )
+
+    def _pack(self, name: str, array: Any) -> Any:
+        """A weight as the plan stores it: one that was made here says of what."""
+        sources = self.packed.get(name)
+        return array if sources is None else PackedWeight(array=array, sources=sources, recipe=COLUMNS)
+
+    # what comes in
+
+    def _add_input(self, value: ir.Value) -> None:
+        shape = _static_shape(value)
+        self.values[value] = self._make(_name(value), shape, _dtype(value), "input")
+
+    def _add_weight(self, value: ir.Value) -> None:
+        if value.const_value is None:
+            raise refuse(f"weight '{value.name}' has no numbers")
+        array, name = value.const_value.numpy(), _name(value)
+        self.arrays[value] = array
+        if name not in self.keep and array.size == 1 and value not in self.model.graph.outputs:
+            made = make_weight(array, name)
+            if made.buffer is None:
+                self.values[value] = made
+                return
+        self.weights[name] = np.ascontiguousarray(array).reshape(array.shape)
+        if all(self._is_host_input(use.node, use.idx) for use in value.uses()):
+            return  # nobody reads it on the device, so that its type does not matter
+        self.values[value] = self._make(name, array.shape, array.dtype.name, "weight")
+
+    def _make(self, name: str, shape: Sequence[int], dtype: str, kind: str) -> Tensor:
+        tensor = make_buffer(name, shape, dtype)
+        self.buffers[name] = Buffer(shape=tuple(shape), dtype=dtype, kind=kind)
+        return tensor
+
+    # nodes
+
+    def _lower(self, node: ir.Node) -> None:
+        attributes = {name: _attribute(value) for name, value in node.attributes.items()}
+        inputs = [self._read(node, index, value) for index, value in enumerate(node.inputs)]
+        origin = _Origin((node.name or node.op_type,), (node.op_type,))
+        for value in node.inputs:
+            if value is not None:
+                origin = self.origins.get(value, _Origin()) + origin
+        absorbed = absorb(node.op_type, inputs, attributes) if node.op_type in ABSORBED else None
+        results = absorbed or self._apply(node, attributes, inputs)
+        made = results if isinstance(results, tuple) else (results,)
+        for value, result in zip(node.outputs, made, strict=False):
+            self._settle(value, result, origin)
+
+    def _apply(self, node: ir.Node, attributes: dict[str, Any], inputs: Sequence[Any]) -> Any:
+        kernel = self._find_kernel(node)
+        settled = [
+            self._store(value, each) if value is not None and isinstance(each, RowTensor | ProductTensor) else each
+            for value, each in zip(node.inputs, inputs, strict=True)
+        ]
+        return kernel.bind(attributes, len(node.outputs))(*settled)
+
+    def _find_kernel(self, node: ir.Node) -> Any:
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        opset = self.model.opset_imports.get(domain, 1)
+        kernel = load_registry().find(node.op_type, domain, opset)
+        if kernel is None:
+            raise refuse(f"it has no operator {domain or 'ai.onnx'}::{node.op_type} at opset {opset}")
+        return kernel
+
+    def _is_host_input(self, node: ir.Node, index: int) -> bool:
+        return index in self._find_kernel(node).host_inputs
+
+    def _read(self, node: ir.Node, index: int, value: ir.Value | None) -> Any:
+        if value is None or value.name == "":
+            return None
+        if not self._is_host_input(node, index):
+            return self.values[value]
+        if value not in self.arrays or _name(value) in self.keep:
+            raise refuse(f"input {index} of {node.op_type} '{node.name}' must be known when the plan is built")
+        return self.arrays[value]
+
+    # what is stored
+
+    def _settle(self, value: ir.Value, made: Lowered, origin: _Origin) -> None:
+        """Keep a value as an expression, or store it."""
+        self.origins[value] = origin
+        self.values[value] = made
+        if isinstance(made, ProductTensor) and self._is_absorbed_next(value):
+            return
+        if not isinstance(made, Tensor) or self._must_store(value, made):
+            self._store(value, made)
+
+    def _is_absorbed_next(self, value: ir.Value) -> bool:
+        uses = list(value.uses())
+        return len(uses) == 1 and uses[0].node.op_type in ABSORBED and not value.is_graph_output()
+
+    def _must_store(self, value: ir.Value, made: Tensor) -> bool:
+        if value.is_graph_output():
+            return True
+        if made.buffer is not None:
+            return False
+        uses = [use.node.op_type for use in value.uses()]
+        is_operand = set(uses) & _REPEATING <= _PRODUCTS
+        if set(uses) & _REPEATING and not (is_operand and made.rank > 1 and find_matrix(made) is not None):
+            return True
+        nodes = list(walk(_element(made)))
+        num_loads, num_ops = (sum(isinstance(each, kind) for each in nodes) for kind in (Load, Apply))
+        is_costly = num_ops >= _MANY_OPS and len(uses) > 1
+        return is_costly or num_loads > _MOST_LOADS or len(nodes) > _MOST_NODES
+
+    def _store(self, value: ir.Value, made: Lowered) -> Tensor:
+        """Have a region write a value to memory."""
+        name, origin = _name(value), self.origins.get(value, _Origin())
+        kind = "output" if value.is_graph_output() else "temporary"
+        stored = self._make(name, made.shape, made.dtype, kind)
+        if math.prod(made.shape):
+            self.regions.append(self._make_region(name, made, origin))
+        self.values[value], self.origins[value] = stored, _Origin()
+        return stored
+
+    def _make_region(self, name: str, made: Lowered, origin: _Origin) -> Region:
+        layers, ops = origin.layers, origin.ops
+        if isinstance(made, ProductTensor):
+            return self._make_product(name, made, origin)
+        if isinstance(made, RowTensor):
+            rows = made.rows
+            if not rows.num_columns:
+                raise refuse("it reduces nothing that has no elements")
+            place = Index.variable("i", rows.num_rows) if made.is_reduced else flatten(rows.coordinates, rows.shape)
+            stored = Stored(buffer=name, dtype=made.dtype, value=made.value, place=place)
+            return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
+        place = Index.variable("i", made.count)
+        stored = Stored(buffer=name, dtype=made.dtype, value=_element(made), place=place)
+        return ElementRegion(stored=(stored,), count=made.count, layers=layers, ops=ops)
+
+    def _make_product(self, name: str, made: ProductTensor, origin: _Origin) -> ProductRegion:
+        """The product over buffers: an operand that does not lie in one as it is needed is stored first."""
+        batch = np.broadcast_shapes(made.left.shape[:-2], made.right.shape[:-2])
+        return ProductRegion(
+            buffer=name,
+            product=made,
+            left=self._settle_operand(f"{name}.left", made.left, batch),
+            right=self._settle_operand(f"{name}.right", made.right, batch),
+            layers=origin.layers,
+            ops=origin.ops,
+        )
+
+    def _settle_operand(self, name: str, operand: Tensor, batch: tuple[int, ...]) -> Matrix:
+        is_whole = math.prod(operand.shape[:-2]) in (1, math.prod(batch))
+        whole = operand if is_whole else broadcast_to(operand, (*batch, *operand.shape[-2:]))
+        found = find_matrix(whole) or find_matrix(self._store_operand(name, whole))
+        if found is None:
+            raise refuse("an operand of a product lies nowhere")
+        return found
+
+    def _store_operand(self, name: str, operand: Tensor) -> Tensor:
+        place = Index.variable("i", operand.count)
+        stored = Stored(buffer=name, dtype=operand.dtype, value=_element(operand), place=place)
+        self.regions.append(ElementRegion(stored=(stored,), count=operand.count, ops=("Expand",)))
+        return self._make(name, operand.shape, operand.dtype, "temporary")
+
+    def _find_output(self, value: ir.Value) -> str:
+        if _name(value) not in self.buffers or self.buffers[_name(value)].kind != "output":
+            raise refuse(f"output '{value.name}' is nothing that is computed here")
+        return _name(value)
+
+
+def _element(tensor: Tensor) -> Expr:
+    return tensor.at(unflatten(Index.variable("i", tensor.count), tensor.shape))
+
+
+def _names_of(region: Region) -> list[str]:
+    if isinstance(region, ProductRegion):
+        return list_operands(region)
+    loads = [each.buffer for stored in region.stored for each in walk(stored.value) if isinstance(each, Load)]
+    return [*loads, *(stored.buffer for stored in region.stored)]
+
+
+def _name(value: ir.Value) -> str:
+    return value.name or ""
+
+
+def _dtype(value: ir.Value) -> str:
+    if value.dtype is None:
+        raise refuse(f"the type of '{value.name}' is not known")
+    return str(value.dtype.numpy().name)
+
+
+def _static_shape(value: ir.Value) -> tuple[int, ...]:
+    dims = None if value.shape is None else tuple(value.shape)
+    if dims is None or not all(isinstance(dim, int) for dim in dims):
+        raise refuse(f"the shape of '{value.name}' is not known when the plan is built")
+    return tuple(int(dim) for dim in dims if isinstance(dim, int))
+
+
+def _attribute(attribute: Any) -> Any:
+    """The value of an attribute as kernels take it."""
+    value = attribute.value
+    if hasattr(value, "numpy"):
+        return value.numpy()
+    return value.decode() if isinstance(value, bytes) else value

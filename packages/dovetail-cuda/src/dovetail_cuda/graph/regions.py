@@ -1,0 +1,68 @@
+"""Regions: what becomes one kernel or one call of a library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dovetail_cuda.lower.expr import COLUMN, Expr, mentions
+from dovetail_cuda.lower.index import Index
+from dovetail_cuda.lower.matrices import Matrix
+from dovetail_cuda.lower.tensors import ProductTensor, Rows
+from dovetail_cuda.lower.types import size_of
+
+__all__ = ["ElementRegion", "ProductRegion", "Region", "Stored", "list_offsets", "list_operands"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """One result of a region: which element goes where."""
+
+    buffer: str
+    dtype: str
+    value: Expr
+    place: Index
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether there is one element for all columns of a row."""
+        return not mentions(self.place, COLUMN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementRegion:
+    """Results computed element by element, in rows where something is summed up over them."""
+
+    stored: tuple[Stored, ...]
+    count: int
+    """Elements of a result without rows; else the number of rows."""
+    rows: Rows | None = None
+    layers: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductRegion:
+    """A product of matrices that lie in buffers."""
+
+    buffer: str
+    product: ProductTensor
+    left: Matrix
+    right: Matrix
+    layers: tuple[str, ...] = ()
+    ops: tuple[str, ...] = field(default=())
+
+
+Region = ElementRegion | ProductRegion
+
+
+def list_operands(region: ProductRegion) -> list[str]:
+    """The buffers of a product: left, right, the bias where there is one, and the result."""
+    bias = region.product.bias
+    extra = [] if bias is None or bias.buffer is None else [bias.buffer]
+    return [region.left.buffer, region.right.buffer, *extra, region.buffer]
+
+
+def list_offsets(region: ProductRegion) -> list[int]:
+    """The bytes of each of these buffers before the first element that is read."""
+    size, count = size_of(region.product.dtype), len(list_operands(region)) - 2
+    return [region.left.offset * size, region.right.offset * size, *[0] * count]

@@ -1,0 +1,1 @@
+"""Triton sources; only what compiles imports them."""

@@ -1,0 +1,67 @@
+"""Functions of one element that kernels call."""
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import libdevice
+
+__all__ = ["multiply"]
+
+acos = libdevice.acos
+acosh = libdevice.acosh
+asin = libdevice.asin
+asinh = libdevice.asinh
+atan = libdevice.atan
+atanh = libdevice.atanh
+cosh = libdevice.cosh
+expm1 = libdevice.expm1
+fmod = libdevice.fmod
+log1p = libdevice.log1p
+pow = libdevice.pow  # noqa: A001 - the function of the language
+round = libdevice.rint  # noqa: A001 - to the nearest even number
+sinh = libdevice.sinh
+tan = libdevice.tan
+tanh = libdevice.tanh
+
+
+@triton.jit
+def multiply(a, b):
+    """What products over a row are made of."""
+    return a * b
+
+
+@triton.jit
+def sign(x):
+    """-1, 0 or 1."""
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+@triton.jit
+def softplus(x):
+    """log(1 + exp(x)) without overflow."""
+    return tl.maximum(x, 0.0) + log1p(tl.exp(-tl.abs(x)))
+
+
+@triton.jit
+def gelu(x):
+    """The Gaussian error linear unit."""
+    return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+
+
+@triton.jit
+def gelu_tanh(x):
+    """Its approximation by the hyperbolic tangent."""
+    return 0.5 * x * (1.0 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))
+
+
+@triton.jit
+def floor_mod(a, b):
+    """What a division leaves, with the sign of the divisor."""
+    left = fmod(a, b)
+    return tl.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)
+
+
+@triton.jit
+def sign_of_divisor(left, b):
+    """What an integer division left, with the sign of the divisor."""
+    return tl.where((left != 0) & ((left < 0) != (b < 0)), left + b, left)

@@ -1,0 +1,1 @@
+"""From operators to expressions and products: a module a family."""

@@ -1,0 +1,224 @@
+"""Expressions for one element of a result: what is loaded, what is computed of it, and what is summed up over a row.
+
+Equal expressions are one object, so that a kernel computes each once. Elements of half precision are single precision
+while they are computed with, and rounded where they are stored or cast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
+
+from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var
+from dovetail_cuda.lower.types import is_float
+
+__all__ = [
+    "COLUMN",
+    "Apply",
+    "Convert",
+    "Expr",
+    "Literal",
+    "Load",
+    "Position",
+    "Reduced",
+    "Within",
+    "apply",
+    "both",
+    "children",
+    "convert",
+    "list_loads",
+    "literal",
+    "load",
+    "mentions",
+    "position",
+    "reduced",
+    "select",
+    "walk",
+    "within",
+]
+
+COLUMN: Final = "j"
+"""The loop variable over what is reduced; every other one is the same for a whole row."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Load:
+    """An element of a buffer; where the guard does not hold it is not read, and is zero."""
+
+    buffer: str
+    index: Index
+    guard: Expr | None
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Literal:
+    """A number."""
+
+    value: int | float | bool
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Position:
+    """The value of an index."""
+
+    index: Index
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Within:
+    """Whether an index is in a range, its end excluded; None for an end that needs no look."""
+
+    index: Index
+    low: int | None
+    high: int | None
+    dtype: str = "bool"
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Apply:
+    """Triton's text for an operation, with places for its arguments."""
+
+    text: str
+    args: tuple[Expr, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Convert:
+    """A change of type, with the rounding that it means."""
+
+    arg: Expr
+    dtype: str
+
+
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Reduced:
+    """What becomes of an expression over all columns of a row; ``kind`` is a key of ``compile.source.REDUCTIONS``."""
+
+    kind: str
+    arg: Expr
+    dtype: str
+
+
+Expr = Load | Literal | Position | Within | Apply | Convert | Reduced
+E = TypeVar("E", Load, Literal, Position, Within, Apply, Convert, Reduced)
+_known: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
+
+
+def _intern(cls: type[E], *fields: Any) -> E:
+    key = (cls, *((type(field), field) for field in fields))
+    made: E | None = _known.get(key)
+    if made is None:
+        made = _known[key] = cls(*fields)
+    return made
+
+
+def load(buffer: str, index: Index, guard: Expr | None, dtype: str) -> Expr:
+    """An element of a buffer."""
+    return _intern(Load, buffer, index, guard, dtype)
+
+
+def literal(value: Any, dtype: str) -> Expr:
+    """A number of a type."""
+    plain = bool(value) if dtype == "bool" else float(value) if is_float(dtype) else int(value)
+    return _intern(Literal, plain, dtype)
+
+
+def position(index: Index, dtype: str = "int64") -> Expr:
+    """An index as a value."""
+    return _intern(Position, index, dtype)
+
+
+def apply(text: str, *args: Expr, dtype: str) -> Expr:
+    """An operation on expressions."""
+    return _intern(Apply, text, args, dtype)
+
+
+def convert(arg: Expr, dtype: str) -> Expr:
+    """An expression in another type."""
+    return arg if arg.dtype == dtype else _intern(Convert, arg, dtype)
+
+
+def reduced(kind: str, arg: Expr, dtype: str) -> Expr:
+    """An expression over a whole row."""
+    return _intern(Reduced, kind, arg, dtype)
+
+
+def within(index: Index, low: int, high: int) -> Expr | None:
+    """Whether an index is in a range; None where it always is."""
+    least, greatest = index.bounds
+    below, above = (low if least < low else None), (high if greatest >= high else None)
+    return None if below is above is None else _intern(Within, index, below, above, "bool")
+
+
+def both(first: Expr | None, second: Expr | None) -> Expr | None:
+    """Two conditions at once; None holds always."""
+    if first is None or second is None:
+        return second if first is None else first
+    return first if first is second else apply("{0} & {1}", first, second, dtype="bool")
+
+
+def select(condition: Expr | None, first: Expr, second: Expr) -> Expr:
+    """The one or the other."""
+    if condition is None:
+        return first
+    return apply("tl.where({0}, {1}, {2})", condition, first, second, dtype=first.dtype)
+
+
+def children(expr: Expr) -> Iterator[Expr]:
+    """What an expression is made of, indices that are loaded included."""
+    match expr:
+        case Apply():
+            yield from expr.args
+        case Convert() | Reduced():
+            yield expr.arg
+        case Load():
+            yield from _gathered(expr.index)
+            if expr.guard is not None:
+                yield expr.guard
+        case Position() | Within():
+            yield from _gathered(expr.index)
+        case _:
+            return
+
+
+def _gathered(index: Index) -> Iterator[Expr]:
+    for atom, _ in index.terms:
+        if isinstance(atom, Gathered):
+            yield atom.value
+        elif isinstance(atom, Quotient | Remainder):
+            yield from _gathered(atom.of)
+
+
+def walk(expr: Expr) -> Iterator[Expr]:
+    """Every expression in it once, what is needed first coming first."""
+    seen: set[Expr] = set()
+    stack: list[tuple[Expr, bool]] = [(expr, False)]
+    while stack:
+        each, is_done = stack.pop()
+        if is_done:
+            yield each
+        elif each not in seen:
+            seen.add(each)
+            stack.append((each, True))
+            stack.extend((child, False) for child in children(each))
+
+
+def list_loads(expr: Expr) -> list[Load]:
+    """Everything that is read."""
+    return [each for each in walk(expr) if isinstance(each, Load)]
+
+
+def mentions(index: Index, name: str) -> bool:
+    """Whether an index changes with a loop variable."""
+    for atom, _ in index.terms:
+        if isinstance(atom, Var) and atom.name == name:
+            return True
+        if isinstance(atom, Quotient | Remainder) and mentions(atom.of, name):
+            return True
+    return False

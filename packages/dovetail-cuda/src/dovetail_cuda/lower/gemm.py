@@ -1,0 +1,103 @@
+"""Products of matrices: MatMul and Gemm, for a library where it has the type, else as sums over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dovetail_cuda.lower.expr import Expr, apply, literal
+from dovetail_cuda.lower.index import Index
+from dovetail_cuda.lower.indexing import reshape_to, transpose_to
+from dovetail_cuda.lower.reduce import make_reduced
+from dovetail_cuda.lower.registry import registry
+from dovetail_cuda.lower.tensors import Lowered, ProductTensor, Rows, RowTensor, Tensor, broadcast_shapes, broadcast_to
+from dovetail_cuda.lower.types import WIDE, is_float
+
+__all__: list[str] = []
+
+
+def _multiply_rows(a: Tensor, b: Tensor) -> RowTensor:
+    """(..., M, K) times (..., K, N) as one sum for each element of the result."""
+    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    m, k, n = a.shape[-2], a.shape[-1], b.shape[-1]
+    left, right = broadcast_to(a, (*batch, m, k)), broadcast_to(b, (*batch, k, n))
+
+    def pull(at: Sequence[Index], guard: Expr | None) -> Expr:
+        *outer, row, column, inner = at
+        factors = left.at((*outer, row, inner), guard), right.at((*outer, inner, column), guard)
+        return apply("{0} * {1}", *factors, dtype=a.dtype)
+
+    products = Tensor(shape=(*batch, m, n, k), dtype=a.dtype, pull=pull)
+
+    def body(rows: Rows) -> Expr:
+        return rows.reduce("sum", rows.read(products))
+
+    return make_reduced(products, (len(batch) + 2,), body, keep=False)
+
+
+def _fold_batch(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Where one matrix multiplies all of a batch, the batch is more rows of the other."""
+    if b.rank == 2 and a.rank > 2:
+        rows = a.count // max(a.shape[-1], 1)
+        return reshape_to(a, (rows, a.shape[-1])), b
+    return a, b
+
+
+@registry.register("MatMul", since=9, types={"T": WIDE})
+def matmul(a: Tensor, b: Tensor) -> Lowered:
+    """The product of the last two dimensions, for all before."""
+    left = reshape_to(a, (1, *a.shape)) if a.rank == 1 else a
+    right = reshape_to(b, (*b.shape, 1)) if b.rank == 1 else b
+    batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
+    rows = () if a.rank == 1 else (left.shape[-2],)
+    columns = () if b.rank == 1 else (right.shape[-1],)
+    shape = (*batch, *rows, *columns)
+    plain = _with_shape(_multiply_rows(left, right), shape)
+    if not is_float(a.dtype) or not plain.rows.num_columns:
+        return plain
+    first, second = _fold_batch(left, right)
+    return ProductTensor(shape=shape, dtype=a.dtype, left=first, right=second, plain=plain)
+
+
+def _with_shape(made: RowTensor, shape: tuple[int, ...]) -> RowTensor:
+    return RowTensor(shape=shape, dtype=made.dtype, rows=made.rows, value=made.value, is_reduced=made.is_reduced)
+
+
+@registry.register("Gemm", since=9, types={"T": WIDE})
+def gemm(
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    transA: int = 0,  # noqa: N803 - ONNX's names
+    transB: int = 0,  # noqa: N803
+) -> Lowered:
+    """A product of two matrices and a sum with a third."""
+    left = transpose_to(a, (1, 0)) if transA else a
+    right = transpose_to(b, (1, 0)) if transB else b
+    m, n = left.shape[0], right.shape[1]
+    plain = _add_scaled(_multiply_rows(left, right), c, alpha, beta)
+    is_bias = c is None or (beta == 1.0 and c.buffer is not None and c.count == n and c.shape[-1:] == (n,))
+    if not is_float(a.dtype) or not is_bias or not plain.rows.num_columns:
+        return plain
+    return ProductTensor(
+        shape=(m, n),
+        dtype=a.dtype,
+        left=left,
+        right=right,
+        bias=None if c is None else reshape_to(c, (n,)),
+        alpha=alpha,
+        plain=plain,
+    )
+
+
+def _add_scaled(made: RowTensor, c: Tensor | None, alpha: float, beta: float) -> RowTensor:
+    value, dtype = made.value, made.dtype
+    if alpha != 1.0:
+        value = apply("{0} * {1}", value, literal(alpha, dtype), dtype=dtype)
+    if c is not None:
+        added = broadcast_to(c, made.shape).at(made.rows.coordinates[:2])
+        scaled = apply("{0} * {1}", added, literal(beta, dtype), dtype=dtype)
+        value = apply("{0} + {1}", value, scaled, dtype=dtype)
+    return RowTensor(shape=made.shape, dtype=dtype, rows=made.rows, value=value, is_reduced=True)

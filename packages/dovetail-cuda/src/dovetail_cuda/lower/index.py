@@ -1,0 +1,195 @@
+"""Integer expressions that say where an element lies: sums of variables, quotients and remainders by constants.
+
+They are kept in a simple form as they are made, so that an index which takes a flat position apart and puts it together
+again is that position. Every variable has bounds, which decide most quotients and remainders.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dovetail_cuda.lower.expr import Expr
+
+__all__ = ["Atom", "Gathered", "Index", "Quotient", "Remainder", "Var", "flatten", "unflatten"]
+
+
+@dataclass(frozen=True)
+class Var:
+    """A loop variable from 0 on."""
+
+    name: str
+    size: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value."""
+        return 0, max(self.size - 1, 0)
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """An index that is itself an element of a tensor; whoever makes it knows its bounds."""
+
+    value: Expr
+    size: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value."""
+        return 0, max(self.size - 1, 0)
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """A floor division that does not come out even."""
+
+    of: Index
+    by: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value."""
+        low, high = self.of.bounds
+        return low // self.by, high // self.by
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """What such a division leaves."""
+
+    of: Index
+    by: int
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value."""
+        return 0, self.by - 1
+
+
+Atom = Var | Gathered | Quotient | Remainder
+Term = tuple[Atom, int]
+
+
+@dataclass(frozen=True)
+class Index:
+    """A sum of atoms with factors, and a constant.
+
+    >>> flat = Index.variable("i", 24)
+    >>> flatten(unflatten(flat, (2, 3, 4)), (2, 3, 4)) == flat
+    True
+    """
+
+    terms: tuple[Term, ...] = ()
+    constant: int = 0
+
+    @classmethod
+    def variable(cls, name: str, size: int) -> Index:
+        """A loop variable, or 0 where it has only that value."""
+        return cls(((Var(name, size), 1),)) if size > 1 else cls()
+
+    @classmethod
+    def gathered(cls, value: Expr, size: int) -> Index:
+        """An index that an element of a tensor gives."""
+        return cls(((Gathered(value, size), 1),))
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """The least and the greatest value it can have."""
+        low = high = self.constant
+        for atom, factor in self.terms:
+            ends = [factor * bound for bound in atom.bounds]
+            low, high = low + min(ends), high + max(ends)
+        return low, high
+
+    def __add__(self, other: Index | int) -> Index:
+        if isinstance(other, int):
+            return Index(self.terms, self.constant + other)
+        return _collect((*self.terms, *other.terms), self.constant + other.constant)
+
+    def __sub__(self, other: Index | int) -> Index:
+        return self + other * -1
+
+    def __mul__(self, factor: int) -> Index:
+        if not factor:
+            return Index()
+        return Index(tuple((atom, factor * each) for atom, each in self.terms), self.constant * factor)
+
+    def __floordiv__(self, by: int) -> Index:
+        whole = [(atom, factor // by) for atom, factor in self.terms if factor % by == 0]
+        rest = Index(tuple(term for term in self.terms if term[1] % by), self.constant % by)
+        return _collect(whole, self.constant // by) + _divide(rest, by)
+
+    def __mod__(self, by: int) -> Index:
+        rest = Index(tuple((atom, factor % by) for atom, factor in self.terms if factor % by), self.constant % by)
+        low, high = rest.bounds
+        if low >= 0 and high < by:
+            return rest
+        common = math.gcd(by, rest.constant, *(factor for _, factor in rest.terms))
+        if common > 1:
+            return _shrink(rest, common) % (by // common) * common
+        atom = rest.single
+        if isinstance(atom, Remainder) and atom.by % by == 0:
+            return atom.of % by
+        return Index(((Remainder(rest, by), 1),))
+
+    @property
+    def single(self) -> Atom | None:
+        """The atom, where it is nothing but one."""
+        is_single = len(self.terms) == 1 and not self.constant and self.terms[0][1] == 1
+        return self.terms[0][0] if is_single else None
+
+
+def _divide(rest: Index, by: int) -> Index:
+    """Divide what has no factor that the divisor divides."""
+    low, high = rest.bounds
+    if low // by == high // by:
+        return Index((), low // by)
+    common = math.gcd(by, rest.constant, *(factor for _, factor in rest.terms))
+    if common > 1:
+        return _shrink(rest, common) // (by // common)
+    atom = rest.single
+    if isinstance(atom, Quotient):
+        return atom.of // (atom.by * by)
+    if isinstance(atom, Remainder) and atom.by % by == 0:
+        return (atom.of // by) % (atom.by // by)
+    return Index(((Quotient(rest, by), 1),))
+
+
+def _shrink(index: Index, common: int) -> Index:
+    return Index(tuple((atom, factor // common) for atom, factor in index.terms), index.constant // common)
+
+
+def _collect(terms: Iterable[Term], constant: int) -> Index:
+    """Add equal atoms up, and put quotients and remainders of the same thing together again."""
+    factors: dict[Atom, int] = {}
+    for atom, factor in terms:
+        factors[atom] = factors.get(atom, 0) + factor
+    factors = {atom: factor for atom, factor in factors.items() if factor}
+    for atom, factor in factors.items():
+        if isinstance(atom, Remainder):
+            partner = (atom.of // atom.by).single
+            if partner is not None and factors.get(partner) == factor * atom.by:
+                left = [(each, times) for each, times in factors.items() if each not in (atom, partner)]
+                return _collect((*left, *(atom.of * factor).terms), constant + atom.of.constant * factor)
+    return Index(tuple(factors.items()), constant)
+
+
+def unflatten(flat: Index, shape: Sequence[int]) -> tuple[Index, ...]:
+    """The coordinates of a flat position, row by row."""
+    coordinates: list[Index] = []
+    for size in reversed(shape):
+        coordinates.append(flat % size if size > 1 else Index())
+        flat = flat // max(size, 1)
+    return tuple(reversed(coordinates))
+
+
+def flatten(coordinates: Sequence[Index], shape: Sequence[int]) -> Index:
+    """The flat position of coordinates, row by row."""
+    flat = Index()
+    for coordinate, size in zip(coordinates, shape, strict=True):
+        flat = flat * size + coordinate
+    return flat

@@ -1,0 +1,82 @@
+"""Matrices in memory: operands of products that lie in a buffer with even strides, so that they need not be moved."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from dovetail_cuda.lower.expr import Load
+from dovetail_cuda.lower.index import Index, Var
+from dovetail_cuda.lower.tensors import Tensor
+from dovetail_cuda.lower.types import size_of
+
+__all__ = ["Matrix", "find_matrix"]
+
+_ALIGNMENT: Final = 16
+"""Bytes that an operand must begin at a multiple of."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix:
+    """A batch of matrices in a buffer."""
+
+    buffer: str
+    batch: int
+    batch_stride: int
+    """Elements from one matrix to the next; 0 where there is only one, or all are the same."""
+    line: int
+    """Elements from one row to the next, or from one column to the next where it lies the other way round."""
+    is_swapped: bool
+    """Whether columns and not rows lie together."""
+    offset: int = 0
+    """Elements before the first."""
+
+
+def find_matrix(tensor: Tensor) -> Matrix | None:
+    """How the last two dimensions of a tensor lie in memory; None where it is not in one buffer with even strides."""
+    element = tensor.at([Index.variable(f"d{axis}", size) for axis, size in enumerate(tensor.shape)])
+    if not isinstance(element, Load) or element.guard is not None:
+        return None
+    offset = element.index.constant
+    if offset < 0 or offset * size_of(tensor.dtype) % _ALIGNMENT:
+        return None
+    factors = {atom.name: factor for atom, factor in element.index.terms if isinstance(atom, Var)}
+    if len(factors) < len(element.index.terms):
+        return None
+    strides = [factors.get(f"d{axis}", 0) for axis in range(tensor.rank)]
+    batch_stride = _find_batch_stride(tensor.shape[:-2], strides[:-2])
+    placed = _place(*tensor.shape[-2:], *strides[-2:])
+    if batch_stride is None or placed is None:
+        return None
+    line, is_swapped = placed
+    return Matrix(
+        buffer=element.buffer,
+        batch=math.prod(tensor.shape[:-2]),
+        batch_stride=batch_stride,
+        line=line,
+        is_swapped=is_swapped,
+        offset=offset,
+    )
+
+
+def _place(rows: int, columns: int, row_stride: int, column_stride: int) -> tuple[int, bool] | None:
+    """The distance of lines, and whether they are columns; dimensions of size 1 have no stride."""
+    if columns == 1 or column_stride == 1:
+        line = row_stride if rows > 1 else columns
+        return (line, False) if line >= columns else None
+    if rows == 1 or row_stride == 1:
+        return (column_stride, True) if column_stride >= rows else None
+    return None
+
+
+def _find_batch_stride(sizes: tuple[int, ...], strides: list[int]) -> int | None:
+    """The one distance between matrices of a batch."""
+    outer = [(size, stride) for size, stride in zip(sizes, strides, strict=True) if size > 1]
+    if not outer or all(not stride for _, stride in outer):
+        return 0
+    for (_, stride), (size, inner) in pairwise(outer):
+        if stride != size * inner:
+            return None
+    return outer[-1][1]

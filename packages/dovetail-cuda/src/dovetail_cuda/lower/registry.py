@@ -1,0 +1,34 @@
+"""The operators this back end has: each is a function from tensors to tensors, over what ``lower.tensors`` describes.
+
+Attributes are keyword-only parameters, named as ONNX names them. Inputs that must be known when a plan is built, such
+as the shape of a Reshape, are registered as ``host_inputs`` and come as NumPy arrays.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from dovetail.provider.interfaces import KernelRegistry
+
+__all__ = ["load_registry", "registry"]
+
+registry = KernelRegistry("cuda")
+
+
+@cache
+def load_registry() -> KernelRegistry:
+    """The registry with every family in it."""
+    from dovetail_cuda.lower import (  # noqa: F401 - they register
+        einsum,
+        gemm,
+        indexing,
+        losses,
+        norm,
+        pointwise,
+        pooling,
+        quantize,
+        reduce,
+        scan,
+    )
+
+    return registry

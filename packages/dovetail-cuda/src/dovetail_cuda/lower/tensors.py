@@ -1,0 +1,184 @@
+"""Tensors while a partition is lowered: each knows how to give the expression of one of its elements.
+
+Nothing is computed by making one. A ``Tensor`` that is read by another becomes part of that one's expression, until the
+planner decides to store it. What is made a row at a time (``RowTensor``) and products of matrices (``ProductTensor``)
+are stored before anything reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.errors import ProviderError
+from dovetail_cuda.lower.expr import COLUMN, Expr, literal, load, reduced
+from dovetail_cuda.lower.index import Index, flatten, unflatten
+from dovetail_cuda.lower.types import TYPES
+
+__all__ = [
+    "Lowered",
+    "ProductTensor",
+    "RowTensor",
+    "Rows",
+    "Tensor",
+    "broadcast_shapes",
+    "broadcast_to",
+    "make_buffer",
+    "make_constant",
+    "make_weight",
+    "refuse",
+]
+
+Coordinates = Sequence[Index]
+Pull = Callable[[Coordinates, "Expr | None"], Expr]
+
+
+def refuse(what: str) -> ProviderError:
+    """The error of something that this back end does not do, which sends the node to another one."""
+    return ProviderError(what, where="provider 'cuda'")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tensor:
+    """A tensor that is computed where it is read."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    pull: Pull
+    """The element at some coordinates, read only where a condition holds."""
+    buffer: str | None = None
+    """The buffer that it is, element by element."""
+    is_mapped: bool = False
+    """Whether it is the elements of another tensor at other places, so that whole rows of it need not lie together."""
+
+    def at(self, coordinates: Coordinates, guard: Expr | None = None) -> Expr:
+        """The expression of one element."""
+        return self.pull(coordinates, guard)
+
+    @property
+    def count(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions it has."""
+        return len(self.shape)
+
+
+class Rows:
+    """The scope in which the elements of one row are written down.
+
+    Args:
+        shape: What all rows make together.
+        axes: Those of its dimensions that a row goes over.
+    """
+
+    def __init__(self, shape: Sequence[int], axes: Sequence[int]) -> None:
+        self.shape = tuple(shape)
+        self.axes = tuple(sorted(axes))
+        self.kept = tuple(axis for axis in range(len(shape)) if axis not in axes)
+        self.num_rows = math.prod(self.shape[axis] for axis in self.kept)
+        self.num_columns = math.prod(self.shape[axis] for axis in self.axes)
+
+    @property
+    def coordinates(self) -> tuple[Index, ...]:
+        """Where the element of this row and column is."""
+        outer = unflatten(Index.variable("i", self.num_rows), [self.shape[axis] for axis in self.kept])
+        inner = unflatten(self.column, [self.shape[axis] for axis in self.axes])
+        places = dict(zip((*self.kept, *self.axes), (*outer, *inner), strict=True))
+        return tuple(places[axis] for axis in range(len(self.shape)))
+
+    @property
+    def column(self) -> Index:
+        """The number of the column."""
+        return Index.variable(COLUMN, self.num_columns)
+
+    def read(self, tensor: Tensor) -> Expr:
+        """The element of a tensor that can be stretched to the shape of all rows."""
+        return broadcast_to(tensor, self.shape).at(self.coordinates)
+
+    def reduce(self, kind: str, value: Expr, dtype: str | None = None) -> Expr:
+        """What becomes of a value over the row."""
+        return reduced(kind, value, dtype or value.dtype)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowTensor:
+    """A tensor that is made a row at a time, such as a Softmax or the sum over an axis."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    rows: Rows
+    value: Expr
+    """One element, in the scope of its row."""
+    is_reduced: bool
+    """Whether there is one element for each row, and not one for each of its columns."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProductTensor:
+    """Matrices multiplied, a batch at a time; a bias and an activation may follow."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    left: Tensor
+    """(..., M, K)"""
+    right: Tensor
+    """(..., K, N)"""
+    bias: Tensor | None = None
+    """(N,)"""
+    activation: str = ""
+    alpha: float = 1.0
+    plain: RowTensor | None = field(default=None)
+    """The same as sums over rows, for types that no library multiplies."""
+
+
+Lowered = Tensor | RowTensor | ProductTensor
+
+
+def make_buffer(name: str, shape: Sequence[int], dtype: str) -> Tensor:
+    """What lies in memory, row by row."""
+    if dtype not in TYPES:
+        raise refuse(f"it has no type {dtype}")
+
+    def pull(coordinates: Coordinates, guard: Expr | None) -> Expr:
+        return load(name, flatten(coordinates, shape), guard, dtype)
+
+    return Tensor(shape=tuple(shape), dtype=dtype, pull=pull, buffer=name)
+
+
+def make_constant(value: Any, shape: Sequence[int], dtype: str) -> Tensor:
+    """The same number everywhere."""
+    return Tensor(shape=tuple(shape), dtype=dtype, pull=lambda coordinates, guard: literal(value, dtype))
+
+
+def make_weight(array: npt.NDArray[Any], name: str) -> Tensor:
+    """A weight: a number where it is only one, else the buffer of that name."""
+    dtype = array.dtype.name
+    if array.size == 1 and dtype in TYPES and np.all(np.isfinite(array.astype(np.float64))):
+        return make_constant(array.reshape(()).item(), array.shape, dtype)
+    return make_buffer(name, array.shape, dtype)
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that all can be stretched to."""
+    return tuple(int(size) for size in np.broadcast_shapes(*(tuple(shape) for shape in shapes)))
+
+
+def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """A tensor stretched to a shape: its dimensions of size 1 are repeated."""
+    if tensor.shape == tuple(shape):
+        return tensor
+    missing = len(shape) - tensor.rank
+
+    def pull(coordinates: Coordinates, guard: Expr | None) -> Expr:
+        own = zip(coordinates[missing:], tensor.shape, strict=True)
+        return tensor.at([Index() if size == 1 else coordinate for coordinate, size in own], guard)
+
+    return Tensor(shape=tuple(shape), dtype=tensor.dtype, pull=pull, is_mapped=tensor.is_mapped)

@@ -1,0 +1,283 @@
+"""CUDA as a back end: it takes partitions and runs each as a list of launches, which the runtime captures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from dovetail.allocators import IGpuAllocator
+from dovetail.errors import ProviderError
+from dovetail.provider.interfaces import (
+    API_VERSION,
+    BuildContext,
+    BuiltPartition,
+    CapturedGraph,
+    Claim,
+    Device,
+    KernelRegistry,
+    LoadedPartition,
+    MemoryInfo,
+    NodeView,
+    OptionSpec,
+    Provider,
+    RefitMode,
+    StepKind,
+    StoredPartition,
+    Stream,
+)
+from dovetail.provider.memory.arena_allocator import ArenaAllocator
+from dovetail_cuda import __version__
+from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
+from dovetail_cuda.run.arrays import CudaArray, import_array
+from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
+from dovetail_cuda.run.driver import DeviceFacts, Driver
+from dovetail_cuda.run.gpu import Gpu
+from dovetail_cuda.run.memory import BlockMemory, PinnedMemory, PoolMemory
+from dovetail_cuda.run.packing import COLUMNS, join_columns
+from dovetail_cuda.run.partition import CudaPartition, Services
+from dovetail_cuda.run.streams import CudaGraph, CudaStream
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from dovetail_cuda.emit.partition import EmitOptions
+
+__all__ = ["CudaFactory", "CudaProvider", "create_factory"]
+
+_WHERE: Final = "provider 'cuda'"
+_DLPACK_CUDA: Final = 2
+
+
+class CudaProvider(Provider):
+    """One CUDA device."""
+
+    name = "cuda"
+    step_kind = StepKind.PARTITION
+    refit_mode = RefitMode.IN_PLACE
+    builds_per_profile = True
+
+    def __init__(self, device: Device, options: CudaOptions, toolbox: Toolbox) -> None:
+        self.device = device
+        self.options = options
+        self.can_capture = options.enable_cuda_graph
+        self.memory = MemoryInfo(name="cuda", ordinal=device.ordinal)
+        self._toolbox = toolbox
+        self._gpu = Gpu(toolbox.driver, device.ordinal)
+        self._pool = PoolMemory(self._gpu, limit_bytes=options.arena_max_mem)
+        self._pinned = PinnedMemory(self._gpu)
+
+    # what it takes
+
+    @property
+    def kernels(self) -> KernelRegistry:
+        """The operators, as functions from tensors to expressions: none of them runs alone."""
+        from dovetail_cuda.lower.registry import load_registry
+
+        return load_registry()
+
+    def get_capability(self, nodes: Sequence[NodeView]) -> Sequence[Claim]:
+        """Take what the registry has, over shapes that are known."""
+        from dovetail_cuda.capability import claim_node
+
+        return [claim_node(node) for node in nodes]
+
+    # partitions
+
+    def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
+        """Compile a partition to a list of launches."""
+        from dovetail_cuda.emit.partition import emit_partition
+        from dovetail_cuda.graph.planner import plan_partition
+
+        return emit_partition(plan_partition(model, context.keep), context, self._emit_options(context))
+
+    def _emit_options(self, context: BuildContext) -> EmitOptions:
+        from dovetail_cuda.compile.store import KernelStore, default_folder
+        from dovetail_cuda.emit.choose import ProductChooser
+        from dovetail_cuda.emit.partition import EmitOptions
+        from dovetail_cuda.run.trial import ProductTrial
+
+        folder = Path(self.options.kernel_store) if self.options.kernel_store else default_folder()
+        store = KernelStore(folder, self._toolbox.compile)
+        capability = int(context.device.properties["compute_capability"].replace(".", ""))
+
+        def make_trial(product: Any, inputs: Any) -> ProductTrial:
+            return ProductTrial(product, inputs, gpu=self._gpu, allocator=self.allocator, library=self.products)
+
+        def make_chooser(inner: BuildContext) -> ProductChooser:
+            return ProductChooser(
+                inner, store=store, library=self.products, capability=capability, make_trial=make_trial
+            )
+
+        return EmitOptions(
+            capability=capability,
+            multiprocessors=int(context.device.properties["multiprocessors"]),
+            allows_tf32=self.options.use_tf32 and "TF32" in context.flags,
+            store=store,
+            make_chooser=make_chooser,
+        )
+
+    def load_partition(self, stored: StoredPartition) -> LoadedPartition:
+        """Put a stored partition's code and weights on the device."""
+        return CudaPartition(stored, self._services)
+
+    def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
+        """Weights beside each other, as a merged product has them."""
+        if recipe != COLUMNS:
+            raise ProviderError(f"it has no recipe {recipe!a}", where=_WHERE, expected=COLUMNS)
+        return join_columns(sources.values())
+
+    @cached_property
+    def _services(self) -> Services:
+        return Services(
+            gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products, outputs=self._pool
+        )
+
+    @cached_property
+    def products(self) -> ProductLibrary:
+        """What multiplies matrices, opened when it is first needed."""
+        _ = self._gpu.driver  # its context is current from here on
+        return self._toolbox.open_products()
+
+    # memory
+
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """CUDA memory of this device."""
+        return _DLPACK_CUDA, self.device.ordinal
+
+    @cached_property
+    def allocator(self) -> IGpuAllocator:
+        """CUDA's own pool, or an arena over blocks of the device."""
+        options = self.options
+        if options.arena_use_cuda_mempool:
+            self._gpu.driver.keep_pool(self.device.ordinal, options.arena_cuda_mempool_release_threshold)
+            return self._pool
+        largest = 0 if options.arena_extend_strategy else options.arena_max_power_of_two_extend_bytes
+        return ArenaAllocator(
+            BlockMemory(self._gpu, limit_bytes=options.arena_max_mem),
+            chunk_bytes=options.arena_initial_chunk_size_bytes,
+            max_chunk_bytes=largest,
+        )
+
+    @property
+    def pinned_allocator(self) -> IGpuAllocator:
+        """Pinned memory of the host."""
+        return self._pinned
+
+    def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> CudaArray:
+        """A view of the device's memory."""
+        return CudaArray(address, shape, dtype)
+
+    def import_array(self, value: Any) -> CudaArray | None:
+        """A caller's array of this device."""
+        return import_array(value, self._gpu)
+
+    def can_copy(self, source: MemoryInfo, target: MemoryInfo) -> bool:
+        """Between the host and this device, and inside of it."""
+        return all(info.is_host or info == self.memory for info in (source, target))
+
+    def copy(self, source: Any, target: Any, stream: Stream | None) -> None:
+        """Copy the bytes of an array, in the order of the stream."""
+        if not target.nbytes:
+            return
+        is_loose = isinstance(source, np.ndarray) and not source.flags.c_contiguous
+        whole = np.ascontiguousarray(source) if is_loose else source
+        places = [array.ctypes.data if isinstance(array, np.ndarray) else array.address for array in (target, whole)]
+        driver, handle = self._gpu.driver, 0 if stream is None else stream.handle
+        driver.copy(places[0], places[1], target.nbytes, handle)
+        if stream is None or is_loose:  # an array made here must live until it was read
+            driver.synchronize_stream(handle)
+
+    # order
+
+    def create_stream(self) -> Stream:
+        """A stream for a context, or the one that the user gave."""
+        return CudaStream(self._gpu, self.options.user_compute_stream)
+
+    def wrap_stream(self, handle: int) -> Stream:
+        """A stream of a caller."""
+        return CudaStream(self._gpu, handle)
+
+    def synchronize(self) -> None:
+        """Wait for everything on the device."""
+        self._gpu.driver.synchronize()
+
+    # capture
+
+    def begin_capture(self, stream: Stream) -> None:
+        """Record what is put on the stream."""
+        self._gpu.driver.begin_capture(stream.handle)
+
+    def end_capture(self, stream: Stream) -> CapturedGraph:
+        """End the recording."""
+        return CudaGraph(self._gpu, self._gpu.driver.end_capture(stream.handle))
+
+
+class Toolbox:
+    """What a provider works with; tests give it other tools."""
+
+    def __init__(self, driver: Driver | None = None) -> None:
+        self.driver = driver or Driver()
+
+    def open_products(self) -> ProductLibrary:
+        """What multiplies matrices."""
+        return CublasLt()
+
+    def compile(self, request: Any) -> Any:
+        """Compile a kernel, in a process of its own."""
+        from dovetail_cuda.compile.farm import get_farm
+
+        return get_farm().compile(request)
+
+
+class CudaFactory:
+    """The entry point of this back end."""
+
+    name = "cuda"
+    version = __version__
+    api_version = API_VERSION
+    options: Mapping[str, OptionSpec] = OPTIONS
+
+    def __init__(self, toolbox: Toolbox | None = None) -> None:
+        self._toolbox = toolbox or Toolbox()
+
+    def devices(self) -> Sequence[Device]:
+        """The CUDA devices of this machine."""
+        driver = self._toolbox.driver
+        return [_describe(driver.describe_device(ordinal)) for ordinal in range(driver.count_devices())]
+
+    def create(self, device: Device, options: Mapping[str, str]) -> CudaProvider:
+        """A provider on a device, or on the one that the options name."""
+        parsed = parse_options(options)
+        if parsed.device_id is not None and parsed.device_id != device.ordinal:
+            found = {each.ordinal: each for each in self.devices()}
+            if parsed.device_id not in found:
+                there = ", ".join(str(ordinal) for ordinal in found)
+                raise ProviderError("there is no such device", where=_WHERE, expected=there, got=parsed.device_id)
+            device = found[parsed.device_id]
+        return CudaProvider(device, parsed, self._toolbox)
+
+
+def _describe(facts: DeviceFacts) -> Device:
+    major, minor = facts.capability
+    return Device(
+        name=facts.name,
+        kind="gpu",
+        fingerprint=f"{facts.name}-sm_{major}{minor}-{facts.multiprocessors}",
+        ordinal=facts.ordinal,
+        memory_bytes=facts.memory_bytes,
+        properties={
+            "compute_capability": f"{major}.{minor}",
+            "multiprocessors": str(facts.multiprocessors),
+            "cuda_device_id": str(facts.ordinal),
+        },
+    )
+
+
+def create_factory() -> CudaFactory:
+    """What the loader calls."""
+    return CudaFactory()

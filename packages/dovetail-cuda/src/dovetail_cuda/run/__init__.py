@@ -1,0 +1,1 @@
+"""From what a plan stores to results; it imports nothing that builds."""

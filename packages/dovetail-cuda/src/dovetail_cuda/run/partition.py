@@ -1,0 +1,255 @@
+"""A partition that runs: its code and weights on the device, shared by an engine, and what one bound run launches."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+from dovetail.errors import InputError, ProviderError, ResourceError
+from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
+from dovetail_cuda.run.arrays import CudaArray
+from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
+from dovetail_cuda.run.driver import Launch, Parameters
+from dovetail_cuda.run.gpu import Gpu
+from dovetail_cuda.run.memory import PoolMemory
+from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, LaunchList, ProductLaunch, read_payload
+
+__all__ = ["BoundLaunches", "CudaPartition", "Services"]
+
+_ALIGNMENT: Final = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """What partitions run with."""
+
+    gpu: Gpu
+    allocator: Any
+    open_products: Callable[[], ProductLibrary]
+    outputs: PoolMemory
+    """Where results come from that nobody gave memory for."""
+
+
+@dataclass
+class _Loaded:
+    """What was taken from the device for an engine."""
+
+    services: Services
+    libraries: dict[str, int] = field(default_factory=dict)
+    weights: dict[str, int] = field(default_factory=dict)
+    block: int = 0
+
+    def release(self) -> None:
+        """Give all of it back; nothing runs that could use it."""
+        driver = self.services.gpu.driver
+        for library in self.libraries.values():
+            driver.unload_library(library)
+        if self.block:
+            self.services.allocator.deallocate(self.block)
+
+
+class CudaPartition(LoadedPartition):
+    """The code and weights of one partition of an engine."""
+
+    def __init__(self, stored: StoredPartition, services: Services) -> None:
+        services.gpu.release_now()
+        self.name = stored.name
+        self.launches: LaunchList = read_payload(stored)
+        self.services = services
+        self.output_types = [np.dtype(spec.dtype) for spec in stored.output_specs]
+        self._loaded = _Loaded(services)
+        self._finalizer = weakref.finalize(self, services.gpu.release_later, self._loaded.release)
+        self._finalizer.atexit = False  # the process ends, and its memory with it
+        try:
+            self._upload({b.name: stored.weights[b.name] for b in self.launches.buffers if b.kind == "weight"})
+            self.functions = self._load_code(stored)
+            self.products = self._prepare_products()
+        except BaseException:
+            self.close()
+            raise
+
+    def bind(self, context: BindContext) -> BoundPartition:
+        """The launches over the workspace and stream of a context."""
+        return BoundLaunches(self, context)
+
+    def workspace_bytes(self, input_shapes: Sequence[tuple[int, ...] | None]) -> int:
+        """What the arena and products need."""
+        return self.launches.workspace_bytes
+
+    def refit(self, name: str, array: Any) -> None:
+        """Write a new array where the old one is."""
+        address = self._loaded.weights.get(name)
+        if address is not None:
+            self._copy_in(address, np.ascontiguousarray(array))
+
+    def close(self) -> None:
+        """Let go of code and weights."""
+        if self._finalizer.detach() is not None:
+            self.services.gpu.release_later(self._loaded.release)
+            self.services.gpu.release_now()
+
+    def find_weight(self, name: str) -> int:
+        """Where a weight is."""
+        return self._loaded.weights[name]
+
+    def _upload(self, weights: dict[str, Any]) -> None:
+        """Put all weights into one block."""
+        total, places = 0, {}
+        for name, array in weights.items():
+            places[name] = total
+            total += -(-array.nbytes // _ALIGNMENT) * _ALIGNMENT
+        if not total:
+            self._loaded.weights = dict.fromkeys(places, 0)
+            return
+        self._loaded.block = self.services.allocator.allocate(total, _ALIGNMENT, 0)
+        if not self._loaded.block:
+            raise ResourceError("no memory for weights", where=f"step '{self.name[:200]}'", got=f"{total} bytes")
+        self._loaded.weights = {name: self._loaded.block + place for name, place in places.items()}
+        for name, array in weights.items():
+            self._copy_in(self._loaded.weights[name], np.ascontiguousarray(array))
+
+    def _copy_in(self, address: int, array: Any) -> None:
+        driver = self.services.gpu.driver
+        if array.nbytes:
+            driver.copy(address, array.ctypes.data, array.nbytes, 0)
+            driver.synchronize_stream(0)
+
+    def _load_code(self, stored: StoredPartition) -> list[int]:
+        driver, functions = self.services.gpu.driver, []
+        for kernel in self.launches.kernels:
+            if kernel.code not in self._loaded.libraries:
+                self._loaded.libraries[kernel.code] = driver.load_library(bytes(stored.code[kernel.code]))
+            library = self._loaded.libraries[kernel.code]
+            functions.append(driver.find_function(library, kernel.name, kernel.shared_bytes))
+        return functions
+
+    def _prepare_products(self) -> dict[int, RunProduct]:
+        """The products by the number of their launch; one of another version of the library gets a new algorithm."""
+        found = {n: launch for n, launch in enumerate(self.launches.launches) if isinstance(launch, ProductLaunch)}
+        if not found:
+            return {}
+        _ = self.services.gpu.driver  # its context is current from here on
+        library = self.services.open_products()
+        return {number: _prepare(library, launch) for number, launch in found.items()}
+
+
+def _prepare(library: ProductLibrary, launch: ProductLaunch) -> RunProduct:
+    algorithm = launch.algorithm
+    if launch.library_version != library.get_version():
+        found = library.find_algorithms(launch.product, 1)
+        if not found:
+            raise ProviderError("cuBLASLt has no algorithm for a product", where="provider 'cuda'", got=launch.product)
+        algorithm = found[0]
+    return library.prepare(launch.product, algorithm)
+
+
+Place = tuple[int, int]
+"""A buffer by its number, and the bytes in it before what is passed."""
+
+
+def _places(launch: KernelLaunch | ProductLaunch) -> list[Place]:
+    return list(zip(launch.buffers, launch.offsets or [0] * len(launch.buffers), strict=True))
+
+
+class BoundLaunches(BoundPartition):
+    """The launches of a partition over one context's stream and workspace."""
+
+    is_capturable = True
+
+    def __init__(self, partition: CudaPartition, context: BindContext) -> None:
+        launches = partition.launches
+        if context.workspace_bytes < launches.workspace_bytes:
+            raise ProviderError(
+                "the workspace is too small",
+                where=f"step '{partition.name[:200]}'",
+                expected=f"{launches.workspace_bytes} bytes",
+                got=context.workspace_bytes,
+            )
+        self._partition, self._context = partition, context
+        self._scratch = context.workspace + launches.arena_bytes
+        self._addresses = [self._find_address(buffer) for buffer in launches.buffers]
+        self._border = [(n, b) for n, b in enumerate(launches.buffers) if b.kind in ("input", "output")]
+        self._steps = [self._make_step(number, launch) for number, launch in enumerate(launches.launches)]
+
+    def _find_address(self, buffer: BufferRecord) -> int:
+        if buffer.kind == "arena":
+            return self._context.workspace + buffer.offset
+        return self._partition.find_weight(buffer.name) if buffer.kind == "weight" else 0
+
+    def _make_step(self, number: int, launch: KernelLaunch | ProductLaunch) -> Callable[[int], None]:
+        if isinstance(launch, ProductLaunch):
+            return self._make_product_step(self._partition.products[number], _places(launch))
+        kernel = self._partition.launches.kernels[launch.kernel]
+        shape = Launch(
+            function=self._partition.functions[launch.kernel],
+            grid=launch.grid,
+            threads=32 * kernel.num_warps,
+            shared_bytes=kernel.shared_bytes,
+        )
+        return self._make_kernel_step(shape, _places(launch))
+
+    def _make_product_step(self, run: RunProduct, places: Sequence[Place]) -> Callable[[int], None]:
+        addresses, scratch = self._addresses, self._scratch
+
+        def step(stream: int) -> None:
+            run([addresses[number] + offset for number, offset in places], scratch, stream)
+
+        return step
+
+    def _make_kernel_step(self, shape: Launch, places: Sequence[Place]) -> Callable[[int], None]:
+        parameters, addresses = Parameters([0] * len(places)), self._addresses
+        launch = self._partition.services.gpu.driver.launch
+
+        def step(stream: int) -> None:
+            for place, (number, offset) in enumerate(places):
+                parameters.values[place] = addresses[number] + offset
+            launch(shape, parameters, stream)
+
+        return step
+
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        """Put every launch on the stream of the context."""
+        _ = self._partition.services.gpu.driver  # its context is current from here on
+        self._fill_outputs(outputs)
+        for number, buffer in self._border:
+            array = (inputs if buffer.kind == "input" else outputs)[buffer.number]
+            if array.nbytes != buffer.size_bytes:
+                raise InputError(
+                    f"an {buffer.kind} has another size than the partition was built for",
+                    where=f"step '{self._partition.name[:200]}'",
+                    expected=f"{buffer.size_bytes} bytes",
+                    got=f"{array.nbytes} bytes, shape {array.shape}",
+                )
+            self._addresses[number] = array.address
+        stream = 0 if self._context.stream is None else self._context.stream.handle
+        for step in self._steps:
+            step(stream)
+
+    def _fill_outputs(self, outputs: list[Any]) -> None:
+        """Make an array for each output that nobody gave memory for."""
+        for number, shape in enumerate(self._partition.launches.output_shapes):
+            if outputs[number] is None:
+                outputs[number] = self._make_array(shape, self._partition.output_types[number])
+
+    def _make_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> CudaArray:
+        memory, size = self._partition.services.outputs, math.prod(shape) * dtype.itemsize
+        address = memory.allocate(size, _ALIGNMENT, 0)
+        if not address:
+            raise ResourceError("no memory for a result", where=f"step '{self._partition.name[:200]}'", got=size)
+        return CudaArray(address, shape, dtype, owner=_Owner(self._partition.services.gpu, memory, address))
+
+
+class _Owner:
+    """Gives memory back when the last array over it is gone."""
+
+    def __init__(self, gpu: Gpu, memory: PoolMemory, address: int) -> None:
+        self._gpu, self._memory, self._address = gpu, memory, address
+
+    def __del__(self) -> None:
+        self._gpu.release_later(partial(self._memory.deallocate, self._address))

@@ -1,0 +1,240 @@
+"""What a plan stores of a partition: kernels, buffers and launches, as msgpack; the cubins are blobs of the plan.
+
+What is read may be from anybody, so every number is checked against what the plan itself says before any of it is used.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from dovetail.errors import PlanCorruptError
+from dovetail.provider.interfaces import StoredPartition, TensorSpec
+
+__all__ = [
+    "VERSION",
+    "WORKSPACE_BYTES",
+    "BufferRecord",
+    "KernelLaunch",
+    "KernelRecord",
+    "LaunchList",
+    "Product",
+    "ProductLaunch",
+    "list_counts",
+    "read_payload",
+    "write_payload",
+]
+
+VERSION: Final = "cuda launches 1"
+WORKSPACE_BYTES: Final = 32 << 20
+"""Scratch memory that products may use."""
+_MAX_GRID: Final = (2**31 - 1, 65535, 65535)
+_MAX_SHARED_BYTES: Final = 227 << 10
+_ALGORITHM_BYTES: Final = 64
+_KINDS: Final = ("input", "output", "weight", "arena")
+_WIDTHS: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
+
+
+class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    pass
+
+
+class KernelRecord(_Record, frozen=True, kw_only=True):
+    """A kernel: which blob it is in, and what it is launched with."""
+
+    code: str
+    name: str
+    num_warps: int
+    shared_bytes: int = 0
+    num_parameters: int
+
+
+class BufferRecord(_Record, frozen=True, kw_only=True):
+    """Memory: an input or output by its number, a weight by its name, or a place in the arena."""
+
+    kind: str
+    size_bytes: int
+    number: int = 0
+    name: str = ""
+    offset: int = 0
+
+
+class KernelLaunch(_Record, frozen=True, kw_only=True, tag="kernel"):
+    """One kernel over buffers."""
+
+    kernel: int
+    grid: tuple[int, int, int]
+    buffers: list[int]
+    offsets: list[int] = []
+    """Bytes of each buffer before what is passed; none where there are none."""
+    layers: list[str] = []
+
+
+class Product(_Record, frozen=True, kw_only=True):
+    """A product of matrices, row by row in memory: (M, K) times (K, N), a batch of them."""
+
+    m: int
+    n: int
+    k: int
+    dtype: str
+    batch: int = 1
+    left_stride: int = 0
+    """Elements from one matrix of the batch to the next; 0 where all use the same."""
+    right_stride: int = 0
+    left_line: int
+    """Elements from one row to the next, or from one column to the next where it lies the other way round."""
+    right_line: int
+    is_left_swapped: bool = False
+    is_right_swapped: bool = False
+    has_bias: bool = False
+    activation: str = ""
+    alpha: float = 1.0
+    allows_tf32: bool = False
+
+
+class ProductLaunch(_Record, frozen=True, kw_only=True, tag="product"):
+    """A product by cuBLASLt: left, right, the bias where there is one, and the result."""
+
+    product: Product
+    buffers: list[int]
+    offsets: list[int] = []
+    algorithm: bytes
+    library_version: int
+    layers: list[str] = []
+
+
+Launches = KernelLaunch | ProductLaunch
+
+
+class LaunchList(_Record, frozen=True, kw_only=True):
+    """Everything a partition does, in order."""
+
+    kernels: list[KernelRecord]
+    buffers: list[BufferRecord]
+    launches: list[Launches]
+    output_shapes: list[list[int]]
+    arena_bytes: int
+    workspace_bytes: int
+    """The arena, and behind it what products need."""
+
+
+def write_payload(launches: LaunchList) -> bytes:
+    """The bytes that a plan stores."""
+    return msgspec.msgpack.encode(launches)
+
+
+def read_payload(stored: StoredPartition) -> LaunchList:
+    """The launches of a stored partition.
+
+    Raises:
+        PlanCorruptError: It is of another version, damaged, or says something that cannot be.
+    """
+    where = f"step {stored.name[:200]!a}"
+    if stored.version != VERSION:
+        raise PlanCorruptError(
+            "a partition of another format",
+            where=where,
+            expected=VERSION,
+            got=ascii(stored.version[:60]),
+            fix="build the plan again, or install the version that built it",
+        )
+    try:
+        launches = msgspec.msgpack.decode(stored.payload, type=LaunchList)
+        _check(launches, stored)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
+        raise PlanCorruptError(
+            f"a partition cannot be read: {error}", where=where, fix="build the plan again"
+        ) from None
+    return launches
+
+
+def _require(condition: object, what: str) -> None:
+    if not condition:
+        raise ValueError(what)
+
+
+def _check(launches: LaunchList, stored: StoredPartition) -> None:
+    _require(0 <= launches.arena_bytes <= launches.workspace_bytes < 2**48, "the arena has no such size")
+    _require(len(launches.output_shapes) == len(stored.output_specs), "there are other outputs")
+    _require(all(0 <= n < 2**48 for shape in launches.output_shapes for n in shape), "an output has no such shape")
+    for kernel in launches.kernels:
+        _require(kernel.code in stored.code, "a kernel has no code")
+        _require(1 <= kernel.num_warps <= 32, "a kernel has no such number of warps")
+        _require(0 <= kernel.shared_bytes <= _MAX_SHARED_BYTES, "a kernel has too much shared memory")
+    for buffer in launches.buffers:
+        _check_buffer(buffer, launches, stored)
+    for launch in launches.launches:
+        _require(all(0 <= number < len(launches.buffers) for number in launch.buffers), "there is no such buffer")
+        used = [launches.buffers[number] for number in launch.buffers]
+        _check_offsets(launch.offsets, used)
+        if isinstance(launch, KernelLaunch):
+            _check_kernel(launch, launches.kernels)
+        else:
+            _check_product(launch, used, launches)
+
+
+def _check_buffer(buffer: BufferRecord, launches: LaunchList, stored: StoredPartition) -> None:
+    _require(buffer.kind in _KINDS and 0 <= buffer.size_bytes < 2**48, "there is no such buffer")
+    if buffer.kind == "arena":
+        end = buffer.offset + buffer.size_bytes
+        _require(buffer.offset >= 0 and end <= launches.arena_bytes, "a buffer is not in the arena")
+    elif buffer.kind == "weight":
+        weight = stored.weights.get(buffer.name)
+        _require(weight is not None and weight.nbytes == buffer.size_bytes, "a weight is missing or of another size")
+    else:
+        specs = stored.input_specs if buffer.kind == "input" else stored.output_specs
+        _require(0 <= buffer.number < len(specs), "there is no such input or output")
+        _require(_fits(specs[buffer.number], buffer.size_bytes), "an input or output is of another size")
+
+
+def _fits(spec: TensorSpec, size_bytes: int) -> bool:
+    """Whether a tensor of the plan has so many bytes; the sizes that the plan leaves open are looked at in each run."""
+    import ml_dtypes  # noqa: F401 - has NumPy know the names of its types
+    import numpy as np
+
+    shape = spec.fixed_shape
+    return shape is None or math.prod(shape) * np.dtype(spec.dtype).itemsize == size_bytes
+
+
+def _check_offsets(offsets: Sequence[int], buffers: Sequence[BufferRecord]) -> None:
+    if offsets:
+        _require(len(offsets) == len(buffers), "there are other offsets")
+        is_inside = all(0 <= offset <= buffer.size_bytes for offset, buffer in zip(offsets, buffers, strict=True))
+        _require(is_inside and not any(offset % 16 for offset in offsets), "there is no such offset")
+
+
+def _check_kernel(launch: KernelLaunch, kernels: Sequence[KernelRecord]) -> None:
+    _require(0 <= launch.kernel < len(kernels), "there is no such kernel")
+    _require(kernels[launch.kernel].num_parameters == len(launch.buffers), "a kernel has other parameters")
+    _require(all(1 <= n <= most for n, most in zip(launch.grid, _MAX_GRID, strict=True)), "there is no such grid")
+
+
+def _check_product(launch: ProductLaunch, buffers: Sequence[BufferRecord], launches: LaunchList) -> None:
+    product = launch.product
+    _require(len(launch.algorithm) == _ALGORITHM_BYTES, "an algorithm has another size")
+    _require(product.dtype in _WIDTHS, "products have no such type")
+    _require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
+    _require(len(buffers) == 3 + product.has_bias, "a product has other buffers")
+    _require(launches.workspace_bytes - launches.arena_bytes >= WORKSPACE_BYTES, "a product has no scratch memory")
+    offsets = launch.offsets or [0] * len(buffers)
+    needed = [n * _WIDTHS[product.dtype] + at for n, at in zip(list_counts(product), offsets, strict=True)]
+    _require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "a matrix is larger than its buffer")
+
+
+def list_counts(product: Product) -> Iterable[int]:
+    """How many elements each buffer of a product must have."""
+    left = (product.k, product.m) if product.is_left_swapped else (product.m, product.k)
+    right = (product.n, product.k) if product.is_right_swapped else (product.k, product.n)
+    yield _count(*left, product.left_line, product.left_stride, product.batch)
+    yield _count(*right, product.right_line, product.right_stride, product.batch)
+    if product.has_bias:
+        yield product.n
+    yield product.m * product.n * product.batch
+
+
+def _count(num_lines: int, length: int, line: int, stride: int, batch: int) -> int:
+    _require(0 <= stride < 2**48 and length <= line < 2**48, "a matrix has no such strides")
+    return (batch - 1) * stride + (num_lines - 1) * line + length

@@ -1,0 +1,84 @@
+"""Small models on a GPU: right, captured and replayed, and what a run costs."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import ml_dtypes  # noqa: F401
+import numpy as np
+import pytest
+
+import dovetail as dt
+from dovetail.provider.loader import get_provider
+from tests.cuda.models import make_block, make_mlp
+
+ERRORS = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}
+"""The largest difference from the reference, in norms."""
+
+
+def _compile(model: Any, *, shapes: Any = None, tf32: bool = False) -> Any:
+    config = dt.BuilderConfig()
+    config.providers = ["cuda", "cpu"]
+    if not tf32:
+        config.clear_flag(dt.BuilderFlag.TF32)
+    return dt.compile(model, config=config, shapes=shapes)
+
+
+def _reference(model_of: Any, x: Any) -> Any:
+    """The same model in single precision on the host; its weights are those of the half precision one."""
+    return dt.compile(model_of, providers=["cpu"])(x)
+
+
+def _error(result: Any, reference: Any) -> float:
+    wide, right = result.astype(np.float64), reference.astype(np.float64)
+    return float(np.linalg.norm(wide - right) / np.linalg.norm(right))
+
+
+@pytest.mark.parametrize("dtype", list(ERRORS))
+@pytest.mark.parametrize("kind", ["mlp", "block"])
+def test_results_are_those_of_the_reference(cuda: Any, kind: str, dtype: str, capsys: Any) -> None:
+    shape = (256, 512) if kind == "mlp" else (2, 128, 256)
+    model = make_mlp(dtype, *shape) if kind == "mlp" else make_block(dtype, *shape, heads=4, depth=2)
+    x = np.random.default_rng(5).standard_normal(shape).astype(np.dtype(dtype))
+    engine = _compile(model)
+    assert {step.provider for step in engine.manifest.programs[0].steps} == {"cuda"}
+    results = [engine(x) for _ in range(4)]  # the first runs are launched, the others replayed
+    assert all(np.array_equal(result, results[0]) for result in results[1:])
+    error = _error(results[0], _reference(model, x))
+    with capsys.disabled():
+        print(f"\n{kind} {dtype}: error {error:.1e}")
+    assert error < ERRORS[dtype]
+
+
+@pytest.mark.parametrize(("batch", "length"), [(1, 128), (32, 128)])
+def test_a_run_costs_little(cuda: Any, batch: int, length: int, capsys: Any) -> None:
+    """Prints the time of twelve blocks of BERT-base's size in half precision, with everything on the device."""
+    model = make_block("float16", batch, length, 768, heads=12, depth=12)
+    start = time.perf_counter()
+    engine = _compile(model, shapes={"x": (batch, length, 768)})
+    built_s = time.perf_counter() - start
+    provider = get_provider("cuda")
+    x = np.random.default_rng(6).standard_normal((batch, length, 768)).astype(np.float16)
+    context, stream = engine.create_execution_context(), provider.create_stream()
+    names = [engine.get_tensor_name(number) for number in range(2)]
+    places = [provider.allocator.allocate(x.nbytes, 256, 0) for _ in names]
+    provider.copy(x, provider.array_at(places[0], x.shape, x.dtype), None)
+    for name, place in zip(names, places, strict=True):
+        context.set_tensor_address(name, place)
+    times = [_time_us(context, stream) for _ in range(210)][10:]
+    result = np.empty_like(x)
+    provider.copy(provider.array_at(places[1], x.shape, x.dtype), result, None)
+    first = engine(x)
+    with capsys.disabled():
+        median = float(np.median(times))
+        print(f"\nBERT-base blocks, batch {batch}: {median / 1e3:.3f} ms a run, built in {built_s:.1f} s")
+    assert np.array_equal(result, first)
+    assert np.isfinite(result.astype(np.float32)).all()
+
+
+def _time_us(context: Any, stream: Any) -> float:
+    start = time.perf_counter()
+    context.execute_async_v3(stream.handle)
+    stream.synchronize()
+    return (time.perf_counter() - start) * 1e6

@@ -1,0 +1,104 @@
+"""Kernels are compiled for a device that is not here, in processes, and kept on disk."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import onnx
+import onnx_ir as ir
+import pytest
+
+from dovetail.errors import BuildError
+from dovetail_cuda.compile.farm import CompileFarm
+from dovetail_cuda.compile.request import CompiledCode, KernelRequest
+from dovetail_cuda.compile.source import write_kernel
+from dovetail_cuda.compile.store import KernelStore
+from dovetail_cuda.emit.kernels import request_text
+from dovetail_cuda.graph.planner import plan_partition
+from dovetail_cuda.graph.regions import ElementRegion
+from dovetail_cuda.lower.products import GemmTile, make_request
+from dovetail_cuda.lower.tiles import choose_tile
+from dovetail_cuda.run.payload import Product
+from tests.cuda.host.test_numbers import HEAD, MODELS
+
+TEXT = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef kernel(p0):\n    {line}\n"
+
+
+def _list_requests(name: str) -> list[KernelRequest]:
+    model = ir.from_proto(onnx.parser.parse_model(HEAD + MODELS[name]))
+    regions = plan_partition(model).regions
+    texts = [write_kernel(region, choose_tile(region, 132)) for region in regions if isinstance(region, ElementRegion)]
+    return [request_text(text, 90) for text in texts]
+
+
+def _request(line: str) -> KernelRequest:
+    return KernelRequest(function="kernel", text=TEXT.format(line=line), signature={"p0": "*fp32"}, capability=90)
+
+
+@pytest.mark.timeout(300)
+def test_every_family_compiles_for_sm_90(tmp_path: Path) -> None:
+    requests = [request for name in MODELS for request in _list_requests(name)]
+    product = Product(
+        m=128, n=256, k=512, dtype="float16", left_line=512, right_line=256, has_bias=True, activation="gelu_tanh"
+    )
+    requests.append(make_request(product, GemmTile(m=64, n=64, k=64, num_warps=4, num_stages=4), 90)[0])
+    farm = CompileFarm()
+    try:
+        with ThreadPoolExecutor(2) as workers:
+            compiled = KernelStore(tmp_path, farm.compile).get_all(requests, workers)
+    finally:
+        farm.close()
+    assert all(code.code.startswith(b"\x7fELF") and not code.scratch_bytes for code in compiled)
+    assert compiled[-1].shared_bytes > 0
+    assert len(list(tmp_path.glob("*.kernel"))) == len({request.make_key() for request in requests})
+
+
+def test_a_kernel_that_does_not_compile_is_told_in_words_and_the_process_goes_on() -> None:
+    farm = CompileFarm()
+    try:
+        with pytest.raises(BuildError, match=r"(?s)a kernel does not compile: .*nothing_of_the_kind"):
+            farm.compile(_request("tl.store(p0, nothing_of_the_kind)"))
+        assert farm.compile(_request("tl.store(p0, 1.0)")).name == "kernel"
+    finally:
+        farm.close()
+
+
+class _Counting:
+    """Compiles nothing, and counts."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, request: KernelRequest) -> CompiledCode:
+        self.count += 1
+        return CompiledCode(code=b"code", name=request.function, num_warps=4, shared_bytes=0)
+
+
+@pytest.mark.parametrize("damage", [b"", b"x" * 20, None])
+def test_what_is_damaged_on_disk_is_compiled_again(tmp_path: Path, damage: bytes | None) -> None:
+    counting, request = _Counting(), _request("pass")
+    store = KernelStore(tmp_path, counting)
+    assert store.get(request) == store.get(request)
+    assert counting.count == 1
+    (path,) = tmp_path.glob("*.kernel")
+    path.write_bytes(path.read_bytes()[:-1] + b"?" if damage is None else damage)
+    assert store.get(request).code == b"code"
+    assert counting.count == 2
+
+
+def test_the_key_is_of_everything_that_decides_the_code() -> None:
+    request = _request("pass")
+    changes: list[dict[str, Any]] = [
+        {"text": request.text + "#"},
+        {"signature": {"p0": "*fp16"}},
+        {"num_warps": 8},
+        {"num_stages": 2},
+        {"capability": 80},
+        {"constants": {"B": 1}},
+    ]
+    import msgspec
+
+    keys = {msgspec.structs.replace(request, **change).make_key() for change in changes}
+    assert len(keys | {request.make_key()}) == len(changes) + 1

@@ -1,0 +1,114 @@
+"""Kernels of every family in Triton's interpreter, over a device of paper, against the kernels of ``cpu``."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import ml_dtypes  # noqa: F401
+import numpy as np
+import onnx
+import pytest
+
+import dovetail
+from tests.conformance.onnx_backend.harness import compare, load_cases, load_skips
+from tests.cuda.models import make_block, make_mlp
+
+PARTS = 12
+HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
+MODELS = {
+    "chain": "(float[5,7] x) => (float[5,7] y) { a = Exp(x) b = Tanh(a) c = Mul(a, b) y = Sub(c, x) }",
+    "half": "(float16[5,7] x) => (float16[5,7] y) { a = Erf(x) b = Sqrt(a) c = IsNaN(b) y = Where(c, x, b) }",
+    "stretch": "(float[4,1,3] x, float[2,1] z) => (float[4,2,3] y) { y = Add(x, z) }",
+    "moves": """(float[2,3,4] x) => (float[8,9] y) {
+        t = Transpose<perm=[2,0,1]>(x) s = Constant<value=int64[2]{8,3}>() r = Reshape(t, s)
+        p = Concat<axis=1>(r, r, r) y = Neg(p) }""",
+    "pieces": """(float[6,5] x) => (float[3,8] y) {
+        a = Constant<value=int64[1]{-1}>() b = Constant<value=int64[1]{-100}>() c = Constant<value=int64[1]{0}>()
+        d = Constant<value=int64[1]{-2}>() s = Slice(x, a, b, c, d) w = Constant<value=int64[4]{0,1,0,2}>()
+        z = Constant<value=float{3.5}>() y = Pad(s, w, z) }""",
+    "rows": """(float[3,5,7] x) => (float[3,1,7] y, float[3,5,7] s, int64[3,5] i) {
+        a = Constant<value=int64[1]{1}>() y = ReduceMean(x, a) s = LogSoftmax<axis=1>(x)
+        i = ArgMax<axis=2, keepdims=0>(x) }""",
+    "norm": """(float[4,6,9] x, float[9] g, float[9] b) => (float[4,6,9] y, float[4,6,1] m) {
+        y, m = LayerNormalization<axis=-1>(x, g, b) }""",
+    "long rows": """(float[2,20000] x) => (float[2,20000] y, float[2] s) {
+        a = Constant<value=int64[1]{1}>() y = Softmax(x) s = ReduceSum<keepdims=0>(x, a) }""",
+    "windows": """(float[1,3,6,6] x, float[4,3,3,3] w, float[4] b) => (float[1,4,2,2] y) {
+        c = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(c) y = MaxPool<kernel_shape=[3,3], strides=[3,3]>(r) }""",
+    "gathers": """(float[5,4] x, int64[2,3] i) => (float[2,3,4] y) { g = Gather<axis=0>(x, i) y = Abs(g) }""",
+    "integers": "(int32[4,5] x, int32[5] z) => (int32[4,5] y) { a = Mul(x, z) b = Mod(a, z) y = Add(b, x) }",
+}
+
+
+def _make_inputs(model: onnx.ModelProto) -> list[Any]:
+    rng, made = np.random.default_rng(2), []
+    for value in model.graph.input:
+        kind = value.type.tensor_type
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
+        shape = [dim.dim_value for dim in kind.shape.dim]
+        is_integer = np.issubdtype(dtype, np.integer)
+        made.append((rng.integers(1, 4, shape) if is_integer else rng.standard_normal(shape)).astype(dtype))
+    return made
+
+
+def _check(model: onnx.ModelProto, tolerance: float) -> Any:
+    inputs = _make_inputs(model)
+    expected = dovetail.compile(model, providers=["cpu"])(*inputs)
+    engine = dovetail.compile(model, providers=["cuda", "cpu"])
+    assert {step.provider for step in engine.manifest.programs[0].steps} == {"cuda"}
+    for _ in range(3):  # the first runs are launched, the others replayed
+        results = engine(*inputs)
+        pairs = [(results[name], expected[name]) for name in results] if isinstance(results, dict) else None
+        for result, right in pairs or [(results, expected)]:
+            wide = (result.astype(np.float64), right.astype(np.float64))
+            np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance)
+    return engine
+
+
+@pytest.mark.parametrize("name", list(MODELS))
+def test_a_family_gives_what_cpu_gives(paper: Any, name: str) -> None:
+    _check(onnx.parser.parse_model(HEAD + MODELS[name]), 3e-3 if name == "half" else 2e-5)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float16", 1e-2), ("bfloat16", 8e-2)])
+def test_blocks_of_a_transformer(paper: Any, dtype: str, tolerance: float) -> None:
+    _check(make_block(dtype, batch=1, length=8, width=16, heads=2), tolerance)
+
+
+def test_products_are_chosen_by_the_tuner(paper: Any) -> None:
+    engine = _check(make_mlp(rows=16, width=64, depth=2), 1e-4)
+    (table,) = engine.manifest.tuning
+    names = [candidate.name for candidate in table.candidates]
+    assert table.name == "product 1x16x64x64 nn float32 lines 64,64 bias relu tf32"
+    assert {"cuBLASLt 0", "tile 16x64x64 w4 s4"} <= set(names)
+    assert all(candidate.status == "timed" for candidate in table.candidates), table.candidates
+    _, driver = paper
+    assert driver.num_replays >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_node_tests_of_onnx(paper: Any, part: int) -> None:
+    wrong = []
+    skips = load_skips()
+    for case in [case for case in load_cases() if case.kind == "node"][part::PARTS]:
+        if any(skip.covers(case.name, "cpu") for skip in skips):
+            continue
+        try:
+            _run_case(case)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is what this is for
+            wrong.append(f"{case.name}: {error}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _run_case(case: Any) -> None:
+    model, data_sets = case.load()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with dovetail.compile(model, providers=["cuda", "cpu"]) as engine:
+            steps = {step.provider for program in engine.manifest.programs for step in program.steps}
+            for inputs, expected in data_sets if "cuda" in steps else ():
+                results = engine(*inputs)
+                compare(expected, list(results.values()) if isinstance(results, dict) else [results], case)

@@ -1,0 +1,186 @@
+"""The provider over a device of paper: options, claims, memory, the contract's own kit, and what it refuses."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import dovetail
+from dovetail.errors import ProviderError
+from dovetail.provider.schemas.schema_check import check_registry
+from dovetail.testing import check_provider
+from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
+from dovetail_cuda.run.driver import Launch, Parameters
+from tests.cuda.host.fake_provider import make_factory
+from tests.cuda.host.interpreter import compile_fake
+from tests.cuda.host.test_compile import _request
+from tests.cuda.models import make_block
+
+HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
+
+
+def test_the_kit_finds_nothing_wrong(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    model = make_block(batch=1, length=4, width=8, heads=2)
+    x = np.random.default_rng(1).standard_normal((1, 4, 8)).astype(np.float32)
+    report = check_provider(make_factory(), model=model, inputs={"x": x})
+    report.raise_for_failures()
+    assert report.outcome("P39").status == "passed"  # results of that model
+    assert report.outcome("P71").status == "passed"  # replays
+
+
+def test_every_operator_agrees_with_its_schema(paper: Any) -> None:
+    provider, _ = paper
+    assert list(check_registry(provider.kernels)) == []
+
+
+# options
+
+
+def test_every_option_is_read() -> None:
+    texts = {name: spec.default or "3" for name, spec in OPTIONS.items()}
+    parsed = parse_options({**texts, "use_tf32": "false", "user_compute_stream": "0x10", "arena.max_mem": "4096"})
+    assert (parsed.use_tf32, parsed.user_compute_stream, parsed.arena_max_mem) == (False, 16, 4096)
+    assert parse_options({}) == CudaOptions()
+
+
+@pytest.mark.parametrize(("name", "text"), [("use_tf32", "maybe"), ("arena.max_mem", "-1"), ("device_id", "first")])
+def test_a_malformed_value_is_told_and_the_default_used(name: str, text: str) -> None:
+    with pytest.warns(RuntimeWarning, match=f"option {name} has no value '{text}'; the default is used"):
+        assert parse_options({name: text}) == CudaOptions()
+
+
+def test_an_option_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ProviderError, match=r"unknown option\(s\) use_tf23; expected device_id"):
+        parse_options({"use_tf23": "1"})
+
+
+def test_a_device_that_is_not_here_is_an_error() -> None:
+    factory = make_factory(num_devices=2)
+    first = factory.devices()[0]
+    assert factory.create(first, {"device_id": "1"}).id == "cuda:1"
+    with pytest.raises(ProviderError, match="there is no such device; expected 0, 1, got 7"):
+        factory.create(first, {"device_id": "7"})
+
+
+def test_devices_say_what_they_are() -> None:
+    (device,) = make_factory().devices()
+    assert (device.kind, device.ordinal, device.memory_bytes) == ("gpu", 0, 1 << 30)
+    assert device.properties["compute_capability"] == "9.0"
+
+
+# what it takes
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("(float[N,3] x) => (float[N,3] y) { y = Relu(x) }", "the shape of input 0 must be known"),
+        ("(float[3] x, int64[1] s) => (float[M] y) { y = Reshape(x, s) }", "input 1 must be known"),
+        (
+            "(float[3,4] x) => (float[3,2] y, int64[3,2] i) { k = Constant<value=int64[1]{2}>() y, i = TopK(x, k) }",
+            "no kernel",
+        ),
+        (
+            "(float[1,1,4] x) => (float[1,1,3] y, int64[1,1,3] i) { y, i = MaxPool<kernel_shape=[2]>(x) }",
+            "where the largest",
+        ),
+    ],
+)
+def test_what_it_refuses_runs_elsewhere_and_is_reported(paper: Any, text: str, reason: str) -> None:
+    messages: list[str] = []
+
+    class Logger(dovetail.ILogger):
+        def log(self, severity: Any, message: str) -> None:
+            messages.append(message)
+
+    model = onnx.parser.parse_model(HEAD + text)
+    engine = dovetail.compile(model, providers=["cuda"], logger=Logger())
+    assert {step.provider for step in engine.manifest.programs[0].steps} == {"cpu"}
+    assert any(reason in message for message in messages), messages
+
+
+# memory and launches
+
+
+def test_an_arena_takes_the_place_of_the_pool() -> None:
+    factory = make_factory()
+    options = {"arena.use_cuda_mempool": "0", "arena.max_mem": str(4 << 20), "arena.initial_chunk_size_bytes": "65536"}
+    allocator = factory.create(factory.devices()[0], options).allocator
+    first = allocator.allocate(1000, 256, 0)
+    assert first
+    assert not allocator.allocate(8 << 20, 256, 0)
+    assert allocator.deallocate(first)
+    assert not allocator.deallocate(first)
+
+
+def test_a_launch_over_memory_that_is_not_there_is_seen(paper: Any) -> None:
+    provider, driver = paper
+    stream = provider.create_stream()
+    block = provider.allocator.allocate(256, 256, 0)
+    library = driver.load_library(compile_fake(_request("tl.store(p0, 1.0)")).code)
+    function = driver.find_function(library, "kernel", 0)
+    launch = Launch(function=function, grid=(1, 1, 1), threads=128, shared_bytes=0)
+    driver.launch(launch, Parameters([block]), stream.handle)
+    stream.synchronize()
+    assert ctypes.c_float.from_address(block).value == 1.0
+    driver.launch(launch, Parameters([block + 512]), stream.handle)
+    with pytest.raises(AssertionError, match="parameter p0 is not in memory of the device"):
+        stream.synchronize()
+
+
+def test_memory_that_comes_back_is_read_before_it_is_given_away(paper: Any) -> None:
+    """Results that the runtime copies to the host and drops are still to be read by the copy."""
+    provider, driver = paper
+    stream, result = provider.create_stream(), np.zeros(64, np.float32)
+    block = provider.allocator.allocate(256, 256, 0)
+    provider.copy(np.ones(64, np.float32), provider.array_at(block, (64,), np.float32), None)
+    provider.copy(provider.array_at(block, (64,), np.float32), result, stream)
+    assert provider.allocator.deallocate(block)
+    for _ in range(4):
+        provider.allocator.allocate(256, 256, 0)
+    stream.synchronize()
+    assert (result == 1).all()
+    assert len(driver.sizes) == 4
+
+
+def test_memory_that_comes_back_while_a_stream_is_captured_is_kept_until_later(paper: Any) -> None:
+    provider, driver = paper
+    stream, block = provider.create_stream(), provider.allocator.allocate(256, 256, 0)
+    provider.begin_capture(stream)
+    assert provider.allocator.deallocate(block)
+    assert block in driver.sizes
+    provider.end_capture(stream).close()
+    provider.allocator.allocate(256, 256, 0)
+    assert len(driver.sizes) == 1
+
+
+def test_an_engine_that_is_closed_leaves_no_memory_behind(paper: Any) -> None:
+    provider, driver = paper
+    model = make_block(batch=1, length=4, width=8, heads=2)
+    before = dict(driver.sizes)
+    with dovetail.compile(model, providers=["cuda", "cpu"]) as engine:
+        engine(np.ones((1, 4, 8), np.float32))
+        assert driver.libraries
+    del engine
+    gc.collect()
+    provider.allocator.deallocate(provider.allocator.allocate(1, 1, 0))  # what waits is given back then
+    assert driver.sizes == before
+    assert not driver.libraries
+
+
+def test_running_imports_nothing_that_builds() -> None:
+    code = (
+        "import sys; import dovetail_cuda.provider; "
+        "print([n for n in sys.modules if n.partition('.')[0] in ('triton', 'onnx', 'onnx_ir', 'torch', 'cuda') or "
+        "n.startswith(('dovetail_cuda.graph', 'dovetail_cuda.lower', 'dovetail_cuda.compile', 'dovetail_cuda.emit'))])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
