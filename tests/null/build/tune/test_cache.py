@@ -519,12 +519,3 @@ def test_a_killed_build_loses_no_timing(tmp_path: Path, mode: str, after: int) -
     file.record("next", ONE)
     merged = file.merge_and_save(TimingCache())
     assert set(merged.query_keys()) == {*loaded.query_keys(), "next"}
-
-
-def test_what_is_no_regular_file_is_left_where_it_is(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    for place in (pipe, tmp_path):
-        with pytest.raises(TimingCacheError, match="not a regular file"):
-            TimingCacheFile(place)
-    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
