@@ -87,7 +87,7 @@ def widen_sizes(life: Life) -> Widened:
 
 
 def _measure_s(life: Life) -> float:
-    """How long a run computes; a check does hundreds. It is time of the process, which a busy machine does not change."""
+    """How long a run computes; a check does hundreds. It is time of the process, whatever else the machine does."""
     prepared = life.prepare()
     prepared.reshape(life.problem.main)
     start = time.process_time()
