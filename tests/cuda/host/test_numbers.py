@@ -71,6 +71,14 @@ def test_a_family_gives_what_cpu_gives(paper: Any, name: str) -> None:
     _check(onnx.parser.parse_model(HEAD + MODELS[name]), 3e-3 if name == "half" else 2e-5)
 
 
+def test_an_index_beyond_the_end_reads_nothing_outside(paper: Any) -> None:
+    model = onnx.parser.parse_model(HEAD + MODELS["gathers"])
+    x = np.arange(20, dtype=np.float32).reshape(5, 4)
+    engine = dovetail.compile(model, providers=["cuda", "cpu"])
+    result = engine(x, np.array([[0, 4, -1], [5, 1 << 40, -(1 << 40)]]))
+    np.testing.assert_array_equal(result[..., 0], [[0, 16, 16], [16, 16, 0]])
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-4), ("float16", 1e-2), ("bfloat16", 8e-2)])
 def test_blocks_of_a_transformer(paper: Any, dtype: str, tolerance: float) -> None:
     _check(make_block(dtype, batch=1, length=8, width=16, heads=2), tolerance)

@@ -111,7 +111,8 @@ _known: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
 
 def _intern(cls: type[E], *fields: Any) -> E:
-    key = (cls, *((type(field), field) for field in fields))
+    # Numbers by their text: minus zero is equal to zero, and another number.
+    key = (cls, *((type(field), repr(field) if isinstance(field, float) else field) for field in fields))
     made: E | None = _known.get(key)
     if made is None:
         made = _known[key] = cls(*fields)

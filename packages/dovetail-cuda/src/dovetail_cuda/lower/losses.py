@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal, select
+from dovetail_cuda.lower.gather import clamp_index
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
@@ -32,7 +33,7 @@ def negative_log_likelihood(
         kept = None
         if ignore_index is not None:
             kept = apply("{0} != {1}", raw, literal(ignore_index, "int64"), dtype="bool")
-        chosen = Index.gathered(select(kept, raw, literal(0, "int64")), classes)
+        chosen = clamp_index(select(kept, raw, literal(0, "int64")), classes)
         zero = literal(0, x.dtype)
         factor = select(kept, weights.at((chosen,), guard), zero)
         value = x.at((at[0], chosen, *at[1:]), guard)
