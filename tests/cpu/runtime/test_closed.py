@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from onnx import parser
 
 import dovetail as dt
+from dovetail.provider.interfaces import Device
+from dovetail.provider.loader import register_provider, unregister_provider
+from tests.support.paper_provider import PaperFactory, PaperPartition, PaperProvider
 
 MODEL = '<ir_version: 10, opset_import: ["" : 21]> m (float[4] x) => (float[4] y) { y = Relu(x) }'
 
@@ -36,3 +40,29 @@ def test_a_closed_context_takes_nothing() -> None:
         ):
             with pytest.raises(dt.UsageError, match="the context is closed"):
                 attempt()
+
+
+class _Counted(PaperPartition):
+    closed: ClassVar[list[str]] = []
+
+    def close(self) -> None:
+        self.closed.append(self.outputs[0])
+
+
+class _Counting(PaperProvider):
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
+        self.partition = _Counted
+
+
+def test_the_partitions_of_an_engine_end_with_it() -> None:
+    register_provider(PaperFactory(_Counting))
+    try:
+        engine = dt.compile(parser.parse_model(MODEL), providers=["paper", "cpu"])
+        engine(np.zeros(4, np.float32))
+        assert _Counted.closed == []
+        engine.close()
+        engine.close()
+        assert _Counted.closed == ["y"]
+    finally:
+        unregister_provider("paper")

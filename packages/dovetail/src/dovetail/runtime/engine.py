@@ -91,7 +91,7 @@ class Engine:
         self.input_names = [tensor.name for tensor in manifest.inputs]
         self._output_names = [tensor.name for tensor in manifest.outputs]
         self._finalizer = weakref.finalize(
-            self, _destroy, self.templates, registry if owns_registry else None, self._weights
+            self, _destroy, self.templates, registry if owns_registry else None, self._partitions, self._weights
         )
 
     def _create_plugins(self) -> None:
@@ -102,7 +102,7 @@ class Engine:
             for template in self.templates:
                 template.create_plugins(partial(create_runtime_plugin, registry=self.registry))
         except BaseException:
-            _destroy(self.templates, None, self._weights)
+            _destroy(self.templates, None, self._partitions, self._weights)
             raise
 
     # running
@@ -462,10 +462,9 @@ def _dim_text(dim: Dim) -> str:
     return str(dim) if is_named else "?"
 
 
-def _destroy(templates: list[ProgramTemplate], registry: PluginRegistry | None, weights: DeviceWeights) -> None:
-    for template in templates:
-        for handle in template.handles():
-            handle.destroy()
-    if registry is not None:
-        registry.close()
-    weights.close()
+def _destroy(
+    templates: list[ProgramTemplate], registry: PluginRegistry | None, partitions: Partitions, weights: DeviceWeights
+) -> None:
+    handles = [handle.destroy for template in templates for handle in template.handles()]
+    registries = [] if registry is None else [registry.close]
+    close_all([*handles, *registries, partitions.close, weights.close])

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from functools import partial
 from typing import Protocol
 
 from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import LoadedPartition, Provider, StoredPartition, TensorSpec
+from dovetail.runtime.closing import close_all
 from dovetail.runtime.steps.base import Array
 
 __all__ = ["BlobPlaces", "Partitions"]
@@ -46,12 +48,22 @@ class Partitions:
         self._file = file
         self._loaded: dict[Hashable, tuple[LoadedPartition, str, Mapping[str, str]]] = {}
         """Each with its provider and its weights: name -> blob."""
+        self._forgotten: list[tuple[LoadedPartition, str]] = []
+        """Those with weights of before, which contexts may still run."""
         self.notes: list[str] = []
         """What whoever loads the plan should know."""
 
     def forget(self) -> None:
         """Load everything anew when it is asked for next, because weights changed; what runs now goes on."""
+        self._forgotten += [(loaded, provider) for loaded, provider, _ in self._loaded.values()]
         self._loaded.clear()
+
+    def close(self) -> None:
+        """Have every partition let go of what it took; nobody runs any of them any more."""
+        made = [*((loaded, provider) for loaded, provider, _ in self._loaded.values()), *self._forgotten]
+        self._loaded.clear()
+        self._forgotten.clear()
+        close_all([partial(call, provider, "close of a partition", loaded.close) for loaded, provider in made])
 
     def refit(self, blobs: Mapping[str, Array]) -> None:
         """Give new weights, by blob, to every partition that is loaded and reads them."""
