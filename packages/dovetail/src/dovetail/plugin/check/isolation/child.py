@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
 import json
 import os
 import select
@@ -90,7 +91,12 @@ def fork() -> int:
         # Newer Pythons warn where other threads exist: locks that they hold are held forever in the copy. The copy
         # runs the plugin and no code of those threads, and the watch ends it when it waits for such a lock.
         warnings.simplefilter("ignore", DeprecationWarning)
-        return os.fork()
+        pid = os.fork()
+    if not pid:
+        # What the copied process left for the collector may belong to threads that the copy does not have: a pool of
+        # theirs that is taken down there waits for them forever.
+        gc.freeze()
+    return pid
 
 
 def _work_and_leave(work: Callable[[Send], None], writer: int, printed: IO[bytes], stack: IO[bytes]) -> NoReturn:
