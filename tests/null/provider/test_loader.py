@@ -250,7 +250,10 @@ sys.exit("importlib.metadata" in sys.modules)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_the_command_lists_providers_without_importing_them(offer: Offer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_lists_providers_without_importing_them(
+    offer: Offer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "250")
     good, bad = offer(), offer(lambda text: "raise ValueError('no licence')")
     assert main(["provider", "list", "--json"]) == 0
     listed = {row["name"]: row for row in json.loads(capsys.readouterr().out)["providers"]}

@@ -188,7 +188,7 @@ def test_files_that_are_wrong(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", q=np.zeros(1))
     for name, kind, text in (
         ("text.npz", InputError, "this is not a .npz file"),
-        ("objects.npz", InputError, "this is not a .npz file"),
+        ("objects.npz", InputError, "an array of Python objects"),
         ("one.npy", InputError, "this is one array without a name"),
         ("none.npz", InputError, "the file cannot be read"),
         ("other.npz", UsageError, "array 'q' is no input"),
