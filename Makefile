@@ -25,6 +25,8 @@ PYTEST := $(RUN) pytest
 suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py' 2>/dev/null),tests/$(suite)))
 
 QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
+# What takes long for what it finds: checks of whole plugins and providers, and many runs in threads.
+HEAVY := tests/null/plugin/check/test_corpus.py tests/cpu/testing tests/ort_ep/lifetime/test_concurrency.py
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
 MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devices \
 	--ignore tests/null/plugin/check/test_corpus.py --ignore tests/null/plugin/check/test_rules.py
@@ -36,7 +38,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-heavy test-newest test-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -47,10 +49,13 @@ venv: ## Make or refresh .venv from the lock file.
 demo: venv ## Build, tune, check, save, reload and time a model with a custom operator.
 	@$(VENV)/bin/python examples/demo.py
 
-test: venv ## Run the tests and the doctests: under 8 minutes on two cores.
-	$(PYTEST) -n $(JOBS) $(QUICK) --doctest-modules $(SOURCE) $(ARGS)
+test: venv ## Run the tests and the doctests: ten minutes on two cores.
+	$(PYTEST) -n $(JOBS) $(QUICK) $(addprefix --ignore ,$(HEAVY)) --doctest-modules $(SOURCE) $(ARGS)
 
-test-all: test test-openvino test-cuda test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
+test-heavy: venv ## The corpus of the checker, the kit for providers, threads in ONNX Runtime: three minutes.
+	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
+
+test-all: test test-heavy test-openvino test-cuda test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 
 test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
 ifneq ($(OPENVINO),off)
@@ -79,9 +84,11 @@ test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch,
 test-versions: venv ## The tests of the execution provider with other versions of ONNX Runtime: two minutes.
 	$(VENV)/bin/python tools/ort_versions -n $(JOBS) -m "versions and not slow" $(VERSIONS) $(ARGS)
 
-# Benchmarks measure, so they run alone and in one process, and last.
-test-long: venv test-versions
+test-newest: venv ## What may differ between versions of Python, on the newest of this machine.
 	MATRIX=newest tools/matrix $(VENV) -n $(JOBS) -m "not slow" $(MATRIX) $(ARGS)
+
+# Benchmarks measure, so they run alone and in one process, and last.
+test-long: venv ## Conformance, and the benchmarks that have limits.
 ifneq ($(LONG),)
 	$(PYTEST) -n $(JOBS) -m "not slow" $(LONG) $(ARGS)
 endif

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,14 @@ def test_an_interrupt_waits_and_is_not_lost() -> None:
         import_slowly()
     assert reached
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Interrupts are heard here and in child processes, also where whoever started the tests had them ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def test_other_threads_hear_of_no_signal() -> None:

@@ -37,6 +37,12 @@ Offer = Callable[..., str]
 
 
 @pytest.fixture
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table of which no name is cut."""
+    monkeypatch.setenv("COLUMNS", "250")
+
+
+@pytest.fixture
 def offer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Offer:
     """Install a package with one plugin library; its entry point and module have the name that comes back."""
     for variable in ("DOVETAIL_AUTOLOAD", "DOVETAIL_PLUGINS_ALLOW"):
@@ -136,6 +142,7 @@ def test_the_switch_and_the_allow_list(offer: Offer, registry: PluginRegistry, m
     assert other not in sys.modules
 
 
+@pytest.mark.usefixtures("wide")
 def test_commands_show_where_things_come_from(offer: Offer, capsys: pytest.CaptureFixture[str]) -> None:
     name, broken = offer(), offer("raise ValueError('no licence')")
     assert main(["plugin", "list"]) == 0
@@ -149,6 +156,7 @@ def test_commands_show_where_things_come_from(offer: Offer, capsys: pytest.Captu
     assert f"cannot be used: plugin library '{broken}' of dist-{broken} 1.2: the library raised ValueError" in text
 
 
+@pytest.mark.usefixtures("wide")
 def test_a_command_can_name_one(offer: Offer, capsys: pytest.CaptureFixture[str]) -> None:
     name = offer()
     assert main(["plugin", "list", "--plugins", f"@{name}"]) == 0

@@ -68,7 +68,7 @@ def test_the_longest_match_counts(texts: list[str], expression: str) -> None:
     ("attributes", "expected"),
     [
         ({}, "'separators' or 'tokenexp' must be given"),
-        ({"tokenexp": "("}, "not a regular expression"),
+        ({"tokenexp": "("}, "RE2 does not take the expression"),
         ({"separators": ["", " "]}, "must be the only one"),
         ({"tokenexp": "a", "mincharnum": 0}, "must be positive"),
         ({"tokenexp": ".", "mincharnum": 2}, "must be 1"),

@@ -69,7 +69,8 @@ def make_feeds(
         shapes: Shapes by name, for the others.
         seed: Decides the random numbers.
 
-    >>> feeds = make_feeds([InputSpec(name="x", dtype="float32", dims=["n", 2])], shapes={"x": (3, 2)})
+    >>> from dovetail.expr import Constant
+    >>> feeds = make_feeds([InputSpec(name="x", dtype="float32", dims=[None, Constant(2)])], shapes={"x": (3, 2)})
     >>> feeds["x"].shape
     (3, 2)
     """
@@ -91,7 +92,9 @@ def find_unset(
 ) -> list[UnsetDim]:
     """The sizes that ``make_feeds`` has to make up, as no array, shape or profile decides them; each name once.
 
-    >>> [dim.name for dim in find_unset([InputSpec(name="x", dtype="float32", dims=["n", 2, "n"])])]
+    >>> from dovetail.expr import Constant, Symbol
+    >>> n = Symbol("n")
+    >>> [dim.name for dim in find_unset([InputSpec(name="x", dtype="float32", dims=[n, Constant(2), n])])]
     ['n']
     """
     specs, given, shapes = list(specs), given or {}, shapes or {}
