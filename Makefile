@@ -26,7 +26,8 @@ suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py'
 
 QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
 # What takes long for what it finds: checks of whole plugins and providers, and many runs in threads.
-HEAVY := tests/null/plugin/check/test_corpus.py tests/cpu/testing tests/ort_ep/lifetime/test_concurrency.py
+HEAVY := tests/null/plugin/check/test_corpus.py tests/null/plugin/check/test_callbacks.py tests/cpu/testing \
+	tests/ort_ep/lifetime/test_concurrency.py tests/ort_ep/lifetime/test_lifetimes.py
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
 MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devices \
 	--ignore tests/null/plugin/check/test_corpus.py --ignore tests/null/plugin/check/test_rules.py
