@@ -1,0 +1,56 @@
+"""What no node of ONNX may have although its schema lets it pass, for whoever hands nodes to somebody's kernels.
+
+Some kernels take for granted that somebody has looked: they divide by a count of zero, or read an input that is not
+there, and the process ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+__all__ = ["FIRST_VARIADIC", "find_zero"]
+
+FIRST_VARIADIC: Final = {
+    "Concat": 0,
+    "Einsum": 0,
+    "FeatureVectorizer": 0,
+    "Loop": 2,
+    "Max": 0,
+    "Mean": 0,
+    "Min": 0,
+    "Scan": 1,
+    "SequenceConstruct": 0,
+    "SequenceMap": 1,
+    "Sum": 0,
+}
+"""Operator -> from which input on none may be absent; of Scan's first version the first may."""
+_DIVISORS: Final = frozenset(
+    (
+        "blocksize",
+        "chunk_size",
+        "dilations",
+        "group",
+        "hidden_size",
+        "kernel_shape",
+        "kv_num_heads",
+        "num_groups",
+        "num_heads",
+        "offset_group",
+        "q_num_heads",
+        "size",
+        "strides",
+    )
+)
+"""Attributes that sizes are divided by, or that count what there must be one of."""
+_MAY_BE_ZERO: Final = frozenset((("RotaryEmbedding", "num_heads"),))
+"""Where zero says that somebody else knows the number."""
+
+
+def find_zero(op: str, name: str, numbers: Sequence[int]) -> bool:
+    """Whether an attribute has a number below 1 where there can be none.
+
+    >>> find_zero("Conv", "strides", [1, 0]), find_zero("Conv", "pads", [0, 0])
+    (True, False)
+    """
+    return name in _DIVISORS and (op, name) not in _MAY_BE_ZERO and any(number < 1 for number in numbers)
