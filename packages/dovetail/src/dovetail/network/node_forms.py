@@ -10,7 +10,7 @@ from typing import Final
 
 import onnx_ir as ir
 
-from dovetail.provider.schemas.node_limits import find_zero
+from dovetail.provider.schemas.node_limits import is_bad_count
 
 __all__ = ["find_form_problems"]
 
@@ -24,7 +24,7 @@ def find_form_problems(node: ir.Node) -> Iterator[str]:
     if order is not None and sorted(order) != list(range(len(order))):
         yield f"attribute 'perm' is no order of axes: {list(order[:_MAX_SHOWN])}"
     if node.domain in _KNOWN_DOMAINS:
-        yield from _find_zeros(node)
+        yield from _is_bad_counts(node)
     if node.domain in ("", "ai.onnx"):
         yield from _BY_OPERATOR.get(node.op_type, _find_nothing)(node)
 
@@ -33,12 +33,12 @@ def _find_nothing(node: ir.Node) -> Iterator[str]:
     return iter(())
 
 
-def _find_zeros(node: ir.Node) -> Iterator[str]:
+def _is_bad_counts(node: ir.Node) -> Iterator[str]:
     for name in node.attributes:
         single = _int(node, name)
         numbers = _ints(node, name) or ([] if single is None else [single])
-        if find_zero(node.op_type, name, numbers):
-            yield f"attribute '{name}' is {numbers if single is None else single}; expected 1 or more"
+        if is_bad_count(node.op_type, name, numbers):
+            yield f"attribute '{name}' is {numbers if single is None else single}; expected 1 to 2147483647"
 
 
 def _find_in_transpose(node: ir.Node) -> Iterator[str]:

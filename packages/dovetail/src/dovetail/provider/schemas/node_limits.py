@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["FIRST_VARIADIC", "find_zero"]
+__all__ = ["FIRST_VARIADIC", "is_bad_count"]
 
 FIRST_VARIADIC: Final = {
     "Concat": 0,
@@ -45,12 +45,15 @@ _DIVISORS: Final = frozenset(
 """Attributes that sizes are divided by, or that count what there must be one of."""
 _MAY_BE_ZERO: Final = frozenset((("RotaryEmbedding", "num_heads"),))
 """Where zero says that somebody else knows the number."""
+_MAX_COUNT: Final = 2**31
+"""Kernels have counts in 32 bits."""
 
 
-def find_zero(op: str, name: str, numbers: Sequence[int]) -> bool:
-    """Whether an attribute has a number below 1 where there can be none.
+def is_bad_count(op: str, name: str, numbers: Sequence[int]) -> bool:
+    """Whether an attribute has a number below 1, or one that is zero in 32 bits, where there can be none.
 
-    >>> find_zero("Conv", "strides", [1, 0]), find_zero("Conv", "pads", [0, 0])
+    >>> is_bad_count("Conv", "strides", [1, 0]), is_bad_count("Conv", "pads", [0, 0])
     (True, False)
     """
-    return name in _DIVISORS and (op, name) not in _MAY_BE_ZERO and any(number < 1 for number in numbers)
+    is_count = name in _DIVISORS and (op, name) not in _MAY_BE_ZERO
+    return is_count and any(not 0 < number < _MAX_COUNT for number in numbers)

@@ -12,7 +12,7 @@ from typing import Final
 
 from dovetail.errors import PlanCorruptError
 from dovetail.protobuf import Field, MalformedMessageError, read_fields
-from dovetail.provider.schemas.node_limits import FIRST_VARIADIC, find_zero
+from dovetail.provider.schemas.node_limits import FIRST_VARIADIC, is_bad_count
 
 __all__ = ["find_fragile_node"]
 
@@ -63,8 +63,8 @@ def _find_problem(node: _Node) -> str | None:
     sizes = node.numbers.get("split", [])
     if node.op == "Split" and sizes and (len(sizes) != node.num_outputs or min(sizes) < 0):
         return "attribute 'split' does not fit the outputs"
-    zeros = [name for name, numbers in node.numbers.items() if find_zero(node.op, name, numbers)]
-    return f"attribute '{zeros[0]}' is below 1" if zeros else None
+    bad = [name for name, numbers in node.numbers.items() if is_bad_count(node.op, name, numbers)]
+    return f"attribute '{bad[0]}' is no count" if bad else None
 
 
 def _read_model(data: memoryview) -> Iterator[_Node]:
