@@ -46,6 +46,7 @@ def test_every_operator_agrees_with_its_schema(paper: Any) -> None:
 
 def test_every_option_is_read() -> None:
     texts = {name: spec.default or "3" for name, spec in OPTIONS.items()}
+    assert parse_options(texts).device_id == 3
     parsed = parse_options({**texts, "use_tf32": "false", "user_compute_stream": "0x10", "arena.max_mem": "4096"})
     assert (parsed.use_tf32, parsed.user_compute_stream, parsed.arena_max_mem) == (False, 16, 4096)
     assert parse_options({}) == CudaOptions()
@@ -55,6 +56,21 @@ def test_every_option_is_read() -> None:
 def test_a_malformed_value_is_told_and_the_default_used(name: str, text: str) -> None:
     with pytest.warns(RuntimeWarning, match=f"option {name} has no value '{text}'; the default is used"):
         assert parse_options({name: text}) == CudaOptions()
+
+
+def test_options_of_onnxruntime_are_known() -> None:
+    parsed = parse_options({"prefer_nhwc_layout": "1", "cudnn_conv_algo": "1", "do_copy_in_default_stream": "1"})
+    assert (parsed.prefer_nhwc, parsed.cudnn_conv_algo_search) == (True, "HEURISTIC")
+    with pytest.warns(RuntimeWarning, match="option sdpa_kernel changes nothing here: the tuner chooses"):
+        assert parse_options({"sdpa_kernel": "2"}) == CudaOptions()
+    with pytest.warns(RuntimeWarning, match="gpu_external_alloc and gpu_external_free belong together"):
+        assert not parse_options({"gpu_external_alloc": "0x10"}).has_external_allocator
+
+
+def test_options_that_exclude_each_other_are_refused() -> None:
+    texts = {"gpu_external_alloc": "1", "gpu_external_free": "1", "user_compute_stream": "0"}
+    with pytest.raises(ProviderError, match="exclude each other"):
+        parse_options(texts)
 
 
 def test_an_option_that_does_not_exist_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -29,14 +30,15 @@ from dovetail.provider.interfaces import (
     StoredPartition,
     Stream,
 )
-from dovetail.provider.memory.arena_allocator import ArenaAllocator
 from dovetail_cuda import __version__
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
 from dovetail_cuda.run.arrays import CudaArray, import_array
 from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.memory import BlockMemory, PinnedMemory, PoolMemory
+from dovetail_cuda.run.guards import GuardedMemory
+from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
+from dovetail_cuda.run.memory_choice import open_memory
 from dovetail_cuda.run.packing import COLUMNS, join_columns
 from dovetail_cuda.run.partition import CudaPartition, Services
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
@@ -64,10 +66,11 @@ class CudaProvider(Provider):
         self.device = device
         self.options = options
         self.can_capture = options.enable_cuda_graph
+        self.num_runs_before_capture = options.min_num_runs_before_cuda_graph_capture
+        self.budget_bytes = options.arena_max_mem or None
         self.memory = MemoryInfo(name="cuda", ordinal=device.ordinal)
         self._toolbox = toolbox
         self._gpu = Gpu(toolbox.driver, device.ordinal)
-        self._pool = PoolMemory(self._gpu, limit_bytes=options.arena_max_mem)
         self._pinned = PinnedMemory(self._gpu)
 
     # what it takes
@@ -132,9 +135,7 @@ class CudaProvider(Provider):
 
     @cached_property
     def _services(self) -> Services:
-        return Services(
-            gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products, outputs=self._pool
-        )
+        return Services(gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products)
 
     @cached_property
     def products(self) -> ProductLibrary:
@@ -150,18 +151,13 @@ class CudaProvider(Provider):
         return _DLPACK_CUDA, self.device.ordinal
 
     @cached_property
-    def allocator(self) -> IGpuAllocator:
-        """CUDA's own pool, or an arena over blocks of the device."""
-        options = self.options
-        if options.arena_use_cuda_mempool:
-            self._gpu.driver.keep_pool(self.device.ordinal, options.arena_cuda_mempool_release_threshold)
-            return self._pool
-        largest = 0 if options.arena_extend_strategy else options.arena_max_power_of_two_extend_bytes
-        return ArenaAllocator(
-            BlockMemory(self._gpu, limit_bytes=options.arena_max_mem),
-            chunk_bytes=options.arena_initial_chunk_size_bytes,
-            max_chunk_bytes=largest,
-        )
+    def allocator(self) -> DeviceMemory:
+        """CUDA's own pool, an arena over blocks of the device, or functions of the caller."""
+        memory = open_memory(self._gpu, self.options, has_pool=self._toolbox.has_pool(self.device.ordinal))
+        if self.options.check_memory:
+            memory = GuardedMemory(memory)
+            atexit.register(memory.tell_leaks)
+        return memory
 
     @property
     def pinned_allocator(self) -> IGpuAllocator:
@@ -210,11 +206,11 @@ class CudaProvider(Provider):
 
     def begin_capture(self, stream: Stream) -> None:
         """Record what is put on the stream."""
-        self._gpu.driver.begin_capture(stream.handle)
+        self._gpu.begin_capture(stream.handle)
 
     def end_capture(self, stream: Stream) -> CapturedGraph:
         """End the recording."""
-        return CudaGraph(self._gpu, self._gpu.driver.end_capture(stream.handle))
+        return CudaGraph(self._gpu, self._gpu.end_capture(stream.handle))
 
 
 class Toolbox:
@@ -222,6 +218,10 @@ class Toolbox:
 
     def __init__(self, driver: Driver | None = None) -> None:
         self.driver = driver or Driver()
+
+    def has_pool(self, ordinal: int) -> bool:
+        """Whether the driver has a pool of its own for a device."""
+        return self.driver.describe_device(ordinal).has_pool
 
     def open_products(self) -> ProductLibrary:
         """What multiplies matrices."""
@@ -274,6 +274,8 @@ def _describe(facts: DeviceFacts) -> Device:
             "compute_capability": f"{major}.{minor}",
             "multiprocessors": str(facts.multiprocessors),
             "cuda_device_id": str(facts.ordinal),
+            "cuda_device_name": facts.name,
+            "cuda_compute_capability": f"{major}.{minor}",
         },
     )
 

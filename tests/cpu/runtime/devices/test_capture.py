@@ -26,6 +26,18 @@ def test_first_run_second_capture_then_replays() -> None:
         assert seen == [(4, 0, 0), (4, 1, 1), (0, 0, 1), (0, 0, 1)]
 
 
+def test_a_provider_says_how_many_runs_come_first() -> None:
+    with host_device() as device:
+        device.num_runs_before_capture = 3
+        engine = build(chain())
+        seen = []
+        for _ in range(5):
+            device.statistics.reset()
+            np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
+            seen.append((device.statistics.launches, device.statistics.captures, device.statistics.replays))
+        assert seen == [(4, 0, 0)] * 3 + [(4, 1, 1), (0, 0, 1)]
+
+
 def test_a_replay_reads_new_inputs() -> None:
     with host_device():
         engine = build(chain())

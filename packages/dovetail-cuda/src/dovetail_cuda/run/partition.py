@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, ProviderError, ResourceError
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
 from dovetail_cuda.run.arrays import CudaArray
 from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
 from dovetail_cuda.run.driver import Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.memory import PoolMemory
 from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, LaunchList, ProductLaunch, read_payload
 
 __all__ = ["BoundLaunches", "CudaPartition", "Services"]
@@ -30,10 +30,8 @@ class Services:
     """What partitions run with."""
 
     gpu: Gpu
-    allocator: Any
+    allocator: IGpuAllocator
     open_products: Callable[[], ProductLibrary]
-    outputs: PoolMemory
-    """Where results come from that nobody gave memory for."""
 
 
 @dataclass
@@ -238,7 +236,7 @@ class BoundLaunches(BoundPartition):
                 outputs[number] = self._make_array(shape, self._partition.output_types[number])
 
     def _make_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> CudaArray:
-        memory, size = self._partition.services.outputs, math.prod(shape) * dtype.itemsize
+        memory, size = self._partition.services.allocator, math.prod(shape) * dtype.itemsize
         address = memory.allocate(size, _ALIGNMENT, 0)
         if not address:
             raise ResourceError("no memory for a result", where=f"step '{self._partition.name[:200]}'", got=size)
@@ -248,7 +246,7 @@ class BoundLaunches(BoundPartition):
 class _Owner:
     """Gives memory back when the last array over it is gone."""
 
-    def __init__(self, gpu: Gpu, memory: PoolMemory, address: int) -> None:
+    def __init__(self, gpu: Gpu, memory: IGpuAllocator, address: int) -> None:
         self._gpu, self._memory, self._address = gpu, memory, address
 
     def __del__(self) -> None:

@@ -128,6 +128,8 @@ class Provider(ABC):
     """Whether it wants the fused ops that ``kernels`` has; a provider with patterns of its own does better without."""
     can_capture: bool = False
     """Whether ``begin_capture`` and ``end_capture`` work, so that a run can be replayed."""
+    num_runs_before_capture: int = 1
+    """How many ordinary runs over the same places come before the one that is captured; at least 1."""
     budget_bytes: int | None = None
     """How much memory its partitions may need in all, by their claims."""
 
