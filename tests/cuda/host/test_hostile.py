@@ -97,6 +97,7 @@ ATTACKS = {
     "input that is not there": _buffer(0, number=1),
     "weight of another size": _buffer(2, size_bytes=8),
     "weight that is not there": _buffer(2, name="v"),
+    "zeros without end": _buffer(1, kind="zeroed", size_bytes=1 << 40),
     "kind that is not there": _buffer(0, kind="host"),
     "kernel that is not there": _launch(0, kernel=1),
     "kernel before the first": _launch(0, kernel=-1),

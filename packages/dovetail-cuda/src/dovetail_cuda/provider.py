@@ -99,27 +99,23 @@ class CudaProvider(Provider):
 
     def _emit_options(self, context: BuildContext) -> EmitOptions:
         from dovetail_cuda.compile.store import KernelStore, default_folder
-        from dovetail_cuda.emit.choose import ProductChooser
         from dovetail_cuda.emit.partition import EmitOptions
-        from dovetail_cuda.run.trial import ProductTrial
+        from dovetail_cuda.run.trial import Trial, TrialTools
+        from dovetail_cuda.tune.chooser import Chooser
+        from dovetail_cuda.tune.kit import make_kit
 
         folder = Path(self.options.kernel_store) if self.options.kernel_store else default_folder()
         store = KernelStore(folder, self._toolbox.compile)
-        capability = int(context.device.properties["compute_capability"].replace(".", ""))
+        tools = TrialTools(gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products)
+        allows_tf32 = self.options.use_tf32 and "TF32" in context.flags
 
-        def make_trial(product: Any, inputs: Any) -> ProductTrial:
-            return ProductTrial(product, inputs, gpu=self._gpu, allocator=self.allocator, library=self.products)
-
-        def make_chooser(inner: BuildContext) -> ProductChooser:
-            return ProductChooser(
-                inner, store=store, library=self.products, capability=capability, make_trial=make_trial
-            )
+        def make_chooser(kit: Any) -> Chooser:
+            return Chooser(context, store=store, make_trial=lambda b: Trial(b, tools, is_cold=kit.is_cold))
 
         return EmitOptions(
-            capability=capability,
-            multiprocessors=int(context.device.properties["multiprocessors"]),
-            allows_tf32=self.options.use_tf32 and "TF32" in context.flags,
-            store=store,
+            make_kit=lambda plan: make_kit(
+                plan, context.device, allows_tf32=allows_tf32, open_products=lambda: self.products
+            ),
             make_chooser=make_chooser,
         )
 

@@ -58,5 +58,7 @@ def _describe(name: str, buffer: Buffer, plan: PartitionPlan, places: dict[str, 
             return BufferRecord(kind="output", size_bytes=size, number=plan.outputs.index(name))
         case "weight":
             return BufferRecord(kind="weight", size_bytes=size, name=name)
+        case "zeroed":
+            return BufferRecord(kind="zeroed", size_bytes=size)
         case _:
             return BufferRecord(kind="arena", size_bytes=size, offset=places[name])

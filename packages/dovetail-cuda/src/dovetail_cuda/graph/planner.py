@@ -16,18 +16,19 @@ import numpy as np
 
 from dovetail.provider.interfaces import PackedWeight
 from dovetail_cuda.graph.absorb import ABSORBED, absorb
+from dovetail_cuda.graph.anchors import make_anchor_region
 from dovetail_cuda.graph.merge import merge_siblings
-from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region, Stored, list_operands
+from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
 from dovetail_cuda.lower.index import Index, flatten, unflatten
-from dovetail_cuda.lower.matrices import Matrix, find_matrix
+from dovetail_cuda.lower.matrices import find_matrix
 from dovetail_cuda.lower.registry import load_registry
 from dovetail_cuda.lower.tensors import (
+    Anchor,
     Lowered,
     ProductTensor,
     RowTensor,
     Tensor,
-    broadcast_to,
     make_buffer,
     make_weight,
     refuse,
@@ -60,7 +61,7 @@ class Buffer:
     shape: tuple[int, ...]
     dtype: str
     kind: str
-    """``input``, ``output``, ``weight`` or ``temporary``."""
+    """``input``, ``output``, ``weight``, ``temporary``, or ``zeroed`` for what is zero between runs."""
 
     @property
     def size_bytes(self) -> int:
@@ -124,7 +125,7 @@ class _Planner:
         for node in graph:
             self._lower(node)
         outputs = [self._find_output(value) for value in graph.outputs]
-        used = {name for region in self.regions for name in _names_of(region)}
+        used = {name for region in self.regions for name in region.buffers}
         return PartitionPlan(
             regions=self.regions,
             buffers={n: b for n, b in self.buffers.items() if n in used or b.kind in ("input", "output")},
@@ -182,7 +183,7 @@ class _Planner:
     def _apply(self, node: ir.Node, attributes: dict[str, Any], inputs: Sequence[Any]) -> Any:
         kernel = self._find_kernel(node)
         settled = [
-            self._store(value, each) if value is not None and isinstance(each, RowTensor | ProductTensor) else each
+            self._store(value, each) if value is not None and isinstance(each, RowTensor | Anchor) else each
             for value, each in zip(node.inputs, inputs, strict=True)
         ]
         return kernel.bind(attributes, len(node.outputs))(*settled)
@@ -248,8 +249,8 @@ class _Planner:
 
     def _make_region(self, name: str, made: Lowered, origin: _Origin) -> Region:
         layers, ops = origin.layers, origin.ops
-        if isinstance(made, ProductTensor):
-            return self._make_product(name, made, origin)
+        if isinstance(made, Anchor):
+            return make_anchor_region(self, name, made, layers, ops)
         if isinstance(made, RowTensor):
             rows = made.rows
             if not rows.num_columns:
@@ -261,27 +262,8 @@ class _Planner:
         stored = Stored(buffer=name, dtype=made.dtype, value=_element(made), place=place)
         return ElementRegion(stored=(stored,), count=made.count, layers=layers, ops=ops)
 
-    def _make_product(self, name: str, made: ProductTensor, origin: _Origin) -> ProductRegion:
-        """The product over buffers: an operand that does not lie in one as it is needed is stored first."""
-        batch = np.broadcast_shapes(made.left.shape[:-2], made.right.shape[:-2])
-        return ProductRegion(
-            buffer=name,
-            product=made,
-            left=self._settle_operand(f"{name}.left", made.left, batch),
-            right=self._settle_operand(f"{name}.right", made.right, batch),
-            layers=origin.layers,
-            ops=origin.ops,
-        )
-
-    def _settle_operand(self, name: str, operand: Tensor, batch: tuple[int, ...]) -> Matrix:
-        is_whole = math.prod(operand.shape[:-2]) in (1, math.prod(batch))
-        whole = operand if is_whole else broadcast_to(operand, (*batch, *operand.shape[-2:]))
-        found = find_matrix(whole) or find_matrix(self._store_operand(name, whole))
-        if found is None:
-            raise refuse("an operand of a product lies nowhere")
-        return found
-
-    def _store_operand(self, name: str, operand: Tensor) -> Tensor:
+    def store_operand(self, name: str, operand: Tensor) -> Tensor:
+        """Have a region write an operand to memory, row by row."""
         place = Index.variable("i", operand.count)
         stored = Stored(buffer=name, dtype=operand.dtype, value=_element(operand), place=place)
         self.regions.append(ElementRegion(stored=(stored,), count=operand.count, ops=("Expand",)))
@@ -295,13 +277,6 @@ class _Planner:
 
 def _element(tensor: Tensor) -> Expr:
     return tensor.at(unflatten(Index.variable("i", tensor.count), tensor.shape))
-
-
-def _names_of(region: Region) -> list[str]:
-    if isinstance(region, ProductRegion):
-        return list_operands(region)
-    loads = [each.buffer for stored in region.stored for each in walk(stored.value) if isinstance(each, Load)]
-    return [*loads, *(stored.buffer for stored in region.stored)]
 
 
 def _name(value: ir.Value) -> str:

@@ -1,16 +1,34 @@
-"""Regions: what becomes one kernel or one call of a library."""
+"""Regions: what becomes one kernel, one call of a library, or a few of them.
+
+A kind of region is a class here or beside what makes it; ``tune.tasks`` knows the ways that each kind can run.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dovetail_cuda.lower.expr import COLUMN, Expr, mentions
+from dovetail_cuda.lower.expr import COLUMN, Expr, Load, mentions, walk
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.matrices import Matrix
 from dovetail_cuda.lower.tensors import ProductTensor, Rows
 from dovetail_cuda.lower.types import size_of
 
 __all__ = ["ElementRegion", "ProductRegion", "Region", "Stored", "list_offsets", "list_operands"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region(ABC):
+    """Work over buffers, and the layers and operators that it is made of."""
+
+    layers: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def buffers(self) -> Sequence[str]:
+        """The names of all buffers that it reads or writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,30 +47,34 @@ class Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElementRegion:
+class ElementRegion(Region):
     """Results computed element by element, in rows where something is summed up over them."""
 
     stored: tuple[Stored, ...]
     count: int
     """Elements of a result without rows; else the number of rows."""
     rows: Rows | None = None
-    layers: tuple[str, ...] = ()
-    ops: tuple[str, ...] = ()
+
+    @property
+    def buffers(self) -> Sequence[str]:
+        """What is loaded and what is stored."""
+        loads = [each.buffer for stored in self.stored for each in walk(stored.value) if isinstance(each, Load)]
+        return [*loads, *(stored.buffer for stored in self.stored)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductRegion:
+class ProductRegion(Region):
     """A product of matrices that lie in buffers."""
 
     buffer: str
     product: ProductTensor
     left: Matrix
     right: Matrix
-    layers: tuple[str, ...] = ()
-    ops: tuple[str, ...] = field(default=())
 
-
-Region = ElementRegion | ProductRegion
+    @property
+    def buffers(self) -> Sequence[str]:
+        """Its operands and its result."""
+        return list_operands(self)
 
 
 def list_operands(region: ProductRegion) -> list[str]:

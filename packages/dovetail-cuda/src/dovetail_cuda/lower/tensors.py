@@ -1,8 +1,8 @@
 """Tensors while a partition is lowered: each knows how to give the expression of one of its elements.
 
 Nothing is computed by making one. A ``Tensor`` that is read by another becomes part of that one's expression, until the
-planner decides to store it. What is made a row at a time (``RowTensor``) and products of matrices (``ProductTensor``)
-are stored before anything reads them.
+planner decides to store it. What is made a row at a time (``RowTensor``) and what is a kernel of its own (``Anchor``)
+is stored before anything reads it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dovetail_cuda.lower.index import Index, flatten, unflatten
 from dovetail_cuda.lower.types import TYPES
 
 __all__ = [
+    "Anchor",
     "Lowered",
     "ProductTensor",
     "RowTensor",
@@ -122,11 +123,17 @@ class RowTensor:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ProductTensor:
-    """Matrices multiplied, a batch at a time; a bias and an activation may follow."""
+class Anchor:
+    """A tensor that is a region of its own; ``graph.anchors`` has what makes the region of each kind."""
 
     shape: tuple[int, ...]
     dtype: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProductTensor(Anchor):
+    """Matrices multiplied, a batch at a time; a bias and an activation may follow."""
+
     left: Tensor
     """(..., M, K)"""
     right: Tensor
@@ -139,7 +146,7 @@ class ProductTensor:
     """The same as sums over rows, for types that no library multiplies."""
 
 
-Lowered = Tensor | RowTensor | ProductTensor
+Lowered = Tensor | RowTensor | Anchor
 
 
 def make_buffer(name: str, shape: Sequence[int], dtype: str) -> Tensor:
