@@ -24,6 +24,7 @@ from dovetail.provider.interfaces import (
     MemoryInfo,
     NodeView,
     OptionSpec,
+    ProfileEvent,
     Provider,
     RefitMode,
     StepKind,
@@ -41,6 +42,7 @@ from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
 from dovetail_cuda.run.memory_choice import open_memory
 from dovetail_cuda.run.packing import COLUMNS, join_columns
 from dovetail_cuda.run.partition import CudaPartition, Services
+from dovetail_cuda.run.profile import LaunchProfile
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
 
 if TYPE_CHECKING:
@@ -72,6 +74,7 @@ class CudaProvider(Provider):
         self._toolbox = toolbox
         self._gpu = Gpu(toolbox.driver, device.ordinal)
         self._pinned = PinnedMemory(self._gpu)
+        self._profile = LaunchProfile(self._gpu)
 
     # what it takes
 
@@ -131,7 +134,9 @@ class CudaProvider(Provider):
 
     @cached_property
     def _services(self) -> Services:
-        return Services(gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products)
+        return Services(
+            gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products, profile=self._profile
+        )
 
     @cached_property
     def products(self) -> ProductLibrary:
@@ -207,6 +212,16 @@ class CudaProvider(Provider):
     def end_capture(self, stream: Stream) -> CapturedGraph:
         """End the recording."""
         return CudaGraph(self._gpu, self._gpu.end_capture(stream.handle))
+
+    # profiling
+
+    def start_profiling(self) -> None:
+        """Time every launch from now on."""
+        self._profile.start()
+
+    def stop_profiling(self) -> Sequence[ProfileEvent]:
+        """What the device did since, launch by launch, with the layers that each was made of."""
+        return self._profile.stop()
 
 
 class Toolbox:

@@ -40,6 +40,11 @@ class Gpu:
         self._driver.use_context(self._context)
         return self._driver
 
+    @property
+    def is_capturing(self) -> bool:
+        """Whether some stream is recorded."""
+        return self._num_captures > 0
+
     def release_later(self, release: Callable[[], object]) -> None:
         """Give something back when nothing runs that could use it; the garbage collector may call this anywhere."""
         self._leaving.append(release)
@@ -53,7 +58,7 @@ class Gpu:
 
     def try_synchronize(self) -> bool:
         """Wait for everything on the device; False where that is not possible, because some stream is captured."""
-        if self._num_captures:
+        if self.is_capturing:
             return False
         try:
             self.driver.synchronize()

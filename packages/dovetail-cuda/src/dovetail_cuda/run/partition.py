@@ -17,7 +17,8 @@ from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPart
 from dovetail_cuda.run.arrays import CudaArray
 from dovetail_cuda.run.cublaslt import ProductLibrary
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.payload import BufferRecord, LaunchList, read_payload
+from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList, read_payload
+from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
 from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
 
 __all__ = ["BoundLaunches", "CudaPartition", "Services"]
@@ -32,6 +33,7 @@ class Services:
     gpu: Gpu
     allocator: IGpuAllocator
     open_products: Callable[[], ProductLibrary]
+    profile: LaunchProfile
 
 
 @dataclass
@@ -60,6 +62,7 @@ class CudaPartition(LoadedPartition):
         self.name = stored.name
         self.launches: LaunchList = read_payload(stored)
         self.services = services
+        self.labels = [_make_label(launch, self.launches.kernels) for launch in self.launches.launches]
         self.output_types = [np.dtype(spec.dtype) for spec in stored.output_specs]
         self._loaded = _Loaded(services)
         self._finalizer = weakref.finalize(self, services.gpu.release_later, self._loaded.release)
@@ -125,6 +128,12 @@ class CudaPartition(LoadedPartition):
         return [prepare_launch(launch, resources) for launch in self.launches.launches]
 
 
+def _make_label(launch: Launches, kernels: Sequence[KernelRecord]) -> LaunchLabel:
+    """What a profile calls a launch: its layers, and the kernel or the kind of launch."""
+    name = kernels[launch.kernel].name if isinstance(launch, KernelLaunch) else str(type(launch).__struct_config__.tag)
+    return LaunchLabel(kernel=name, layers=launch.layers)
+
+
 class BoundLaunches(BoundPartition):
     """The launches of a partition over one context's stream and workspace."""
 
@@ -168,8 +177,7 @@ class BoundLaunches(BoundPartition):
                 )
             self._addresses[number] = array.address
         stream = 0 if self._context.stream is None else self._context.stream.handle
-        for step in self._steps:
-            step(stream)
+        self._partition.services.profile.run(self._steps, self._partition.labels, self._partition.name, stream)
 
     def _fill_outputs(self, outputs: list[Any]) -> None:
         """Make an array for each output that nobody gave memory for."""

@@ -308,7 +308,8 @@ def _trace_profile(profile: LayerProfile, trace: Timeline) -> None:
         trace.add("onnxruntime nodes", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
     for provider, event in profile.device_events:
         start_ns = event.start_us * 1e3
-        trace.add(f"{provider} stream {event.stream}", event.name, start_ns, start_ns + event.duration_us * 1e3)
+        args = {"op": event.kind, "step": event.layer}
+        trace.add(f"{provider} stream {event.stream}", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
 
 
 def _write(path: str, content: Any, option: str) -> None:
