@@ -19,7 +19,7 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.decoding import judging
 from dovetail.errors import InputError, PlanError, UsageError
 from dovetail.escapes import escape_line
-from dovetail.expr import Constant, Dim, Symbol, sizes_from_dims
+from dovetail.expr import Constant, Dim, Symbol, sizes_from_dims, sizes_or_unknown
 from dovetail.host_memory import HostMemory
 from dovetail.loggers import ILogger, Severity
 from dovetail.plan.container import PlanFile
@@ -350,7 +350,7 @@ class Engine:
 
     def get_tensor_shape(self, name: str) -> Dims:
         """The shape, with -1 where it is not fixed."""
-        return Dims(-1 if size is None else size for size in sizes_from_dims(known_dims(self.tensor(name))))
+        return Dims(sizes_or_unknown(sizes_from_dims(known_dims(self.tensor(name)))))
 
     def get_tensor_format(self, name: str, profile_index: int = 0) -> TensorFormat:
         """The layout of a tensor."""
