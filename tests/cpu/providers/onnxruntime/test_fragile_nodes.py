@@ -13,7 +13,8 @@ import dovetail as dt
 from dovetail.errors import PlanCorruptError
 from dovetail.provider.interfaces import StoredPartition
 from dovetail.provider.loader import get_provider
-from dovetail.providers.onnxruntime.fragile_nodes import FIRST_VARIADIC, find_fragile_node
+from dovetail.provider.schemas.node_limits import FIRST_VARIADIC
+from dovetail.providers.onnxruntime.fragile_nodes import find_fragile_node
 
 OPTION = onnx.defs.OpSchema.FormalParameterOption
 
@@ -35,6 +36,8 @@ BROKEN = [
     _node("Split", ["a"], 2, num_outputs=3),
     _node("Split", ["a"], 2, split=[1, 2, 3]),
     _node("Split", ["a"], 2, split=[-1, 2]),
+    _node("Attention", ["q", "k", "v"], q_num_heads=0, kv_num_heads=3),
+    _node("Conv", ["x", "w"], strides=[1, 0]),
 ]
 RIGHT = [
     _node("Max", ["a", "b"]),
@@ -45,6 +48,8 @@ RIGHT = [
     _node("Split", ["a"], 2, num_outputs=2),
     _node("Split", ["a", "sizes"], 3),
     _node("Split", ["a"], 2, split=[1, 2], axis=-1),
+    _node("Conv", ["x", "w"], strides=[1, 2], pads=[0, 0, 0, 0], group=1),
+    _node("RotaryEmbedding", ["x", "p", "c", "s"], num_heads=0),
 ]
 
 

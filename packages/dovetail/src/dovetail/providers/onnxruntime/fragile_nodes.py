@@ -12,23 +12,10 @@ from typing import Final
 
 from dovetail.errors import PlanCorruptError
 from dovetail.protobuf import Field, MalformedMessageError, read_fields
+from dovetail.provider.schemas.node_limits import FIRST_VARIADIC, is_bad_count
 
 __all__ = ["find_fragile_node"]
 
-FIRST_VARIADIC: Final = {
-    "Concat": 0,
-    "Einsum": 0,
-    "FeatureVectorizer": 0,
-    "Loop": 2,
-    "Max": 0,
-    "Mean": 0,
-    "Min": 0,
-    "Scan": 1,
-    "SequenceConstruct": 0,
-    "SequenceMap": 1,
-    "Sum": 0,
-}
-"""From which input on none may be absent: of Scan's first version the first may."""
 _MODEL_PARTS: Final = {7: "graph", 25: "function"}
 _NODE_LISTS: Final = {"graph": 1, "function": 7}
 _INPUT, _OUTPUT, _OP, _ATTRIBUTE = 1, 2, 4, 5
@@ -76,7 +63,8 @@ def _find_problem(node: _Node) -> str | None:
     sizes = node.numbers.get("split", [])
     if node.op == "Split" and sizes and (len(sizes) != node.num_outputs or min(sizes) < 0):
         return "attribute 'split' does not fit the outputs"
-    return None
+    bad = [name for name, numbers in node.numbers.items() if is_bad_count(node.op, name, numbers)]
+    return f"attribute '{bad[0]}' is no count" if bad else None
 
 
 def _read_model(data: memoryview) -> Iterator[_Node]:
