@@ -26,6 +26,7 @@ class CudaOptions:
     """What can be chosen."""
 
     device_id: int | None = None
+    target: str = ""
     prefer_nhwc: bool = False
     use_tf32: bool = True
     enable_cudnn: bool = True
@@ -85,6 +86,7 @@ def _read_search(text: str) -> str:
 _Reader = Callable[[str], Any]
 _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "device_id": (_read_number, "", "the CUDA ordinal of the device; by default that of the provider's id"),
+    "target": (str, "", "a device that is not here, such as sm_90, to build for; nothing is timed then"),
     "prefer_nhwc": (_read_flag, "0", "whether convolutions get their inputs in NHWC from the network's side too"),
     "use_tf32": (_read_flag, "1", "whether products of float32 may use TF32 where the build's flag TF32 allows it"),
     "enable_cudnn": (_read_flag, "1", "whether convolutions and attention may be cuDNN's, where it is installed"),

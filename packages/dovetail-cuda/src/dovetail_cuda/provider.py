@@ -44,6 +44,7 @@ from dovetail_cuda.run.packing import COLUMNS, join_columns
 from dovetail_cuda.run.partition import CudaPartition, Services
 from dovetail_cuda.run.profile import LaunchProfile
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
+from dovetail_cuda.target import AbsentDriver, AbsentProducts, find_target
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -67,12 +68,13 @@ class CudaProvider(Provider):
     def __init__(self, device: Device, options: CudaOptions, toolbox: Toolbox) -> None:
         self.device = device
         self.options = options
+        self.is_here = not options.target
         self.can_capture = options.enable_cuda_graph
         self.num_runs_before_capture = options.min_num_runs_before_cuda_graph_capture
         self.budget_bytes = options.arena_max_mem or None
         self.memory = MemoryInfo(name="cuda", ordinal=device.ordinal)
         self._toolbox = toolbox
-        self._gpu = Gpu(toolbox.driver, device.ordinal)
+        self._gpu = Gpu(toolbox.driver if self.is_here else AbsentDriver(options.target), device.ordinal)
         self._pinned = PinnedMemory(self._gpu)
         self._profile = LaunchProfile(self._gpu)
 
@@ -109,7 +111,7 @@ class CudaProvider(Provider):
 
         folder = Path(self.options.kernel_store) if self.options.kernel_store else default_folder()
         store = KernelStore(folder, self._toolbox.compile)
-        tools = TrialTools(gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products)
+        tools = TrialTools(gpu=self._gpu, open_memory=lambda: self.allocator, open_products=lambda: self.products)
         allows_tf32 = self.options.use_tf32 and "TF32" in context.flags
 
         def make_chooser(kit: Any) -> Chooser:
@@ -141,6 +143,8 @@ class CudaProvider(Provider):
     @cached_property
     def products(self) -> ProductLibrary:
         """What multiplies matrices, opened when it is first needed."""
+        if not self.is_here:
+            return AbsentProducts()
         _ = self._gpu.driver  # its context is current from here on
         return self._toolbox.open_products()
 
@@ -261,9 +265,15 @@ class CudaFactory:
         driver = self._toolbox.driver
         return [_describe(driver.describe_device(ordinal)) for ordinal in range(driver.count_devices())]
 
+    def find_target(self, text: str) -> Device:
+        """A device that is not here."""
+        return _describe(find_target(text))
+
     def create(self, device: Device, options: Mapping[str, str]) -> CudaProvider:
         """A provider on a device, or on the one that the options name."""
         parsed = parse_options(options)
+        if parsed.target:
+            return CudaProvider(self.find_target(parsed.target), parsed, self._toolbox)
         if parsed.device_id is not None and parsed.device_id != device.ordinal:
             found = {each.ordinal: each for each in self.devices()}
             if parsed.device_id not in found:

@@ -32,7 +32,7 @@ class DeviceFacts:
     name: str
     capability: tuple[int, int]
     multiprocessors: int
-    memory_bytes: int
+    memory_bytes: int | None
     has_pool: bool = True
     """Whether the driver has a pool of its own for it."""
 
