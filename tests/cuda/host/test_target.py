@@ -87,3 +87,8 @@ def test_a_target_needs_a_provider_that_knows_it(tmp_path: Path, capsys: Any) ->
     onnx.save(make_mlp(rows=4, width=4), path)
     assert main(["build", str(path), "--providers", "cpu", "--target", "sm_90"]) == 1
     assert "no provider of this build is for devices that are not here" in capsys.readouterr().err
+
+
+def test_what_is_covered_is_told_without_a_device(nowhere: Any, capsys: Any) -> None:
+    assert not main(["parity", "cpu", "cuda", "--json"])
+    assert '"Conv"' in capsys.readouterr().out

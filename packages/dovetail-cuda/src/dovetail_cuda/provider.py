@@ -256,6 +256,7 @@ class CudaFactory:
     version = __version__
     api_version = API_VERSION
     options: Mapping[str, OptionSpec] = OPTIONS
+    default_target = "sm_90"
 
     def __init__(self, toolbox: Toolbox | None = None) -> None:
         self._toolbox = toolbox or Toolbox()

@@ -61,7 +61,7 @@ class ArenaStatistics:
 class _Chunk:
     """A part of a region; the chunks of a region are a list, linked in the order of addresses."""
 
-    region: _Region
+    region: _ArenaRegion
     address: int
     size: int
     is_used: bool = False
@@ -72,7 +72,7 @@ class _Chunk:
 
 
 @dataclass(eq=False)
-class _Region:
+class _ArenaRegion:
     address: int
     size: int
     num_used: int = 0
@@ -140,7 +140,7 @@ class Arena:
 
     def __init__(self, rules: ArenaRules, take: Take, give: Give) -> None:
         self._rules, self._take, self._give = rules, take, give
-        self._regions: list[_Region] = []
+        self._regions: list[_ArenaRegion] = []
         self._bins = _Bins()
         self._used: dict[int, _Chunk] = {}
         self._next_bytes = rules.first_region_bytes
@@ -243,18 +243,18 @@ class Arena:
             size = size // 2 // ALIGNMENT * ALIGNMENT
         yield needed
 
-    def _add_region(self, size: int) -> _Region | None:
+    def _add_region(self, size: int) -> _ArenaRegion | None:
         if 0 < self._rules.limit_bytes < self._total + size:
             return None
         address = self._take(size)
         if not address:
             return None
-        region = _Region(address, size)
+        region = _ArenaRegion(address, size)
         self._regions.append(region)
         self._total += size
         return region
 
-    def _drop(self, region: _Region) -> None:
+    def _drop(self, region: _ArenaRegion) -> None:
         self._regions.remove(region)
         self._total -= region.size
         self._give(region.address)
@@ -280,7 +280,7 @@ class Arena:
         chunk.after, chunk.size = rest, needed
         self._bins.add(rest)
 
-    def _join_all(self, region: _Region) -> None:
+    def _join_all(self, region: _ArenaRegion) -> None:
         chunk: _Chunk | None = region.first
         while chunk is not None:
             if not chunk.is_used:

@@ -49,7 +49,7 @@ class _Timed:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Anchor:
+class _ClockPair:
     """A moment on both clocks."""
 
     event: CudaEvent
@@ -63,7 +63,7 @@ class LaunchProfile:
     gpu: Gpu
     _is_on: bool = False
     _timed: list[_Timed] = field(default_factory=list)
-    _anchors: dict[int, _Anchor] = field(default_factory=dict)
+    _anchors: dict[int, _ClockPair] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> None:
@@ -100,7 +100,7 @@ class LaunchProfile:
         if stream not in self._anchors:
             event = CudaEvent(self.gpu, stream, is_timed=True)
             event.synchronize()
-            self._anchors[stream] = _Anchor(event=event, host_us=time.perf_counter() * 1e6)
+            self._anchors[stream] = _ClockPair(event=event, host_us=time.perf_counter() * 1e6)
 
     def _note(self, timed: _Timed) -> None:
         with self._lock:
@@ -108,7 +108,7 @@ class LaunchProfile:
                 self._timed.append(timed)
 
 
-def _describe(timed: _Timed, anchor: _Anchor) -> ProfileEvent:
+def _describe(timed: _Timed, anchor: _ClockPair) -> ProfileEvent:
     return ProfileEvent(
         name=timed.label.name,
         start_us=anchor.host_us + timed.before.elapsed_us(anchor.event),

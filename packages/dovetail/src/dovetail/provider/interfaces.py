@@ -313,6 +313,11 @@ class ProviderFactory(Protocol):
 class TargetFactory(ProviderFactory, Protocol):
     """A factory that also makes providers for devices that are not here, asked for by the option ``target``."""
 
+    @property
+    def default_target(self) -> str:
+        """The device that is meant where only what the provider covers is asked for, and none is here."""
+        ...
+
     def find_target(self, text: str) -> Device:
         """A device by what a user calls it, such as an architecture; its provider gets the option too.
 

@@ -23,6 +23,7 @@ from dovetail.provider.interfaces import API_VERSION, Device, Provider, Provider
 __all__ = [
     "TARGET",
     "ProviderListing",
+    "get_any_provider",
     "get_default_options",
     "get_factory",
     "get_provider",
@@ -195,6 +196,18 @@ def get_provider(provider_id: str, options: Mapping[str, str] | None = None, ord
         if key not in _providers:
             _providers[key] = _make_provider(name, number, dict(chosen))
         return _providers[key]
+
+
+def get_any_provider(name: str) -> Provider:
+    """The provider on a device that is here, or else for one that is not: what it covers is the same.
+
+    Raises:
+        ProviderError: See ``get_provider``.
+    """
+    factory = get_factory(name)
+    if isinstance(factory, TargetFactory) and not factory.devices():
+        return get_provider(name, {TARGET: factory.default_target})
+    return get_provider(name)
 
 
 def set_default_options(name: str, options: Mapping[str, str]) -> None:
