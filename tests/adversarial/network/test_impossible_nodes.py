@@ -85,6 +85,14 @@ def test_a_count_that_something_is_divided_by(op: str, name: str, options: dict[
         import_model(_model(node, opset=23))
 
 
+@pytest.mark.parametrize("count", [0, -1, 2, 2**31, 2**63 - 1])
+def test_a_scan_over_more_than_it_has(count: int) -> None:
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [6]) for name in ("r", "s")]
+    body = helper.make_graph([helper.make_node("Neg", ["r"], ["s"])], "body", ports[:1], ports[1:])
+    with pytest.raises(ModelError, match=f"attribute 'num_scan_inputs' is {count}; expected 1 to 1"):
+        import_model(_model(helper.make_node("Scan", ["a"], ["y"], num_scan_inputs=count, body=body)))
+
+
 def test_nodes_as_they_should_be() -> None:
     import_model(_model(_split(["a", "two"], ["y", ""])))
     import_model(_model(helper.make_node("Transpose", ["a"], ["y"], perm=[1, 0])))

@@ -63,7 +63,14 @@ def _find_in_split(node: ir.Node) -> Iterator[str]:
         yield f"'split' has a negative size: {list(sizes[:_MAX_SHOWN])}"
 
 
+def _find_in_scan(node: ir.Node) -> Iterator[str]:
+    count = _int(node, "num_scan_inputs")
+    if count is not None and not 0 < count <= len(node.inputs):
+        yield f"attribute 'num_scan_inputs' is {count}; expected 1 to {len(node.inputs)}, as there are inputs"
+
+
 _BY_OPERATOR: Final[Mapping[str, Callable[[ir.Node], Iterator[str]]]] = {
+    "Scan": _find_in_scan,
     "Split": _find_in_split,
     "Transpose": _find_in_transpose,
 }

@@ -60,6 +60,9 @@ def _find_problem(node: _Node) -> str | None:
         return "attribute 'perm' is no order of axes"
     if node.op == "Split" and counts and counts[-1] != node.num_outputs:
         return f"attribute 'num_outputs' is {counts[-1]}, and it has {node.num_outputs} outputs"
+    scans = node.numbers.get("num_scan_inputs", [1])[-1]
+    if node.op == "Scan" and not 0 < scans <= len(node.inputs):
+        return f"attribute 'num_scan_inputs' is {scans}, and it has {len(node.inputs)} inputs"
     sizes = node.numbers.get("split", [])
     if node.op == "Split" and sizes and (len(sizes) != node.num_outputs or min(sizes) < 0):
         return "attribute 'split' does not fit the outputs"
