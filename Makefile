@@ -16,6 +16,7 @@ OPENVINO ?= all
 CUDA ?= all
 SHARD ?=
 ROWS ?=
+TOOL ?= memcheck
 MINUTES ?= 10
 TARGETS ?=
 
@@ -43,7 +44,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-newest test-gpu bench-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-heavy test-newest test-gpu sanitize-gpu bench-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -88,6 +89,11 @@ ON_GPU := PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPA
 test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch, CuPy, Triton and cuda-bindings.
 	SHARD=$(SHARD) $(ON_GPU) pytest -c /dev/null --rootdir . -p no:cacheprovider -W ignore::DeprecationWarning \
 		-q tests/cuda/gpu $(ARGS)
+
+sanitize-gpu: ## compute-sanitizer over kernels (TOOL=memcheck, racecheck or synccheck) on a CUDA device.
+	PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. compute-sanitizer --tool $(TOOL) \
+		--error-exitcode 9 $(PYTHON) -m pytest -c /dev/null --rootdir . -p no:cacheprovider -q \
+		-W ignore::DeprecationWarning tests/cuda/gpu/test_models.py -k reference $(ARGS)
 
 bench-gpu: ## Ten exported models on a CUDA device against the best peers (ROWS="resnet50:1 bert_base"): 8 minutes.
 	$(ON_GPU) benchmarks.gpu $(ROWS) $(ARGS)

@@ -29,6 +29,7 @@ from dovetail.runtime.bind.run import BoundRun, Visit
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.devices.uncaptured import UncapturedStep
 from dovetail.runtime.limits import RunLimits, run_within
 from dovetail.runtime.profiler import IProfiler, profile_with
 from dovetail.runtime.steps.base import Array
@@ -120,6 +121,14 @@ class ExecutionContext:
     def profiler(self, profiler: IProfiler | None) -> None:
         self._profiler = profiler
         self._choose_visits()
+
+    @property
+    def uncaptured_steps(self) -> list[UncapturedStep]:
+        """The steps that split captured graphs: each is launched anew in every run, and says why.
+
+        It is known after the first run over a shape, and empty where no device is used.
+        """
+        return self._instance.uncaptured
 
     @property
     def run_limits(self) -> RunLimits | None:
