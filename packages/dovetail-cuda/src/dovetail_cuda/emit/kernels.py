@@ -15,13 +15,13 @@ __all__ = ["KernelTable", "request_text"]
 
 def request_text(text: KernelText, capability: int) -> KernelRequest:
     """What is compiled of a generated kernel."""
-    names = [f"p{number}" for number in range(len(text.buffers))]
     types = [f"*{triton_name(dtype, short=True)}" for dtype in text.types]
     return KernelRequest(
         function=text.name,
         text=text.text,
-        signature=dict(zip(names, types, strict=True)),
+        signature=dict(zip(text.parameters, types, strict=True)),
         num_warps=text.num_warps,
+        num_stages=text.num_stages,
         capability=capability,
     )
 
