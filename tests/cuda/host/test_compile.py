@@ -26,7 +26,7 @@ TEXT = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef kernel
 
 
 TILES = (
-    ProductTile(m=64, n=64, k=64, num_warps=4, num_stages=4),
+    ProductTile(m=64, n=64, k=64, num_warps=4, num_stages=4, prefetches=True),
     ProductTile(m=32, n=64, k=128, num_warps=4, num_stages=3, split=2),
 )
 
@@ -68,6 +68,23 @@ def test_a_kernel_that_does_not_compile_is_told_in_words_and_the_process_goes_on
         with pytest.raises(BuildError, match=r"(?s)a kernel does not compile: .*nothing_of_the_kind"):
             farm.compile(_request("tl.store(p0, nothing_of_the_kind)"))
         assert farm.compile(_request("tl.store(p0, 1.0)")).name == "kernel"
+    finally:
+        farm.close()
+
+
+def test_a_kernel_that_starts_early_must_wait() -> None:
+    farm = CompileFarm()
+    text = TEXT.replace("kernel(p0)", "kernel(p0, EARLY: tl.constexpr)").format(line="tl.store(p0, 1.0)")
+    request = KernelRequest(
+        function="kernel",
+        text=text,
+        signature={"p0": "*fp32", "EARLY": "constexpr"},
+        constants={"EARLY": True},
+        capability=90,
+    )
+    try:
+        with pytest.raises(BuildError, match="does not wait for the one in front of it"):
+            farm.compile(request)
     finally:
         farm.close()
 

@@ -15,12 +15,15 @@ from dovetail_cuda.compile.writer import ACCUMULATOR, ExpressionWriter, is_wide,
 from dovetail_cuda.graph.regions import ProductRegion, Stored
 from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW
 from dovetail_cuda.lower.matrices import Matrix
+from dovetail_cuda.lower.types import size_of
 
 __all__ = ["LOCKS", "PARTS", "ProductTile", "list_epilogue", "write_epilogue", "write_product"]
 
 PARTS: Final = "parts"
 LOCKS: Final = "locks"
 """The roles of what splitting needs: the parts of sums, and how many of them are there."""
+_LINE_BYTES: Final = 128
+"""What the cache reads at once."""
 _HEADER: Final = """import triton
 import triton.language as tl
 
@@ -29,7 +32,8 @@ from dovetail_cuda.kernels import gemm as g
 
 
 @triton.jit
-def product({parameters}):
+def product({parameters}, EARLY: tl.constexpr):
+    f.let_next_start(EARLY)
 """
 
 
@@ -46,6 +50,8 @@ class ProductTile:
     """Among how many programs the sum of an element is split."""
     group: int = 8
     """Rows of tiles that run together."""
+    prefetches: bool = False
+    """Whether a weight on the right is read into the cache before the kernel in front has ended."""
 
     @property
     def name(self) -> str:
@@ -87,7 +93,8 @@ class _ProductText:
         roles |= {role: dtype for role, (_, dtype) in list_epilogue(self._region.stored).items()}
         if self._tile.split > 1:
             roles |= {PARTS: "float32", LOCKS: "int32"}
-        lines = [*self._write_lanes(), *self._write_sum(), *self._write_split()]
+        lines = [*self._write_lanes(), *self._write_prefetch(), "f.wait(EARLY)"]
+        lines += [*self._write_sum(), *self._write_split()]
         indent = "    " if self._tile.split > 1 else ""
         lines += [indent + line.removeprefix("    ") for line in self._write_follower()]
         text = _HEADER.format(parameters=", ".join(roles)) + "".join(f"    {line}\n" for line in lines)
@@ -115,10 +122,24 @@ class _ProductText:
         ends = {ROW: self._region.m, COLUMN: self._region.n}
         return [*lines, *(f"{axis}_live = {axis} < {ends[axis]}" for axis in sorted(self._partial))]
 
+    def _write_prefetch(self) -> list[str]:
+        """Before anything is waited for, have the cache read what a weight on the right has for this tile."""
+        region, tile, first = self._region, self._tile, self._first
+        if not tile.prefetches:
+            return []
+        line = _LINE_BYTES // size_of(region.dtype)
+        sizes = (region.n, region.k // tile.split, *_strides(region.right), self._tiles[0], tile.n, line, "EARLY")
+        given = ", ".join(str(each) for each in sizes)
+        return [f"g.prefetch_right({self._locate(('right', region.right))}, n * {tile.n}, {first}, m, {given})"]
+
+    @property
+    def _first(self) -> str:
+        """Where this program begins to sum."""
+        return f"tl.program_id(2) * {self._region.k // self._tile.split}" if self._tile.split > 1 else "0"
+
     def _write_sum(self) -> list[str]:
-        region, tile = self._region, self._tile
+        region, tile, first = self._region, self._tile, self._first
         count = region.k // tile.split
-        first = f"tl.program_id(2) * {count}" if tile.split > 1 else "0"
         operands = ", ".join(self._locate(each) for each in (("left", region.left), ("right", region.right)))
         strides = (*_strides(region.left), *_strides(region.right))
         sizes = (region.m, region.n, count, *strides, f'"{self._precision}"', tile.m, tile.n, tile.k)

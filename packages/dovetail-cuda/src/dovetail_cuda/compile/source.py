@@ -25,7 +25,8 @@ from dovetail_cuda.kernels import functions as f
 
 
 @triton.jit
-def {name}({parameters}):
+def {name}({parameters}, EARLY: tl.constexpr):
+    f.begin(EARLY)
 """
 _REDUCTIONS: Final = {
     "sum": ("0", "tl.sum({0}, 1, keep_dims=True)", "{0} + {1}"),

@@ -4,7 +4,9 @@
 import triton
 import triton.language as tl
 
-__all__ = ["add_up", "find_tile", "multiply"]
+from dovetail_cuda.kernels import functions as f
+
+__all__ = ["add_up", "find_tile", "multiply", "prefetch_right"]
 
 
 @triton.jit
@@ -16,6 +18,38 @@ def find_tile(program, TILES_M: tl.constexpr, TILES_N: tl.constexpr, GROUP: tl.c
     height = tl.minimum(TILES_M - group * GROUP, GROUP)
     inside = program % (GROUP * TILES_N)
     return group * GROUP + inside % height, inside // height
+
+
+@triton.jit
+def prefetch_right(
+    right,
+    start,
+    first,
+    share,
+    N: tl.constexpr,
+    COUNT: tl.constexpr,
+    RIGHT_ROW: tl.constexpr,
+    RIGHT_COLUMN: tl.constexpr,
+    SHARES: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    LINE: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """Have the cache read a share of what a tile of columns needs of the right operand, which must be a weight."""
+    if EARLY:
+        if RIGHT_COLUMN == 1:  # BLOCK_N elements beside each other, in each of COUNT rows
+            along = tl.arange(0, (BLOCK_N + LINE - 1) // LINE) * LINE
+            rows: tl.constexpr = (COUNT + SHARES - 1) // SHARES
+            for row in range(0, rows, 128):
+                inner = tl.minimum(share * rows + row + tl.arange(0, 128), COUNT - 1)
+                columns = tl.minimum(start + along, N - 1)
+                f.prefetch(right + (first + inner)[:, None] * RIGHT_ROW + columns[None, :])
+        else:  # COUNT elements beside each other, in each of BLOCK_N columns
+            lines: tl.constexpr = (COUNT + LINE * SHARES - 1) // (LINE * SHARES)
+            columns = tl.minimum(start + tl.arange(0, BLOCK_N), N - 1)
+            for line in range(0, lines, 8):
+                inner = tl.minimum((share * lines + line + tl.arange(0, 8)) * LINE, COUNT - 1)
+                f.prefetch(right + (first + inner)[None, :] + columns[:, None] * RIGHT_COLUMN)
 
 
 @triton.jit

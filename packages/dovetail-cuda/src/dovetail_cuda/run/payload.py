@@ -52,6 +52,8 @@ class KernelRecord(_Record, frozen=True, kw_only=True):
     name: str
     num_warps: int
     shared_bytes: int = 0
+    starts_early: bool = False
+    """Whether it waits itself for the kernel in front of it, so that it may be launched before that has ended."""
     num_parameters: int
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from dovetail_cuda.compile.products import ProductTile
@@ -28,14 +29,22 @@ _SHAPES: Final = (
 )
 _SPLITS: Final = (1, 2, 3, 4, 6, 8)
 _MOST: Final = 14
+_RESIDENT: Final = 3
+"""Programs that a multiprocessor has at once."""
 
 
-def list_tiles(region: ProductRegion, multiprocessors: int) -> list[ProductTile]:
-    """The tiles worth trying, the most promising first."""
+def list_tiles(region: ProductRegion, multiprocessors: int, *, is_right_weight: bool) -> list[ProductTile]:
+    """The tiles worth trying, the most promising first; where all run at once, weights are read into the cache."""
     if region.dtype == "float64":
         return []
     found = {tile: _estimate(region, tile, multiprocessors) for tile in _list_possible(region, multiprocessors)}
-    return sorted(found, key=found.__getitem__)[:_MOST]
+    best = sorted(found, key=found.__getitem__)[:_MOST]
+    most = _RESIDENT * multiprocessors
+    return [replace(tile, prefetches=is_right_weight and _count_programs(region, tile) <= most) for tile in best]
+
+
+def _count_programs(region: ProductRegion, tile: ProductTile) -> int:
+    return region.batch * -(-region.m // tile.m) * -(-region.n // tile.n) * tile.split
 
 
 def _list_possible(region: ProductRegion, multiprocessors: int) -> list[ProductTile]:
@@ -56,7 +65,7 @@ def _list_possible(region: ProductRegion, multiprocessors: int) -> list[ProductT
 def _estimate(region: ProductRegion, tile: ProductTile, multiprocessors: int) -> float:
     """About how long a tile takes, in clocks: waves of programs, each with steps of loads or of multiplications."""
     width = size_of(region.dtype)
-    programs = region.batch * -(-region.m // tile.m) * -(-region.n // tile.n) * tile.split
+    programs = _count_programs(region, tile)
     steps = -(-region.k // (tile.k * tile.split))
     loads = (tile.m + tile.n) * tile.k * width / 40  # what one multiprocessor gets of the cache in a clock
     multiplied = tile.m * tile.n * tile.k / (1024 if tile.m >= 64 else 512)
