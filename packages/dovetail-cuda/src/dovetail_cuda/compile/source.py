@@ -29,7 +29,7 @@ from dovetail_cuda.lower.expr import (
 from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var
 from dovetail_cuda.lower.types import compute_type, is_float, is_signed, size_of, triton_name
 
-__all__ = ["KernelText", "Tile", "write_kernel"]
+__all__ = ["KernelText", "Tile", "convert_text", "number_text", "register_of", "write_kernel"]
 
 ROW: Final = "i"
 _INT32_END: Final = 2**31
@@ -74,6 +74,7 @@ class KernelText:
     types: tuple[str, ...]
     grid: int
     num_warps: int
+    num_stages: int = 3
 
 
 def write_kernel(region: ElementRegion, tile: Tile) -> KernelText:
@@ -210,17 +211,17 @@ class _Writer:
             case Load():
                 return self._load_text(expr)
             case Literal():
-                return self._full(_number(expr.value), _register(expr.dtype))
+                return self._full(number_text(expr.value), register_of(expr.dtype))
             case Position():
                 if not expr.index.terms:
-                    return self._full(str(expr.index.constant), _register(expr.dtype))
-                return f"({self._render(expr.index)}).to({_register(expr.dtype)})"
+                    return self._full(str(expr.index.constant), register_of(expr.dtype))
+                return f"({self._render(expr.index)}).to({register_of(expr.dtype)})"
             case Within():
                 return self._within_text(expr)
             case Apply():
                 return expr.text.format(*(self._values[arg] for arg in expr.args))
             case Convert():
-                return _convert_text(self._values[expr.arg], expr.arg.dtype, expr.dtype)
+                return convert_text(self._values[expr.arg], expr.arg.dtype, expr.dtype)
             case Reduced():
                 return self._reduce_tile(expr)
 
@@ -243,13 +244,13 @@ class _Writer:
 
     def _reduce_tile(self, expr: Reduced) -> str:
         value = self._value(expr.arg)
-        identity, dtype = _identity(expr.kind, expr.arg.dtype), _register(expr.arg.dtype)
+        identity, dtype = _identity(expr.kind, expr.arg.dtype), register_of(expr.arg.dtype)
         everywhere = f"({ROW} >= 0) & " if ROW not in self._axes[expr.arg] else ""
         live = " & ".join(self._live(frozenset((COLUMN,))) or [f"({COLUMN} >= 0)"])
         if everywhere or self._live(frozenset((COLUMN,))) or COLUMN not in self._axes[expr.arg]:
             value = f"tl.where({everywhere}{live}, {value}, {self._full(identity, dtype)})"
         text = _REDUCTIONS[expr.kind][1].format(value)
-        return f"{text}.to({_register(expr.dtype)})"
+        return f"{text}.to({register_of(expr.dtype)})"
 
     def _render(self, index: Index) -> str:
         parts = [self._render_term(atom, factor) for atom, factor in index.terms]
@@ -351,20 +352,21 @@ def _is_wide(region: ElementRegion) -> bool:
 # numbers and types
 
 
-def _register(dtype: str) -> str:
+def register_of(dtype: str) -> str:
     """The type that values of a type have while they are computed with."""
     return f"tl.{triton_name(compute_type(dtype))}"
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """A number as Python reads it."""
     return repr(value) if value == value and abs(value) != float("inf") else f'float("{value}")'
 
 
-def _convert_text(value: str, source: str, target: str) -> str:
+def convert_text(value: str, source: str, target: str) -> str:
     """A cast as ONNX has it: to bool by comparison, to half precision with its rounding."""
     if target == "bool":
         return f"({value} != 0)"
-    register, own = _register(target), f"tl.{triton_name(target)}"
+    register, own = register_of(target), f"tl.{triton_name(target)}"
     if own == register:
         return f"{value}.to({register})"
     if source == target or (source == "bool"):

@@ -22,6 +22,7 @@ def request_text(text: KernelText, capability: int) -> KernelRequest:
         text=text.text,
         signature=dict(zip(names, types, strict=True)),
         num_warps=text.num_warps,
+        num_stages=text.num_stages,
         capability=capability,
     )
 

@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
+from dovetail_cuda.graph.attention import make_attention_region
+from dovetail_cuda.graph.desk import Desk
 from dovetail_cuda.graph.regions import ProductRegion, Region
+from dovetail_cuda.lower.attention import AttentionTensor
 from dovetail_cuda.lower.matrices import Matrix, find_matrix
 from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, broadcast_to, refuse
 
-__all__ = ["Desk", "make_anchor_region"]
-
-
-class Desk(Protocol):
-    """What the planner does for those who make regions."""
-
-    def store_operand(self, name: str, operand: Tensor) -> Tensor:
-        """Have a region before this one write a tensor to memory, row by row, under a name that is free."""
+__all__ = ["make_anchor_region"]
 
 
 def make_anchor_region(desk: Desk, name: str, made: Anchor, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
@@ -50,5 +46,6 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
 
 
 _MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, str, Any, tuple[str, ...], tuple[str, ...]], Region]]] = {
+    AttentionTensor: make_attention_region,
     ProductTensor: _make_product,
 }

@@ -8,9 +8,9 @@ something that is not cheap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["Buffer", "PartitionPlan", "plan_partition"]
+
+T = TypeVar("T")
 
 _MANY_OPS: Final = 8
 """What is read several times is computed again as long as it takes fewer operations than this."""
@@ -160,8 +162,8 @@ class _Planner:
             return  # nobody reads it on the device, so that its type does not matter
         self.values[value] = self._make(name, array.shape, array.dtype.name, "weight")
 
-    def _make(self, name: str, shape: Sequence[int], dtype: str, kind: str) -> Tensor:
-        tensor = make_buffer(name, shape, dtype)
+    def _make(self, name: str, shape: Sequence[int], dtype: str, kind: str, order: Sequence[int] = ()) -> Tensor:
+        tensor = make_buffer(name, shape, dtype, order)
         self.buffers[name] = Buffer(shape=tuple(shape), dtype=dtype, kind=kind)
         return tensor
 
@@ -241,7 +243,9 @@ class _Planner:
         """Have a region write a value to memory."""
         name, origin = _name(value), self.origins.get(value, _Origin())
         kind = "output" if value.is_graph_output() else "temporary"
-        stored = self._make(name, made.shape, made.dtype, kind)
+        if isinstance(made, Anchor) and made.order and kind == "output":
+            made = replace(made, order=())
+        stored = self._make(name, made.shape, made.dtype, kind, made.order if isinstance(made, Anchor) else ())
         if math.prod(made.shape):
             self.regions.append(self._make_region(name, made, origin))
         self.values[value], self.origins[value] = stored, _Origin()
@@ -268,6 +272,20 @@ class _Planner:
         stored = Stored(buffer=name, dtype=operand.dtype, value=_element(operand), place=place)
         self.regions.append(ElementRegion(stored=(stored,), count=operand.count, ops=("Expand",)))
         return self._make(name, operand.shape, operand.dtype, "temporary")
+
+    def store_temporary(self, name: str, made: Lowered, op: str) -> Tensor:
+        """Have a region write anything that is lowered to memory."""
+        self.regions.append(self._make_region(name, made, _Origin(ops=(op,))))
+        return self._make(name, made.shape, made.dtype, "temporary")
+
+    def collect(self, make: Callable[[], T]) -> tuple[list[Region], T]:
+        """The regions that something has written, which do not become part of the plan; and its result."""
+        kept, self.regions = self.regions, []
+        try:
+            made = make()
+            return self.regions, made
+        finally:
+            self.regions = kept
 
     def _find_output(self, value: ir.Value) -> str:
         if _name(value) not in self.buffers or self.buffers[_name(value)].kind != "output":

@@ -128,6 +128,8 @@ class Anchor:
 
     shape: tuple[int, ...]
     dtype: str
+    order: tuple[int, ...] = ()
+    """The dimensions as they lie in memory where it is stored, from the outermost; none where it is as they are."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -149,15 +151,18 @@ class ProductTensor(Anchor):
 Lowered = Tensor | RowTensor | Anchor
 
 
-def make_buffer(name: str, shape: Sequence[int], dtype: str) -> Tensor:
-    """What lies in memory, row by row."""
+def make_buffer(name: str, shape: Sequence[int], dtype: str, order: Sequence[int] = ()) -> Tensor:
+    """What lies in memory, row by row; the order names the dimensions from the outermost in memory to the innermost."""
     if dtype not in TYPES:
         raise refuse(f"it has no type {dtype}")
+    axes = tuple(order) or tuple(range(len(shape)))
+    sizes = [shape[axis] for axis in axes]
 
     def pull(coordinates: Coordinates, guard: Expr | None) -> Expr:
-        return load(name, flatten(coordinates, shape), guard, dtype)
+        return load(name, flatten([coordinates[axis] for axis in axes], sizes), guard, dtype)
 
-    return Tensor(shape=tuple(shape), dtype=dtype, pull=pull, buffer=name)
+    is_plain = axes == tuple(range(len(shape)))
+    return Tensor(shape=tuple(shape), dtype=dtype, pull=pull, buffer=name if is_plain else None, is_mapped=not is_plain)
 
 
 def make_constant(value: Any, shape: Sequence[int], dtype: str) -> Tensor:

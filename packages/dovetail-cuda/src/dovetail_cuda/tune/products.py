@@ -18,12 +18,12 @@ from dovetail_cuda.tune.elements import make_element_task
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.questions import Draft, KernelDraft, Kernels, Operand, Place, Question, Task, Way
 
-__all__ = ["LibraryDraft", "make_product_task"]
+__all__ = ["TF32_TOLERANCE", "LibraryDraft", "make_product_task"]
 
 _NUM_ALGORITHMS: Final = 4
 _REFERENCE_OPS: Final = 1 << 31
 """Products up to so many multiplications are compared with NumPy's; larger ones with each other."""
-_TF32_TOLERANCE: Final = 1e-3
+TF32_TOLERANCE: Final = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ def _list_roles(product: Product) -> tuple[str, ...]:
 
 def _list_ways(product: Product, kit: Kit) -> list[Way]:
     library, roles = kit.open_products(), _list_roles(product)
-    version, tolerance = library.get_version(), _TF32_TOLERANCE if product.allows_tf32 else 0.0
+    version, tolerance = library.get_version(), TF32_TOLERANCE if product.allows_tf32 else 0.0
     ways = []
     for number, algorithm in enumerate(library.find_algorithms(product, _NUM_ALGORITHMS)):
         draft = LibraryDraft(roles=roles, product=product, algorithm=algorithm, version=version)
