@@ -188,6 +188,8 @@ class _Writer:
         self._line(f"j = start + tl.arange(0, {self._tile.keys})[None, :]")
         self._line(f"jv = start + tl.arange(0, {self._tile.keys})[:, None]")
         self._line(f"k = {self._operand(region.key, self._scope('j', 'dk', region.features, is_last=is_last))}")
+        if is_only:  # what is asked for early is there when it is needed; in loops the compiler sees to that
+            self._load_values(is_last=is_last)
         self._line(f"scores = tl.dot(q, k, {dot})")
         factor = self._write_scores(is_last=is_last)
         highest = "tl.max(scores, 1, keep_dims=True)"
@@ -196,15 +198,19 @@ class _Writer:
         if self._may_be_blind:  # of a query that sees nothing yet, nothing is taken out
             self._line('base = tl.where(higher == float("-inf"), 0.0, higher)')
         self._line(f"powers = tl.exp2(scores * {factor!r} - base * {factor!r})")
-        self._line(f"v = {self._operand(region.value, self._scope('jv', 'dv', region.columns, is_last=is_last))}")
         if is_only:
             self._line("sums = tl.sum(powers, 1, keep_dims=True)")
             self._line(f"mixed = tl.dot(powers.to(v.dtype), v, {dot})")
         else:
+            self._load_values(is_last=is_last)
             self._line(f"smaller = tl.exp2((top - base) * {factor!r})")
             self._line("sums = sums * smaller + tl.sum(powers, 1, keep_dims=True)")
             self._line(f"mixed = tl.dot(powers.to(v.dtype), v, mixed * smaller, {dot})")
         self._line("top = higher")
+
+    def _load_values(self, *, is_last: bool) -> None:
+        scope = self._scope("jv", "dv", self._region.columns, is_last=is_last)
+        self._line(f"v = {self._operand(self._region.value, scope)}")
 
     @property
     def _may_be_blind(self) -> bool:
