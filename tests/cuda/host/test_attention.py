@@ -56,7 +56,7 @@ CASES = {
 }
 
 
-TILES = {"attention 32x32 w4 s2", "attention 16x64 w4 s2", "attention 64x32 w4 s3", "attention 16x128 w4 s2"}
+TILES = {"attention 32x32 w4 s2", "attention 16x64 w4 s2", "attention 64x32 w4 s3", "attention 16x128 w4 s1"}
 """Of the ways, those that tests run: what the interpreter does takes long."""
 
 

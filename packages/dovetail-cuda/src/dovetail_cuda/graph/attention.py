@@ -8,16 +8,27 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail_cuda.graph.desk import Desk
-from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
+from dovetail_cuda.graph.followers import Follower, write_follower
+from dovetail_cuda.graph.regions import Region, Stored
 from dovetail_cuda.lower.attention import AttentionTensor, multiply_queries, multiply_values, weigh_scores
-from dovetail_cuda.lower.expr import Apply, Expr, Literal, Load, Reduced, load, walk
-from dovetail_cuda.lower.index import Index, flatten, unflatten
-from dovetail_cuda.lower.tensors import Tensor
+from dovetail_cuda.lower.expr import (
+    BATCH,
+    COLUMN,
+    ROW,
+    Apply,
+    Expr,
+    Literal,
+    Load,
+    Reduced,
+    accumulator,
+    list_loads,
+    walk,
+)
+from dovetail_cuda.lower.index import Index, unflatten
+from dovetail_cuda.lower.tensors import Anchor, Tensor, refuse
 
-__all__ = ["SCORE", "AttentionRegion", "make_attention_region", "strip_factor"]
+__all__ = ["AttentionRegion", "make_attention_region", "strip_factor"]
 
-SCORE: Final = ""
-"""The buffer that the expression of a masked score reads the score from; it lies in no memory."""
 _TYPES: Final = ("float16", "bfloat16", "float32")
 _MOST_FEATURES: Final = 256
 """Heads beyond this do not fit the registers of a program."""
@@ -32,7 +43,6 @@ class AttentionRegion(Region):
     These are the query, the key, and the feature of a head.
     """
 
-    buffer: str
     dtype: str
     heads: tuple[int, ...]
     """What the batch, variable b, is made of."""
@@ -44,11 +54,12 @@ class AttentionRegion(Region):
     query: Expr
     key: Expr
     value: Expr
-    order: tuple[int, ...]
-    """The dimensions of the result, (*heads, queries, columns), as they lie in its buffer."""
+    follower: Follower
+    buffer: str
+    """Where what follows is stored."""
     scale: float
     score: Expr | None = None
-    """What the softmax is taken of, where it is not the score itself."""
+    """What the softmax is taken of, as an expression of the score, the accumulator; None where it is just that."""
     causal: int | None = None
     """Query i sees the keys up to i and this many more; None where it sees all."""
     zeroes_blind: bool = False
@@ -65,20 +76,78 @@ class AttentionRegion(Region):
         """How many heads there are in all."""
         return math.prod(self.heads)
 
-    def find_place(self, b: Index, i: Index, d: Index) -> Index:
-        """Where an element of the result goes."""
-        at, shape = (*unflatten(b, self.heads), i, d), (*self.heads, self.queries, self.columns)
-        return flatten([at[axis] for axis in self.order], [shape[axis] for axis in self.order])
+    @property
+    def stored(self) -> Stored:
+        """What is stored of the mixed values at a query (row) and a feature (column)."""
+        sizes = ((BATCH, self.batch), (ROW, self.queries), (COLUMN, self.columns))
+        b, i, d = (Index.variable(name, size) for name, size in sizes)
+        return self.store(b, i, d, accumulator(self.dtype))
+
+    def store(self, b: Index, i: Index, d: Index, mixed: Expr) -> Stored:
+        """What is stored of a mixed value."""
+        return write_follower(self.follower, self.buffer, (*unflatten(b, self.heads), i, d), mixed)
+
+    @property
+    def inner_loads(self) -> list[Load]:
+        """Everything that is read before values are mixed."""
+        exprs = (self.query, self.key, self.value, self.score)
+        return [each for expr in exprs if expr is not None for each in list_loads(expr)]
+
+    @property
+    def loads(self) -> list[Load]:
+        """Everything that is read."""
+        return [*self.inner_loads, *list_loads(self.stored.value)]
 
     @property
     def operands(self) -> dict[str, str]:
         """The buffers that are read, and the result, with their types."""
-        found: dict[str, str] = {}
-        for expr in (self.query, self.key, self.value, self.score):
-            if expr is not None:
-                found.update({each.buffer: each.dtype for each in walk(expr) if isinstance(each, Load)})
-        found.pop(SCORE, None)
-        return {**found, self.buffer: self.dtype}
+        return {**{each.buffer: each.dtype for each in self.loads}, self.buffer: self.stored.dtype}
+
+
+def make_attention_region(
+    desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]
+) -> Region:
+    """The region of attention; where there is no kernel for it, the last of its steps.
+
+    Keys and values that many queries would compute are stored first.
+    """
+    made = _check(follower.anchor)
+    if not _is_fusable(made):
+        return _make_steps(desk, follower, made, buffer, layers, ops)
+    query, key, value = (
+        each if _may_compute(made, each) else desk.store_operand(f"{buffer}.{role}", each)
+        for role, each in (("query", made.query), ("key", made.key), ("value", made.value))
+    )
+    settled = replace(made, query=query, key=key, value=value)
+    before, last = desk.collect(lambda: _make_steps(desk, follower, settled, buffer, layers, ops))
+    query_element, query_factor = strip_factor(_element(query, "i", "d"))
+    key_element, key_factor = strip_factor(_element(key, "j", "d"))
+    return AttentionRegion(
+        dtype=made.dtype,
+        heads=query.shape[:-2],
+        queries=query.shape[-2],
+        keys=key.shape[-2],
+        features=query.shape[-1],
+        columns=value.shape[-1],
+        query=query_element,
+        key=key_element,
+        value=_element(value, "j", "d"),
+        follower=follower,
+        buffer=buffer,
+        scale=made.scale * query_factor * key_factor,
+        score=_find_score(made, (*query.shape[:-1], key.shape[-2])),
+        causal=made.causal,
+        zeroes_blind=made.zeroes_blind,
+        steps=(*before, last),
+        layers=layers,
+        ops=ops,
+    )
+
+
+def _check(anchor: Anchor) -> AttentionTensor:
+    if not isinstance(anchor, AttentionTensor):
+        raise refuse("no attention")
+    return anchor
 
 
 def _is_fusable(made: AttentionTensor) -> bool:
@@ -88,58 +157,14 @@ def _is_fusable(made: AttentionTensor) -> bool:
     return is_one_type and made.dtype in _TYPES and max(sizes) <= _MOST_FEATURES
 
 
-def make_attention_region(
-    desk: Desk, name: str, made: AttentionTensor, layers: tuple[str, ...], ops: tuple[str, ...]
-) -> Region:
-    """The region of attention; where there is no kernel for it, the last of its steps.
-
-    Keys and values that many queries would compute are stored first.
-    """
-    if not _is_fusable(made):
-        return _make_steps(desk, name, made, layers, ops)
-    query, key, value = (
-        each if _may_compute(made, each) else desk.store_operand(f"{name}.{role}", each)
-        for role, each in (("query", made.query), ("key", made.key), ("value", made.value))
-    )
-    settled = replace(made, query=query, key=key, value=value)
-    before, last = desk.collect(lambda: _make_steps(desk, name, settled, layers, ops))
-    batch, (queries, features), (keys, columns) = query.shape[:-2], query.shape[-2:], value.shape[-2:]
-    query_element, query_factor = strip_factor(_element(query, "i", "d"))
-    key_element, key_factor = strip_factor(_element(key, "j", "d"))
-    return AttentionRegion(
-        buffer=name,
-        dtype=made.dtype,
-        heads=batch,
-        queries=queries,
-        keys=keys,
-        features=features,
-        columns=columns,
-        query=query_element,
-        key=key_element,
-        value=_element(value, "j", "d"),
-        order=made.head_order,
-        scale=made.scale * query_factor * key_factor,
-        score=_find_score(made, (*batch, queries, keys)),
-        causal=made.causal,
-        zeroes_blind=made.zeroes_blind,
-        steps=(*before, last),
-        layers=layers,
-        ops=ops,
-    )
-
-
 def _make_steps(
-    desk: Desk, name: str, made: AttentionTensor, layers: tuple[str, ...], ops: tuple[str, ...]
-) -> ElementRegion:
-    """The last of two products, a softmax between them, and what puts the heads where they belong."""
-    scores = desk.store_temporary(f"{name}.scores", multiply_queries(made), "MatMul")
-    weights = desk.store_temporary(f"{name}.weights", weigh_scores(made, scores), "Softmax")
-    mixed = desk.store_temporary(f"{name}.mixed", multiply_values(made, weights), "MatMul")
-    at = unflatten(Index.variable("i", mixed.count), [mixed.shape[axis] for axis in made.head_order])
-    places = dict(zip(made.head_order, at, strict=True))
-    value = mixed.at([places[axis] for axis in range(mixed.rank)])
-    stored = Stored(buffer=name, dtype=made.dtype, value=value, place=Index.variable("i", mixed.count))
-    return ElementRegion(stored=(stored,), count=mixed.count, layers=layers, ops=ops)
+    desk: Desk, follower: Follower, made: AttentionTensor, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]
+) -> Region:
+    """The last of two products with a softmax between them; what follows attention follows it."""
+    scores = desk.store_temporary(f"{buffer}.scores", multiply_queries(made), "MatMul")
+    weights = desk.store_temporary(f"{buffer}.weights", weigh_scores(made, scores), "Softmax")
+    last = replace(follower, anchor=multiply_values(made, weights))
+    return desk.make_region(last, buffer, layers, ops)
 
 
 def _may_compute(made: AttentionTensor, operand: Tensor) -> bool:
@@ -179,7 +204,5 @@ def _find_score(made: AttentionTensor, shape: tuple[int, ...]) -> Expr | None:
     if made.mask is None:
         return None
 
-    def pull(at: Sequence[Index], guard: Expr | None) -> Expr:
-        return load(SCORE, flatten(at, shape), guard, made.dtype)
-
-    return _element(made.mask(Tensor(shape=shape, dtype=made.dtype, pull=pull)), "i", "j")
+    scores = Tensor(shape=shape, dtype=made.dtype, pull=lambda at, guard: accumulator(made.dtype))
+    return _element(made.mask(scores), "i", "j")

@@ -37,8 +37,7 @@ Rule = Callable[[Tensor], Tensor]
 class AttentionTensor(Anchor):
     """Values mixed by how well their keys match each query: the softmax of products of queries and keys, times values.
 
-    Its shape is (..., queries, value features); where heads are joined, (batch, queries, heads * value features).
-    Queries, keys and values have the same dimensions before their last two.
+    Its shape is (..., queries, value features), and queries, keys and values have the same dimensions before those.
     """
 
     query: Tensor
@@ -55,13 +54,6 @@ class AttentionTensor(Anchor):
     """Query i sees the keys up to i and this many more; None where it sees all."""
     zeroes_blind: bool = False
     """Whether a query that sees no key gives zeros, and not NaN."""
-    is_joined: bool = False
-    """Whether heads, the second of four dimensions, lie side by side in the result."""
-
-    @property
-    def head_order(self) -> tuple[int, ...]:
-        """How (..., queries, value features) lie in memory."""
-        return (0, 2, 1, 3) if self.is_joined else self.order or tuple(range(self.query.rank))
 
 
 # in steps
@@ -93,9 +85,12 @@ def weigh_scores(made: AttentionTensor, scores: Tensor) -> Lowered:
     return make_rows(masked, (scores.rank - 1,), body)
 
 
-def multiply_values(made: AttentionTensor, weights: Tensor) -> Lowered:
+def multiply_values(made: AttentionTensor, weights: Tensor) -> Anchor:
     """The values mixed by weights that are stored."""
-    return matmul(weights, made.value)
+    product = matmul(weights, made.value)
+    if not isinstance(product, Anchor):
+        raise refuse(f"it mixes no values of {made.value.dtype}")
+    return product
 
 
 # heads
@@ -137,9 +132,9 @@ def attend(
     fits = query.shape[0] == key.shape[0] and query.shape[3] == key.shape[3] and key.shape[:3] == value.shape[:3]
     if not fits or not key.shape[2]:
         raise refuse(f"queries {query.shape}, keys {key.shape} and values {value.shape} do not fit")
-    batch, length, size = query.shape[0], query.shape[2], value.shape[3]
+    size = value.shape[3]
     return AttentionTensor(
-        shape=(batch, length, heads * size) if is_joined else (batch, heads, length, size),
+        shape=(*query.shape[:3], size),
         dtype=query.dtype,
         query=query,
         key=key,
@@ -148,9 +143,15 @@ def attend(
         mask=join_rules(rules) if rules else None,
         causal=causal,
         zeroes_blind=zeroes_blind,
-        is_joined=is_joined,
-        order=() if is_joined else (0, 2, 1, 3),  # whoever joins the heads later moves nothing
+        finish=_join_heads if is_joined else lambda result: result,
+        spread=(lambda at: (at[0], at[2], at[1] * size + at[3])) if is_joined else lambda at: at,
     )
+
+
+def _join_heads(x: Tensor) -> Tensor:
+    """(batch, heads, length, size) as (batch, length, heads * size)."""
+    batch, heads, length, size = x.shape
+    return reshape_to(transpose_to(x, (0, 2, 1, 3)), (batch, length, heads * size))
 
 
 def join_rules(rules: Sequence[Rule]) -> Rule:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -128,41 +128,36 @@ class Anchor:
 
     shape: tuple[int, ...]
     dtype: str
-    order: tuple[int, ...] = ()
-    """The dimensions as they lie in memory where it is stored, from the outermost; none where it is as they are."""
+    finish: Callable[[Tensor], Tensor] = lambda result: result
+    """What the operator itself has follow, such as the sum with a bias."""
+    spread: Callable[[Coordinates], Coordinates] = lambda at: at
+    """Where an element of the result lies in what that makes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProductTensor(Anchor):
-    """Matrices multiplied, a batch at a time; a bias and an activation may follow."""
+    """Matrices multiplied, a batch at a time."""
 
     left: Tensor
     """(..., M, K)"""
     right: Tensor
     """(..., K, N)"""
-    bias: Tensor | None = None
-    """(N,)"""
-    activation: str = ""
-    alpha: float = 1.0
-    plain: RowTensor | None = field(default=None)
-    """The same as sums over rows, for types that no library multiplies."""
+    plain: RowTensor
+    """The same as sums over rows, for what is too small to be multiplied in tiles."""
 
 
 Lowered = Tensor | RowTensor | Anchor
 
 
-def make_buffer(name: str, shape: Sequence[int], dtype: str, order: Sequence[int] = ()) -> Tensor:
-    """What lies in memory, row by row; the order names the dimensions from the outermost in memory to the innermost."""
+def make_buffer(name: str, shape: Sequence[int], dtype: str) -> Tensor:
+    """What lies in memory, row by row."""
     if dtype not in TYPES:
         raise refuse(f"it has no type {dtype}")
-    axes = tuple(order) or tuple(range(len(shape)))
-    sizes = [shape[axis] for axis in axes]
 
     def pull(coordinates: Coordinates, guard: Expr | None) -> Expr:
-        return load(name, flatten([coordinates[axis] for axis in axes], sizes), guard, dtype)
+        return load(name, flatten(coordinates, shape), guard, dtype)
 
-    is_plain = axes == tuple(range(len(shape)))
-    return Tensor(shape=tuple(shape), dtype=dtype, pull=pull, buffer=name if is_plain else None, is_mapped=not is_plain)
+    return Tensor(shape=tuple(shape), dtype=dtype, pull=pull, buffer=name)
 
 
 def make_constant(value: Any, shape: Sequence[int], dtype: str) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,7 +15,7 @@ from dovetail_cuda.compile.request import KernelRequest
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.attention import AttentionRegion
 from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region, Stored
-from dovetail_cuda.lower.expr import Expr, Load, apply, list_loads, load
+from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, Accumulator, Load, apply, convert, load
 from dovetail_cuda.lower.index import Index, Quotient, Remainder, Var, flatten
 from dovetail_cuda.lower.tensors import Rows, refuse
 from dovetail_cuda.lower.types import size_of
@@ -29,19 +28,21 @@ from dovetail_cuda.tune.questions import Draft, KernelDraft, Kernels, Operand, P
 __all__ = ["list_tiles", "make_attention_task"]
 
 _TILES: Final = (
-    (128, 256, 8, 1),
-    (64, 256, 8, 1),
+    (128, 256, 4, 1),
     (64, 256, 4, 1),
-    (128, 128, 8, 2),
-    (128, 64, 4, 3),
+    (32, 256, 4, 1),
+    (16, 256, 4, 1),
     (128, 64, 8, 3),
-    (64, 128, 4, 2),
+    (128, 64, 4, 3),
+    (128, 32, 4, 3),
+    (64, 128, 4, 3),
     (64, 64, 4, 3),
+    (64, 64, 4, 2),
     (64, 32, 4, 3),
     (32, 128, 4, 2),
-    (32, 64, 4, 2),
-    (16, 128, 4, 2),
-    (16, 64, 4, 3),
+    (16, 128, 4, 1),
+    (16, 64, 4, 2),
+    (16, 32, 4, 3),
 )
 """Queries, keys, warps and stages."""
 _FLOAT_TILES: Final = ((64, 32, 4, 2), (32, 32, 4, 2), (16, 64, 4, 2), (16, 32, 4, 2))
@@ -89,10 +90,9 @@ def _precision(region: AttentionRegion, kit: Kit) -> str:
 
 def _count_elements(region: AttentionRegion) -> dict[str, int]:
     """How far each buffer is read or written."""
-    counts = {region.buffer: region.batch * region.queries * region.columns}
-    for expr in (region.query, region.key, region.value, region.score):
-        for each in () if expr is None else list_loads(expr):
-            counts[each.buffer] = max(counts.get(each.buffer, 0), each.index.bounds[1] + 1)
+    counts = {region.buffer: region.stored.place.bounds[1] + 1}
+    for each in region.loads:
+        counts[each.buffer] = max(counts.get(each.buffer, 0), each.index.bounds[1] + 1)
     return counts
 
 
@@ -133,7 +133,7 @@ def _make_tile_way(
     draft = KernelDraft(
         roles=tuple(names[buffer] for buffer in text.buffers),
         request=request_text(text, kit.capability),
-        grid=(text.grid, 1, 1),
+        grid=text.grid,
     )
     if tile.num_parts == 1:
         return Way(name=tile.name, drafts=[draft], tolerance=tolerance)
@@ -159,8 +159,7 @@ def _draft_join(region: AttentionRegion, num_parts: int, kit: Kit, names: Mappin
     weight = apply("tl.exp2({0} - {1})", top, rows.reduce("max", top), dtype="float32")
     sums = [rows.reduce("sum", apply("{0} * {1}", weight, each, dtype="float32")) for each in (mixed, total)]
     text = "tl.where({1} == 0, 0.0, {0} / {1})" if region.zeroes_blind else "{0} / {1}"
-    value: Expr = apply(text, *sums, dtype="float32")
-    stored = Stored(buffer=region.buffer, dtype=region.dtype, value=value, place=region.find_place(b, i, d))
+    stored = region.store(b, i, d, convert(apply(text, *sums, dtype="float32"), region.dtype))
     draft, buffers = make_element_draft(ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows), kit)
     return replace(draft, roles=tuple(names[buffer] for buffer in buffers))
 
@@ -240,10 +239,10 @@ def _join_steps(tasks: Sequence[Task], ways: Sequence[Way], roles: Mapping[str, 
 def _list_results(step: Region) -> list[tuple[str, int]]:
     """What a step writes, and how many bytes."""
     if isinstance(step, ProductRegion):
-        return [(step.buffer, math.prod(step.product.shape) * size_of(step.product.dtype))]
-    if isinstance(step, ElementRegion):
-        return [(each.buffer, (each.place.bounds[1] + 1) * size_of(each.dtype)) for each in step.stored]
-    return []
+        stored: Sequence[Stored] = (step.stored,)
+    else:
+        stored = step.stored if isinstance(step, ElementRegion) else ()
+    return [(each.buffer, (each.place.bounds[1] + 1) * size_of(each.dtype)) for each in stored]
 
 
 # what is right
@@ -255,7 +254,8 @@ def _compute_reference(
     """Attention by NumPy, where nothing is computed before it and that does not take long."""
     exprs = (region.query, region.key, region.value)
     is_long = region.batch * region.queries * region.keys * region.features > _REFERENCE_OPS
-    if region.score is not None or is_long or any(not isinstance(each, Load) or each.guard for each in exprs):
+    is_plain = region.score is None and isinstance(region.stored.value, Accumulator)
+    if not is_plain or is_long or any(not isinstance(each, Load) or each.guard for each in exprs):
         return None
     sizes = ((region.queries, region.features), (region.keys, region.features), (region.keys, region.columns))
     query, key, value = (
@@ -269,15 +269,21 @@ def _compute_reference(
         scores = np.where(seen, scores, -np.inf)
     powers = np.exp(scores - scores.max(2, keepdims=True))
     mixed = (powers / powers.sum(2, keepdims=True)) @ value
-    whole = mixed.reshape(*region.heads, region.queries, region.columns).transpose(region.order)
-    return [np.ascontiguousarray(whole).ravel().astype(np.dtype(region.dtype))]
+    result = {BATCH: region.batch, ROW: region.queries, COLUMN: region.columns}
+    made = np.zeros(region.stored.place.bounds[1] + 1, np.float32)
+    made[_find_places(region.stored.place, result)] = mixed
+    return [made.astype(np.dtype(region.dtype))]
 
 
 def _read(expr: Load, array: Any, sizes: Mapping[str, int]) -> Any:
     """The elements of a buffer that an expression reads, by its variables."""
+    return array.astype(np.float32)[_find_places(expr.index, sizes)]
+
+
+def _find_places(index: Index, sizes: Mapping[str, int]) -> Any:
     grids = np.meshgrid(*(np.arange(size) for size in sizes.values()), indexing="ij", sparse=True)
-    places = _evaluate(expr.index, dict(zip(sizes, grids, strict=True)))
-    return array.astype(np.float32)[np.broadcast_to(places, tuple(sizes.values()))]
+    places = _evaluate(index, dict(zip(sizes, grids, strict=True)))
+    return np.broadcast_to(places, tuple(sizes.values()))
 
 
 def _evaluate(index: Index, values: Mapping[str, Any]) -> Any:
