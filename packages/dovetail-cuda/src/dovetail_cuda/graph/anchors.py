@@ -8,29 +8,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
+from dovetail_cuda.graph.attention import make_attention_region
+from dovetail_cuda.graph.desk import Desk
 from dovetail_cuda.graph.followers import Follower, write_follower
 from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region
+from dovetail_cuda.lower.attention import AttentionTensor
 from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator
 from dovetail_cuda.lower.index import Index, unflatten
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
 from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, broadcast_to, refuse
 
-__all__ = ["Desk", "make_anchor_region"]
+__all__ = ["make_anchor_region"]
 
 _SMALL: Final = 1 << 16
 """Products of fewer multiplications than this are sums over rows: neither a library nor tiles gain anything."""
-
-
-class Desk(Protocol):
-    """What the planner does for those who make regions."""
-
-    def store_operand(self, name: str, operand: Tensor) -> Tensor:
-        """Have a region before this one write a tensor to memory, row by row, under a name that is free."""
 
 
 def make_anchor_region(
@@ -109,5 +105,6 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
 
 
 _MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, Follower, str, tuple[str, ...], tuple[str, ...]], Region]]] = {
+    AttentionTensor: make_attention_region,
     ProductTensor: _make_product,
 }

@@ -62,7 +62,7 @@ def make_follower(anchor: Anchor, name: str) -> Follower:
         return load(name, flatten(coordinates, anchor.shape), guard, anchor.dtype)
 
     result = Tensor(shape=anchor.shape, dtype=anchor.dtype, pull=pull)
-    return Follower(anchor=anchor, name=name, result=result, tensor=anchor.finish(result), spread=lambda at: at)
+    return Follower(anchor=anchor, name=name, result=result, tensor=anchor.finish(result), spread=anchor.spread)
 
 
 def can_follow(node: ir.Node) -> bool:

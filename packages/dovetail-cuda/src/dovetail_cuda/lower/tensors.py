@@ -130,6 +130,8 @@ class Anchor:
     dtype: str
     finish: Callable[[Tensor], Tensor] = lambda result: result
     """What the operator itself has follow, such as the sum with a bias."""
+    spread: Callable[[Coordinates], Coordinates] = lambda at: at
+    """Where an element of the result lies in what that makes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
