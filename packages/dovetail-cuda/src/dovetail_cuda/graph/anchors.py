@@ -7,37 +7,92 @@ that do not lie in memory as they are needed are stored first, through the desk 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
-from dovetail_cuda.graph.regions import ProductRegion, Region
-from dovetail_cuda.lower.matrices import Matrix, find_matrix
+from dovetail_cuda.graph.attention import make_attention_region
+from dovetail_cuda.graph.desk import Desk
+from dovetail_cuda.graph.followers import Follower, write_follower
+from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region
+from dovetail_cuda.lower.attention import AttentionTensor
+from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator
+from dovetail_cuda.lower.index import Index, unflatten
+from dovetail_cuda.lower.indexing import reshape_to, transpose_to
+from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
 from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, broadcast_to, refuse
 
-__all__ = ["Desk", "make_anchor_region"]
+__all__ = ["make_anchor_region"]
+
+_SMALL: Final = 1 << 16
+"""Products of fewer multiplications than this are sums over rows: neither a library nor tiles gain anything."""
 
 
-class Desk(Protocol):
-    """What the planner does for those who make regions."""
-
-    def store_operand(self, name: str, operand: Tensor) -> Tensor:
-        """Have a region before this one write a tensor to memory, row by row, under a name that is free."""
-
-
-def make_anchor_region(desk: Desk, name: str, made: Anchor, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
-    """The region that writes an anchor to the buffer of a name."""
-    return _MAKERS[type(made)](desk, name, made, layers, ops)
+def make_anchor_region(
+    desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]
+) -> Region:
+    """The region that computes an anchor and stores what follows it."""
+    return _MAKERS[type(follower.anchor)](desk, follower, buffer, layers, ops)
 
 
-def _make_product(
-    desk: Desk, name: str, made: ProductTensor, layers: tuple[str, ...], ops: tuple[str, ...]
-) -> ProductRegion:
-    batch = np.broadcast_shapes(made.left.shape[:-2], made.right.shape[:-2])
-    left = _settle_operand(desk, f"{name}.left", made.left, batch)
-    right = _settle_operand(desk, f"{name}.right", made.right, batch)
-    return ProductRegion(buffer=name, product=made, left=left, right=right, layers=layers, ops=ops)
+def _make_product(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+    made = follower.anchor
+    if not isinstance(made, ProductTensor):
+        raise refuse("no product")
+    left, find_coordinates = _fold_rows(made)
+    batch = np.broadcast_shapes(left.shape[:-2], made.right.shape[:-2])
+    m, n, k, count = left.shape[-2], made.right.shape[-1], left.shape[-1], math.prod(batch)
+    if count * m * n * k < _SMALL:
+        return _sum_rows(follower, made, buffer, layers, ops)
+    row, column, number = (Index.variable(*each) for each in ((ROW, m), (COLUMN, n), (BATCH, count)))
+    at = find_coordinates(number * m + row, column)
+    return ProductRegion(
+        m=m,
+        n=n,
+        k=k,
+        batch=count,
+        dtype=made.dtype,
+        left=_settle_operand(desk, f"{buffer}.left", left, batch),
+        right=_settle_operand(desk, f"{buffer}.right", made.right, batch),
+        stored=write_follower(follower, buffer, at, accumulator(made.dtype)),
+        layers=layers,
+        ops=ops,
+    )
+
+
+def _fold_rows(made: ProductTensor) -> tuple[Tensor, Callable[[Index, Index], Sequence[Index]]]:
+    """The left operand, and where in the result its rows and a column are.
+
+    Where one matrix multiplies all of a batch, the batch is more rows of the left operand. They may be taken in any
+    order, and that in which they lie in memory moves nothing.
+    """
+    left = made.left
+    if made.right.rank > 2 or left.rank == 2:
+        return left, lambda row, column: unflatten(row * made.right.shape[-1] + column, made.shape)
+    order = order_rows(left)
+    sizes = [left.shape[axis] for axis in order]
+    turned = reshape_to(transpose_to(left, (*order, left.rank - 1)), (math.prod(sizes), left.shape[-1]))
+    if order == tuple(sorted(order)) or find_matrix(turned) is None:
+        order, sizes = tuple(sorted(order)), list(left.shape[:-1])
+        turned = reshape_to(left, (math.prod(sizes), left.shape[-1]))
+
+    def find_coordinates(row: Index, column: Index) -> Sequence[Index]:
+        places = dict(zip(order, unflatten(row, sizes), strict=True))
+        own = [places[axis] for axis in sorted(order)]
+        return [*own, column] if len(made.shape) == left.rank else own
+
+    return turned, find_coordinates
+
+
+def _sum_rows(
+    follower: Follower, made: ProductTensor, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]
+) -> ElementRegion:
+    """A product as one sum for each element."""
+    rows = made.plain.rows
+    at = unflatten(Index.variable(ROW, rows.num_rows), made.shape)
+    stored = write_follower(follower, buffer, at, made.plain.value)
+    return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
 
 
 def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ...]) -> Matrix:
@@ -49,6 +104,7 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
     return found
 
 
-_MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, str, Any, tuple[str, ...], tuple[str, ...]], Region]]] = {
+_MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, Follower, str, tuple[str, ...], tuple[str, ...]], Region]]] = {
+    AttentionTensor: make_attention_region,
     ProductTensor: _make_product,
 }
