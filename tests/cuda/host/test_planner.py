@@ -36,7 +36,7 @@ def _ops(plan: PartitionPlan) -> list[str]:
             "(float[4,6] x) => (float[6,4] y) { a = Exp(x) b = Transpose(a) y = Add(b, b) }",
             ["Exp Transpose Exp Transpose Add"],
         ),
-        ("(float[4,6] x) => (float[4,6] y) { a = Exp(x) b = Softmax(a) y = Neg(b) }", ["Exp Softmax", "Neg"]),
+        ("(float[4,6] x) => (float[4,6] y) { a = Exp(x) b = Softmax(a) y = Neg(b) }", ["Exp Softmax Neg"]),
         ("(float[4,6] x) => (float[4,6] y, float[4,6] z) { y = Exp(x) z = Neg(y) }", ["Exp", "Neg"]),
         ("(float[0,6] x) => (float[0,6] y) { y = Exp(x) }", []),
     ],

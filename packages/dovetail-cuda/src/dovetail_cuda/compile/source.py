@@ -7,7 +7,7 @@ fit a tile is gone over in loops, once for each sum that waits for another one, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,7 +29,7 @@ from dovetail_cuda.lower.expr import (
 from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var
 from dovetail_cuda.lower.types import compute_type, is_float, is_signed, size_of, triton_name
 
-__all__ = ["KernelText", "Tile", "write_kernel"]
+__all__ = ["KernelText", "Tile", "Writer", "write_kernel"]
 
 ROW: Final = "i"
 _INT32_END: Final = 2**31
@@ -78,37 +78,69 @@ class KernelText:
 
 def write_kernel(region: ElementRegion, tile: Tile) -> KernelText:
     """The text of a region's kernel, cut in one way."""
-    return _Writer(region, tile).write()
+    return Writer(region, tile).write()
 
 
-class _Writer:
-    def __init__(self, region: ElementRegion, tile: Tile) -> None:
+class Writer:
+    """Writes the lines of one kernel.
+
+    Args:
+        region: What it computes.
+        tile: How it is cut.
+        at_hand: Expressions that are variables of the kernel already.
+        masked: The axes along which not every lane has an element, where the tile does not tell.
+        first: The number of the first parameter.
+    """
+
+    def __init__(
+        self,
+        region: ElementRegion,
+        tile: Tile,
+        *,
+        at_hand: Mapping[Load, str] | None = None,
+        masked: frozenset[str] | None = None,
+        first: int = 0,
+    ) -> None:
         self._region, self._tile = region, tile
-        self._buffers = _list_buffers(region)
-        self._names = {buffer: f"p{number}" for number, buffer in enumerate(self._buffers)}
+        given = at_hand or {}
+        self.buffers = _list_buffers(region, given)
+        """The type of each buffer that is a parameter."""
+        self.names = {buffer: f"p{number}" for number, buffer in enumerate(self.buffers, first)}
         self._axes = _find_axes([stored.value for stored in region.stored])
-        self._values: dict[Expr, str] = {}
-        self._lines: list[str] = []
+        self._values: dict[Expr, str] = dict(given)
+        self.lines: list[str] = []
         self._count = 0
         self._indent = "    "
         self._num_columns = region.rows.num_columns if region.rows else 1
         self._is_wide = _is_wide(region)
+        self._masked = self._find_masked() if masked is None else masked
+
+    def _find_masked(self) -> frozenset[str]:
+        is_ragged = {
+            ROW: self._region.count % self._tile.rows,
+            COLUMN: self._num_columns % self._tile.columns,
+        }
+        return frozenset(axis for axis, left in is_ragged.items() if left)
+
+    def write_stores(self) -> None:
+        """Write what is stored, in lanes that are there."""
+        for stored in self._region.stored:
+            self._store(stored)
 
     def write(self) -> KernelText:
         name = "rows" if self._region.rows else "elements"
         self._write_lanes()
         if self._num_columns <= self._tile.columns:
             self._write_columns("0")
-            for stored in self._region.stored:
-                self._store(stored)
+            self.write_stores()
         else:
             self._write_loops()
-        parameters = ", ".join(self._names[buffer] for buffer in self._buffers)
+        parameters = ", ".join(self.names[buffer] for buffer in self.buffers)
         return KernelText(
-            text=_HEADER.format(name=name, parameters=parameters) + "\n".join(self._lines) + "\n",
+            text=_HEADER.format(name=name, parameters=parameters) + "\n".join(self.lines) + "\n",
             name=name,
-            buffers=tuple(self._buffers),
-            types=tuple(self._buffers.values()),
+            buffers=tuple(self.buffers),
+            types=tuple(self.buffers.values()),
             grid=-(-self._region.count // self._tile.rows),
             num_warps=self._tile.num_warps,
         )
@@ -119,23 +151,18 @@ class _Writer:
         start = f"tl.program_id(0){'.to(tl.int64)' if self._is_wide else ''} * {self._tile.rows}"
         lanes = f"tl.arange(0, {self._tile.rows})" + ("[:, None]" if self._region.rows else "")
         self._line(f"{ROW} = {start} + {lanes}")
-        if self._region.count % self._tile.rows:
+        if ROW in self._masked:
             self._line(f"{ROW}_live = {ROW} < {self._region.count}")
 
     def _write_columns(self, start: str) -> None:
         if self._region.rows:
             self._line(f"{COLUMN} = {start} + tl.arange(0, {self._tile.columns})[None, :]")
-            if self._num_columns % self._tile.columns:
+            if COLUMN in self._masked:
                 self._line(f"{COLUMN}_live = {COLUMN} < {self._num_columns}")
 
     def _live(self, axes: frozenset[str]) -> list[str]:
         """The lanes along some axes that have elements, where not all have."""
-        found = []
-        if ROW in axes and self._region.count % self._tile.rows:
-            found.append(f"{ROW}_live")
-        if COLUMN in axes and self._num_columns % self._tile.columns:
-            found.append(f"{COLUMN}_live")
-        return found
+        return [f"{axis}_live" for axis in (ROW, COLUMN) if axis in axes and axis in self._masked]
 
     # loops over rows that are longer than a tile
 
@@ -187,7 +214,7 @@ class _Writer:
         mask = self._live(axes)
         condition = f", mask={' & '.join(mask)}" if mask else ""
         cast = f".to(tl.{triton_name(stored.dtype)})"
-        self._line(f"tl.store({self._names[stored.buffer]} + {place}, {value}{cast}{condition})")
+        self._line(f"tl.store({self.names[stored.buffer]} + {place}, {value}{cast}{condition})")
 
     def _has_axis(self, axis: str) -> bool:
         return axis == ROW or self._region.rows is not None
@@ -231,7 +258,7 @@ class _Writer:
         mask = self._live(axes) + ([] if expr.guard is None else [self._values[expr.guard]])
         condition = f", mask={' & '.join(mask)}, other=0" if mask else ""
         widened = ".to(tl.float32)" if compute_type(expr.dtype) != expr.dtype else ""
-        return f"tl.load({self._names[expr.buffer]} + {place}{condition}){widened}"
+        return f"tl.load({self.names[expr.buffer]} + {place}{condition}){widened}"
 
     def _within_text(self, expr: Within) -> str:
         index = self._render(expr.index)
@@ -278,17 +305,18 @@ class _Writer:
         return f"v{self._count}"
 
     def _line(self, text: str) -> None:
-        self._lines.append(self._indent + text)
+        self.lines.append(self._indent + text)
 
 
 # what a region reads and how it changes along its axes
 
 
-def _list_buffers(region: ElementRegion) -> dict[str, str]:
+def _list_buffers(region: ElementRegion, at_hand: Collection[Expr]) -> dict[str, str]:
     """The buffers of a kernel with their types: those it reads, then those it writes."""
     found: dict[str, str] = {}
     for stored in region.stored:
-        found.update({each.buffer: each.dtype for each in walk(stored.value) if isinstance(each, Load)})
+        loads = [each for each in walk(stored.value) if isinstance(each, Load) and each not in at_hand]
+        found.update({each.buffer: each.dtype for each in loads})
     return {**found, **{stored.buffer: stored.dtype for stored in region.stored}}
 
 

@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail_cuda.lower.expr import COLUMN, Expr, Load, mentions, walk
+from dovetail_cuda.lower.images import Image
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.matrices import Matrix
-from dovetail_cuda.lower.tensors import ProductTensor, Rows
+from dovetail_cuda.lower.tensors import ConvTensor, ProductTensor, Rows
 from dovetail_cuda.lower.types import size_of
 
-__all__ = ["ElementRegion", "ProductRegion", "Region", "Stored", "list_offsets", "list_operands"]
+__all__ = ["ConvRegion", "ElementRegion", "ProductRegion", "Region", "Stored", "list_offsets", "list_operands"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +76,26 @@ class ProductRegion(Region):
     def buffers(self) -> Sequence[str]:
         """Its operands and its result."""
         return list_operands(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvRegion(Region):
+    """A convolution, and what is made of its sums: rows are pixels of the result, columns its filters."""
+
+    conv: ConvTensor
+    image: Image
+    weight: str
+    """The filters, packed: (filters, R, S, C), or (R, S, 1, filters) where each channel has filters of its own."""
+    sums: str
+    """The buffer that stands for the sums in the value that is stored."""
+    stored: Stored
+
+    @property
+    def buffers(self) -> Sequence[str]:
+        """The image, the filters, what is read besides, and the result."""
+        loads = [each.buffer for each in walk(self.stored.value) if isinstance(each, Load)]
+        names = [self.image.buffer, self.weight, *(name for name in loads if name != self.sums), self.stored.buffer]
+        return list(dict.fromkeys(names))
 
 
 def list_operands(region: ProductRegion) -> list[str]:

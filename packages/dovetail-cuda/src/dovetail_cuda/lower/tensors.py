@@ -18,10 +18,12 @@ import numpy.typing as npt
 from dovetail.errors import ProviderError
 from dovetail_cuda.lower.expr import COLUMN, Expr, literal, load, reduced
 from dovetail_cuda.lower.index import Index, flatten, unflatten
+from dovetail_cuda.lower.sliding import Sliding
 from dovetail_cuda.lower.types import TYPES
 
 __all__ = [
     "Anchor",
+    "ConvTensor",
     "Lowered",
     "ProductTensor",
     "RowTensor",
@@ -146,16 +148,43 @@ class ProductTensor(Anchor):
     """The same as sums over rows, for types that no library multiplies."""
 
 
-Lowered = Tensor | RowTensor | Anchor
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConvTensor(Anchor):
+    """Images convolved with filters, over two spatial dimensions; the shape may leave out the first of them."""
+
+    image: Tensor
+    """(N, C, H, W)"""
+    weight: Tensor
+    """(filters, C / groups, R, S)"""
+    sliding: Sliding
+    group: int
+    bias: Tensor | None = None
+    """(filters,)"""
+
+    @property
+    def whole_shape(self) -> tuple[int, int, int, int]:
+        """The result with both spatial dimensions."""
+        high, wide = self.sliding.outputs
+        return self.image.shape[0], self.weight.shape[0], high, wide
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether every filter sees one channel of many."""
+        return self.weight.shape[1] == 1 and self.group > 1
 
 
-def make_buffer(name: str, shape: Sequence[int], dtype: str) -> Tensor:
-    """What lies in memory, row by row."""
+Lowered = Tensor | RowTensor | ProductTensor | ConvTensor
+
+
+def make_buffer(name: str, shape: Sequence[int], dtype: str, order: Sequence[int] = ()) -> Tensor:
+    """What lies in memory, row by row; the order names the dimensions from the outermost in memory to the innermost."""
     if dtype not in TYPES:
         raise refuse(f"it has no type {dtype}")
+    axes = tuple(order) or tuple(range(len(shape)))
+    sizes = [shape[axis] for axis in axes]
 
     def pull(coordinates: Coordinates, guard: Expr | None) -> Expr:
-        return load(name, flatten(coordinates, shape), guard, dtype)
+        return load(name, flatten([coordinates[axis] for axis in axes], sizes), guard, dtype)
 
     return Tensor(shape=tuple(shape), dtype=dtype, pull=pull, buffer=name)
 
