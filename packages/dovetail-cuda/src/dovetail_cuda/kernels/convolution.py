@@ -123,7 +123,7 @@ def slide_channels(
     channels = columns // PER_CHANNEL * CHANNEL
     has_columns = columns < N
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for r in tl.static_range(R):
+    for r in range(R):
         line = top + r * DILATION_H
         for s in tl.static_range(S):
             pixel = left + s * DILATION_W

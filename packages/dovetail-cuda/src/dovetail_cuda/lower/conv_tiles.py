@@ -106,9 +106,9 @@ def _list_depthwise(conv: ConvTensor, multiprocessors: int) -> list[ConvTile]:
     for n in (16, 32, 64, 128):
         for m in (1, 4, 8, 16, 32):
             lanes = m * n
-            if n >= 2 * filters or m >= 2 * pixels or not 128 <= lanes <= 2048:
+            if n >= 2 * filters or m >= 2 * pixels or not 256 <= lanes <= 2048:
                 continue
-            warps = max(min(lanes // 128, 8), 1)
+            warps = max(lanes // 256, 1)
             found.append(ConvTile(m=m, n=n, k=1, num_warps=warps, num_stages=1))
 
     def rate(tile: ConvTile) -> float:
