@@ -91,7 +91,7 @@ def test_splits_are_tried_where_tiles_are_few() -> None:
     plan = _plan("(float16[1,512,7,7] x, float16[512,512,3,3] w) => (float16[1,512,7,7] y) { y = Conv<pads=[1,1,1,1]>(x, w) }")
     region = plan.regions[-1]
     assert isinstance(region, ConvRegion)
-    assert any(tile.splits > 1 for tile in list_conv_tiles(region.conv, 132))
+    assert any(tile.split > 1 for tile in list_conv_tiles(region.conv, 132))
 
 
 def test_filters_of_a_packed_convolution_can_be_replaced(paper: Any) -> None:

@@ -2,143 +2,163 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from dovetail_cuda.compile.epilogue import Epilogue, write_epilogue
-from dovetail_cuda.compile.request import KernelRequest
+from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
+from dovetail_cuda.compile.source import KernelText
+from dovetail_cuda.compile.writer import ACCUMULATOR, is_wide
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.lower.conv_tiles import ConvTile, count_steps
-from dovetail_cuda.lower.types import triton_name
+from dovetail_cuda.lower.expr import COLUMN, ROW
+from dovetail_cuda.lower.types import size_of
 
-__all__ = ["ConvKernel", "write_convolution"]
+__all__ = ["write_convolution"]
 
-_TEXT: Final = """import triton
+_HEADER: Final = """import triton
 import triton.language as tl
 
 from dovetail_cuda.kernels import convolution as c
 from dovetail_cuda.kernels import functions as f
+from dovetail_cuda.kernels import gemm as g
 
 
 @triton.jit
-def convolution({parameters}):
-    tile = tl.program_id(0)
-    i = tile // {tiles_n} * {m} + tl.arange(0, {m})
-    j = tile % {tiles_n} * {n} + tl.arange(0, {n})
-{sums}
-    i_live = ({live})[:, None]
-    j_live = (j < {columns})[None, :]
-    i = i[:, None]
-    j = ({shift}j)[None, :]
-{lines}
+def convolution({parameters}, EARLY: tl.constexpr):
+    f.let_next_start(EARLY)
 """
-_INT32_END: Final = 2**31
+_LINE_BYTES: Final = 128
+"""What the cache reads at once."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConvKernel:
-    """A kernel to compile, with what it is launched over."""
-
-    request: KernelRequest
-    grid: tuple[int, int, int]
-    reads: tuple[str, ...]
-    """The buffers that are read besides the image and the filters, in the order of the parameters."""
+def write_convolution(region: ConvRegion, tile: ConvTile, *, precision: str) -> KernelText:
+    """The text of a convolution's kernel, cut in one way; its buffers are roles."""
+    return _ConvText(region, tile, precision).write()
 
 
-def write_convolution(region: ConvRegion, tile: ConvTile, *, capability: int, precision: str) -> ConvKernel:
-    """The kernel of a convolution, cut in one way.
+class _ConvText:
+    def __init__(self, region: ConvRegion, tile: ConvTile, precision: str) -> None:
+        self._region, self._tile, self._precision = region, tile, precision
+        conv = region.conv
+        batch, filters, high, wide = conv.whole_shape
+        self._groups = 1 if conv.is_depthwise else conv.group
+        self._pixels, self._filters = batch * high * wide, filters
+        self._columns = filters // self._groups
+        self._tiles = (-(-self._pixels // tile.m), -(-self._columns // tile.n))
+        self._steps = 1 if conv.is_depthwise else count_steps(conv, tile.k)
+        sizes = {ROW: (self._pixels, tile.m), COLUMN: (self._columns, tile.n)}
+        self._partial = frozenset(axis for axis, (size, part) in sizes.items() if size % part)
+        image = region.image.offset + sum(n * s for n, s in zip(conv.image.shape, region.image.strides, strict=True))
+        self._uses_int64 = is_wide([region.stored], max(image, conv.weight.count))
 
-    Its parameters are the image, the filters, what is read besides, the result, and with splits the sums and the
-    counters of all tiles.
-    """
-    batch, filters, high, wide = region.conv.whole_shape
-    groups = 1 if region.conv.is_depthwise else region.conv.group
-    columns, pixels = filters // groups, batch * high * wide
-    epilogue = _write_epilogue(region, tile, (pixels, filters), groups)
-    tiles_n = -(-columns // tile.n)
-    names = [f"p{number}" for number in range(2 + len(epilogue.buffers) + 2 * (tile.splits > 1))]
-    text = _TEXT.format(
-        parameters=", ".join(names),
-        tiles_n=tiles_n,
-        m=tile.m,
-        n=tile.n,
-        sums="\n".join(f"    {line}" for line in _write_sums(region, tile, groups, names, precision)),
-        live=f"(i < {pixels}) & is_last" if tile.splits > 1 else f"i < {pixels}",
-        columns=columns,
-        shift=f"tl.program_id(2) * {columns} + " if groups > 1 else "",
-        lines="\n".join(epilogue.lines),
-    )
-    types = [region.conv.dtype, region.conv.dtype, *epilogue.buffers.values()]
-    types += ["float32", "int32"] if tile.splits > 1 else []
-    request = KernelRequest(
-        function="convolution",
-        text=text,
-        signature={n: f"*{triton_name(t, short=True)}" for n, t in zip(names, types, strict=True)},
-        num_warps=tile.num_warps,
-        num_stages=tile.num_stages,
-        capability=capability,
-    )
-    grid = (-(-pixels // tile.m) * tiles_n, tile.splits, groups)
-    return ConvKernel(request=request, grid=grid, reads=tuple(epilogue.buffers)[:-1])
+    def write(self) -> KernelText:
+        conv = self._region.conv
+        roles = {"image": conv.dtype, "weight": conv.dtype}
+        roles |= {role: dtype for role, (_, dtype) in list_epilogue(self._region.stored).items()}
+        if self._tile.split > 1:
+            roles |= {PARTS: "float32", LOCKS: "int32"}
+        lines = [*self._write_lanes(), *self._write_prefetch(), "f.wait(EARLY)", *self._write_sums()]
+        lines += [*self._write_split(), *self._write_follower()]
+        return KernelText(
+            text=_HEADER.format(parameters=", ".join(roles)) + "".join(f"    {line}\n" for line in lines),
+            name="convolution",
+            parameters=tuple(roles),
+            buffers=tuple(roles),
+            types=tuple(roles.values()),
+            grid=(self._tiles[0] * self._tiles[1], self._tile.split, self._groups),
+            num_warps=self._tile.num_warps,
+            num_stages=self._tile.num_stages,
+        )
 
+    def _write_lanes(self) -> list[str]:
+        tile, wide = self._tile, ".to(tl.int64)" if self._uses_int64 else ""
+        down, across = self._tiles
+        return [
+            f"m, n = g.find_tile(tl.program_id(0), {down}, {across}, {tile.group if down > 1 else 1})",
+            f"{ROW} = m{wide} * {tile.m} + tl.arange(0, {tile.m})",
+            f"{COLUMN} = n{wide} * {tile.n} + tl.arange(0, {tile.n})",
+        ]
 
-def _write_epilogue(region: ConvRegion, tile: ConvTile, shape: tuple[int, int], groups: int) -> Epilogue:
-    masked = {"i"} if shape[0] % tile.m or tile.splits > 1 else set()
-    masked |= {"j"} if shape[1] // groups % tile.n else set()
-    return write_epilogue(
-        region.stored, sums=region.sums, total="total", shape=shape, masked=frozenset(masked), first=2
-    )
+    @property
+    def _weight(self) -> str:
+        count = self._columns * self._region.conv.weight.count // self._filters
+        return f"weight + tl.program_id(2) * {count}" if self._groups > 1 else "weight"
 
+    @property
+    def _part(self) -> int:
+        """The steps of one split."""
+        return -(-self._steps // self._tile.split)
 
-def _write_sums(region: ConvRegion, tile: ConvTile, groups: int, names: list[str], precision: str) -> list[str]:
-    conv, image = region.conv, f"p0 + {region.image.offset}"
-    constants = _list_constants(region, tile)
-    if conv.is_depthwise:
-        constants["PER_CHANNEL"] = conv.weight.shape[0] // conv.group
-        return [f"total = c.slide_channels({image}, p1, i, j, {_join(constants)})"]
-    columns, deep = conv.weight.shape[0] // groups, conv.weight.shape[1]
-    constants |= {"N": columns, "C": deep, "BLOCK_K": tile.k, "PRECISION": repr(precision)}
-    lines, weight, steps = [], "p1", count_steps(conv, tile.k)
-    if groups > 1:
-        image += f" + tl.program_id(2) * {deep * region.image.strides[1]}"
-        weight += f" + tl.program_id(2) * {columns * deep * conv.sliding.kernel[0] * conv.sliding.kernel[1]}"
-    part = -(-steps // tile.splits)
-    bounds = f"0, {steps}"
-    if tile.splits > 1:
-        lines.append("split = tl.program_id(1)")
-        bounds = f"split * {part}, tl.minimum(split * {part} + {part}, {steps})"
-    lines.append(f"total = c.slide_tile({image}, {weight}, i, j, {bounds}, {_join(constants)})")
-    if tile.splits > 1:
-        tiles = "tile" if groups == 1 else "tl.program_id(2) * tl.num_programs(0) + tile"
-        given = f"total, {names[-2]}, {names[-1]}, {tiles}, split, {tile.splits}, {tile.m}, {tile.n}"
-        lines.append(f"total, is_last = c.join_splits({given})")
-    return lines
+    def _write_prefetch(self) -> list[str]:
+        """Before anything is waited for, have the cache read the filters of this tile."""
+        conv, tile = self._region.conv, self._tile
+        if not tile.prefetches or conv.is_depthwise:
+            return []
+        length = conv.weight.count // self._filters
+        count = min(self._part * tile.k, length)
+        first = f"tl.program_id(1) * {count}" if tile.split > 1 else "0"
+        sizes = (self._columns, count, 1, length, self._tiles[0], tile.n, _LINE_BYTES // size_of(conv.dtype), "EARLY")
+        given = ", ".join(map(str, sizes))
+        return [f"g.prefetch_right({self._weight}, n * {tile.n}, {first}, m, {given})"]
 
+    def _write_sums(self) -> list[str]:
+        region, conv = self._region, self._region.conv
+        image, constants = f"image + {region.image.offset}", self._list_constants()
+        if conv.is_depthwise:
+            constants["PER_CHANNEL"] = self._filters // conv.group
+            return [f"{ACCUMULATOR} = c.slide_channels({image}, weight, {ROW}, {COLUMN}, {_join(constants)})"]
+        deep = conv.weight.shape[1]
+        constants |= {"C": deep, "BLOCK_K": self._tile.k, "PRECISION": repr(self._precision)}
+        if self._groups > 1:
+            image += f" + tl.program_id(2) * {deep * region.image.strides[1]}"
+        bounds = f"0, {self._steps}"
+        if self._tile.split > 1:
+            first = f"tl.program_id(1) * {self._part}"
+            bounds = f"{first}, tl.minimum({first} + {self._part}, {self._steps})"
+        given = f"{image}, {self._weight}, {ROW}, {COLUMN}, {bounds}, {_join(constants)}"
+        return [f"{ACCUMULATOR} = c.slide_tile({given})"]
 
-def _list_constants(region: ConvRegion, tile: ConvTile) -> dict[str, int | str]:
-    conv, sliding = region.conv, region.conv.sliding
-    batch, filters, high, wide = conv.whole_shape
-    is_inside = not any(sliding.before) and not any(sliding.after)
-    names = ("IMAGE", "CHANNEL", "LINE", "PIXEL")
-    return {
-        "M": batch * high * wide,
-        "N": filters,
-        "HIGH": conv.image.shape[2],
-        "WIDE": conv.image.shape[3],
-        "OUT_HIGH": high,
-        "OUT_WIDE": wide,
-        **dict(zip(("R", "S"), sliding.kernel, strict=True)),
-        **dict(zip(("STRIDE_H", "STRIDE_W"), sliding.strides, strict=True)),
-        **dict(zip(("DILATION_H", "DILATION_W"), sliding.dilations, strict=True)),
-        **dict(zip(("PAD_H", "PAD_W"), sliding.before, strict=True)),
-        **dict(zip(names, region.image.strides, strict=True)),
-        "IS_INSIDE": str(is_inside),
-        "BLOCK_M": tile.m,
-        "BLOCK_N": tile.n,
-    }
+    def _list_constants(self) -> dict[str, int | str]:
+        conv, sliding, tile = self._region.conv, self._region.conv.sliding, self._tile
+        return {
+            "M": self._pixels,
+            "N": self._columns,
+            **dict(zip(("HIGH", "WIDE"), conv.image.shape[2:], strict=True)),
+            **dict(zip(("OUT_HIGH", "OUT_WIDE"), sliding.outputs, strict=True)),
+            **dict(zip(("R", "S"), sliding.kernel, strict=True)),
+            **dict(zip(("STRIDE_H", "STRIDE_W"), sliding.strides, strict=True)),
+            **dict(zip(("DILATION_H", "DILATION_W"), sliding.dilations, strict=True)),
+            **dict(zip(("PAD_H", "PAD_W"), sliding.before, strict=True)),
+            **dict(zip(("IMAGE", "CHANNEL", "LINE", "PIXEL"), self._region.image.strides, strict=True)),
+            "IS_INSIDE": str(not any(sliding.before) and not any(sliding.after)),
+            "BLOCK_M": tile.m,
+            "BLOCK_N": tile.n,
+        }
+
+    def _write_split(self) -> list[str]:
+        """Store this part of the sums; the last to do so has the whole."""
+        if self._tile.split == 1:
+            return []
+        tile = self._tile
+        number = f"tl.program_id(2) * {math.prod(self._tiles)} + tl.program_id(0)"
+        given = f"{ACCUMULATOR}, {PARTS}, {LOCKS}, {number}, tl.program_id(1), {tile.split}, {tile.m}, {tile.n}"
+        return [f"{ACCUMULATOR}, is_last = c.join_splits({given})"]
+
+    def _write_follower(self) -> list[str]:
+        split = self._tile.split > 1
+        partial = self._partial | ({ROW} if split else set())
+        shift = f"tl.program_id(2) * {self._columns} + " if self._groups > 1 else ""
+        live = f"({ROW} < {self._pixels}) & is_last" if split else f"{ROW} < {self._pixels}"
+        lines = write_epilogue(self._region.stored, partial, uses_int64=self._uses_int64)
+        return [
+            f"{ROW}_live = ({live})[:, None]",
+            f"{COLUMN}_live = ({COLUMN} < {self._columns})[None, :]",
+            f"{ROW} = {ROW}[:, None]",
+            f"{COLUMN} = ({shift}{COLUMN})[None, :]",
+            *(line.removeprefix("    ") for line in lines),
+        ]
 
 
 def _join(constants: Mapping[str, int | str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in constants.items())
-

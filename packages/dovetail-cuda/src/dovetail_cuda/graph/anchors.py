@@ -7,37 +7,134 @@ that do not lie in memory as they are needed are stored first, through the desk 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, Protocol
 
 import numpy as np
 
-from dovetail_cuda.graph.regions import ProductRegion, Region
+from dovetail_cuda.graph.followers import Follower, write_follower
+from dovetail_cuda.graph.regions import ConvRegion, ElementRegion, ProductRegion, Region
+from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator, rewrite
+from dovetail_cuda.lower.images import Image, find_image
+from dovetail_cuda.lower.index import Index, flatten, replace_variables, unflatten, unflatten_by
 from dovetail_cuda.lower.matrices import Matrix, find_matrix
-from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, broadcast_to, refuse
+from dovetail_cuda.lower.tensors import (
+    CHANNELS_LAST,
+    Anchor,
+    ConvTensor,
+    ProductTensor,
+    RowTensor,
+    Tensor,
+    broadcast_to,
+    refuse,
+)
+from dovetail_cuda.run.packing import FILTER_ORDERS, FILTERS, TAPS
 
 __all__ = ["Desk", "make_anchor_region"]
+
+_SMALL: Final = 1 << 16
+"""Products of fewer multiplications than this are sums over rows: neither a library nor tiles gain anything."""
 
 
 class Desk(Protocol):
     """What the planner does for those who make regions."""
 
-    def store_operand(self, name: str, operand: Tensor) -> Tensor:
-        """Have a region before this one write a tensor to memory, row by row, under a name that is free."""
+    def store_operand(self, name: str, operand: Tensor, order: Sequence[int] = ()) -> Tensor:
+        """Have a region before this one write a tensor to memory, row by row with its dimensions in an order."""
+
+    def pack_weight(self, source: str, recipe: str) -> str | None:
+        """The buffer of a weight in another form, which the plan stores; None where it is no weight."""
 
 
-def make_anchor_region(desk: Desk, name: str, made: Anchor, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
-    """The region that writes an anchor to the buffer of a name."""
-    return _MAKERS[type(made)](desk, name, made, layers, ops)
+def make_anchor_region(
+    desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]
+) -> Region:
+    """The region that computes an anchor and stores what follows it."""
+    return _MAKERS[type(follower.anchor)](desk, follower, buffer, layers, ops)
 
 
-def _make_product(
-    desk: Desk, name: str, made: ProductTensor, layers: tuple[str, ...], ops: tuple[str, ...]
-) -> ProductRegion:
+def _make_product(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+    made = follower.anchor
+    if not isinstance(made, ProductTensor):
+        raise refuse("no product")
     batch = np.broadcast_shapes(made.left.shape[:-2], made.right.shape[:-2])
-    left = _settle_operand(desk, f"{name}.left", made.left, batch)
-    right = _settle_operand(desk, f"{name}.right", made.right, batch)
-    return ProductRegion(buffer=name, product=made, left=left, right=right, layers=layers, ops=ops)
+    m, n, k, count = made.left.shape[-2], made.right.shape[-1], made.left.shape[-1], math.prod(batch)
+    if count * m * n * k < _SMALL:
+        return _sum_rows(follower, made, buffer, layers, ops)
+    row, column, number = (Index.variable(*each) for each in ((ROW, m), (COLUMN, n), (BATCH, count)))
+    at = unflatten(number * (m * n) + row * n + column, made.shape)
+    return ProductRegion(
+        m=m,
+        n=n,
+        k=k,
+        batch=count,
+        dtype=made.dtype,
+        left=_settle_operand(desk, f"{buffer}.left", made.left, batch),
+        right=_settle_operand(desk, f"{buffer}.right", made.right, batch),
+        stored=write_follower(follower, buffer, at, accumulator(made.dtype)),
+        layers=layers,
+        ops=ops,
+    )
+
+
+def _sum_rows(
+    follower: Follower, made: ProductTensor, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]
+) -> ElementRegion:
+    """A product as one sum for each element."""
+    rows = made.plain.rows
+    at = unflatten(Index.variable(ROW, rows.num_rows), made.shape)
+    stored = write_follower(follower, buffer, at, made.plain.value)
+    return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
+
+
+def _make_rows(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+    made = follower.anchor
+    if not isinstance(made, RowTensor):
+        raise refuse("no rows")
+    rows, value = made.rows, made.value
+    if not rows.num_columns:
+        raise refuse("it reduces nothing that has no elements")
+    if made.is_reduced:
+        # The rows are counted in the order in which their results lie, so that neighbours write side by side.
+        order = follower.order if follower.order and follower.tensor.shape == made.shape else made.order
+        at = unflatten_by(Index.variable(ROW, rows.num_rows), made.shape, order)
+        places = {ROW: flatten(at, made.shape)}
+        value = rewrite(value, lambda each: None, lambda index: replace_variables(index, places))
+    else:
+        at = unflatten(flatten(rows.coordinates, rows.shape), made.shape)
+    stored = write_follower(follower, buffer, at, value)
+    return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
+
+
+def _make_conv(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+    made = follower.anchor
+    if not isinstance(made, ConvTensor):
+        raise refuse("no convolution")
+    batch, filters, high, wide = made.whole_shape
+    image, line, pixel = unflatten(Index.variable(ROW, batch * high * wide), (batch, high, wide))
+    at = (image, Index.variable(COLUMN, filters), line, pixel)
+    return ConvRegion(
+        conv=made,
+        image=_settle_image(desk, f"{buffer}.image", made.image),
+        weight=_settle_filters(desk, f"{buffer}.filters", made),
+        stored=write_follower(follower, buffer, at[: 2] + at[-len(made.shape) + 2 :], accumulator(made.dtype)),
+        layers=layers,
+        ops=ops,
+    )
+
+
+def _settle_image(desk: Desk, name: str, image: Tensor) -> Image:
+    found = find_image(image) or find_image(desk.store_operand(name, image, CHANNELS_LAST[4]))
+    if found is None:
+        raise refuse("the image of a convolution lies nowhere")
+    return found
+
+
+def _settle_filters(desk: Desk, name: str, made: ConvTensor) -> str:
+    """The buffer of the filters as kernels read them: packed with the plan where they are weights."""
+    recipe = TAPS if made.is_depthwise else FILTERS
+    packed = None if made.weight.buffer is None else desk.pack_weight(made.weight.buffer, recipe)
+    return packed or desk.store_operand(name, made.weight, FILTER_ORDERS[recipe]).buffer or ""
 
 
 def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ...]) -> Matrix:
@@ -49,6 +146,8 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
     return found
 
 
-_MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, str, Any, tuple[str, ...], tuple[str, ...]], Region]]] = {
+_MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, Follower, str, tuple[str, ...], tuple[str, ...]], Region]]] = {
+    ConvTensor: _make_conv,
     ProductTensor: _make_product,
+    RowTensor: _make_rows,
 }

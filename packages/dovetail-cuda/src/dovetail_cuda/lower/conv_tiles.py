@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail_cuda.lower.tensors import ConvTensor
@@ -17,6 +17,8 @@ _SIZES: Final = (
 )
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12)
 _MOST_TILES: Final = 8
+_RESIDENT: Final = 3
+"""Programs that a multiprocessor has at once."""
 _SHARED_BYTES: Final = 200 << 10
 _STEP_CYCLES: Final = 120
 """What a step takes at least."""
@@ -36,13 +38,18 @@ class ConvTile:
     k: int
     num_warps: int
     num_stages: int
-    splits: int = 1
+    split: int = 1
+    """Among how many programs the sum of an element is split."""
+    group: int = 1
+    """Rows of tiles that run together."""
+    prefetches: bool = False
+    """Whether filters are read into the cache before the kernel in front has ended."""
 
     @property
     def name(self) -> str:
         """What plans and timing caches call it."""
-        splits = f" split {self.splits}" if self.splits > 1 else ""
-        return f"tile {self.m}x{self.n}x{self.k} w{self.num_warps} s{self.num_stages}{splits}"
+        split = f" split {self.split}" if self.split > 1 else ""
+        return f"tile {self.m}x{self.n}x{self.k} w{self.num_warps} s{self.num_stages}{split}"
 
 
 def count_steps(conv: ConvTensor, block: int) -> int:
@@ -51,13 +58,20 @@ def count_steps(conv: ConvTensor, block: int) -> int:
     return places * -(-deep // block) if deep >= block else -(-places * deep // block)
 
 
-def list_conv_tiles(conv: ConvTensor, multiprocessors: int) -> list[ConvTile]:
-    """The tiles worth trying, the most promising first."""
+def list_conv_tiles(conv: ConvTensor, multiprocessors: int, *, is_weight: bool = False) -> list[ConvTile]:
+    """The tiles worth trying, the most promising first; where all run at once, weights are read into the cache."""
     if conv.is_depthwise:
         return _list_depthwise(conv, multiprocessors)
     found = [tile for m, n in _SIZES for tile in _list_cuts(conv, m, n)]
-    ranked = sorted(found, key=lambda tile: _estimate(conv, tile, multiprocessors))
-    return _pick(ranked)
+    picked = _pick(sorted(found, key=lambda tile: _estimate(conv, tile, multiprocessors)))
+    most = _RESIDENT * multiprocessors
+    return [replace(tile, prefetches=is_weight and _count_programs(conv, tile) <= most) for tile in picked]
+
+
+def _count_programs(conv: ConvTensor, tile: ConvTile) -> int:
+    batch, filters, high, wide = conv.whole_shape
+    tiles = -(-batch * high * wide // tile.m) * -(-filters // conv.group // tile.n) * conv.group
+    return tiles * tile.split
 
 
 def _pick(ranked: list[ConvTile]) -> list[ConvTile]:
@@ -85,19 +99,17 @@ def _list_cuts(conv: ConvTensor, m: int, n: int) -> list[ConvTile]:
         warps = 8 if m * n >= 128 * 128 else 4
         for splits in _SPLITS:
             if splits == 1 or (steps >= 4 * splits and m * n <= 64 * 128):
-                made.append(ConvTile(m=m, n=n, k=k, num_warps=warps, num_stages=stages, splits=splits))
+                made.append(ConvTile(m=m, n=n, k=k, num_warps=warps, num_stages=stages, split=splits))
     return made
 
 
 def _estimate(conv: ConvTensor, tile: ConvTile, multiprocessors: int) -> float:
     """Cycles, roughly."""
-    batch, filters, high, wide = conv.whole_shape
-    tiles = -(-batch * high * wide // tile.m) * -(-filters // conv.group // tile.n) * conv.group
-    waves = max(tiles * tile.splits / multiprocessors, 1.0)
-    steps = -(-count_steps(conv, tile.k) // tile.splits)
+    waves = max(_count_programs(conv, tile) / multiprocessors, 1.0)
+    steps = -(-count_steps(conv, tile.k) // tile.split)
     moved = (tile.m + tile.n) * tile.k * size_of(conv.dtype) / _BYTES_A_CYCLE
     step = max(tile.m * tile.n * tile.k / _PRODUCTS_A_CYCLE, moved, _STEP_CYCLES)
-    return waves * (steps * step + tile.m * tile.n / 16) + _START_CYCLES + (_SPLIT_CYCLES if tile.splits > 1 else 0)
+    return waves * (steps * step + tile.m * tile.n / 16) + _START_CYCLES + (_SPLIT_CYCLES if tile.split > 1 else 0)
 
 
 def _list_depthwise(conv: ConvTensor, multiprocessors: int) -> list[ConvTile]:

@@ -10,6 +10,7 @@ from typing import Final
 from dovetail_cuda.lower.expr import Expr, apply
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import reshape_to
+from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.pooling import slide
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
@@ -49,12 +50,28 @@ def conv(
     shape = (x.shape[0], weight.shape[0], *sliding.outputs)
     if len(kernel) == 1:
         x, weight, sliding = _widen(x), _widen(weight), _widen_sliding(sliding)
-    return ConvTensor(shape=shape, dtype=x.dtype, image=x, weight=weight, bias=bias, sliding=sliding, group=group)
+    return ConvTensor(
+        shape=shape,
+        dtype=x.dtype,
+        image=x,
+        weight=weight,
+        sliding=sliding,
+        group=group,
+        finish=lambda sums: _add_bias(sums, bias),
+    )
+
+
+def _add_bias(sums: Tensor, bias: Tensor | None) -> Tensor:
+    """With one number for each filter."""
+    if bias is None:
+        return sums
+    given = reshape_to(bias, (1, bias.count, *(1,) * (sums.rank - 2)))
+    return map_elements(lambda a, b: apply("{0} + {1}", a, b, dtype=sums.dtype), sums, given, dtype=sums.dtype)
 
 
 def _is_small(x: Tensor, weight: Tensor, sliding: Sliding) -> bool:
     pixels = x.shape[0] * math.prod(sliding.outputs)
-    return pixels <= _FEW_PIXELS or pixels * weight.count < _SMALL
+    return pixels <= _FEW_PIXELS or weight.shape[0] == 1 or pixels * weight.count < _SMALL
 
 
 def _widen(x: Tensor) -> Tensor:
@@ -89,9 +106,7 @@ def _sum_windows(x: Tensor, weight: Tensor, bias: Tensor | None, sliding: Slidin
     products = Tensor(shape=shape, dtype=x.dtype, pull=pull)
 
     def body(rows: Rows) -> Expr:
-        total = rows.reduce("sum", rows.read(products))
-        if bias is None:
-            return total
-        return apply("{0} + {1}", total, bias.at((rows.coordinates[1],)), dtype=x.dtype)
+        return rows.reduce("sum", rows.read(products))
 
-    return make_reduced(products, range(num_outer, len(shape)), body, keep=False)
+    made = make_reduced(products, range(num_outer, len(shape)), body, keep=False)
+    return replace(made, finish=lambda sums: _add_bias(sums, bias))

@@ -9,10 +9,8 @@ from dovetail_cuda.lower.expr import Load
 from dovetail_cuda.lower.index import Index, Var
 from dovetail_cuda.lower.tensors import Tensor
 
-__all__ = ["CHANNELS_LAST", "Image", "find_image", "find_strides"]
+__all__ = ["Image", "find_image", "find_strides"]
 
-CHANNELS_LAST: Final = {3: (0, 2, 1), 4: (0, 2, 3, 1)}
-"""The order of dimensions in memory that convolutions read best, by rank."""
 _FEW_CHANNELS: Final = 4
 """Up to so many channels a window is read element by element anyway."""
 

@@ -1,27 +1,28 @@
 """Tensors while a partition is lowered: each knows how to give the expression of one of its elements.
 
 Nothing is computed by making one. A ``Tensor`` that is read by another becomes part of that one's expression, until the
-planner decides to store it. What is made a row at a time (``RowTensor``) and what is a kernel of its own (``Anchor``)
-is stored before anything reads it.
+planner decides to store it. What is a kernel of its own (``Anchor``), such as a product or what is made a row at a time,
+is stored before anything reads it that is no part of that kernel.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ProviderError
 from dovetail_cuda.lower.expr import COLUMN, Expr, literal, load, reduced
-from dovetail_cuda.lower.index import Index, flatten, unflatten
+from dovetail_cuda.lower.index import Index, flatten_by, unflatten
 from dovetail_cuda.lower.sliding import Sliding
 from dovetail_cuda.lower.types import TYPES
 
 __all__ = [
+    "CHANNELS_LAST",
     "Anchor",
     "ConvTensor",
     "Lowered",
@@ -37,6 +38,8 @@ __all__ = [
     "refuse",
 ]
 
+CHANNELS_LAST: Final = {3: (0, 2, 1), 4: (0, 2, 3, 1)}
+"""The order of dimensions in memory that convolutions read best, by rank."""
 Coordinates = Sequence[Index]
 Pull = Callable[[Coordinates, "Expr | None"], Expr]
 
@@ -112,11 +115,24 @@ class Rows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowTensor:
-    """A tensor that is made a row at a time, such as a Softmax or the sum over an axis."""
+class Anchor:
+    """A tensor that is a region of its own; ``graph.anchors`` has what makes the region of each kind."""
 
     shape: tuple[int, ...]
     dtype: str
+    finish: Callable[[Tensor], Tensor] = lambda result: result
+    """What the operator itself has follow, such as the sum with a bias."""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The dimensions from the outermost to the innermost, as its kernel goes over them."""
+        return tuple(range(len(self.shape)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowTensor(Anchor):
+    """A tensor that is made a row at a time, such as a Softmax or the sum over an axis."""
+
     rows: Rows
     value: Expr
     """One element, in the scope of its row."""
@@ -125,27 +141,15 @@ class RowTensor:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Anchor:
-    """A tensor that is a region of its own; ``graph.anchors`` has what makes the region of each kind."""
-
-    shape: tuple[int, ...]
-    dtype: str
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ProductTensor(Anchor):
-    """Matrices multiplied, a batch at a time; a bias and an activation may follow."""
+    """Matrices multiplied, a batch at a time."""
 
     left: Tensor
     """(..., M, K)"""
     right: Tensor
     """(..., K, N)"""
-    bias: Tensor | None = None
-    """(N,)"""
-    activation: str = ""
-    alpha: float = 1.0
-    plain: RowTensor | None = field(default=None)
-    """The same as sums over rows, for types that no library multiplies."""
+    plain: RowTensor
+    """The same as sums over rows, for what is too small to be multiplied in tiles."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -158,8 +162,11 @@ class ConvTensor(Anchor):
     """(filters, C / groups, R, S)"""
     sliding: Sliding
     group: int
-    bias: Tensor | None = None
-    """(filters,)"""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """With its channels last."""
+        return CHANNELS_LAST[len(self.shape)]
 
     @property
     def whole_shape(self) -> tuple[int, int, int, int]:
@@ -173,7 +180,7 @@ class ConvTensor(Anchor):
         return self.weight.shape[1] == 1 and self.group > 1
 
 
-Lowered = Tensor | RowTensor | ProductTensor | ConvTensor
+Lowered = Tensor | Anchor
 
 
 def make_buffer(name: str, shape: Sequence[int], dtype: str, order: Sequence[int] = ()) -> Tensor:
@@ -181,10 +188,9 @@ def make_buffer(name: str, shape: Sequence[int], dtype: str, order: Sequence[int
     if dtype not in TYPES:
         raise refuse(f"it has no type {dtype}")
     axes = tuple(order) or tuple(range(len(shape)))
-    sizes = [shape[axis] for axis in axes]
 
     def pull(coordinates: Coordinates, guard: Expr | None) -> Expr:
-        return load(name, flatten([coordinates[axis] for axis in axes], sizes), guard, dtype)
+        return load(name, flatten_by(coordinates, shape, axes), guard, dtype)
 
     return Tensor(shape=tuple(shape), dtype=dtype, pull=pull, buffer=name)
 

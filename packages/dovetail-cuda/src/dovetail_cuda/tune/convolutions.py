@@ -5,8 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from functools import partial
+from typing import Final
 
-from dovetail_cuda.compile.convolution import ConvKernel, write_convolution
+from dovetail_cuda.compile.convolution import write_convolution
+from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
+from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.lower.conv_tiles import ConvTile, list_conv_tiles
 from dovetail_cuda.lower.expr import Load, walk
@@ -15,33 +18,26 @@ from dovetail_cuda.tune.questions import KernelDraft, Operand, Place, Question, 
 
 __all__ = ["make_conv_task"]
 
-_TF32_TOLERANCE = 1e-3
+_TF32_TOLERANCE: Final = 1e-3
 
 
 def make_conv_task(region: ConvRegion, kit: Kit) -> Task:
     """The task of a convolution."""
-    tiles = list_conv_tiles(region.conv, kit.multiprocessors)
-    kernel = _write(region, tiles[0], kit)
-    reads = kernel.reads
-    names = dict(zip(_list_roles(reads), (region.image.buffer, region.weight, *reads, region.stored.buffer), strict=True))
+    buffers = {role: buffer for role, (buffer, _) in list_epilogue(region.stored).items()}
+    buffers = {"image": region.image.buffer, "weight": region.weight, **buffers}
     question = Question(
-        text=_describe(region, kit) + (" cold" if kit.is_cold else ""),
-        operands=_list_operands(region, reads, kit),
-        make_ways=partial(_list_ways, region, tiles, kit),
+        text=_describe(region, kit),
+        operands=_list_operands(region, kit),
+        make_ways=partial(_list_ways, region, kit),
     )
-    return Task(region=region, question=question, places={role: Place(buffer=name) for role, name in names.items()})
+    return Task(region=region, question=question, places={role: Place(buffer=name) for role, name in buffers.items()})
 
 
-def _list_roles(reads: Sequence[str]) -> tuple[str, ...]:
-    return ("image", "weight", *(f"read{number}" for number in range(len(reads))), "result")
+def _allows_tf32(region: ConvRegion, kit: Kit) -> bool:
+    return kit.allows_tf32 and region.conv.dtype == "float32"
 
 
-def _write(region: ConvRegion, tile: ConvTile, kit: Kit) -> ConvKernel:
-    precision = "tf32" if kit.allows_tf32 and region.conv.dtype == "float32" else "ieee"
-    return write_convolution(region, tile, capability=kit.capability, precision=precision)
-
-
-def _list_operands(region: ConvRegion, reads: Sequence[str], kit: Kit) -> dict[str, Operand]:
+def _list_operands(region: ConvRegion, kit: Kit) -> dict[str, Operand]:
     """What a trial places: of each buffer as much as is read."""
     conv, image = region.conv, region.image
     last = image.offset + sum((n - 1) * step for n, step in zip(conv.image.shape, image.strides, strict=True))
@@ -50,44 +46,50 @@ def _list_operands(region: ConvRegion, reads: Sequence[str], kit: Kit) -> dict[s
         "image": Operand(count=last + 1, dtype=conv.dtype, kind="input"),
         "weight": Operand(count=conv.weight.count, dtype=conv.dtype, kind=kit.find_kind(region.weight)),
     }
-    for number, name in enumerate(reads):
-        found = [each for each in loads if each.buffer == name]
-        count = max(each.index.bounds[1] for each in found) + 1
-        made[f"read{number}"] = Operand(count=count, dtype=found[0].dtype, kind=kit.find_kind(name))
-    count = region.stored.place.bounds[1] + 1
-    return {**made, "result": Operand(count=count, dtype=region.stored.dtype, kind="output")}
+    for role, (name, dtype) in list_epilogue(region.stored).items():
+        ends = [each.index.bounds[1] for each in loads if each.buffer == name]
+        end = region.stored.place.bounds[1] if role == "result" else max(ends)
+        kind = "output" if role == "result" else kit.find_kind(name)
+        made[role] = Operand(count=end + 1, dtype=dtype, kind=kind)
+    return made
 
 
-def _list_ways(region: ConvRegion, tiles: Sequence[ConvTile], kit: Kit) -> list[Way]:
+def _list_ways(region: ConvRegion, kit: Kit) -> Sequence[Way]:
+    is_weight = kit.find_kind(region.weight) == "weight"
+    tiles = list_conv_tiles(region.conv, kit.multiprocessors, is_weight=is_weight)
     return [_make_way(region, tile, kit) for tile in tiles]
 
 
 def _make_way(region: ConvRegion, tile: ConvTile, kit: Kit) -> Way:
-    kernel = _write(region, tile, kit)
-    roles, temporaries = _list_roles(kernel.reads), {}
-    if tile.splits > 1:
-        roles, tiles = (*roles, "parts", "counters"), kernel.grid[0] * kernel.grid[2]
-        temporaries["parts"] = Temporary(size_bytes=4 * tiles * tile.splits * tile.m * tile.n)
-        temporaries["counters"] = Temporary(size_bytes=4 * tiles, is_zeroed=True)
-    draft = KernelDraft(roles=roles, request=kernel.request, grid=kernel.grid)
-    tolerance = _TF32_TOLERANCE if kit.allows_tf32 and region.conv.dtype == "float32" else 0.0
+    text = write_convolution(region, tile, precision="tf32" if _allows_tf32(region, kit) else "ieee")
+    temporaries, tiles = {}, text.grid[0] * text.grid[2]
+    if tile.split > 1:
+        temporaries[PARTS] = Temporary(size_bytes=4 * tiles * tile.split * tile.m * tile.n)
+        temporaries[LOCKS] = Temporary(size_bytes=4 * tiles, is_zeroed=True)
+    draft = KernelDraft(roles=text.buffers, request=request_text(text, kit.capability), grid=text.grid)
+    tolerance = _TF32_TOLERANCE if _allows_tf32(region, kit) else 0.0
     return Way(name=tile.name, drafts=[draft], temporaries=temporaries, tolerance=tolerance)
 
 
 def _describe(region: ConvRegion, kit: Kit) -> str:
     """Everything that decides the time of a convolution."""
-    conv, sliding = region.conv, region.conv.sliding
-    window = "x".join(map(str, sliding.kernel))
-    sizes = [
-        f"convolution {'x'.join(map(str, conv.image.shape))} with {conv.weight.shape[0]} of {window} {conv.dtype}",
-        f"stride {','.join(map(str, sliding.strides))} pads {','.join(map(str, (*sliding.before, *sliding.after)))}",
-        f"dilation {','.join(map(str, sliding.dilations))} groups {conv.group}",
-        f"at {region.image.offset} by {','.join(map(str, region.image.strides))}",
+    conv, sliding, image = region.conv, region.conv.sliding, region.image
+    words = [
+        f"convolution {_list('x', *conv.image.shape)} by {_list('x', *conv.weight.shape)} {conv.dtype}",
+        f"stride {_list(',', *sliding.strides)} pads {_list(',', *sliding.before, *sliding.after)}",
+        f"dilation {_list(',', *sliding.dilations)} groups {conv.group}",
+        f"at {image.offset} by {_list(',', *image.strides)} {_digest(region)}",
     ]
-    follows = hashlib.sha256(_write(region, _PLAIN, kit).request.text.encode())
-    sizes += ["tf32"] if kit.allows_tf32 and conv.dtype == "float32" else []
-    return " ".join([*sizes, f"then {follows.hexdigest()[:12]}"])
+    words += ["tf32"] if _allows_tf32(region, kit) else []
+    return " ".join([*words, *(["cold"] if kit.is_cold and kit.find_kind(region.weight) == "weight" else [])])
 
 
-_PLAIN = ConvTile(m=16, n=16, k=16, num_warps=4, num_stages=1)
-"""The cut whose text tells what follows a convolution."""
+def _list(separator: str, *numbers: int) -> str:
+    return separator.join(map(str, numbers))
+
+
+def _digest(region: ConvRegion) -> str:
+    """What follows, by the digest of its lines."""
+    lines = "\n".join(write_epilogue(region.stored, frozenset(), uses_int64=False))
+    types = " ".join(dtype for _, dtype in list_epilogue(region.stored).values())
+    return f"followed by {hashlib.sha256((lines + types).encode()).hexdigest()[:12]}"
