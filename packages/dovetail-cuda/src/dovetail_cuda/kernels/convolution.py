@@ -138,7 +138,9 @@ def slide_channels(
 
 
 @triton.jit
-def join_splits(total, parts, counters, tile, split, SPLITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+def join_splits(
+    total, parts, counters, tile, split, SPLITS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr
+):
     """The sums of all splits in their order, for the last block of a tile that comes here; and whether this is it.
 
     The counters are zero before and after.
