@@ -1,8 +1,8 @@
 """Tensors while a partition is lowered: each knows how to give the expression of one of its elements.
 
 Nothing is computed by making one. A ``Tensor`` that is read by another becomes part of that one's expression, until the
-planner decides to store it. What is a kernel of its own (``Anchor``), such as a product or what is made a row at a time,
-is stored before anything reads it that is no part of that kernel.
+planner decides to store it. What is a kernel of its own (``Anchor``), such as a product or what is made a row at a
+time, is stored before anything reads it that is no part of that kernel.
 """
 
 from __future__ import annotations
