@@ -70,7 +70,7 @@ def list_epilogue(stored: Stored) -> dict[str, tuple[str, str]]:
 def write_epilogue(stored: Stored, partial: frozenset[str], *, uses_int64: bool) -> list[str]:
     """The lines that store what follows, over the variables of row, column and batch, with parameters by role."""
     names = {buffer: role for role, (buffer, _) in list_epilogue(stored).items()}
-    writer = ExpressionWriter([stored], names, has_columns=True, partial=partial, uses_int64=uses_int64)
+    writer = ExpressionWriter([stored.value], names, has_columns=True, partial=partial, uses_int64=uses_int64)
     writer.store(stored)
     return writer.lines
 

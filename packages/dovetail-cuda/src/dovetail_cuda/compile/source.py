@@ -66,7 +66,7 @@ class KernelText:
 
 def write_kernel(region: ElementRegion, tile: Tile) -> KernelText:
     """The text of a region's kernel, cut in one way."""
-    return _Writer(region, tile).write()
+    return _Writer(region, tile).write_kernel()
 
 
 class _Writer(ExpressionWriter):
@@ -76,14 +76,15 @@ class _Writer(ExpressionWriter):
         self._num_columns = region.rows.num_columns if region.rows else 1
         sizes = {ROW: (region.count, tile.rows), COLUMN: (self._num_columns, tile.columns)}
         super().__init__(
-            region.stored,
+            [stored.value for stored in region.stored],
             {buffer: f"p{number}" for number, buffer in enumerate(self._buffers)},
             has_columns=region.rows is not None,
             partial=frozenset(axis for axis, (size, part) in sizes.items() if size % part),
             uses_int64=is_wide(region.stored, region.count * self._num_columns),
         )
 
-    def write(self) -> KernelText:
+    def write_kernel(self) -> KernelText:
+        """The kernel as text."""
         name = "rows" if self._region.rows else "elements"
         self._write_lanes()
         if self._num_columns <= self._tile.columns:

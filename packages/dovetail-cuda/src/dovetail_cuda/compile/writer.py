@@ -8,10 +8,12 @@ vector, and Triton stretches them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from dovetail_cuda.graph.regions import Stored
 from dovetail_cuda.lower.expr import (
+    BATCH,
     COLUMN,
     ROW,
     Accumulator,
@@ -41,25 +43,28 @@ class ExpressionWriter:
     """Lines of a kernel.
 
     Args:
-        stored: What the kernel stores.
+        values: What the kernel computes.
         names: The parameter of each buffer.
         has_columns: Whether its lanes have rows and columns.
         partial: The axes that have lanes without elements, for which ``i_live`` or ``j_live`` tell them.
         uses_int64: Whether some index does not fit 32 bits.
+        lanes: The lanes of variables that are not called as they are.
     """
 
     def __init__(
         self,
-        stored: Sequence[Stored],
+        values: Sequence[Expr],
         names: Mapping[str, str],
         *,
         has_columns: bool,
         partial: frozenset[str],
         uses_int64: bool,
+        lanes: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.lines: list[str] = []
         self._names = names
-        self._axes = _find_axes([each.value for each in stored])
+        self._lanes = lanes
+        self._axes = _find_axes(values)
         self._values: dict[Expr, str] = {}
         self._count = 0
         self._indent = "    "
@@ -73,7 +78,20 @@ class ExpressionWriter:
 
     def _live(self, axes: frozenset[str]) -> list[str]:
         """The lanes along some axes that have elements, where not all have."""
-        return [f"{axis}_live" for axis in (ROW, COLUMN) if axis in axes & self._partial]
+        return [f"{self._lane(axis)}_live" for axis in sorted(axes & self._partial)]
+
+    def _lane(self, axis: str) -> str:
+        return self._lanes.get(axis, axis)
+
+    def write(self, expr: Expr) -> str:
+        """The variable of a value, which is computed in lines before."""
+        return self._value(expr)
+
+    def write_load(self, expr: Load, axes: frozenset[str]) -> str:
+        """A load in its own type, over some axes at least."""
+        for child in children(expr):
+            self._value(child)
+        return self._load_text(expr, axes)
 
     def store(self, stored: Stored) -> None:
         """Store a result of the kernel."""
@@ -105,7 +123,8 @@ class ExpressionWriter:
     def _text(self, expr: Expr) -> str:
         match expr:
             case Load():
-                return self._load_text(expr)
+                widened = ".to(tl.float32)" if compute_type(expr.dtype) != expr.dtype else ""
+                return f"{self._load_text(expr)}{widened}"
             case Literal():
                 return self._full(_number(expr.value), register_type(expr.dtype))
             case Position():
@@ -123,14 +142,14 @@ class ExpressionWriter:
             case Accumulator():
                 return ACCUMULATOR
 
-    def _load_text(self, expr: Load) -> str:
+    def _load_text(self, expr: Load, least: frozenset[str] = frozenset()) -> str:
         index_axes = _index_axes(expr.index, self._axes)
-        axes = self._axes[expr]
-        place = self._render(expr.index) + "".join(f" + 0 * {axis}" for axis in sorted(axes - index_axes))
+        axes = self._axes[expr] | least
+        spread = "".join(f" + 0 * {self._lane(axis)}" for axis in sorted(axes - index_axes))
+        place = self._render(expr.index) + spread
         mask = self._live(axes) + ([] if expr.guard is None else [self._values[expr.guard]])
         condition = f", mask={' & '.join(mask)}, other=0" if mask else ""
-        widened = ".to(tl.float32)" if compute_type(expr.dtype) != expr.dtype else ""
-        return f"tl.load({self._names[expr.buffer]} + {place}{condition}){widened}"
+        return f"tl.load({self._names[expr.buffer]} + {place}{condition})"
 
     def _within_text(self, expr: Within) -> str:
         index = self._render(expr.index)
@@ -152,7 +171,7 @@ class ExpressionWriter:
     def _render_term(self, atom: Var | Gathered | Quotient | Remainder, factor: int) -> str:
         match atom:
             case Var():
-                text = atom.name
+                text = self._lane(atom.name)
             case Gathered():
                 text = f"{self._values[atom.value]}.to(tl.{'int64' if self._uses_int64 else 'int32'})"
             case Quotient():
@@ -193,10 +212,21 @@ def _find_axes(values: Sequence[Expr]) -> dict[Expr, frozenset[str]]:
 
 
 def _index_axes(index: Index, found: dict[Expr, frozenset[str]]) -> frozenset[str]:
-    axes = {axis for axis in (ROW, COLUMN) if mentions(index, axis)}
+    """The variables that an index changes with; those of the batch are the same for all lanes."""
+    axes = _variables_of(index) - {BATCH}
     for gathered in _gathered_of(index):
         axes |= found[gathered]
     return frozenset(axes)
+
+
+def _variables_of(index: Index) -> set[str]:
+    found: set[str] = set()
+    for atom, _ in index.terms:
+        if isinstance(atom, Var):
+            found.add(atom.name)
+        elif isinstance(atom, Quotient | Remainder):
+            found |= _variables_of(atom.of)
+    return found
 
 
 def _gathered_of(index: Index) -> Iterator[Expr]:

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
+from dovetail_cuda.graph.attention import make_attention_region
+from dovetail_cuda.graph.desk import Desk
 from dovetail_cuda.graph.followers import Follower, write_follower
 from dovetail_cuda.graph.regions import ConvRegion, ElementRegion, ProductRegion, Region
+from dovetail_cuda.lower.attention import AttentionTensor
 from dovetail_cuda.lower.convolution import join_pixels
 from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator, rewrite
 from dovetail_cuda.lower.images import Image, find_image
 from dovetail_cuda.lower.index import Index, flatten, replace_variables, unflatten, unflatten_by
-from dovetail_cuda.lower.matrices import Matrix, find_matrix
+from dovetail_cuda.lower.indexing import reshape_to, transpose_to
+from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
 from dovetail_cuda.lower.tensors import (
     CHANNELS_LAST,
     Anchor,
@@ -31,20 +35,10 @@ from dovetail_cuda.lower.tensors import (
 )
 from dovetail_cuda.run.packing import FILTER_ORDERS, FILTERS, TAPS
 
-__all__ = ["Desk", "make_anchor_region"]
+__all__ = ["make_anchor_region"]
 
 _SMALL: Final = 1 << 16
 """Products of fewer multiplications than this are sums over rows: neither a library nor tiles gain anything."""
-
-
-class Desk(Protocol):
-    """What the planner does for those who make regions."""
-
-    def store_operand(self, name: str, operand: Tensor, order: Sequence[int] = ()) -> Tensor:
-        """Have a region before this one write a tensor to memory, row by row with its dimensions in an order."""
-
-    def pack_weight(self, source: str, recipe: str) -> str | None:
-        """The buffer of a weight in another form, which the plan stores; None where it is no weight."""
 
 
 def make_anchor_region(
@@ -58,24 +52,49 @@ def _make_product(desk: Desk, follower: Follower, buffer: str, layers: tuple[str
     made = follower.anchor
     if not isinstance(made, ProductTensor):
         raise refuse("no product")
-    batch = np.broadcast_shapes(made.left.shape[:-2], made.right.shape[:-2])
-    m, n, k, count = made.left.shape[-2], made.right.shape[-1], made.left.shape[-1], math.prod(batch)
+    left, find_coordinates = _fold_rows(made)
+    batch = np.broadcast_shapes(left.shape[:-2], made.right.shape[:-2])
+    m, n, k, count = left.shape[-2], made.right.shape[-1], left.shape[-1], math.prod(batch)
     if count * m * n * k < _SMALL:
         return _sum_rows(follower, made, buffer, layers, ops)
     row, column, number = (Index.variable(*each) for each in ((ROW, m), (COLUMN, n), (BATCH, count)))
-    at = unflatten(number * (m * n) + row * n + column, made.shape)
+    at = find_coordinates(number * m + row, column)
     return ProductRegion(
         m=m,
         n=n,
         k=k,
         batch=count,
         dtype=made.dtype,
-        left=_settle_operand(desk, f"{buffer}.left", made.left, batch),
+        left=_settle_operand(desk, f"{buffer}.left", left, batch),
         right=_settle_operand(desk, f"{buffer}.right", made.right, batch),
         stored=write_follower(follower, buffer, at, accumulator(made.dtype)),
         layers=layers,
         ops=ops,
     )
+
+
+def _fold_rows(made: ProductTensor) -> tuple[Tensor, Callable[[Index, Index], Sequence[Index]]]:
+    """The left operand, and where in the result its rows and a column are.
+
+    Where one matrix multiplies all of a batch, the batch is more rows of the left operand. They may be taken in any
+    order, and that in which they lie in memory moves nothing.
+    """
+    left = made.left
+    if made.right.rank > 2 or left.rank == 2:
+        return left, lambda row, column: unflatten(row * made.right.shape[-1] + column, made.shape)
+    order = order_rows(left)
+    sizes = [left.shape[axis] for axis in order]
+    turned = reshape_to(transpose_to(left, (*order, left.rank - 1)), (math.prod(sizes), left.shape[-1]))
+    if order == tuple(sorted(order)) or find_matrix(turned) is None:
+        order, sizes = tuple(sorted(order)), list(left.shape[:-1])
+        turned = reshape_to(left, (math.prod(sizes), left.shape[-1]))
+
+    def find_coordinates(row: Index, column: Index) -> Sequence[Index]:
+        places = dict(zip(order, unflatten(row, sizes), strict=True))
+        own = [places[axis] for axis in sorted(order)]
+        return [*own, column] if len(made.shape) == left.rank else own
+
+    return turned, find_coordinates
 
 
 def _sum_rows(
@@ -152,6 +171,7 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
 
 
 _MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, Follower, str, tuple[str, ...], tuple[str, ...]], Region]]] = {
+    AttentionTensor: make_attention_region,
     ConvTensor: _make_conv,
     ProductTensor: _make_product,
     RowTensor: _make_rows,

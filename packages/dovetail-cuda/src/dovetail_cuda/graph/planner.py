@@ -8,9 +8,9 @@ something that is not cheap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["Buffer", "PartitionPlan", "plan_partition"]
+
+T = TypeVar("T")
 
 _MANY_OPS: Final = 8
 """What is read several times is computed again as long as it takes fewer operations than this."""
@@ -328,6 +330,29 @@ class _Planner:
             self.weights[name], self.packed[name] = array, (recipe, (source,))
             self._make(name, array.shape, array.dtype.name, "weight")
         return name
+
+    def store_temporary(self, name: str, made: Lowered, op: str) -> Tensor:
+        """Have a region write anything that is lowered to memory."""
+        if isinstance(made, Anchor):
+            return self._write_anchor(make_follower(made, f"{name}.result"), name, "temporary", _Origin(ops=(op,)))
+        return self._write(name, made, "temporary", range(made.rank), _Origin(ops=(op,)))
+
+    def make_region(self, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+        """The region that computes an anchor and stores what follows it."""
+        return make_anchor_region(self, follower, buffer, layers, ops)
+
+    def find_constant(self, buffer: str) -> Any | None:
+        """The numbers of a weight that is not replaced."""
+        return None if buffer in self.keep else self.weights.get(buffer)
+
+    def collect(self, make: Callable[[], T]) -> tuple[list[Region], T]:
+        """The regions that something has written, which do not become part of the plan; and its result."""
+        kept, self.regions = self.regions, []
+        try:
+            made = make()
+            return self.regions, made
+        finally:
+            self.regions = kept
 
     def _find_output(self, value: ir.Value) -> str:
         if _name(value) not in self.buffers or self.buffers[_name(value)].kind != "output":

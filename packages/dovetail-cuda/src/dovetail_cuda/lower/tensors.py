@@ -122,6 +122,8 @@ class Anchor:
     dtype: str
     finish: Callable[[Tensor], Tensor] = lambda result: result
     """What the operator itself has follow, such as the sum with a bias."""
+    spread: Callable[[Coordinates], Coordinates] = lambda at: at
+    """Where an element of the result lies in what that makes."""
 
     @property
     def order(self) -> tuple[int, ...]:

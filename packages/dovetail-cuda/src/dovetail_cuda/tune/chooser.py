@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +16,11 @@ from dovetail_cuda.compile.request import CompiledCode
 from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import KernelTable
 from dovetail_cuda.lower.tensors import refuse
-from dovetail_cuda.run.trial import Trial, TrialBuffer, TrialLaunches
+from dovetail_cuda.run.trial import Trial, TrialBuffer, TrialLaunches, sample
 from dovetail_cuda.tune.questions import Operand, Question, Way
 
 __all__ = ["Chooser", "ChosenWay"]
 
-_MOST_COMPARED: Final = 1 << 21
 MakeTrial = Callable[[Mapping[str, TrialBuffer]], Trial]
 
 
@@ -86,8 +85,8 @@ class Chooser:
         try:
             candidates = [self._make_candidate(trial, way) for way in ways]
             right = question.reference(arrays)
-            sampled = None if right is None else [_sample(each) for each in right]
-            found = self._context.tuner.choose(question.text, candidates, reference=sampled)
+            right = None if right is None else [sample(np.ravel(array)) for array in right]
+            found = self._context.tuner.choose(question.text, candidates, reference=right)
         finally:
             trial.close()
         return ChosenWay(way=next(way for way in ways if way.name == found.name), time_us=found.time_us)
@@ -121,13 +120,7 @@ def _collect(trial: Trial, start: Callable[[], Callable[[], None]]) -> Sequence[
     """Run once and read the results."""
     trial.spoil_outputs()
     start()()
-    return [_sample(each) for each in trial.read_outputs()]
-
-
-def _sample(array: Any) -> Any:
-    """Some elements of all parts of a result, where it is so large that comparing all would take longer than timing."""
-    step = array.size // _MOST_COMPARED | 1  # an odd one comes to every column
-    return np.ascontiguousarray(array.reshape(-1)[::step])
+    return trial.read_outputs()
 
 
 def _make_arrays(operands: Mapping[str, Operand]) -> dict[str, Any]:

@@ -23,12 +23,12 @@ from dovetail_cuda.tune.library_form import LibraryForm, match_library, split_fo
 from dovetail_cuda.tune.product_tiles import list_tiles
 from dovetail_cuda.tune.questions import Draft, KernelDraft, Kernels, Operand, Place, Question, Task, Temporary, Way
 
-__all__ = ["LibraryDraft", "make_product_task"]
+__all__ = ["TF32_TOLERANCE", "LibraryDraft", "make_product_task"]
 
 _NUM_ALGORITHMS: Final = 4
 _REFERENCE_OPS: Final = 1 << 31
 """Products up to so many multiplications are compared with NumPy's; larger ones with each other."""
-_TF32_TOLERANCE: Final = 1e-3
+TF32_TOLERANCE: Final = 1e-3
 _PRODUCT: Final = "product"
 """The role of what the library stores for a kernel behind it."""
 
@@ -123,7 +123,7 @@ def _count_read(region: ProductRegion, buffer: str) -> int:
 
 
 def _list_ways(region: ProductRegion, form: LibraryForm | None, kit: Kit) -> list[Way]:
-    tolerance = _TF32_TOLERANCE if _allows_tf32(region, kit) else 0.0
+    tolerance = TF32_TOLERANCE if _allows_tf32(region, kit) else 0.0
     return [*_list_library_ways(region, form, kit, tolerance), *_list_tile_ways(region, kit, tolerance)]
 
 
