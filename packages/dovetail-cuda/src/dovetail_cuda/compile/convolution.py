@@ -26,8 +26,9 @@ from dovetail_cuda.kernels import gemm as g
 
 @triton.jit
 def convolution({parameters}, EARLY: tl.constexpr):
-    f.let_next_start(EARLY)
 """
+_LET_NEXT_START: Final = "f.let_next_start(EARLY)"
+"""After the sums: programs that come earlier take the room of this kernel's, and spread badly themselves."""
 _LINE_BYTES: Final = 128
 """What the cache reads at once."""
 
@@ -107,7 +108,8 @@ class _ConvText:
         image, constants = f"image + {region.image.offset}", self._list_constants()
         if conv.is_depthwise:
             constants["PER_CHANNEL"] = self._filters // conv.group
-            return [f"{ACCUMULATOR} = c.slide_channels({image}, weight, {ROW}, {COLUMN}, {_join(constants)})"]
+            line = f"{ACCUMULATOR} = c.slide_channels({image}, weight, {ROW}, {COLUMN}, {_join(constants)})"
+            return [line, _LET_NEXT_START]
         deep = conv.weight.shape[1]
         constants |= {"C": deep, "BLOCK_K": self._tile.k, "PRECISION": repr(self._precision)}
         if self._groups > 1:
@@ -117,7 +119,7 @@ class _ConvText:
             first = f"tl.program_id(1) * {self._part}"
             bounds = f"{first}, tl.minimum({first} + {self._part}, {self._steps})"
         given = f"{image}, {self._weight}, {ROW}, {COLUMN}, {bounds}, {_join(constants)}"
-        return [f"{ACCUMULATOR} = c.slide_tile({given})"]
+        return [f"{ACCUMULATOR} = c.slide_tile({given})", _LET_NEXT_START]
 
     def _list_constants(self) -> dict[str, int | str]:
         conv, sliding, tile = self._region.conv, self._region.conv.sliding, self._tile
