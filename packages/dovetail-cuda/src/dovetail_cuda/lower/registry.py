@@ -20,6 +20,7 @@ def load_registry() -> KernelRegistry:
     """The registry with every family in it."""
     from dovetail_cuda.lower import (  # noqa: F401 - they register
         attention_operators,
+        convolution,
         einsum,
         gather,
         gemm,
