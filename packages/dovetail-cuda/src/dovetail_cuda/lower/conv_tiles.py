@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
 from typing import Final
@@ -17,6 +18,7 @@ _SIZES: Final = (
 )
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12)
 _MOST_TILES: Final = 8
+_MANY_WARPS: Final = 16
 _RESIDENT: Final = 3
 """Programs that a multiprocessor has at once."""
 _SHARED_BYTES: Final = 200 << 10
@@ -117,16 +119,14 @@ def _estimate(conv: ConvTensor, tile: ConvTile, multiprocessors: int) -> float:
 def _list_depthwise(conv: ConvTensor, multiprocessors: int) -> list[ConvTile]:
     batch, filters, high, wide = conv.whole_shape
     pixels, found = batch * high * wide, []
-    for n in (16, 32, 64, 128):
-        for m in (1, 4, 8, 16, 32):
-            lanes = m * n
-            if n >= 2 * filters or m >= 2 * pixels or not 256 <= lanes <= 2048:
-                continue
-            warps = max(lanes // 256, 1)
-            found.append(ConvTile(m=m, n=n, k=1, num_warps=warps, num_stages=1))
+    for m, n, lanes in itertools.product((1, 2, 4, 8, 16, 32), (16, 32, 64, 128), (4, 8)):
+        if n < 2 * filters and m < 2 * pixels and 128 <= m * n <= 2048 and m * n >= 32 * lanes:
+            found.append(ConvTile(m=m, n=n, k=1, num_warps=m * n // (32 * lanes), num_stages=1))
 
     def rate(tile: ConvTile) -> float:
-        blocks = -(-pixels // tile.m) * -(-filters // tile.n)
-        return abs(math.log2(blocks / (4 * multiprocessors))) - math.log2(tile.n) / 4
+        """How far the warps of a multiprocessor are from many, and how much of a tile is wasted."""
+        warps = -(-pixels // tile.m) * -(-filters // tile.n) * tile.num_warps / multiprocessors
+        waste = -(-filters // tile.n) * tile.n / filters
+        return abs(math.log2(warps / _MANY_WARPS)) + 4 * math.log2(waste)
 
-    return sorted(found, key=rate)[:6]
+    return sorted(found, key=rate)[:_MOST_TILES]
