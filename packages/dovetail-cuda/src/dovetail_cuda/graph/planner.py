@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -20,6 +21,8 @@ from dovetail_cuda.graph.followers import Follower, can_follow, follow, joins_ag
 from dovetail_cuda.graph.layout import can_read, choose_order
 from dovetail_cuda.graph.merge import merge_siblings
 from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
+from dovetail_cuda.graph.written_attention import WrittenAttention, find_written
+from dovetail_cuda.lower.attention import attend_written
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
 from dovetail_cuda.lower.index import Index, unflatten, unflatten_by
 from dovetail_cuda.lower.registry import load_registry
@@ -115,6 +118,8 @@ class _Planner:
     order: dict[ir.Node, int] = field(default_factory=dict)
     done: set[ir.Node] = field(default_factory=set)
     """Nodes that are lowered."""
+    written: dict[ir.Node, WrittenAttention] = field(default_factory=dict)
+    """Attention that is written out, by its last node."""
 
     def plan(self) -> PartitionPlan:
         from onnx_ir.passes import common
@@ -127,8 +132,11 @@ class _Planner:
         for value in graph.initializers.values():
             self._add_weight(value)
         self.order = {node: number for number, node in enumerate(graph)}
+        self.written = {found.last: found for found in find_written(graph)}
+        inside = {node for found in self.written.values() for node in found.inside}
         for node in graph:
-            self._lower(node)
+            if node not in inside:
+                self._lower(node)
         outputs = [self._find_output(value) for value in graph.outputs]
         used = {name for region in self.regions for name in region.buffers}
         return PartitionPlan(
@@ -175,12 +183,14 @@ class _Planner:
     # nodes
 
     def _lower(self, node: ir.Node) -> None:
-        made = self._apply(node)
-        origin = _Origin((node.name or node.op_type,), (node.op_type,))
-        for value in node.inputs:
+        written = self.written.get(node)
+        nodes = [node] if written is None else [*written.inside, node]
+        made = self._apply(node) if written is None else (self._attend(written),)
+        origin = _Origin(tuple(n.name or n.op_type for n in nodes), tuple(n.op_type for n in nodes))
+        for value in [value for each in nodes for value in each.inputs]:
             if value is not None:
                 origin = self.origins.get(value, _Origin()) + origin
-        self.done.add(node)
+        self.done.update(nodes)
         for value, result in zip(node.outputs, made, strict=False):
             self._settle(value, result, origin)
 
@@ -200,6 +210,27 @@ class _Planner:
                 self._store_follower(value)
         results = kernel(*self._read_all(node))
         return results if isinstance(results, tuple) else (results,)
+
+    def _attend(self, written: WrittenAttention) -> Lowered:
+        """Attention that is written out, as one."""
+        nodes = (*written.inside, written.last)
+        for value in [value for node in nodes for value in node.inputs]:
+            if value in self.followers:
+                self._store_follower(value)
+        query, key = self._read_all(written.product)
+        value = self._read(written.last, 1, written.last.inputs[1])
+        mask = partial(self._mask, written) if written.between else None
+        return attend_written(query, key, value, mask=mask, zeroes_blind=written.zeroes_blind)
+
+    def _mask(self, written: WrittenAttention, scores: Tensor) -> Tensor:
+        """What is done with scores between the product and the softmax."""
+        known: dict[ir.Value | None, Any] = {written.product.outputs[0]: scores}
+        made = scores
+        for node in written.between:
+            attributes = {name: _attribute(value) for name, value in node.attributes.items()}
+            inputs = [known[v] if v in known else self._read(node, n, v) for n, v in enumerate(node.inputs)]
+            made = known[node.outputs[0]] = self._find_kernel(node).bind(attributes, 1)(*inputs)
+        return made
 
     def _find_kernel(self, node: ir.Node) -> Any:
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -291,7 +322,9 @@ class _Planner:
             return True
         if made.buffer is not None:
             return False
-        uses = [use.node.op_type for use in value.uses()]
+        # Attention stores what it must have in memory itself.
+        written = {node for each in self.written.values() for node in (each.product, each.last)}
+        uses = ["" if use.node in written else use.node.op_type for use in value.uses()]
         if set(uses) & _REPEATING and not can_read(set(uses) & _REPEATING, made):
             return True
         nodes = list(walk(_element(made)))
