@@ -12,8 +12,8 @@ import pytest
 import dovetail
 from dovetail_cuda.graph.planner import PartitionPlan, plan_partition
 from dovetail_cuda.graph.regions import ConvRegion
-from dovetail_cuda.lower.conv_tiles import list_conv_tiles
 from dovetail_cuda.run.packing import LINES, is_recipe, pack
+from dovetail_cuda.tune.conv_tiles import list_conv_tiles
 from tests.cuda.host.test_numbers import HEAD, _check
 
 MODELS = {
@@ -62,7 +62,7 @@ MODELS = {
 @pytest.fixture(autouse=True)
 def _few_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes its time."""
-    monkeypatch.setattr("dovetail_cuda.lower.conv_tiles._MOST_TILES", 3)
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 3)
 
 
 def _plan(text: str) -> PartitionPlan:

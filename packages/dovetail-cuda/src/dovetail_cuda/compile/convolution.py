@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
 from dovetail_cuda.compile.source import KernelText
 from dovetail_cuda.compile.writer import ACCUMULATOR, is_wide
 from dovetail_cuda.graph.regions import ConvRegion
-from dovetail_cuda.lower.conv_tiles import ConvTile, count_steps
 from dovetail_cuda.lower.expr import COLUMN, ROW
+from dovetail_cuda.lower.tensors import ConvTensor
 from dovetail_cuda.lower.types import size_of
 
-__all__ = ["write_convolution"]
+__all__ = ["ConvTile", "count_steps", "write_convolution"]
 
 _HEADER: Final = """import triton
 import triton.language as tl
@@ -31,6 +32,35 @@ _LET_NEXT_START: Final = "f.let_next_start(EARLY)"
 """After the sums: programs that come earlier take the room of this kernel's, and spread badly themselves."""
 _LINE_BYTES: Final = 128
 """What the cache reads at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvTile:
+    """One way to cut a convolution."""
+
+    m: int
+    n: int
+    k: int
+    num_warps: int
+    num_stages: int
+    split: int = 1
+    """Among how many programs the sum of an element is split."""
+    group: int = 1
+    """Rows of tiles that run together."""
+    prefetches: bool = False
+    """Whether filters are read into the cache before the kernel in front has ended."""
+
+    @property
+    def name(self) -> str:
+        """What plans and timing caches call it."""
+        split = f" split {self.split}" if self.split > 1 else ""
+        return f"tile {self.m}x{self.n}x{self.k} w{self.num_warps} s{self.num_stages}{split}"
+
+
+def count_steps(conv: ConvTensor, block: int) -> int:
+    """How many steps the sums of a tile take: blocks of channels at each place of the window, or blocks of both."""
+    deep, places = conv.weight.shape[1], math.prod(conv.sliding.kernel)
+    return places * -(-deep // block) if deep >= block else -(-places * deep // block)
 
 
 def write_convolution(region: ConvRegion, tile: ConvTile, *, precision: str) -> KernelText:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from dovetail_cuda.compile.convolution import ConvTile, count_steps
 from dovetail_cuda.lower.tensors import ConvTensor
 from dovetail_cuda.lower.types import size_of
 
-__all__ = ["ConvTile", "count_steps", "list_conv_tiles"]
+__all__ = ["list_conv_tiles"]
 
 _SIZES: Final = (
     *((16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (32, 64), (64, 16), (64, 32), (64, 64)),
@@ -29,35 +30,6 @@ _SPLIT_CYCLES: Final = 1500
 """What adding the splits of a tile up takes."""
 _PRODUCTS_A_CYCLE: Final = 1000
 _BYTES_A_CYCLE: Final = 50
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConvTile:
-    """One way to cut a convolution."""
-
-    m: int
-    n: int
-    k: int
-    num_warps: int
-    num_stages: int
-    split: int = 1
-    """Among how many programs the sum of an element is split."""
-    group: int = 1
-    """Rows of tiles that run together."""
-    prefetches: bool = False
-    """Whether filters are read into the cache before the kernel in front has ended."""
-
-    @property
-    def name(self) -> str:
-        """What plans and timing caches call it."""
-        split = f" split {self.split}" if self.split > 1 else ""
-        return f"tile {self.m}x{self.n}x{self.k} w{self.num_warps} s{self.num_stages}{split}"
-
-
-def count_steps(conv: ConvTensor, block: int) -> int:
-    """How many steps the sums of a tile take: blocks of channels at each place of the window, or blocks of both."""
-    deep, places = conv.weight.shape[1], math.prod(conv.sliding.kernel)
-    return places * -(-deep // block) if deep >= block else -(-places * deep // block)
 
 
 def list_conv_tiles(conv: ConvTensor, multiprocessors: int, *, is_weight: bool = False) -> list[ConvTile]:
