@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from dovetail.errors import BuildError
 from dovetail_cuda.compile.request import CompiledCode, KernelRequest
 
 __all__ = ["KernelStore", "default_folder"]
@@ -50,13 +51,36 @@ class KernelStore:
         return found
 
     def get_all(self, requests: Sequence[KernelRequest], workers: Executor) -> list[CompiledCode]:
-        """Kernels, those that are not there compiled side by side; equal requests once."""
-        futures: dict[str, Future[CompiledCode]] = {}
+        """Kernels, those that are not there compiled side by side; equal requests once.
+
+        Raises:
+            BuildError: One does not compile.
+        """
+        found = []
+        for made in self.try_all(requests, workers):
+            if isinstance(made, BuildError):
+                raise made
+            found.append(made)
+        return found
+
+    def try_all(self, requests: Sequence[KernelRequest], workers: Executor) -> list[CompiledCode | BuildError]:
+        """The same, with an error in the place of each that does not compile."""
+        futures: dict[str, Future[CompiledCode | BuildError]] = {}
         for request in requests:
             key = request.make_key()
             if key not in futures:
-                futures[key] = workers.submit(self.get, request)
-        return [futures[request.make_key()].result() for request in requests]
+                futures[key] = workers.submit(self._try, request)
+        try:
+            return [futures[request.make_key()].result() for request in requests]
+        finally:
+            for future in futures.values():
+                future.cancel()  # none is left but where the build was interrupted
+
+    def _try(self, request: KernelRequest) -> CompiledCode | BuildError:
+        try:
+            return self.get(request)
+        except BuildError as error:
+            return error
 
 
 def _read(path: Path) -> CompiledCode | None:

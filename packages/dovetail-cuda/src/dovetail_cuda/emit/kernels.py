@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from dovetail_cuda.compile.request import CompiledCode, KernelRequest
+from dovetail_cuda.compile.request import EARLY, EARLY_CAPABILITY, CompiledCode, KernelRequest
 from dovetail_cuda.compile.source import KernelText
 from dovetail_cuda.lower.tensors import refuse
 from dovetail_cuda.lower.types import triton_name
@@ -15,29 +15,36 @@ __all__ = ["KernelTable", "request_text"]
 
 def request_text(text: KernelText, capability: int) -> KernelRequest:
     """What is compiled of a generated kernel."""
-    names = [f"p{number}" for number in range(len(text.buffers))]
     types = [f"*{triton_name(dtype, short=True)}" for dtype in text.types]
     return KernelRequest(
         function=text.name,
         text=text.text,
-        signature=dict(zip(names, types, strict=True)),
+        signature={**dict(zip(text.parameters, types, strict=True)), EARLY: "constexpr"},
+        constants={EARLY: capability >= EARLY_CAPABILITY},
         num_warps=text.num_warps,
+        num_stages=text.num_stages,
         capability=capability,
     )
 
 
 class KernelTable:
-    """Kernels by number, and their code by name."""
+    """Kernels by number, and their code by name.
 
-    def __init__(self) -> None:
+    Args:
+        compiled: Everything that is compiled, by the key of its request.
+    """
+
+    def __init__(self, compiled: Mapping[str, CompiledCode]) -> None:
         self.records: list[KernelRecord] = []
         self.code: dict[str, bytes] = {}
+        self._compiled = compiled
         self._numbers: dict[str, int] = {}
 
-    def add(self, request: KernelRequest, compiled: CompiledCode) -> int:
-        """The number of a kernel."""
+    def find(self, request: KernelRequest) -> int:
+        """The number of a kernel, which is in the table from then on."""
         key = request.make_key()
         if key not in self._numbers:
+            compiled = self._compiled[key]
             if compiled.scratch_bytes:
                 raise refuse("a kernel needs scratch memory that it does not get")
             self._numbers[key] = len(self.records)
@@ -52,9 +59,6 @@ def _describe(key: str, request: KernelRequest, compiled: CompiledCode) -> Kerne
         name=compiled.name,
         num_warps=compiled.num_warps,
         shared_bytes=compiled.shared_bytes,
-        num_parameters=_count_parameters(list(request.signature.values())),
+        starts_early=compiled.starts_early,
+        num_parameters=sum(each != "constexpr" for each in request.signature.values()),
     )
-
-
-def _count_parameters(types: Sequence[str]) -> int:
-    return sum(each != "constexpr" for each in types)

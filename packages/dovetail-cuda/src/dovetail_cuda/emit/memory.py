@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.provider.memory.arena import Span, align, plan_offsets
-from dovetail_cuda.graph.planner import Buffer, PartitionPlan
+from dovetail_cuda.graph.plan import Buffer, PartitionPlan
 from dovetail_cuda.run.payload import BufferRecord
 
 __all__ = ["BufferTable", "place_buffers"]
@@ -58,5 +58,7 @@ def _describe(name: str, buffer: Buffer, plan: PartitionPlan, places: dict[str, 
             return BufferRecord(kind="output", size_bytes=size, number=plan.outputs.index(name))
         case "weight":
             return BufferRecord(kind="weight", size_bytes=size, name=name)
+        case "zeroed":
+            return BufferRecord(kind="zeroed", size_bytes=size)
         case _:
             return BufferRecord(kind="arena", size_bytes=size, offset=places[name])

@@ -7,38 +7,42 @@ something that is not cheap.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from dovetail.provider.interfaces import PackedWeight
-from dovetail_cuda.graph.absorb import ABSORBED, absorb
+from dovetail_cuda.graph.anchors import make_anchor_region
+from dovetail_cuda.graph.followers import Follower, can_follow, follow, joins_again, make_follower
+from dovetail_cuda.graph.layout import can_read, choose_order
 from dovetail_cuda.graph.merge import merge_siblings
-from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region, Stored, list_operands
+from dovetail_cuda.graph.plan import Buffer, PartitionPlan
+from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
+from dovetail_cuda.graph.values import find_shape, find_type, name_of, read_attribute
+from dovetail_cuda.graph.written_attention import WrittenAttention, find_written
+from dovetail_cuda.lower.attention import attend_written
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
-from dovetail_cuda.lower.index import Index, flatten, unflatten
-from dovetail_cuda.lower.matrices import Matrix, find_matrix
+from dovetail_cuda.lower.index import Index, unflatten, unflatten_by
 from dovetail_cuda.lower.registry import load_registry
 from dovetail_cuda.lower.tensors import (
+    Anchor,
     Lowered,
-    ProductTensor,
-    RowTensor,
     Tensor,
-    broadcast_to,
     make_buffer,
     make_weight,
     refuse,
 )
-from dovetail_cuda.lower.types import size_of
-from dovetail_cuda.run.packing import COLUMNS
+from dovetail_cuda.run.packing import COLUMNS, pack
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Buffer", "PartitionPlan", "plan_partition"]
+__all__ = ["plan_partition"]
+
+T = TypeVar("T")
 
 _MANY_OPS: Final = 8
 """What is read several times is computed again as long as it takes fewer operations than this."""
@@ -49,34 +53,6 @@ _REPEATING: Final = frozenset(
     ("AveragePool", "Conv", "ConvTranspose", "CumProd", "CumSum", "Einsum", "Gemm", "LpPool", "MatMul", "MaxPool")
 )
 """Operators that read an element of theirs many times."""
-_PRODUCTS: Final = frozenset(("Gemm", "MatMul"))
-"""Those of them that can read what lies in a buffer with even strides as it is."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Buffer:
-    """Memory that regions read and write."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    kind: str
-    """``input``, ``output``, ``weight`` or ``temporary``."""
-
-    @property
-    def size_bytes(self) -> int:
-        """How large it is."""
-        return math.prod(self.shape) * size_of(self.dtype)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionPlan:
-    """Regions in the order they run, and all the memory they name."""
-
-    regions: Sequence[Region]
-    buffers: dict[str, Buffer]
-    weights: dict[str, Any]
-    inputs: Sequence[str]
-    outputs: Sequence[str]
 
 
 def plan_partition(model: ir.Model, keep: frozenset[str] = frozenset()) -> PartitionPlan:
@@ -109,45 +85,59 @@ class _Planner:
     origins: dict[ir.Value, _Origin] = field(default_factory=dict)
     arrays: dict[ir.Value, Any] = field(default_factory=dict)
     weights: dict[str, Any] = field(default_factory=dict)
-    packed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    packed: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The recipe and the sources of each weight that was made here."""
+    followers: dict[ir.Value, Follower] = field(default_factory=dict)
+    """Values of anchors that are not stored yet."""
+    order: dict[ir.Node, int] = field(default_factory=dict)
+    done: set[ir.Node] = field(default_factory=set)
+    """Nodes that are lowered."""
+    written: dict[ir.Node, WrittenAttention] = field(default_factory=dict)
+    """Attention that is written out, by its last node."""
 
     def plan(self) -> PartitionPlan:
         from onnx_ir.passes import common
 
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(self.model)
-        self.packed = merge_siblings(self.model)
+        self.packed = {name: (COLUMNS, sources) for name, sources in merge_siblings(self.model).items()}
         graph = self.model.graph
         for value in graph.inputs:
             self._add_input(value)
         for value in graph.initializers.values():
             self._add_weight(value)
+        self.order = {node: number for number, node in enumerate(graph)}
+        self.written = {found.last: found for found in find_written(graph)}
+        inside = {node for found in self.written.values() for node in found.inside}
         for node in graph:
-            self._lower(node)
+            if node not in inside:
+                self._lower(node)
         outputs = [self._find_output(value) for value in graph.outputs]
-        used = {name for region in self.regions for name in _names_of(region)}
+        used = {name for region in self.regions for name in region.buffers}
         return PartitionPlan(
             regions=self.regions,
             buffers={n: b for n, b in self.buffers.items() if n in used or b.kind in ("input", "output")},
             weights={name: self._pack(name, array) for name, array in self.weights.items() if name in used},
-            inputs=[_name(value) for value in graph.inputs],
+            inputs=[name_of(value) for value in graph.inputs],
             outputs=outputs,
         )
 
     def _pack(self, name: str, array: Any) -> Any:
         """A weight as the plan stores it: one that was made here says of what."""
-        sources = self.packed.get(name)
-        return array if sources is None else PackedWeight(array=array, sources=sources, recipe=COLUMNS)
+        if name not in self.packed:
+            return array
+        recipe, sources = self.packed[name]
+        return PackedWeight(array=array, sources=sources, recipe=recipe)
 
     # what comes in
 
     def _add_input(self, value: ir.Value) -> None:
-        shape = _static_shape(value)
-        self.values[value] = self._make(_name(value), shape, _dtype(value), "input")
+        shape = find_shape(value)
+        self.values[value] = self._make(name_of(value), shape, find_type(value), "input")
 
     def _add_weight(self, value: ir.Value) -> None:
         if value.const_value is None:
             raise refuse(f"weight '{value.name}' has no numbers")
-        array, name = value.const_value.numpy(), _name(value)
+        array, name = value.const_value.numpy(), name_of(value)
         self.arrays[value] = array
         if name not in self.keep and array.size == 1 and value not in self.model.graph.outputs:
             made = make_weight(array, name)
@@ -159,33 +149,63 @@ class _Planner:
             return  # nobody reads it on the device, so that its type does not matter
         self.values[value] = self._make(name, array.shape, array.dtype.name, "weight")
 
-    def _make(self, name: str, shape: Sequence[int], dtype: str, kind: str) -> Tensor:
-        tensor = make_buffer(name, shape, dtype)
+    def _make(self, name: str, shape: Sequence[int], dtype: str, kind: str, order: Sequence[int] = ()) -> Tensor:
+        tensor = make_buffer(name, shape, dtype, order)
         self.buffers[name] = Buffer(shape=tuple(shape), dtype=dtype, kind=kind)
         return tensor
 
     # nodes
 
     def _lower(self, node: ir.Node) -> None:
-        attributes = {name: _attribute(value) for name, value in node.attributes.items()}
-        inputs = [self._read(node, index, value) for index, value in enumerate(node.inputs)]
-        origin = _Origin((node.name or node.op_type,), (node.op_type,))
-        for value in node.inputs:
+        written = self.written.get(node)
+        nodes = [node] if written is None else [*written.inside, node]
+        made = self._apply(node) if written is None else (self._attend(written),)
+        origin = _Origin(tuple(n.name or n.op_type for n in nodes), tuple(n.op_type for n in nodes))
+        for value in [value for each in nodes for value in each.inputs]:
             if value is not None:
                 origin = self.origins.get(value, _Origin()) + origin
-        absorbed = absorb(node.op_type, inputs, attributes) if node.op_type in ABSORBED else None
-        results = absorbed or self._apply(node, attributes, inputs)
-        made = results if isinstance(results, tuple) else (results,)
+        self.done.update(nodes)
         for value, result in zip(node.outputs, made, strict=False):
-            self._settle(value, result, origin)
+            if value.uses() or value.is_graph_output():
+                self._settle(value, result, origin)
 
-    def _apply(self, node: ir.Node, attributes: dict[str, Any], inputs: Sequence[Any]) -> Any:
-        kernel = self._find_kernel(node)
-        settled = [
-            self._store(value, each) if value is not None and isinstance(each, RowTensor | ProductTensor) else each
-            for value, each in zip(node.inputs, inputs, strict=True)
-        ]
-        return kernel.bind(attributes, len(node.outputs))(*settled)
+    def _apply(self, node: ir.Node) -> Sequence[Lowered]:
+        """What an operator makes of its inputs, as part of the anchor before it where that can be."""
+        attributes = {name: read_attribute(value) for name, value in node.attributes.items()}
+        kernel = self._find_kernel(node).bind(attributes, len(node.outputs))
+        before = self._find_follower(node)
+        if before is not None:
+            made = kernel(*self._read_all(node))
+            after = follow(before, node, made, attributes) if isinstance(made, Tensor) else None
+            if after is not None:
+                self.followers[node.outputs[0]] = after
+                return (after.tensor,)
+        for value in node.inputs:
+            if value in self.followers:
+                self._store_follower(value)
+        results = kernel(*self._read_all(node))
+        return results if isinstance(results, tuple) else (results,)
+
+    def _attend(self, written: WrittenAttention) -> Lowered:
+        """Attention that is written out, as one."""
+        nodes = (*written.inside, written.last)
+        for value in [value for node in nodes for value in node.inputs]:
+            if value in self.followers:
+                self._store_follower(value)
+        query, key = self._read_all(written.product)
+        value = self._read(written.last, 1, written.last.inputs[1])
+        mask = partial(self._mask, written) if written.between else None
+        return attend_written(query, key, value, mask=mask, zeroes_blind=written.zeroes_blind)
+
+    def _mask(self, written: WrittenAttention, scores: Tensor) -> Tensor:
+        """What is done with scores between the product and the softmax."""
+        known: dict[ir.Value | None, Any] = {written.product.outputs[0]: scores}
+        made = scores
+        for node in written.between:
+            attributes = {name: read_attribute(value) for name, value in node.attributes.items()}
+            inputs = [known[v] if v in known else self._read(node, n, v) for n, v in enumerate(node.inputs)]
+            made = known[node.outputs[0]] = self._find_kernel(node).bind(attributes, 1)(*inputs)
+        return made
 
     def _find_kernel(self, node: ir.Node) -> Any:
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -198,12 +218,15 @@ class _Planner:
     def _is_host_input(self, node: ir.Node, index: int) -> bool:
         return index in self._find_kernel(node).host_inputs
 
+    def _read_all(self, node: ir.Node) -> list[Any]:
+        return [self._read(node, index, value) for index, value in enumerate(node.inputs)]
+
     def _read(self, node: ir.Node, index: int, value: ir.Value | None) -> Any:
         if value is None or value.name == "":
             return None
         if not self._is_host_input(node, index):
             return self.values[value]
-        if value not in self.arrays or _name(value) in self.keep:
+        if value not in self.arrays or name_of(value) in self.keep:
             raise refuse(f"input {index} of {node.op_type} '{node.name}' must be known when the plan is built")
         return self.arrays[value]
 
@@ -212,118 +235,138 @@ class _Planner:
     def _settle(self, value: ir.Value, made: Lowered, origin: _Origin) -> None:
         """Keep a value as an expression, or store it."""
         self.origins[value] = origin
+        if isinstance(made, Anchor):
+            self.followers[value] = make_follower(made, f"{name_of(value)}.result")
+            made = self.followers[value].tensor
         self.values[value] = made
-        if isinstance(made, ProductTensor) and self._is_absorbed_next(value):
-            return
-        if not isinstance(made, Tensor) or self._must_store(value, made):
+        if value in self.followers:
+            if not self._may_be_followed(value):
+                self._store_follower(value)
+        elif self._must_store(value, made):
             self._store(value, made)
 
-    def _is_absorbed_next(self, value: ir.Value) -> bool:
-        uses = list(value.uses())
-        return len(uses) == 1 and uses[0].node.op_type in ABSORBED and not value.is_graph_output()
+    # followers of anchors
+
+    def _find_follower(self, node: ir.Node) -> Follower | None:
+        """The follower that an operator reads; where it reads those of several anchors, the earlier are stored."""
+        if not can_follow(node):
+            return None
+        found = [value for value in node.inputs if value in self.followers]
+        for value in found[:-1]:
+            if value in self.followers and self.followers[value].name != self.followers[found[-1]].name:
+                self._store_follower(value)
+        return self.followers.get(found[-1]) if found else None
+
+    def _may_be_followed(self, value: ir.Value) -> bool:
+        nodes = {use.node for use in value.uses()}
+        if value.is_graph_output() or not nodes:
+            return False
+        return can_follow(*nodes) if len(nodes) == 1 else joins_again(value, self.order)
+
+    def _store_follower(self, value: ir.Value) -> None:
+        """Have the kernel of an anchor store a follower; what else is made of its result wants that in memory too."""
+        follower, name = self.followers.pop(value), name_of(value)
+        others = [each for each, other in self.followers.items() if other.name == follower.name]
+        if any(self._is_wanted(each) for each in others):
+            plain = follower.plain
+            self._write_anchor(plain, plain.name, "temporary", self.origins[value])
+            if self._must_store(value, follower.tensor):
+                self._store(value, follower.tensor)
+        else:
+            kind = "output" if value.is_graph_output() else "temporary"
+            placed = replace(follower, order=choose_order(value, follower.tensor))
+            self.values[value] = self._write_anchor(placed, name, kind, self.origins[value])
+            self.origins[value] = _Origin()
+        for each in others:
+            del self.followers[each]
+
+    def _is_wanted(self, value: ir.Value) -> bool:
+        """Whether somebody reads it who was not lowered yet."""
+        return value.is_graph_output() or any(use.node not in self.done for use in value.uses())
+
+    def _write_anchor(self, follower: Follower, name: str, kind: str, origin: _Origin) -> Tensor:
+        tensor = follower.tensor
+        if tensor.count:
+            self.regions.append(make_anchor_region(self, follower, name, origin.layers, origin.ops))
+        return self._make(name, tensor.shape, tensor.dtype, kind, follower.order)
+
+    # what is stored
 
     def _must_store(self, value: ir.Value, made: Tensor) -> bool:
         if value.is_graph_output():
             return True
         if made.buffer is not None:
             return False
-        uses = [use.node.op_type for use in value.uses()]
-        is_operand = set(uses) & _REPEATING <= _PRODUCTS
-        if set(uses) & _REPEATING and not (is_operand and made.rank > 1 and find_matrix(made) is not None):
+        # Attention stores what it must have in memory itself.
+        written = {node for each in self.written.values() for node in (each.product, each.last)}
+        uses = ["" if use.node in written else use.node.op_type for use in value.uses()]
+        if set(uses) & _REPEATING and not can_read(set(uses) & _REPEATING, made):
             return True
         nodes = list(walk(_element(made)))
         num_loads, num_ops = (sum(isinstance(each, kind) for each in nodes) for kind in (Load, Apply))
         is_costly = num_ops >= _MANY_OPS and len(uses) > 1
         return is_costly or num_loads > _MOST_LOADS or len(nodes) > _MOST_NODES
 
-    def _store(self, value: ir.Value, made: Lowered) -> Tensor:
+    def _store(self, value: ir.Value, made: Tensor) -> Tensor:
         """Have a region write a value to memory."""
-        name, origin = _name(value), self.origins.get(value, _Origin())
+        name, origin = name_of(value), self.origins.get(value, _Origin())
         kind = "output" if value.is_graph_output() else "temporary"
-        stored = self._make(name, made.shape, made.dtype, kind)
-        if math.prod(made.shape):
-            self.regions.append(self._make_region(name, made, origin))
+        stored = self._write(name, made, kind, choose_order(value, made), origin)
         self.values[value], self.origins[value] = stored, _Origin()
         return stored
 
-    def _make_region(self, name: str, made: Lowered, origin: _Origin) -> Region:
-        layers, ops = origin.layers, origin.ops
-        if isinstance(made, ProductTensor):
-            return self._make_product(name, made, origin)
-        if isinstance(made, RowTensor):
-            rows = made.rows
-            if not rows.num_columns:
-                raise refuse("it reduces nothing that has no elements")
-            place = Index.variable("i", rows.num_rows) if made.is_reduced else flatten(rows.coordinates, rows.shape)
-            stored = Stored(buffer=name, dtype=made.dtype, value=made.value, place=place)
-            return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
-        place = Index.variable("i", made.count)
-        stored = Stored(buffer=name, dtype=made.dtype, value=_element(made), place=place)
-        return ElementRegion(stored=(stored,), count=made.count, layers=layers, ops=ops)
+    def store_operand(self, name: str, operand: Tensor, order: Sequence[int] = ()) -> Tensor:
+        """Have a region write an operand to memory, row by row with its dimensions in an order."""
+        return self._write(name, operand, "temporary", order or range(operand.rank), _Origin(ops=("Expand",)))
 
-    def _make_product(self, name: str, made: ProductTensor, origin: _Origin) -> ProductRegion:
-        """The product over buffers: an operand that does not lie in one as it is needed is stored first."""
-        batch = np.broadcast_shapes(made.left.shape[:-2], made.right.shape[:-2])
-        return ProductRegion(
-            buffer=name,
-            product=made,
-            left=self._settle_operand(f"{name}.left", made.left, batch),
-            right=self._settle_operand(f"{name}.right", made.right, batch),
-            layers=origin.layers,
-            ops=origin.ops,
-        )
+    def _write(self, name: str, made: Tensor, kind: str, order: Sequence[int], origin: _Origin) -> Tensor:
+        if made.count:
+            flat = Index.variable("i", made.count)
+            value = made.at(unflatten_by(flat, made.shape, order))
+            stored = Stored(buffer=name, dtype=made.dtype, value=value, place=flat)
+            region = ElementRegion(stored=(stored,), count=made.count, layers=origin.layers, ops=origin.ops)
+            self.regions.append(region)
+        return self._make(name, made.shape, made.dtype, kind, order)
 
-    def _settle_operand(self, name: str, operand: Tensor, batch: tuple[int, ...]) -> Matrix:
-        is_whole = math.prod(operand.shape[:-2]) in (1, math.prod(batch))
-        whole = operand if is_whole else broadcast_to(operand, (*batch, *operand.shape[-2:]))
-        found = find_matrix(whole) or find_matrix(self._store_operand(name, whole))
-        if found is None:
-            raise refuse("an operand of a product lies nowhere")
-        return found
+    def pack_weight(self, source: str, recipe: str) -> str | None:
+        """The buffer of a weight in another form, which the plan stores; None where it is no weight."""
+        if source not in self.weights:
+            return None
+        name = f"{source}.{recipe}"
+        if name not in self.weights:
+            array = pack(recipe, [self.weights[source]])
+            self.weights[name], self.packed[name] = array, (recipe, (source,))
+            self._make(name, array.shape, array.dtype.name, "weight")
+        return name
 
-    def _store_operand(self, name: str, operand: Tensor) -> Tensor:
-        place = Index.variable("i", operand.count)
-        stored = Stored(buffer=name, dtype=operand.dtype, value=_element(operand), place=place)
-        self.regions.append(ElementRegion(stored=(stored,), count=operand.count, ops=("Expand",)))
-        return self._make(name, operand.shape, operand.dtype, "temporary")
+    def store_temporary(self, name: str, made: Lowered, op: str) -> Tensor:
+        """Have a region write anything that is lowered to memory."""
+        if isinstance(made, Anchor):
+            return self._write_anchor(make_follower(made, f"{name}.result"), name, "temporary", _Origin(ops=(op,)))
+        return self._write(name, made, "temporary", range(made.rank), _Origin(ops=(op,)))
+
+    def make_region(self, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+        """The region that computes an anchor and stores what follows it."""
+        return make_anchor_region(self, follower, buffer, layers, ops)
+
+    def find_constant(self, buffer: str) -> Any | None:
+        """The numbers of a weight that is not replaced."""
+        return None if buffer in self.keep else self.weights.get(buffer)
+
+    def collect(self, make: Callable[[], T]) -> tuple[list[Region], T]:
+        """The regions that something has written, which do not become part of the plan; and its result."""
+        kept, self.regions = self.regions, []
+        try:
+            made = make()
+            return self.regions, made
+        finally:
+            self.regions = kept
 
     def _find_output(self, value: ir.Value) -> str:
-        if _name(value) not in self.buffers or self.buffers[_name(value)].kind != "output":
+        if name_of(value) not in self.buffers or self.buffers[name_of(value)].kind != "output":
             raise refuse(f"output '{value.name}' is nothing that is computed here")
-        return _name(value)
+        return name_of(value)
 
 
 def _element(tensor: Tensor) -> Expr:
     return tensor.at(unflatten(Index.variable("i", tensor.count), tensor.shape))
-
-
-def _names_of(region: Region) -> list[str]:
-    if isinstance(region, ProductRegion):
-        return list_operands(region)
-    loads = [each.buffer for stored in region.stored for each in walk(stored.value) if isinstance(each, Load)]
-    return [*loads, *(stored.buffer for stored in region.stored)]
-
-
-def _name(value: ir.Value) -> str:
-    return value.name or ""
-
-
-def _dtype(value: ir.Value) -> str:
-    if value.dtype is None:
-        raise refuse(f"the type of '{value.name}' is not known")
-    return str(value.dtype.numpy().name)
-
-
-def _static_shape(value: ir.Value) -> tuple[int, ...]:
-    dims = None if value.shape is None else tuple(value.shape)
-    if dims is None or not all(isinstance(dim, int) for dim in dims):
-        raise refuse(f"the shape of '{value.name}' is not known when the plan is built")
-    return tuple(int(dim) for dim in dims if isinstance(dim, int))
-
-
-def _attribute(attribute: Any) -> Any:
-    """The value of an attribute as kernels take it."""
-    value = attribute.value
-    if hasattr(value, "numpy"):
-        return value.numpy()
-    return value.decode() if isinstance(value, bytes) else value

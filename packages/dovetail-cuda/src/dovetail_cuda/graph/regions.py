@@ -1,16 +1,34 @@
-"""Regions: what becomes one kernel or one call of a library."""
+"""Regions: what becomes one kernel, one call of a library, or a few of them.
+
+A kind of region is a class here or beside what makes it; ``tune.tasks`` knows the ways that each kind can run.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from dovetail_cuda.lower.expr import COLUMN, Expr, mentions
+from dovetail_cuda.lower.expr import COLUMN, Expr, Load, mentions, walk
+from dovetail_cuda.lower.images import Image
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.matrices import Matrix
-from dovetail_cuda.lower.tensors import ProductTensor, Rows
-from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.lower.tensors import ConvTensor, Rows
 
-__all__ = ["ElementRegion", "ProductRegion", "Region", "Stored", "list_offsets", "list_operands"]
+__all__ = ["ConvRegion", "ElementRegion", "ProductRegion", "Region", "Stored"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Region(ABC):
+    """Work over buffers, and the layers and operators that it is made of."""
+
+    layers: tuple[str, ...] = ()
+    ops: tuple[str, ...] = ()
+
+    @property
+    @abstractmethod
+    def buffers(self) -> Sequence[str]:
+        """The names of all buffers that it reads or writes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,40 +47,55 @@ class Stored:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ElementRegion:
+class ElementRegion(Region):
     """Results computed element by element, in rows where something is summed up over them."""
 
     stored: tuple[Stored, ...]
     count: int
     """Elements of a result without rows; else the number of rows."""
     rows: Rows | None = None
-    layers: tuple[str, ...] = ()
-    ops: tuple[str, ...] = ()
+
+    @property
+    def buffers(self) -> Sequence[str]:
+        """What is loaded and what is stored."""
+        loads = [each.buffer for stored in self.stored for each in walk(stored.value) if isinstance(each, Load)]
+        return [*loads, *(stored.buffer for stored in self.stored)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProductRegion:
-    """A product of matrices that lie in buffers."""
+class ProductRegion(Region):
+    """A batch of products of matrices (M, K) and (K, N) that lie in buffers, and what follows."""
 
-    buffer: str
-    product: ProductTensor
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str
     left: Matrix
     right: Matrix
-    layers: tuple[str, ...] = ()
-    ops: tuple[str, ...] = field(default=())
+    stored: Stored
+    """Computed of the accumulator at a row, a column and a number of the batch."""
+
+    @property
+    def buffers(self) -> Sequence[str]:
+        """Its operands, what follows reads, and its result."""
+        loads = [each.buffer for each in walk(self.stored.value) if isinstance(each, Load)]
+        return [self.left.buffer, self.right.buffer, *loads, self.stored.buffer]
 
 
-Region = ElementRegion | ProductRegion
+@dataclass(frozen=True, kw_only=True)
+class ConvRegion(Region):
+    """A convolution, and what follows: rows are pixels of the result, columns its filters."""
 
+    conv: ConvTensor
+    image: Image
+    weight: str
+    """The filters, packed: (filters, R, S, C), or (R, S, 1, filters) where each channel has filters of its own."""
+    stored: Stored
+    """Computed of the accumulator at a row and a column."""
 
-def list_operands(region: ProductRegion) -> list[str]:
-    """The buffers of a product: left, right, the bias where there is one, and the result."""
-    bias = region.product.bias
-    extra = [] if bias is None or bias.buffer is None else [bias.buffer]
-    return [region.left.buffer, region.right.buffer, *extra, region.buffer]
-
-
-def list_offsets(region: ProductRegion) -> list[int]:
-    """The bytes of each of these buffers before the first element that is read."""
-    size, count = size_of(region.product.dtype), len(list_operands(region)) - 2
-    return [region.left.offset * size, region.right.offset * size, *[0] * count]
+    @property
+    def buffers(self) -> Sequence[str]:
+        """The image, the filters, what is read besides, and the result."""
+        loads = [each.buffer for each in walk(self.stored.value) if isinstance(each, Load)]
+        return [self.image.buffer, self.weight, *loads, self.stored.buffer]

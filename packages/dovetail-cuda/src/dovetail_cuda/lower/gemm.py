@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dovetail_cuda.lower.expr import Expr, apply, literal
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
+from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Lowered, ProductTensor, Rows, RowTensor, Tensor, broadcast_shapes, broadcast_to
 from dovetail_cuda.lower.types import WIDE, is_float
 
-__all__: list[str] = []
+__all__ = ["matmul", "scale_tensor"]
 
 
 def _multiply_rows(a: Tensor, b: Tensor) -> RowTensor:
@@ -34,14 +35,6 @@ def _multiply_rows(a: Tensor, b: Tensor) -> RowTensor:
     return make_reduced(products, (len(batch) + 2,), body, keep=False)
 
 
-def _fold_batch(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Where one matrix multiplies all of a batch, the batch is more rows of the other."""
-    if b.rank == 2 and a.rank > 2:
-        rows = a.count // max(a.shape[-1], 1)
-        return reshape_to(a, (rows, a.shape[-1])), b
-    return a, b
-
-
 @registry.register("MatMul", since=9, types={"T": WIDE})
 def matmul(a: Tensor, b: Tensor) -> Lowered:
     """The product of the last two dimensions, for all before."""
@@ -54,8 +47,7 @@ def matmul(a: Tensor, b: Tensor) -> Lowered:
     plain = _with_shape(_multiply_rows(left, right), shape)
     if not is_float(a.dtype) or not plain.rows.num_columns:
         return plain
-    first, second = _fold_batch(left, right)
-    return ProductTensor(shape=shape, dtype=a.dtype, left=first, right=second, plain=plain)
+    return ProductTensor(shape=shape, dtype=a.dtype, left=left, right=right, plain=plain)
 
 
 def _with_shape(made: RowTensor, shape: tuple[int, ...]) -> RowTensor:
@@ -76,28 +68,25 @@ def gemm(
     """A product of two matrices and a sum with a third."""
     left = transpose_to(a, (1, 0)) if transA else a
     right = transpose_to(b, (1, 0)) if transB else b
-    m, n = left.shape[0], right.shape[1]
-    plain = _add_scaled(_multiply_rows(left, right), c, alpha, beta)
-    is_bias = c is None or (beta == 1.0 and c.buffer is not None and c.count == n and c.shape[-1:] == (n,))
-    if not is_float(a.dtype) or not is_bias or not plain.rows.num_columns:
-        return plain
-    return ProductTensor(
-        shape=(m, n),
-        dtype=a.dtype,
-        left=left,
-        right=right,
-        bias=None if c is None else reshape_to(c, (n,)),
-        alpha=alpha,
-        plain=plain,
-    )
+    shape, dtype = (left.shape[0], right.shape[1]), a.dtype
+    plain = _multiply_rows(left, right)
+
+    def add(x: Expr, y: Expr) -> Expr:
+        return apply("{0} + {1}", x, y, dtype=dtype)
+
+    def finish(result: Tensor) -> Tensor:
+        scaled = scale_tensor(result, alpha)
+        return scaled if c is None else map_elements(add, scaled, scale_tensor(c, beta), dtype=dtype)
+
+    if is_float(dtype) and plain.rows.num_columns:
+        return ProductTensor(shape=shape, dtype=dtype, left=left, right=right, finish=finish, plain=plain)
+    value = finish(Tensor(shape=shape, dtype=dtype, pull=lambda at, guard: plain.value)).at(plain.rows.coordinates[:2])
+    return RowTensor(shape=shape, dtype=dtype, rows=plain.rows, value=value, is_reduced=True)
 
 
-def _add_scaled(made: RowTensor, c: Tensor | None, alpha: float, beta: float) -> RowTensor:
-    value, dtype = made.value, made.dtype
-    if alpha != 1.0:
-        value = apply("{0} * {1}", value, literal(alpha, dtype), dtype=dtype)
-    if c is not None:
-        added = broadcast_to(c, made.shape).at(made.rows.coordinates[:2])
-        scaled = apply("{0} * {1}", added, literal(beta, dtype), dtype=dtype)
-        value = apply("{0} + {1}", value, scaled, dtype=dtype)
-    return RowTensor(shape=made.shape, dtype=dtype, rows=made.rows, value=value, is_reduced=True)
+def scale_tensor(x: Tensor, factor: float) -> Tensor:
+    """A multiple of a tensor."""
+    if factor == 1.0:
+        return x
+    number = literal(factor, x.dtype)
+    return map_elements(lambda a: apply("{0} * {1}", a, number, dtype=x.dtype), x, dtype=x.dtype)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from dovetail_cuda.lower.expr import Expr, apply, convert, literal, select
+from dovetail_cuda.lower.expr import Expr, Literal, apply, convert, literal, select
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Tensor, broadcast_shapes, broadcast_to, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS, INTEGERS, NUMBERS, SIGNED, TYPES, WIDE, is_float
 
-__all__ = ["ONNX_TYPES", "map_elements"]
+__all__ = ["ELEMENTWISE", "GELU_TANH", "MAXIMUM", "ONNX_TYPES", "RELU", "map_elements"]
 
 _NAN: Final = "propagate_nan=tl.PropagateNan.ALL"
-_MAXIMUM: Final = f"tl.maximum({{0}}, {{1}}, {_NAN})"
+RELU: Final = f"tl.maximum({{0}}, 0.0, {_NAN})"
+GELU_TANH: Final = "f.gelu_tanh({0})"
+"""Texts that others look for."""
+MAXIMUM: Final = f"tl.maximum({{0}}, {{1}}, {_NAN})"
 _MINIMUM: Final = f"tl.minimum({{0}}, {{1}}, {_NAN})"
 
 _UNARY: Final = {
@@ -36,7 +39,7 @@ _UNARY: Final = {
     "Mish": (18, "{0} * f.tanh(f.softplus({0}))", None),
     "Neg": (6, "-{0}", "-{0}"),
     "Reciprocal": (6, "1 / {0}", None),
-    "Relu": (6, f"tl.maximum({{0}}, 0.0, {_NAN})", "tl.maximum({0}, 0)"),
+    "Relu": (6, RELU, "tl.maximum({0}, 0)"),
     "Round": (11, "f.round({0})", None),
     "Sigmoid": (6, "1 / (1 + tl.exp(-{0}))", None),
     "Sign": (9, "f.sign({0})", "f.sign({0})"),
@@ -48,6 +51,9 @@ _UNARY: Final = {
     "Tan": (7, "f.tan({0})", None),
     "Tanh": (6, "f.tanh({0})", None),
 }
+_HALVES: Final = ("float16", "bfloat16")
+_HALF_TEXTS: Final = {"Erf": "f.erf_half({0})"}
+"""Texts for numbers of half precision, of which fewer digits are stored."""
 _BINARY: Final = {
     # op: (since, text for floats, text for integers)
     "Add": (7, "{0} + {1}", "{0} + {1}"),
@@ -58,7 +64,7 @@ _BINARY: Final = {
 }
 _VARIADIC: Final = {
     # op: (since, text for floats, text for integers or None)
-    "Max": (8, _MAXIMUM, "tl.maximum({0}, {1})"),
+    "Max": (8, MAXIMUM, "tl.maximum({0}, {1})"),
     "Min": (8, _MINIMUM, "tl.minimum({0}, {1})"),
     "Sum": (8, "{0} + {1}", None),
 }
@@ -71,6 +77,16 @@ _COMPARED: Final = {
 }
 _LOGICAL: Final = {"And": (7, "{0} & {1}"), "Or": (7, "{0} | {1}"), "Xor": (7, "{0} ^ {1}")}
 _BITWISE: Final = {"BitwiseAnd": (18, "{0} & {1}"), "BitwiseOr": (18, "{0} | {1}"), "BitwiseXor": (18, "{0} ^ {1}")}
+
+
+ELEMENTWISE: Final = frozenset(
+    (
+        *(*_UNARY, *_BINARY, *_VARIADIC, *_COMPARED, *_LOGICAL, *_BITWISE),
+        *("BitShift", "BitwiseNot", "Cast", "CastLike", "Celu", "Clip", "Elu", "Gelu", "HardSigmoid", "Identity"),
+        *("IsInf", "IsNaN", "LeakyRelu", "Mod", "Not", "Pow", "Selu", "Shrink", "Swish", "ThresholdedRelu", "Where"),
+    )
+)
+"""Operators of which an element of the result needs one element of each input."""
 
 
 def map_elements(function: Callable[..., Expr], *tensors: Tensor, dtype: str) -> Tensor:
@@ -93,7 +109,7 @@ def _register_unary(op: str, since: int, floats: str, integers: str | None) -> N
 
     @registry.register(op, since=since, types={"T": types})
     def lower(x: Tensor) -> Tensor:
-        text = _choose(floats, integers, x.dtype)
+        text = _HALF_TEXTS.get(op, floats) if x.dtype in _HALVES else _choose(floats, integers, x.dtype)
         return map_elements(lambda a: apply(text, a, dtype=x.dtype), x, dtype=x.dtype)
 
 
@@ -190,10 +206,18 @@ def is_inf(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> 
 @registry.register("Pow", since=7, until=11, types={"T": ("float16", "float32", "float64")})
 @registry.register("Pow", since=12, types={"T": FLOATS, "T1": NUMBERS})
 def power(x: Tensor, y: Tensor) -> Tensor:
-    """One to the power of the other."""
-    return map_elements(
-        lambda a, b: apply("f.pow({0}, {1})", a, convert(b, x.dtype), dtype=x.dtype), x, y, dtype=x.dtype
-    )
+    """One to the power of the other; a small number that is known is a product."""
+
+    def raise_to(a: Expr, b: Expr) -> Expr:
+        text = _POWERS.get(b.value) if isinstance(b, Literal) else None
+        if text is not None:
+            return apply(text, a, dtype=x.dtype)
+        return apply("f.pow({0}, {1})", a, convert(b, x.dtype), dtype=x.dtype)
+
+    return map_elements(raise_to, x, y, dtype=x.dtype)
+
+
+_POWERS: Final[dict[float, str]] = {1: "{0}", 2: "{0} * {0}", 3: "{0} * {0} * {0}"}
 
 
 @registry.register("Mod", since=10, types={"T": NUMBERS})
@@ -309,7 +333,8 @@ def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 @registry.register("Gelu", since=20, types={"T": FLOATS})
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """The Gaussian error linear unit, exact or by the hyperbolic tangent."""
-    return _map("f.gelu_tanh({0})" if approximate == "tanh" else "f.gelu({0})", x)
+    exact = "f.gelu_half({0})" if x.dtype in _HALVES else "f.gelu({0})"
+    return _map(GELU_TANH if approximate == "tanh" else exact, x)
 
 
 @registry.register("Swish", since=24, types={"T": FLOATS})

@@ -1,65 +1,28 @@
-"""Windows that slide over images: pooling, and convolutions as sums over windows.
-
-These convolutions are right for every shape and fast for none; they are what stands in until those of a library do.
-"""
+"""Windows that slide over images: pooling, and transposed convolutions as sums over windows."""
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import Final
 
 from dovetail_cuda.lower.expr import Expr, apply, both, literal, select, within
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import pad
+from dovetail_cuda.lower.pointwise import MAXIMUM, map_elements
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
+from dovetail_cuda.lower.sliding import Sliding, plan_sliding
 from dovetail_cuda.lower.tensors import Lowered, Rows, Tensor, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS
 
-__all__ = ["Sliding", "slide"]
+__all__ = ["slide"]
 
 Ints = Sequence[int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sliding:
-    """How windows slide over the spatial dimensions."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
-def plan_sliding(
-    spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints, pads: Ints, auto_pad: str, ceil_mode: int
-) -> Sliding:
-    """How many windows there are, and the padding they need."""
-    rank = len(spatial)
-    steps, spread = tuple(strides) or (1,) * rank, tuple(dilations) or (1,) * rank
-    reach = [spread[axis] * (kernel[axis] - 1) + 1 for axis in range(rank)]
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        outputs = [-(-spatial[axis] // steps[axis]) for axis in range(rank)]
-        total = [max((outputs[a] - 1) * steps[a] + reach[a] - spatial[a], 0) for a in range(rank)]
-        small, large = [size // 2 for size in total], [size - size // 2 for size in total]
-        before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
-    else:
-        given = [0] * 2 * rank if auto_pad == "VALID" or not pads else list(pads)
-        before, after = given[:rank], given[rank:]
-        room = [spatial[a] + before[a] + after[a] - reach[a] for a in range(rank)]
-        outputs = [(-(-room[a] // steps[a]) if ceil_mode else room[a] // steps[a]) + 1 for a in range(rank)]
-        if ceil_mode:  # a window must begin in the image or in the padding before it
-            outputs = [n - ((n - 1) * steps[a] >= spatial[a] + before[a]) for a, n in enumerate(outputs)]
-    return Sliding(
-        kernel=tuple(kernel),
-        strides=steps,
-        dilations=spread,
-        before=tuple(before),
-        after=tuple(after),
-        outputs=tuple(outputs),
-    )
+_MOST_TAPS: Final = 9
+"""Windows up to this many elements are put together one by one."""
 
 
 def slide(x: Tensor, sliding: Sliding, filler: float, *, is_counting: bool = False) -> Tensor:
@@ -92,6 +55,22 @@ def slide(x: Tensor, sliding: Sliding, filler: float, *, is_counting: bool = Fal
     return Tensor(shape=tuple(shape), dtype=x.dtype, pull=pull, is_mapped=True)
 
 
+def _unroll(windows: Tensor, sliding: Sliding, text: str) -> Tensor | None:
+    """The elements of each window put together one by one, where they are few; None where they are not.
+
+    One element a lane then reads along memory, whatever the window is.
+    """
+    if math.prod(sliding.kernel) > _MOST_TAPS:
+        return None
+    taps = list(itertools.product(*(range(size) for size in sliding.kernel)))
+
+    def pull(at: Sequence[Index], guard: Expr | None) -> Expr:
+        parts = [windows.at((*at, *(Index((), offset) for offset in tap)), guard) for tap in taps]
+        return functools.reduce(lambda a, b: apply(text, a, b, dtype=windows.dtype), parts)
+
+    return Tensor(shape=windows.shape[: -len(sliding.kernel)], dtype=windows.dtype, pull=pull)
+
+
 def _window_axes(windows: Tensor, sliding: Sliding) -> range:
     return range(windows.rank - len(sliding.kernel), windows.rank)
 
@@ -114,6 +93,9 @@ def max_pool(
         raise refuse("it does not tell where the largest was")
     sliding = plan_sliding(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     windows = slide(x, sliding, float("-inf"))
+    few = _unroll(windows, sliding, MAXIMUM)
+    if few is not None:
+        return few
     axes = _window_axes(windows, sliding)
     return make_reduced(windows, axes, lambda rows: rows.reduce("max", rows.read(windows)), keep=False)
 
@@ -133,6 +115,10 @@ def average_pool(
     """The mean of each window, with or without what is padding."""
     sliding = plan_sliding(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     windows = slide(x, sliding, 0.0)
+    few = None if any(sliding.before) or any(sliding.after) or ceil_mode else _unroll(windows, sliding, "{0} + {1}")
+    if few is not None:
+        size = literal(math.prod(sliding.kernel), x.dtype)
+        return map_elements(lambda a: apply("{0} / {1}", a, size, dtype=x.dtype), few, dtype=x.dtype)
     ones = make_constant(1, x.shape, x.dtype)
     counted = slide(x, sliding, 0.0, is_counting=True) if count_include_pad else slide(ones, sliding, 0.0)
 
@@ -237,42 +223,3 @@ def conv_transpose(
         return sums if bias is None else apply("{0} + {1}", sums, bias.at((rows.coordinates[1],)), dtype=x.dtype)
 
     return make_reduced(products, range(2 + rank, len(shape)), body, keep=False)
-
-
-@registry.register("Conv", since=1, types={"T": FLOATS})
-def conv(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    kernel_shape: Ints = (),
-    strides: Ints = (),
-    dilations: Ints = (),
-    pads: Ints = (),
-    auto_pad: str = "NOTSET",
-    group: int = 1,
-) -> Lowered:
-    """Sums over windows of products with a kernel."""
-    kernel = tuple(kernel_shape) or weight.shape[2:]
-    sliding = plan_sliding(x.shape[2:], kernel, strides, dilations, pads, auto_pad, 0)
-    windows = slide(x, sliding, 0.0)
-    batch, filters, deep = x.shape[0], weight.shape[0], weight.shape[1]
-    if filters % group or x.shape[1] != deep * group:
-        raise refuse("the channels do not fit the groups")
-    shape = (batch, filters, *sliding.outputs, deep, *kernel)
-    num_outer = 2 + len(kernel)
-
-    def pull(at: Sequence[Index], guard: Expr | None) -> Expr:
-        channel = at[1] // (filters // group) * deep + at[num_outer]
-        pixel = windows.at((at[0], channel, *at[2:num_outer], *at[num_outer + 1 :]), guard)
-        return apply("{0} * {1}", pixel, weight.at((at[1], *at[num_outer:]), guard), dtype=x.dtype)
-
-    products = Tensor(shape=shape, dtype=x.dtype, pull=pull)
-
-    def body(rows: Rows) -> Expr:
-        total = rows.reduce("sum", rows.read(products))
-        if bias is None:
-            return total
-        return apply("{0} + {1}", total, bias.at((rows.coordinates[1],)), dtype=x.dtype)
-
-    return make_reduced(products, range(num_outer, len(shape)), body, keep=False)

@@ -11,14 +11,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, ProviderError, ResourceError
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
 from dovetail_cuda.run.arrays import CudaArray
-from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
-from dovetail_cuda.run.driver import Launch, Parameters
+from dovetail_cuda.run.cublaslt import ProductLibrary
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.memory import PoolMemory
-from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, LaunchList, ProductLaunch, read_payload
+from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList, read_payload
+from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
+from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
 
 __all__ = ["BoundLaunches", "CudaPartition", "Services"]
 
@@ -30,10 +31,9 @@ class Services:
     """What partitions run with."""
 
     gpu: Gpu
-    allocator: Any
+    allocator: IGpuAllocator
     open_products: Callable[[], ProductLibrary]
-    outputs: PoolMemory
-    """Where results come from that nobody gave memory for."""
+    profile: LaunchProfile
 
 
 @dataclass
@@ -62,14 +62,14 @@ class CudaPartition(LoadedPartition):
         self.name = stored.name
         self.launches: LaunchList = read_payload(stored)
         self.services = services
+        self.labels = [_make_label(launch, self.launches.kernels) for launch in self.launches.launches]
         self.output_types = [np.dtype(spec.dtype) for spec in stored.output_specs]
         self._loaded = _Loaded(services)
         self._finalizer = weakref.finalize(self, services.gpu.release_later, self._loaded.release)
         self._finalizer.atexit = False  # the process ends, and its memory with it
         try:
             self._upload({b.name: stored.weights[b.name] for b in self.launches.buffers if b.kind == "weight"})
-            self.functions = self._load_code(stored)
-            self.products = self._prepare_products()
+            self.ready = self._prepare_launches(stored)
         except BaseException:
             self.close()
             raise
@@ -120,41 +120,18 @@ class CudaPartition(LoadedPartition):
             driver.copy(address, array.ctypes.data, array.nbytes, 0)
             driver.synchronize_stream(0)
 
-    def _load_code(self, stored: StoredPartition) -> list[int]:
-        driver, functions = self.services.gpu.driver, []
-        for kernel in self.launches.kernels:
-            if kernel.code not in self._loaded.libraries:
-                self._loaded.libraries[kernel.code] = driver.load_library(bytes(stored.code[kernel.code]))
-            library = self._loaded.libraries[kernel.code]
-            functions.append(driver.find_function(library, kernel.name, kernel.shared_bytes))
-        return functions
-
-    def _prepare_products(self) -> dict[int, RunProduct]:
-        """The products by the number of their launch; one of another version of the library gets a new algorithm."""
-        found = {n: launch for n, launch in enumerate(self.launches.launches) if isinstance(launch, ProductLaunch)}
-        if not found:
-            return {}
-        _ = self.services.gpu.driver  # its context is current from here on
-        library = self.services.open_products()
-        return {number: _prepare(library, launch) for number, launch in found.items()}
+    def _prepare_launches(self, stored: StoredPartition) -> list[ReadyLaunch]:
+        """Everything that is launched, made ready as far as it is the same for all contexts."""
+        gpu, kernels = self.services.gpu, self.launches.kernels
+        functions = load_functions(gpu.driver, kernels, stored.code, self._loaded.libraries)
+        resources = Resources(gpu=gpu, kernels=kernels, functions=functions, open_products=self.services.open_products)
+        return [prepare_launch(launch, resources) for launch in self.launches.launches]
 
 
-def _prepare(library: ProductLibrary, launch: ProductLaunch) -> RunProduct:
-    algorithm = launch.algorithm
-    if launch.library_version != library.get_version():
-        found = library.find_algorithms(launch.product, 1)
-        if not found:
-            raise ProviderError("cuBLASLt has no algorithm for a product", where="provider 'cuda'", got=launch.product)
-        algorithm = found[0]
-    return library.prepare(launch.product, algorithm)
-
-
-Place = tuple[int, int]
-"""A buffer by its number, and the bytes in it before what is passed."""
-
-
-def _places(launch: KernelLaunch | ProductLaunch) -> list[Place]:
-    return list(zip(launch.buffers, launch.offsets or [0] * len(launch.buffers), strict=True))
+def _make_label(launch: Launches, kernels: Sequence[KernelRecord]) -> LaunchLabel:
+    """What a profile calls a launch: its layers, and the kernel or the kind of launch."""
+    name = kernels[launch.kernel].name if isinstance(launch, KernelLaunch) else str(type(launch).__struct_config__.tag)
+    return LaunchLabel(kernel=name, layers=launch.layers)
 
 
 class BoundLaunches(BoundPartition):
@@ -172,46 +149,18 @@ class BoundLaunches(BoundPartition):
                 got=context.workspace_bytes,
             )
         self._partition, self._context = partition, context
-        self._scratch = context.workspace + launches.arena_bytes
+        self._zeroed = _ZeroedMemory(partition.services)
         self._addresses = [self._find_address(buffer) for buffer in launches.buffers]
         self._border = [(n, b) for n, b in enumerate(launches.buffers) if b.kind in ("input", "output")]
-        self._steps = [self._make_step(number, launch) for number, launch in enumerate(launches.launches)]
+        scratch = context.workspace + launches.arena_bytes
+        self._steps = [launch.bind(self._addresses, scratch) for launch in partition.ready]
 
     def _find_address(self, buffer: BufferRecord) -> int:
         if buffer.kind == "arena":
             return self._context.workspace + buffer.offset
+        if buffer.kind == "zeroed":
+            return self._zeroed.take(buffer.size_bytes)
         return self._partition.find_weight(buffer.name) if buffer.kind == "weight" else 0
-
-    def _make_step(self, number: int, launch: KernelLaunch | ProductLaunch) -> Callable[[int], None]:
-        if isinstance(launch, ProductLaunch):
-            return self._make_product_step(self._partition.products[number], _places(launch))
-        kernel = self._partition.launches.kernels[launch.kernel]
-        shape = Launch(
-            function=self._partition.functions[launch.kernel],
-            grid=launch.grid,
-            threads=32 * kernel.num_warps,
-            shared_bytes=kernel.shared_bytes,
-        )
-        return self._make_kernel_step(shape, _places(launch))
-
-    def _make_product_step(self, run: RunProduct, places: Sequence[Place]) -> Callable[[int], None]:
-        addresses, scratch = self._addresses, self._scratch
-
-        def step(stream: int) -> None:
-            run([addresses[number] + offset for number, offset in places], scratch, stream)
-
-        return step
-
-    def _make_kernel_step(self, shape: Launch, places: Sequence[Place]) -> Callable[[int], None]:
-        parameters, addresses = Parameters([0] * len(places)), self._addresses
-        launch = self._partition.services.gpu.driver.launch
-
-        def step(stream: int) -> None:
-            for place, (number, offset) in enumerate(places):
-                parameters.values[place] = addresses[number] + offset
-            launch(shape, parameters, stream)
-
-        return step
 
     def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         """Put every launch on the stream of the context."""
@@ -228,8 +177,7 @@ class BoundLaunches(BoundPartition):
                 )
             self._addresses[number] = array.address
         stream = 0 if self._context.stream is None else self._context.stream.handle
-        for step in self._steps:
-            step(stream)
+        self._partition.services.profile.run(self._steps, self._partition.labels, self._partition.name, stream)
 
     def _fill_outputs(self, outputs: list[Any]) -> None:
         """Make an array for each output that nobody gave memory for."""
@@ -238,17 +186,40 @@ class BoundLaunches(BoundPartition):
                 outputs[number] = self._make_array(shape, self._partition.output_types[number])
 
     def _make_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> CudaArray:
-        memory, size = self._partition.services.outputs, math.prod(shape) * dtype.itemsize
+        memory, size = self._partition.services.allocator, math.prod(shape) * dtype.itemsize
         address = memory.allocate(size, _ALIGNMENT, 0)
         if not address:
             raise ResourceError("no memory for a result", where=f"step '{self._partition.name[:200]}'", got=size)
         return CudaArray(address, shape, dtype, owner=_Owner(self._partition.services.gpu, memory, address))
 
 
+class _ZeroedMemory:
+    """Memory of one context that is zero between runs; it is given back with this object."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._blocks: list[int] = []
+
+    def take(self, size_bytes: int) -> int:
+        """Zeros."""
+        address: int = self._services.allocator.allocate(max(size_bytes, 1), _ALIGNMENT, 0)
+        if not address:
+            raise ResourceError("no memory for a context", where="provider 'cuda'", got=f"{size_bytes} bytes")
+        self._blocks.append(address)
+        zeros, driver = np.zeros(size_bytes, np.uint8), self._services.gpu.driver
+        driver.copy(address, zeros.ctypes.data, size_bytes, 0)
+        driver.synchronize_stream(0)
+        return address
+
+    def __del__(self) -> None:
+        for block in self._blocks:
+            self._services.gpu.release_later(partial(self._services.allocator.deallocate, block))
+
+
 class _Owner:
     """Gives memory back when the last array over it is gone."""
 
-    def __init__(self, gpu: Gpu, memory: PoolMemory, address: int) -> None:
+    def __init__(self, gpu: Gpu, memory: IGpuAllocator, address: int) -> None:
         self._gpu, self._memory, self._address = gpu, memory, address
 
     def __del__(self) -> None:

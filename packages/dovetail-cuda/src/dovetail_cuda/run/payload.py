@@ -6,8 +6,8 @@ What is read may be from anybody, so every number is checked against what the pl
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ __all__ = [
     "KernelLaunch",
     "KernelRecord",
     "LaunchList",
+    "Launches",
     "Product",
     "ProductLaunch",
     "list_counts",
@@ -28,13 +29,15 @@ __all__ = [
     "write_payload",
 ]
 
-VERSION: Final = "cuda launches 1"
+VERSION: Final = "cuda launches 2"
 WORKSPACE_BYTES: Final = 32 << 20
 """Scratch memory that products may use."""
 _MAX_GRID: Final = (2**31 - 1, 65535, 65535)
 _MAX_SHARED_BYTES: Final = 227 << 10
 _ALGORITHM_BYTES: Final = 64
-_KINDS: Final = ("input", "output", "weight", "arena")
+_KINDS: Final = ("input", "output", "weight", "arena", "zeroed")
+_ZEROED_BYTES: Final = 1 << 30
+"""The most that a partition may have of memory that is zero between runs."""
 _WIDTHS: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
@@ -49,11 +52,13 @@ class KernelRecord(_Record, frozen=True, kw_only=True):
     name: str
     num_warps: int
     shared_bytes: int = 0
+    starts_early: bool = False
+    """Whether it waits itself for the kernel in front of it, so that it may be launched before that has ended."""
     num_parameters: int
 
 
 class BufferRecord(_Record, frozen=True, kw_only=True):
-    """Memory: an input or output by its number, a weight by its name, or a place in the arena."""
+    """Memory: an input or output by its number, a weight by its name, a place in the arena, or zero between runs."""
 
     kind: str
     size_bytes: int
@@ -89,14 +94,20 @@ class Product(_Record, frozen=True, kw_only=True):
     right_line: int
     is_left_swapped: bool = False
     is_right_swapped: bool = False
+    result_line: int
+    """Elements from one row of the result to the next."""
+    result_stride: int = 0
     has_bias: bool = False
+    """Whether one row is added to all."""
+    has_residual: bool = False
+    """Whether a matrix that lies as the result does is added."""
     activation: str = ""
     alpha: float = 1.0
     allows_tf32: bool = False
 
 
 class ProductLaunch(_Record, frozen=True, kw_only=True, tag="product"):
-    """A product by cuBLASLt: left, right, the bias where there is one, and the result."""
+    """A product by cuBLASLt: left, right, the bias and the residual where there are any, and the result."""
 
     product: Product
     buffers: list[int]
@@ -107,6 +118,7 @@ class ProductLaunch(_Record, frozen=True, kw_only=True, tag="product"):
 
 
 Launches = KernelLaunch | ProductLaunch
+"""Every kind of launch; ``run.steps`` makes each ready, and ``_CHECKS`` looks at each before that."""
 
 
 class LaunchList(_Record, frozen=True, kw_only=True):
@@ -166,14 +178,13 @@ def _check(launches: LaunchList, stored: StoredPartition) -> None:
         _require(0 <= kernel.shared_bytes <= _MAX_SHARED_BYTES, "a kernel has too much shared memory")
     for buffer in launches.buffers:
         _check_buffer(buffer, launches, stored)
+    zeroed = sum(buffer.size_bytes for buffer in launches.buffers if buffer.kind == "zeroed")
+    _require(zeroed <= _ZEROED_BYTES, "there is too much memory that is zero")
     for launch in launches.launches:
         _require(all(0 <= number < len(launches.buffers) for number in launch.buffers), "there is no such buffer")
         used = [launches.buffers[number] for number in launch.buffers]
         _check_offsets(launch.offsets, used)
-        if isinstance(launch, KernelLaunch):
-            _check_kernel(launch, launches.kernels)
-        else:
-            _check_product(launch, used, launches)
+        _CHECKS[type(launch)](launch, used, launches)
 
 
 def _check_buffer(buffer: BufferRecord, launches: LaunchList, stored: StoredPartition) -> None:
@@ -184,7 +195,7 @@ def _check_buffer(buffer: BufferRecord, launches: LaunchList, stored: StoredPart
     elif buffer.kind == "weight":
         weight = stored.weights.get(buffer.name)
         _require(weight is not None and weight.nbytes == buffer.size_bytes, "a weight is missing or of another size")
-    else:
+    elif buffer.kind in ("input", "output"):
         specs = stored.input_specs if buffer.kind == "input" else stored.output_specs
         _require(0 <= buffer.number < len(specs), "there is no such input or output")
         _require(_fits(specs[buffer.number], buffer.size_bytes), "an input or output is of another size")
@@ -206,7 +217,8 @@ def _check_offsets(offsets: Sequence[int], buffers: Sequence[BufferRecord]) -> N
         _require(is_inside and not any(offset % 16 for offset in offsets), "there is no such offset")
 
 
-def _check_kernel(launch: KernelLaunch, kernels: Sequence[KernelRecord]) -> None:
+def _check_kernel(launch: KernelLaunch, buffers: Sequence[BufferRecord], launches: LaunchList) -> None:
+    kernels = launches.kernels
     _require(0 <= launch.kernel < len(kernels), "there is no such kernel")
     _require(kernels[launch.kernel].num_parameters == len(launch.buffers), "a kernel has other parameters")
     _require(all(1 <= n <= most for n, most in zip(launch.grid, _MAX_GRID, strict=True)), "there is no such grid")
@@ -217,11 +229,17 @@ def _check_product(launch: ProductLaunch, buffers: Sequence[BufferRecord], launc
     _require(len(launch.algorithm) == _ALGORITHM_BYTES, "an algorithm has another size")
     _require(product.dtype in _WIDTHS, "products have no such type")
     _require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
-    _require(len(buffers) == 3 + product.has_bias, "a product has other buffers")
+    _require(len(buffers) == 3 + product.has_bias + product.has_residual, "a product has other buffers")
     _require(launches.workspace_bytes - launches.arena_bytes >= WORKSPACE_BYTES, "a product has no scratch memory")
     offsets = launch.offsets or [0] * len(buffers)
     needed = [n * _WIDTHS[product.dtype] + at for n, at in zip(list_counts(product), offsets, strict=True)]
     _require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "a matrix is larger than its buffer")
+
+
+_CHECKS: Final[Mapping[type[Any], Callable[[Any, Sequence[BufferRecord], LaunchList], None]]] = {
+    KernelLaunch: _check_kernel,
+    ProductLaunch: _check_product,
+}
 
 
 def list_counts(product: Product) -> Iterable[int]:
@@ -230,9 +248,13 @@ def list_counts(product: Product) -> Iterable[int]:
     right = (product.n, product.k) if product.is_right_swapped else (product.k, product.n)
     yield _count(*left, product.left_line, product.left_stride, product.batch)
     yield _count(*right, product.right_line, product.right_stride, product.batch)
+    result = _count(product.m, product.n, product.result_line, product.result_stride, product.batch)
+    _require(product.batch == 1 or product.result_stride, "matrices of a result lie on each other")
     if product.has_bias:
         yield product.n
-    yield product.m * product.n * product.batch
+    if product.has_residual:
+        yield result
+    yield result
 
 
 def _count(num_lines: int, length: int, line: int, stride: int, batch: int) -> int:

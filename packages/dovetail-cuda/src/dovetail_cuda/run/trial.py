@@ -1,110 +1,196 @@
-"""Products run for the sake of their time: operands on the device, and every way to multiply them on one stream."""
+"""Ways run for the sake of their time: operands on the device, and every way to use them on one stream.
+
+Where the weights of a partition are more than the device's cache holds, a run of the partition finds none of them in
+it. So that a trial does not either, it has several copies of its weights and uses them in turn.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
 
 import numpy as np
 
+from dovetail.allocators import IGpuAllocator
 from dovetail.errors import ResourceError
 from dovetail.provider.interfaces import Stream
 from dovetail_cuda.run.cublaslt import ProductLibrary
-from dovetail_cuda.run.driver import Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.payload import WORKSPACE_BYTES, Product
+from dovetail_cuda.run.payload import KernelRecord, Launches
+from dovetail_cuda.run.steps import Resources, Step, load_functions, prepare_launch
 
-__all__ = ["ProductTrial"]
+__all__ = ["Trial", "TrialBuffer", "TrialLaunches", "TrialTools", "sample"]
+
+_CACHE_BYTES: Final = 150 << 20
+"""Copies of weights are as many as make this much, which no cache holds."""
+_MOST_COPIES: Final = 24
+_MOST_COMPARED: Final = 1 << 19
+"""Results of more elements than this are compared in part."""
 
 
-class ProductTrial:
-    """One product over operands of its own.
+@dataclass(frozen=True, kw_only=True)
+class TrialBuffer:
+    """Memory of a trial."""
+
+    dtype: str
+    count: int
+    array: Any
+    """Its numbers; None for an output."""
+    is_weight: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialLaunches:
+    """One way as a plan would store it; its buffers are those of the trial in their order, then its temporaries."""
+
+    kernels: Sequence[KernelRecord]
+    code: Mapping[str, bytes]
+    launches: Sequence[Launches]
+    temporaries: Sequence[tuple[int, bool]]
+    """The size of each, and whether it is zero before the first run."""
+    scratch_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialTools:
+    """What trials run with."""
+
+    gpu: Gpu
+    open_memory: Callable[[], IGpuAllocator]
+    open_products: Callable[[], ProductLibrary]
+
+
+class Trial:
+    """One question over memory of its own.
 
     Args:
-        product: What is multiplied.
-        inputs: Its operands, as arrays of the host.
-        gpu: Where it runs.
-        allocator: Where the memory comes from.
-        library: What has algorithms.
+        buffers: Its memory by role.
+        tools: What it runs with.
+        is_cold: Whether weights are to be found in no cache.
     """
 
-    def __init__(
-        self, product: Product, inputs: Sequence[Any], *, gpu: Gpu, allocator: Any, library: ProductLibrary
-    ) -> None:
-        self.product = product
-        self._gpu, self._allocator, self._library = gpu, allocator, library
-        self._result = np.empty((product.batch, product.m, product.n), np.dtype(product.dtype))
+    def __init__(self, buffers: Mapping[str, TrialBuffer], tools: TrialTools, *, is_cold: bool = False) -> None:
+        self._buffers, self._tools, self._is_cold = buffers, tools, is_cold
         self._blocks: list[int] = []
         self._libraries: list[int] = []
-        try:
-            self._inputs = [self._upload(array) for array in inputs]
-            self._output = self._take(self._result.nbytes)
-            self._workspace = self._take(WORKSPACE_BYTES)
-        except BaseException:
-            self.close()
-            raise
 
-    def start_library(self, algorithm: bytes, stream: Stream) -> Callable[[], None]:
-        """A product by the library."""
-        _ = self._gpu.driver  # its context is current from here on
-        run, addresses = self._library.prepare(self.product, algorithm), [*self._inputs, self._output]
+    @property
+    def roles(self) -> list[str]:
+        """The roles of its memory, in the order that launches number it."""
+        return list(self._buffers)
+
+    def start(self, way: TrialLaunches, stream: Stream) -> Callable[[], None]:
+        """Make a way ready, and give what puts it on the stream once."""
+        runs = self._bind(way)
+        turn = 0
 
         def run_once() -> None:
-            _ = self._gpu.driver
-            run(addresses, self._workspace, stream.handle)
+            nonlocal turn
+            _ = self._tools.gpu.driver  # its context is current from here on
+            for step in runs[turn % len(runs)]:
+                step(stream.handle)
+            turn += 1
 
         return run_once
 
-    def start_kernel(
-        self, code: bytes, name: str, grid: tuple[int, int, int], shape: tuple[int, int], stream: Stream
-    ) -> Callable[[], None]:
-        """A product by a kernel: left, right, bias or nothing, and the result."""
-        driver, (num_warps, shared_bytes) = self._gpu.driver, shape
-        library = driver.load_library(code)
-        self._libraries.append(library)
-        function = driver.find_function(library, name, shared_bytes)
-        launch = Launch(function=function, grid=grid, threads=32 * num_warps, shared_bytes=shared_bytes)
-        inputs = self._inputs if self.product.has_bias else [*self._inputs, self._inputs[0]]
-        parameters = Parameters([*inputs, self._output])
+    def spoil_outputs(self) -> None:
+        """Write what no way gives, so that a result that is not written shows."""
+        for address, buffer in self._outputs():
+            self._upload(address, np.full(_size(buffer), 0xFF, np.uint8))
 
-        def run_once() -> None:
-            self._gpu.driver.launch(launch, parameters, stream.handle)
-
-        return run_once
-
-    def spoil_result(self) -> None:
-        """Write what no product gives, so that a result that is not written shows."""
-        garbage = np.full(self._result.nbytes, 0xFF, np.uint8)
-        self._gpu.driver.copy(self._output, garbage.ctypes.data, garbage.nbytes, 0)
-        self._gpu.driver.synchronize()
-
-    def read_result(self) -> Any:
-        """What was computed last."""
-        driver, found = self._gpu.driver, np.empty_like(self._result)
-        driver.synchronize()
-        driver.copy(found.ctypes.data, self._output, found.nbytes, 0)
-        driver.synchronize()
-        return found
+    def read_outputs(self) -> list[Any]:
+        """What was computed last; of many elements some from everywhere."""
+        self._tools.gpu.driver.synchronize()
+        return [sample(self._read(address, buffer)) for address, buffer in self._outputs()]
 
     def close(self) -> None:
         """Give everything back."""
-        driver = self._gpu.driver
+        if not self._libraries and not self._blocks:
+            return
+        driver = self._tools.gpu.driver
         driver.synchronize()
         for library in self._libraries:
             driver.unload_library(library)
         for block in self._blocks:
-            self._allocator.deallocate(block)
+            self._tools.open_memory().deallocate(block)
         self._libraries, self._blocks = [], []
 
+    # launches
+
+    def _bind(self, way: TrialLaunches) -> list[list[Step]]:
+        """The launches of a way, over each copy of the weights."""
+        loaded: dict[str, int] = {}
+        try:
+            functions = load_functions(self._tools.gpu.driver, way.kernels, way.code, loaded)
+        finally:
+            self._libraries += loaded.values()
+        resources = Resources(
+            gpu=self._tools.gpu, kernels=way.kernels, functions=functions, open_products=self._tools.open_products
+        )
+        ready = [prepare_launch(launch, resources) for launch in way.launches]
+        extra = [self._take_temporary(size, is_zeroed) for size, is_zeroed in way.temporaries]
+        scratch = self._take(way.scratch_bytes) if way.scratch_bytes else 0
+        return [[launch.bind([*copy, *extra], scratch) for launch in ready] for copy in self._copies]
+
+    def _take_temporary(self, size_bytes: int, is_zeroed: bool) -> int:
+        address = self._take(size_bytes)
+        if is_zeroed:
+            self._upload(address, np.zeros(size_bytes, np.uint8))
+        return address
+
+    # memory
+
+    @cached_property
+    def _copies(self) -> list[list[int]]:
+        """The addresses of all buffers, for each copy of the weights; placed when something is first started."""
+        first = [self._place(buffer) for buffer in self._buffers.values()]
+        total = sum(_size(buffer) for buffer in self._buffers.values() if buffer.is_weight)
+        count = min(-(-_CACHE_BYTES // total), _MOST_COPIES) if self._is_cold and total else 1
+        places = list(zip(self._buffers.values(), first, strict=True))
+        others = [[self._place(b) if b.is_weight else place for b, place in places] for _ in range(count - 1)]
+        return [first, *others]
+
+    def _place(self, buffer: TrialBuffer) -> int:
+        address = self._take(_size(buffer))
+        if buffer.array is not None:
+            self._upload(address, buffer.array)
+        return address
+
+    def _outputs(self) -> list[tuple[int, TrialBuffer]]:
+        return [(a, b) for a, b in zip(self._copies[0], self._buffers.values(), strict=True) if b.array is None]
+
+    def _read(self, address: int, buffer: TrialBuffer) -> Any:
+        found = np.empty(buffer.count, np.dtype(buffer.dtype))
+        self._tools.gpu.driver.copy(found.ctypes.data, address, found.nbytes, 0)
+        self._tools.gpu.driver.synchronize()
+        return found
+
     def _take(self, size_bytes: int) -> int:
-        address: int = self._allocator.allocate(size_bytes, 256, 0)
+        address = self._tools.open_memory().allocate(max(size_bytes, 1), 256, 0)
         if not address:
-            raise ResourceError("no memory to time a product", where="provider 'cuda'", got=f"{size_bytes} bytes")
+            raise ResourceError("no memory to time a way", where="provider 'cuda'", got=f"{size_bytes} bytes")
         self._blocks.append(address)
         return address
 
-    def _upload(self, array: Any) -> int:
-        address, whole = self._take(array.nbytes), np.ascontiguousarray(array)
-        self._gpu.driver.copy(address, whole.ctypes.data, whole.nbytes, 0)
-        self._gpu.driver.synchronize()
-        return address
+    def _upload(self, address: int, array: Any) -> None:
+        self._tools.gpu.driver.copy(address, array.ctypes.data, array.nbytes, 0)
+        self._tools.gpu.driver.synchronize()
+
+
+def sample(array: Any) -> Any:
+    """Up to about a million elements of an array, at distances that no tile is a multiple of."""
+    return array[:: _next_prime(array.size // _MOST_COMPARED)] if array.size > _MOST_COMPARED else array
+
+
+def _next_prime(number: int) -> int:
+    number = max(number, 2) + 1
+    while any(number % divisor == 0 for divisor in range(2, math.isqrt(number) + 1)):
+        number += 1
+    return number
+
+
+def _size(buffer: TrialBuffer) -> int:
+    return int(buffer.count * np.dtype(buffer.dtype).itemsize)

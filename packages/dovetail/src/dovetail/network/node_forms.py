@@ -11,11 +11,12 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
+from dovetail.provider.schemas.node_limits import is_bad_count
+
 __all__ = ["find_form_problems"]
 
 _MAX_SHOWN: Final = 8
-_MAX_COUNT: Final = 2**31 - 1
-_COUNTS: Final = ("group", "offset_group", "num_groups", "q_num_heads", "kv_num_heads")
+_KNOWN_DOMAINS: Final = frozenset(("", "ai.onnx", "com.microsoft"))
 _SIGNED: Final = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64})
 
 
@@ -24,12 +25,22 @@ def find_form_problems(node: ir.Node) -> Iterator[str]:
     order = _ints(node, "perm")
     if order is not None and sorted(order) != list(range(len(order))):
         yield f"attribute 'perm' is no order of axes: {list(order[:_MAX_SHOWN])}"
+    if node.domain in _KNOWN_DOMAINS:
+        yield from _is_bad_counts(node)
     if node.domain in ("", "ai.onnx"):
         yield from _BY_OPERATOR.get(node.op_type, _find_nothing)(node)
 
 
 def _find_nothing(node: ir.Node) -> Iterator[str]:
     return iter(())
+
+
+def _is_bad_counts(node: ir.Node) -> Iterator[str]:
+    for name in node.attributes:
+        single = _int(node, name)
+        numbers = _ints(node, name) or ([] if single is None else [single])
+        if is_bad_count(node.op_type, name, numbers):
+            yield f"attribute '{name}' is {numbers if single is None else single}; expected 1 to 2147483647"
 
 
 def _find_in_transpose(node: ir.Node) -> Iterator[str]:
@@ -54,15 +65,7 @@ def _find_in_split(node: ir.Node) -> Iterator[str]:
         yield f"'split' has a negative size: {list(sizes[:_MAX_SHOWN])}"
 
 
-def _find_in_counts(node: ir.Node) -> Iterator[str]:
-    for name in _COUNTS:
-        count = _int(node, name)
-        if count is not None and not 1 <= count <= _MAX_COUNT:
-            yield f"attribute '{name}' is {count}; expected 1 to {_MAX_COUNT}"
-
-
 def _find_in_attention(node: ir.Node) -> Iterator[str]:
-    yield from _find_in_counts(node)
     for name, value in zip(("q_num_heads", "kv_num_heads"), node.inputs, strict=False):
         count, features = _int(node, name), _last_of_three(value)
         if count and features is not None and features % count:
@@ -86,14 +89,8 @@ def _find_in_division(node: ir.Node) -> Iterator[str]:
 
 _BY_OPERATOR: Final[Mapping[str, Callable[[ir.Node], Iterator[str]]]] = {
     "Attention": _find_in_attention,
-    "Conv": _find_in_counts,
-    "ConvInteger": _find_in_counts,
-    "ConvTranspose": _find_in_counts,
-    "DeformConv": _find_in_counts,
     "Div": _find_in_division,
-    "GroupNormalization": _find_in_counts,
     "Mod": _find_in_division,
-    "QLinearConv": _find_in_counts,
     "Scan": _find_in_scan,
     "Split": _find_in_split,
     "Transpose": _find_in_transpose,

@@ -1,0 +1,49 @@
+"""What ways are made for, and with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dovetail.provider.interfaces import Device
+from dovetail_cuda.graph.plan import PartitionPlan
+from dovetail_cuda.run.cublaslt import ProductLibrary
+
+__all__ = ["Kit", "make_kit"]
+
+_CACHE_BYTES: Final = 40 << 20
+"""Weights up to this much stay in the device's cache from run to run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kit:
+    """The device that code is made for, and the libraries that have ways of their own."""
+
+    capability: int
+    multiprocessors: int
+    allows_tf32: bool
+    weights: frozenset[str]
+    """The buffers of a partition that are weights."""
+    is_cold: bool
+    """Whether the weights of the partition are more than the device's cache holds."""
+    open_products: Callable[[], ProductLibrary]
+
+    def find_kind(self, buffer: str) -> str:
+        """Whether a buffer that is read is an ``input`` or a ``weight`` of a question."""
+        return "weight" if buffer in self.weights else "input"
+
+
+def make_kit(
+    plan: PartitionPlan, device: Device, *, allows_tf32: bool, open_products: Callable[[], ProductLibrary]
+) -> Kit:
+    """What the ways of a partition are made with."""
+    weights = {name: buffer for name, buffer in plan.buffers.items() if buffer.kind == "weight"}
+    return Kit(
+        capability=int(device.properties["compute_capability"].replace(".", "")),
+        multiprocessors=int(device.properties["multiprocessors"]),
+        allows_tf32=allows_tf32,
+        weights=frozenset(weights),
+        is_cold=sum(buffer.size_bytes for buffer in weights.values()) > _CACHE_BYTES,
+        open_products=open_products,
+    )
