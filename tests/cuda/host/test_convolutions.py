@@ -62,7 +62,8 @@ MODELS = {
 @pytest.fixture(autouse=True)
 def _few_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes its time."""
-    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 3)
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 2)
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_EARLY", 1)
 
 
 def _plan(text: str) -> PartitionPlan:
