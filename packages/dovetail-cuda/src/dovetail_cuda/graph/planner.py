@@ -192,7 +192,8 @@ class _Planner:
                 origin = self.origins.get(value, _Origin()) + origin
         self.done.update(nodes)
         for value, result in zip(node.outputs, made, strict=False):
-            self._settle(value, result, origin)
+            if value.uses() or value.is_graph_output():
+                self._settle(value, result, origin)
 
     def _apply(self, node: ir.Node) -> Sequence[Lowered]:
         """What an operator makes of its inputs, as part of the anchor before it where that can be."""

@@ -20,6 +20,8 @@ def load_registry() -> KernelRegistry:
     """The registry with every family in it."""
     from dovetail_cuda.lower import (  # noqa: F401 - they register
         attention_operators,
+        contrib,
+        contrib_attention,
         convolution,
         einsum,
         gather,
@@ -31,6 +33,7 @@ def load_registry() -> KernelRegistry:
         pooling,
         quantize,
         reduce,
+        rotary,
         scan,
     )
 
