@@ -15,9 +15,9 @@ MODELS: dict[str, str] = {
         y = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(r) }""",
     "long lines": """(float[1,3,64,65] x, float[16,3,7,5] w) => (float[1,16,32,33] y) {
         y = Conv<pads=[3,2,3,2], strides=[2,2]>(x, w) }""",
-    "groups": """(float[1,16,8,8] x, float[24,4,3,3] w) => (float[1,24,8,8] y) {
+    "grouped": """(float[1,16,12,8] x, float[24,4,3,3] w) => (float[1,24,12,8] y) {
         y = Conv<pads=[1,1,1,1], group=4>(x, w) }""",
-    "depthwise": """(float[1,24,9,9] x, float[24,1,5,5] w, float[24] b) => (float[1,24,5,5] y) {
+    "depthwise": """(float[1,24,21,23] x, float[24,1,5,5] w, float[24] b) => (float[1,24,11,12] y) {
         c = Conv<pads=[2,2,2,2], strides=[2,2], group=24>(x, w, b) y = HardSwish(c) }""",
     "two for a channel": """(float[1,8,16,16] x, float[16,1,3,3] w) => (float[1,16,16,16] y) {
         y = Conv<pads=[1,1,1,1], group=8>(x, w) }""",

@@ -19,20 +19,22 @@ registry = KernelRegistry("cuda")
 def load_registry() -> KernelRegistry:
     """The registry with every family in it."""
     from dovetail_cuda.lower import (  # noqa: F401 - they register
+        convolution,
+        gemm,
+        indexing,
+        pointwise,
+        pooling,
+        reduce,
+    )
+    from dovetail_cuda.lower.operators import (  # noqa: F401
         attention_operators,
         contrib,
         contrib_attention,
-        convolution,
         einsum,
         gather,
-        gemm,
-        indexing,
         losses,
         norm,
-        pointwise,
-        pooling,
         quantize,
-        reduce,
         rotary,
         scan,
     )
