@@ -29,6 +29,7 @@ def load_registry() -> KernelRegistry:
         indexing,
         losses,
         norm,
+        packed,
         pointwise,
         pooling,
         quantize,
