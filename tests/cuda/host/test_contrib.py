@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import dovetail
+from dovetail_cuda.compile.computed import ComputedTile, write_computed
+from dovetail_cuda.compile.farm import CompileFarm
+from dovetail_cuda.compile.store import KernelStore
+from dovetail_cuda.emit.kernels import request_text
+from dovetail_cuda.graph.computed import ComputedRegion
+from dovetail_cuda.graph.planner import plan_partition
 from tests.cuda.host.ways import check_ways, make_inputs
 
 HEAD = '<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]> g '
@@ -155,3 +164,20 @@ def test_a_cache_is_filled_behind_the_past_of_each_sample(paper: Any) -> None:
     engine = dovetail.compile(model, providers=["cuda", "cpu"])
     for result, right in zip(_list(engine(*inputs.values())), expected, strict=True):
         np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.timeout(300)
+def test_packed_products_compile_for_sm_90(tmp_path: Path) -> None:
+    texts = []
+    for name in PACKED:
+        (region,) = plan_partition(ir.from_proto(_make_packed(name)[0])).regions
+        assert isinstance(region, ComputedRegion)
+        tile = ComputedTile(m=16, n=32, k=32, num_warps=4, num_stages=2)
+        texts.append(write_computed(region, tile, precision="ieee"))
+    farm = CompileFarm()
+    try:
+        with ThreadPoolExecutor(2) as workers:
+            compiled = KernelStore(tmp_path, farm.compile).get_all([request_text(text, 90) for text in texts], workers)
+    finally:
+        farm.close()
+    assert all(code.code.startswith(b"\x7fELF") and not code.scratch_bytes for code in compiled)
