@@ -45,10 +45,10 @@ class ComputedTile:
 
 def write_computed(region: ComputedRegion, tile: ComputedTile, *, precision: str) -> KernelText:
     """The text of a region's kernel, cut in one way; its parameters are in the order of the region's operands."""
-    return _Text(region, tile, precision).write()
+    return _ComputedText(region, tile, precision).write()
 
 
-class _Text:
+class _ComputedText:
     def __init__(self, region: ComputedRegion, tile: ComputedTile, precision: str) -> None:
         self._region, self._tile, self._precision = region, tile, precision
         self._names = {buffer: f"p{number}" for number, buffer in enumerate(region.operands)}
