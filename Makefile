@@ -5,6 +5,8 @@
 #   ARGS     more arguments for pytest                          make test ARGS="-k pad -x"
 #   MINUTES  how long to fuzz, TARGETS what (models plans files)  make fuzz MINUTES=60
 #   OPENVINO all, quick or off: tests of the OpenVINO provider  make test-all OPENVINO=off
+#   SHARD    a part of the tests on a GPU, such as 1/3          make test-gpu SHARD=1/3
+#   ROWS     rows of the benchmark on a GPU                     make bench-gpu ROWS="resnet50:1 bert_base"
 #   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
 
 PYTHON ?= python3
@@ -12,6 +14,9 @@ JOBS ?= auto
 ARGS ?=
 OPENVINO ?= all
 CUDA ?= all
+SHARD ?=
+ROWS ?=
+TOOL ?= memcheck
 MINUTES ?= 10
 TARGETS ?=
 
@@ -39,7 +44,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-newest test-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-heavy test-newest test-gpu sanitize-gpu bench-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -78,9 +83,20 @@ ifneq ($(CUDA),off)
 		$(if $(filter quick,$(CUDA)),-m "not slow") tests/cuda/host $(ARGS); fi
 endif
 
+# What runs on a machine with a CUDA device: its own Python, whatever that has installed.
+ON_GPU := PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. $(PYTHON) -m
+
 test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch, CuPy, Triton and cuda-bindings.
-	PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. $(PYTHON) -m pytest -c /dev/null \
-		--rootdir . -p no:cacheprovider -W ignore::DeprecationWarning -q tests/cuda/gpu $(ARGS)
+	SHARD=$(SHARD) $(ON_GPU) pytest -c /dev/null --rootdir . -p no:cacheprovider -W ignore::DeprecationWarning \
+		-q tests/cuda/gpu $(ARGS)
+
+sanitize-gpu: ## compute-sanitizer over kernels (TOOL=memcheck, racecheck or synccheck) on a CUDA device.
+	PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. compute-sanitizer --tool $(TOOL) \
+		--error-exitcode 9 $(PYTHON) -m pytest -c /dev/null --rootdir . -p no:cacheprovider -q \
+		-W ignore::DeprecationWarning tests/cuda/gpu/test_models.py -k reference $(ARGS)
+
+bench-gpu: ## Ten exported models on a CUDA device against the best peers (ROWS="resnet50:1 bert_base"): 8 minutes.
+	$(ON_GPU) benchmarks.gpu $(ROWS) $(ARGS)
 
 test-versions: venv ## The tests of the execution provider with other versions of ONNX Runtime: two minutes.
 	$(VENV)/bin/python tools/ort_versions -n $(JOBS) -m "versions and not slow" $(VERSIONS) $(ARGS)

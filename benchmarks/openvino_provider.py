@@ -105,7 +105,10 @@ def _build(model: Model, plan: str, providers: Sequence[str] = PROVIDERS, *, riv
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     expected = session.run(None, feeds)
-    with dovetail.compile(path, providers=providers, rivals=rivals) as engine:
+    shapes = {name: array.shape for name, array in feeds.items()}
+    config = dovetail.BuilderConfig()
+    config.rivals, config.rival_inputs = rivals, feeds if rivals else {}
+    with dovetail.compile(path, providers=providers, shapes=shapes, config=config) as engine:
         engine.save(plan)
         results = engine(**feeds)
     found = list(results.values()) if isinstance(results, dict) else [results]

@@ -1,7 +1,8 @@
 """The build hook: compiles the native part of the package, which the package does not work without.
 
 An install in place gets its files in the source tree, where git ignores them; a wheel gets them from a folder of its
-own. A build that cannot compile ends with one line that says what to install.
+own. A build that cannot compile ends with one line that says what to install. Run as a script, it compiles into the
+source tree with whichever Python runs it, for a machine where nothing can be installed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+try:
+    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+except ImportError:  # run as a script
+    BuildHookInterface = object
 
 PACKAGE = Path("onnxruntime_ep_dovetail", "library")
 LIBRARY = "libdovetail_ep.so"
@@ -95,3 +99,8 @@ class NativeBuildHook(BuildHookInterface):  # type: ignore[type-arg, misc, unuse
         """Remove what the wheel now holds."""
         if version != "editable":
             self._folder.cleanup()
+
+
+if __name__ == "__main__":
+    folder = Path(__file__).parent / "src" / PACKAGE
+    compile_all(folder, folder)

@@ -62,6 +62,37 @@ def test_an_order_of_axes_that_is_none(perm: list[int], before: str) -> None:
         import_model(_model(*nodes))
 
 
+@pytest.mark.parametrize("number", [0, -1, 2**31, 2**33, -(2**63)])
+@pytest.mark.parametrize(
+    ("op", "name", "options"),
+    [
+        ("Attention", "q_num_heads", {"kv_num_heads": 3}),
+        ("Attention", "kv_num_heads", {"q_num_heads": 3}),
+        ("Conv", "group", {}),
+        ("Conv", "strides", {}),
+        ("Conv", "dilations", {}),
+        ("MaxPool", "kernel_shape", {}),
+        ("DepthToSpace", "blocksize", {}),
+        ("GroupNormalization", "num_groups", {}),
+        ("LRN", "size", {}),
+    ],
+)
+def test_a_count_that_something_is_divided_by(op: str, name: str, options: dict[str, Any], number: int) -> None:
+    is_list = name in ("strides", "dilations", "kernel_shape")
+    inputs = ["a"] * {"Attention": 3, "GroupNormalization": 3, "Conv": 2}.get(op, 1)
+    node = helper.make_node(op, inputs, ["y"], **{name: [1, number] if is_list else number}, **options)
+    with pytest.raises(ModelError, match=f"attribute '{name}' is .*; expected 1 to"):
+        import_model(_model(node, opset=23))
+
+
+@pytest.mark.parametrize("count", [0, -1, 2, 2**31, 2**63 - 1])
+def test_a_scan_over_more_than_it_has(count: int) -> None:
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [6]) for name in ("r", "s")]
+    body = helper.make_graph([helper.make_node("Neg", ["r"], ["s"])], "body", ports[:1], ports[1:])
+    with pytest.raises(ModelError, match=f"attribute 'num_scan_inputs' is {count}; expected 1 to 1"):
+        import_model(_model(helper.make_node("Scan", ["a"], ["y"], num_scan_inputs=count, body=body)))
+
+
 def test_nodes_as_they_should_be() -> None:
     import_model(_model(_split(["a", "two"], ["y", ""])))
     import_model(_model(helper.make_node("Transpose", ["a"], ["y"], perm=[1, 0])))

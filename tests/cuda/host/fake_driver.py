@@ -42,8 +42,11 @@ class FakeEvent:
 
 
 class FakeDriver(Driver):
-    def __init__(self, num_devices: int = 1, memory_bytes: int = MEMORY_BYTES, multiprocessors: int = 2) -> None:
+    def __init__(
+        self, num_devices: int = 1, memory_bytes: int = MEMORY_BYTES, multiprocessors: int = 2, has_pool: bool = True
+    ) -> None:
         self.num_devices, self.memory_bytes, self.multiprocessors = num_devices, memory_bytes, multiprocessors
+        self.has_pool = has_pool
         self.blocks: dict[int, np.ndarray[Any, Any]] = {}
         self.sizes: dict[int, int] = {}
         self.pinned: set[int] = set()
@@ -70,6 +73,7 @@ class FakeDriver(Driver):
             capability=(9, 0),
             multiprocessors=self.multiprocessors,
             memory_bytes=self.memory_bytes,
+            has_pool=self.has_pool,
         )
 
     def open_context(self, ordinal: int) -> int:
@@ -115,6 +119,12 @@ class FakeDriver(Driver):
 
     def keep_pool(self, ordinal: int, threshold_bytes: int) -> None:
         return
+
+    def trim_pool(self, ordinal: int, kept_bytes: int) -> int:
+        return 0
+
+    def measure_free_bytes(self) -> int:
+        return self.memory_bytes - sum(self.sizes.values())
 
     def allocate_pinned(self, size_bytes: int) -> int:
         address = self.allocate(size_bytes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -72,6 +74,19 @@ def test_a_kernel_that_does_not_compile_is_told_in_words_and_the_process_goes_on
         farm.close()
 
 
+def test_a_process_that_was_killed_is_replaced() -> None:
+    farm = CompileFarm()
+    try:
+        assert farm.compile(_request("tl.store(p0, 1.0)")).name == "kernel"
+        (process,) = farm._idle
+        process.kill()
+        process.wait()
+        assert farm.compile(_request("tl.store(p0, 2.0)")).name == "kernel"
+        assert process not in farm._all
+    finally:
+        farm.close()
+
+
 def test_a_kernel_that_starts_early_must_wait() -> None:
     farm = CompileFarm()
     text = TEXT.replace("kernel(p0)", "kernel(p0, EARLY: tl.constexpr)").format(line="tl.store(p0, 1.0)")
@@ -87,6 +102,26 @@ def test_a_kernel_that_starts_early_must_wait() -> None:
             farm.compile(request)
     finally:
         farm.close()
+
+
+def test_kernels_that_nobody_waits_for_are_not_compiled(tmp_path: Path) -> None:
+    """An interrupted build ends without compiling what was still to come."""
+    started: list[str] = []
+    go_on = threading.Event()
+
+    def compile_slowly(request: KernelRequest) -> CompiledCode:
+        started.append(request.text)
+        if len(started) == 1:
+            signal.raise_signal(signal.SIGINT)
+        go_on.wait(10)
+        return _Counting()(request)
+
+    requests = [_request(f"tl.store(p0, {number}.0)") for number in range(20)]
+    with ThreadPoolExecutor(2) as workers:
+        with pytest.raises(KeyboardInterrupt):
+            KernelStore(tmp_path, compile_slowly).get_all(requests, workers)
+        go_on.set()
+    assert len(started) <= 3
 
 
 class _Counting:

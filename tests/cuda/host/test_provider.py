@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -13,12 +14,12 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.errors import ProviderError
+from dovetail.errors import DovetailError, ProviderError
 from dovetail.provider.schemas.schema_check import check_registry
 from dovetail.testing import check_provider
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
 from dovetail_cuda.run.driver import Launch, Parameters
-from tests.cuda.host.fake_provider import make_factory
+from tests.cuda.host.fake_provider import fake_cuda, make_factory
 from tests.cuda.host.interpreter import compile_fake
 from tests.cuda.host.test_compile import _request
 from tests.cuda.models import make_block
@@ -46,6 +47,7 @@ def test_every_operator_agrees_with_its_schema(paper: Any) -> None:
 
 def test_every_option_is_read() -> None:
     texts = {name: spec.default or "3" for name, spec in OPTIONS.items()}
+    assert parse_options(texts).device_id == 3
     parsed = parse_options({**texts, "use_tf32": "false", "user_compute_stream": "0x10", "arena.max_mem": "4096"})
     assert (parsed.use_tf32, parsed.user_compute_stream, parsed.arena_max_mem) == (False, 16, 4096)
     assert parse_options({}) == CudaOptions()
@@ -55,6 +57,21 @@ def test_every_option_is_read() -> None:
 def test_a_malformed_value_is_told_and_the_default_used(name: str, text: str) -> None:
     with pytest.warns(RuntimeWarning, match=f"option {name} has no value '{text}'; the default is used"):
         assert parse_options({name: text}) == CudaOptions()
+
+
+def test_options_of_onnxruntime_are_known() -> None:
+    parsed = parse_options({"prefer_nhwc_layout": "1", "cudnn_conv_algo": "1", "do_copy_in_default_stream": "1"})
+    assert (parsed.prefer_nhwc, parsed.cudnn_conv_algo_search) == (True, "HEURISTIC")
+    with pytest.warns(RuntimeWarning, match="option sdpa_kernel changes nothing here: the tuner chooses"):
+        assert parse_options({"sdpa_kernel": "2"}) == CudaOptions()
+    with pytest.warns(RuntimeWarning, match="gpu_external_alloc and gpu_external_free belong together"):
+        assert not parse_options({"gpu_external_alloc": "0x10"}).has_external_allocator
+
+
+def test_options_that_exclude_each_other_are_refused() -> None:
+    texts = {"gpu_external_alloc": "1", "gpu_external_free": "1", "user_compute_stream": "0"}
+    with pytest.raises(ProviderError, match="exclude each other"):
+        parse_options(texts)
 
 
 def test_an_option_that_does_not_exist_is_refused() -> None:
@@ -105,6 +122,45 @@ def test_what_it_refuses_runs_elsewhere_and_is_reported(paper: Any, text: str, r
     engine = dovetail.compile(model, providers=["cuda"], logger=Logger())
     assert {step.provider for step in engine.manifest.programs[0].steps} == {"cpu"}
     assert any(reason in message for message in messages), messages
+
+
+# a build that is interrupted
+
+
+def test_after_ctrl_c_in_a_build_everything_is_back_and_the_next_build_works(
+    paper: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, driver = paper
+    model, compile_kernel = make_block(batch=1, length=4, width=8, heads=2), provider._toolbox.compile
+    calls: list[Any] = []
+
+    def interrupt(request: Any) -> Any:
+        calls.append(request)
+        if len(calls) == 3:
+            signal.raise_signal(signal.SIGINT)
+        return compile_kernel(request)
+
+    monkeypatch.setattr(provider._toolbox, "compile", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        dovetail.compile(model, providers=["cuda"])
+    gc.collect()
+    provider._gpu.release_now()
+    assert not driver.sizes
+    assert dovetail.compile(model, providers=["cuda"])(np.ones((1, 4, 8), np.float32)).shape == (1, 4, 8)
+
+
+def test_without_memory_a_build_ends_with_one_message_and_the_process_goes_on(tmp_path: Any) -> None:
+    with fake_cuda(str(tmp_path), memory_bytes=1 << 21) as (provider, driver):
+        large = onnx.parser.parse_model(
+            HEAD + "(float[1] x) => (float[1048576] y) { s = Constant<value=int64[1]{1048576}>() y = Expand(x, s) }"
+        )
+        small = onnx.parser.parse_model(HEAD + "(float[4] x) => (float[4] y) { y = Relu(x) }")
+        with pytest.raises(DovetailError, match="no memory for 4194560 bytes"):
+            dovetail.compile(large, providers=["cuda"])(np.ones(1, np.float32))
+        gc.collect()
+        provider._gpu.release_now()
+        assert not driver.sizes
+        assert dovetail.compile(small, providers=["cuda"])(np.full(4, -1, np.float32)).tolist() == [0] * 4
 
 
 # memory and launches

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dovetail.errors import DovetailError
 from dovetail.provider.interfaces import Claim, NodeView, claim_by_registry
 from dovetail_cuda.lower.registry import load_registry
 from dovetail_cuda.lower.tensors import make_buffer
-from dovetail_cuda.lower.types import TYPES
+from dovetail_cuda.lower.types import TYPES, size_of
 
 __all__ = ["claim_node"]
 
@@ -19,7 +20,15 @@ def claim_node(node: NodeView) -> Claim:
     if not claim.taken:
         return claim
     reason = _find_reason(node)
-    return Claim(taken=reason is None, reason=reason)
+    return Claim(taken=reason is None, reason=reason, cost_bytes=0 if reason else _count_weight_bytes(node))
+
+
+def _count_weight_bytes(node: NodeView) -> int:
+    """What its weights take on the device."""
+    found = [(node.input_types[number], node.input_shapes[number]) for number in node.constants]
+    return sum(
+        math.prod(int(size) for size in shape) * size_of(dtype) for dtype, shape in found if dtype in TYPES and shape
+    )
 
 
 def _find_reason(node: NodeView) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -23,23 +24,27 @@ from dovetail.provider.interfaces import (
     MemoryInfo,
     NodeView,
     OptionSpec,
+    ProfileEvent,
     Provider,
     RefitMode,
     StepKind,
     StoredPartition,
     Stream,
 )
-from dovetail.provider.memory.arena_allocator import ArenaAllocator
 from dovetail_cuda import __version__
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
 from dovetail_cuda.run.arrays import CudaArray, import_array
 from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.memory import BlockMemory, PinnedMemory, PoolMemory
-from dovetail_cuda.run.packing import RECIPES, pack
+from dovetail_cuda.run.guards import GuardedMemory
+from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
+from dovetail_cuda.run.memory_choice import open_memory
+from dovetail_cuda.run.packing import is_recipe, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
+from dovetail_cuda.run.profile import LaunchProfile
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
+from dovetail_cuda.target import AbsentDriver, AbsentProducts, find_target
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -63,12 +68,15 @@ class CudaProvider(Provider):
     def __init__(self, device: Device, options: CudaOptions, toolbox: Toolbox) -> None:
         self.device = device
         self.options = options
+        self.is_here = not options.target
         self.can_capture = options.enable_cuda_graph
+        self.num_runs_before_capture = options.min_num_runs_before_cuda_graph_capture
+        self.budget_bytes = options.arena_max_mem or None
         self.memory = MemoryInfo(name="cuda", ordinal=device.ordinal)
         self._toolbox = toolbox
-        self._gpu = Gpu(toolbox.driver, device.ordinal)
-        self._pool = PoolMemory(self._gpu, limit_bytes=options.arena_max_mem)
+        self._gpu = Gpu(toolbox.driver if self.is_here else AbsentDriver(options.target), device.ordinal)
         self._pinned = PinnedMemory(self._gpu)
+        self._profile = LaunchProfile(self._gpu)
 
     # what it takes
 
@@ -103,7 +111,7 @@ class CudaProvider(Provider):
 
         folder = Path(self.options.kernel_store) if self.options.kernel_store else default_folder()
         store = KernelStore(folder, self._toolbox.compile)
-        tools = TrialTools(gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products)
+        tools = TrialTools(gpu=self._gpu, open_memory=lambda: self.allocator, open_products=lambda: self.products)
         allows_tf32 = self.options.use_tf32 and "TF32" in context.flags
 
         def make_chooser(kit: Any) -> Chooser:
@@ -122,19 +130,21 @@ class CudaProvider(Provider):
 
     def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
         """Weights as the kernels of a partition read them."""
-        if recipe not in RECIPES:
-            raise ProviderError(f"it has no recipe {recipe!a}", where=_WHERE, expected=", ".join(RECIPES))
+        if not is_recipe(recipe):
+            raise ProviderError(f"it has no recipe {recipe[:60]!a}", where=_WHERE, fix="build the plan again")
         return pack(recipe, list(sources.values()))
 
     @cached_property
     def _services(self) -> Services:
         return Services(
-            gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products, outputs=self._pool
+            gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products, profile=self._profile
         )
 
     @cached_property
     def products(self) -> ProductLibrary:
         """What multiplies matrices, opened when it is first needed."""
+        if not self.is_here:
+            return AbsentProducts()
         _ = self._gpu.driver  # its context is current from here on
         return self._toolbox.open_products()
 
@@ -146,18 +156,13 @@ class CudaProvider(Provider):
         return _DLPACK_CUDA, self.device.ordinal
 
     @cached_property
-    def allocator(self) -> IGpuAllocator:
-        """CUDA's own pool, or an arena over blocks of the device."""
-        options = self.options
-        if options.arena_use_cuda_mempool:
-            self._gpu.driver.keep_pool(self.device.ordinal, options.arena_cuda_mempool_release_threshold)
-            return self._pool
-        largest = 0 if options.arena_extend_strategy else options.arena_max_power_of_two_extend_bytes
-        return ArenaAllocator(
-            BlockMemory(self._gpu, limit_bytes=options.arena_max_mem),
-            chunk_bytes=options.arena_initial_chunk_size_bytes,
-            max_chunk_bytes=largest,
-        )
+    def allocator(self) -> DeviceMemory:
+        """CUDA's own pool, an arena over blocks of the device, or functions of the caller."""
+        memory = open_memory(self._gpu, self.options, has_pool=self._toolbox.has_pool(self.device.ordinal))
+        if self.options.check_memory:
+            memory = GuardedMemory(memory)
+            atexit.register(memory.tell_leaks)
+        return memory
 
     @property
     def pinned_allocator(self) -> IGpuAllocator:
@@ -206,11 +211,21 @@ class CudaProvider(Provider):
 
     def begin_capture(self, stream: Stream) -> None:
         """Record what is put on the stream."""
-        self._gpu.driver.begin_capture(stream.handle)
+        self._gpu.begin_capture(stream.handle)
 
     def end_capture(self, stream: Stream) -> CapturedGraph:
         """End the recording."""
-        return CudaGraph(self._gpu, self._gpu.driver.end_capture(stream.handle))
+        return CudaGraph(self._gpu, self._gpu.end_capture(stream.handle))
+
+    # profiling
+
+    def start_profiling(self) -> None:
+        """Time every launch from now on."""
+        self._profile.start()
+
+    def stop_profiling(self) -> Sequence[ProfileEvent]:
+        """What the device did since, launch by launch, with the layers that each was made of."""
+        return self._profile.stop()
 
 
 class Toolbox:
@@ -218,6 +233,10 @@ class Toolbox:
 
     def __init__(self, driver: Driver | None = None) -> None:
         self.driver = driver or Driver()
+
+    def has_pool(self, ordinal: int) -> bool:
+        """Whether the driver has a pool of its own for a device."""
+        return self.driver.describe_device(ordinal).has_pool
 
     def open_products(self) -> ProductLibrary:
         """What multiplies matrices."""
@@ -237,6 +256,7 @@ class CudaFactory:
     version = __version__
     api_version = API_VERSION
     options: Mapping[str, OptionSpec] = OPTIONS
+    default_target = "sm_90"
 
     def __init__(self, toolbox: Toolbox | None = None) -> None:
         self._toolbox = toolbox or Toolbox()
@@ -246,9 +266,15 @@ class CudaFactory:
         driver = self._toolbox.driver
         return [_describe(driver.describe_device(ordinal)) for ordinal in range(driver.count_devices())]
 
+    def find_target(self, text: str) -> Device:
+        """A device that is not here."""
+        return _describe(find_target(text))
+
     def create(self, device: Device, options: Mapping[str, str]) -> CudaProvider:
         """A provider on a device, or on the one that the options name."""
         parsed = parse_options(options)
+        if parsed.target:
+            return CudaProvider(self.find_target(parsed.target), parsed, self._toolbox)
         if parsed.device_id is not None and parsed.device_id != device.ordinal:
             found = {each.ordinal: each for each in self.devices()}
             if parsed.device_id not in found:
@@ -270,6 +296,8 @@ def _describe(facts: DeviceFacts) -> Device:
             "compute_capability": f"{major}.{minor}",
             "multiprocessors": str(facts.multiprocessors),
             "cuda_device_id": str(facts.ordinal),
+            "cuda_device_name": facts.name,
+            "cuda_compute_capability": f"{major}.{minor}",
         },
     )
 

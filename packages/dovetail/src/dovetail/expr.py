@@ -29,6 +29,7 @@ __all__ = [
     "evaluate",
     "interval",
     "sizes_from_dims",
+    "sizes_or_unknown",
     "substitute",
     "symbols_of",
 ]
@@ -290,6 +291,15 @@ def sizes_from_dims(dims: Sequence[Dim]) -> tuple[int | None, ...]:
 def dims_from_sizes(sizes: Iterable[int | None]) -> tuple[Dim, ...]:
     """Dimensions of these sizes, unknown where None stands."""
     return tuple([None if size is None else Constant(size) for size in sizes])
+
+
+def sizes_or_unknown(sizes: Iterable[int | None]) -> tuple[int, ...]:
+    """Sizes as the contract for plugins and callers have them: -1 for what is not known.
+
+    >>> sizes_or_unknown((None, 3))
+    (-1, 3)
+    """
+    return tuple([-1 if size is None else size for size in sizes])
 
 
 def symbols_of(expr: Expr) -> frozenset[str]:

@@ -87,6 +87,17 @@ def test_ngram_rows_may_be_short_or_absent() -> None:
         tfidf_vectorizer(_words("a"), mode="BM25", **GRAMS)
 
 
+@pytest.mark.parametrize("counts", [[0, 2, 2**31], [2, 0], [-1, 2], [0, 5]])
+def test_ngrams_lie_one_after_the_other_in_the_pool(counts: list[int]) -> None:
+    with pytest.raises(InputError, match="'ngram_counts' must be places in the pool"):
+        tfidf_vectorizer(_words("a"), mode="TF", **{**GRAMS, "ngram_counts": counts})
+
+
+def test_ngrams_and_gaps_longer_than_a_row_cost_nothing() -> None:
+    grams = {**GRAMS, "max_gram_length": 2**62, "max_skip_count": 2**62}
+    assert tfidf_vectorizer(_words("a", "a", "b"), mode="TF", **grams).tolist() == [2, 1, 2]
+
+
 @pytest.mark.parametrize("pattern", ["(a+)+b", "(a|aa)+$", "(.*a){20}", "([a-z]+)*1"])
 def test_no_pattern_takes_longer_than_its_text_is_long(pattern: str) -> None:
     start = time.perf_counter()

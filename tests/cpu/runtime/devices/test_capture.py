@@ -26,6 +26,18 @@ def test_first_run_second_capture_then_replays() -> None:
         assert seen == [(4, 0, 0), (4, 1, 1), (0, 0, 1), (0, 0, 1)]
 
 
+def test_a_provider_says_how_many_runs_come_first() -> None:
+    with host_device() as device:
+        device.num_runs_before_capture = 3
+        engine = build(chain())
+        seen = []
+        for _ in range(5):
+            device.statistics.reset()
+            np.testing.assert_allclose(engine(X), expected(chain(), X), rtol=1e-6)
+            seen.append((device.statistics.launches, device.statistics.captures, device.statistics.replays))
+        assert seen == [(4, 0, 0)] * 3 + [(4, 1, 1), (0, 0, 1)]
+
+
 def test_a_replay_reads_new_inputs() -> None:
     with host_device():
         engine = build(chain())
@@ -172,3 +184,34 @@ def test_profiled_runs_are_not_captured() -> None:
         for _ in range(3):
             context.run([X])
         assert device.statistics.captures == 0
+
+
+def test_what_splits_a_graph_says_why() -> None:
+    nodes = [
+        helper.make_node("Relu", ["x"], ["a"], name="first"),
+        helper.make_node("Det", ["a"], ["b"], name="middle"),
+        helper.make_node("Add", ["a", "b"], ["y"], name="last"),
+    ]
+    model = make_model(nodes, {"x": [3, 3]}, {"y": [3, 3]})
+    x = np.random.default_rng(2).standard_normal((3, 3)).astype(np.float32)
+    with host_device(ops=["Relu", "Add"]):
+        engine = build(model)
+        context = engine.create_execution_context()
+        assert context.uncaptured_steps == []
+        context.run([x])
+        found = {each.step: each.reason for each in context.uncaptured_steps}
+        assert found["middle"] == "provider 'cpu' captures nothing"
+        assert "first" not in found
+        assert "last" not in found
+        assert all("copy" in reason for step, reason in found.items() if step != "middle")
+        engine.capture_graphs = False
+        launched = engine.create_execution_context()
+        launched.run([x])
+        assert launched.uncaptured_steps == []
+
+
+def test_nothing_is_told_where_everything_is_captured() -> None:
+    with host_device():
+        context = build(chain()).create_execution_context()
+        context.run([X])
+        assert context.uncaptured_steps == []

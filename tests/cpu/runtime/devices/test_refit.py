@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from onnx import helper
 
 import dovetail as dt
 from dovetail.errors import ProviderError, UsageError
-from dovetail.provider.interfaces import RefitMode
+from dovetail.provider.interfaces import LoadedPartition, RefitMode
 from dovetail.testing import HostDevice, host_device
 from tests.support.device_models import X, build, expected, make_model
 
@@ -62,6 +63,21 @@ def test_new_weights_are_used(compiles: bool, mode: str, packs: bool) -> None:
         np.testing.assert_allclose(engine(Y), expected(_model(NEW), Y), rtol=1e-5)
         _refit(engine, W=OLD["W"])
         np.testing.assert_allclose(engine(Y), expected(_model({**NEW, "W": OLD["W"]}), Y), rtol=1e-5)
+
+
+def test_refits_leave_nothing_of_the_partitions_of_before() -> None:
+    with host_device(compiles=True, refit_mode=RefitMode.RECREATE):
+        engine = _build()
+        before = _count_partitions()
+        for _ in range(5):
+            _refit(engine, W=NEW["W"])
+            engine(Y)
+        assert _count_partitions() <= before
+
+
+def _count_partitions() -> int:
+    gc.collect()
+    return sum(isinstance(each, LoadedPartition) for each in gc.get_objects())
 
 
 @KINDS

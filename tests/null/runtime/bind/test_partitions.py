@@ -22,6 +22,7 @@ from dovetail.provider.interfaces import (
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.runtime.bind.partitions import Partitions
+from dovetail.runtime.steps.partition import PartitionLease
 from tests.support.dims import read_dims
 
 VALUES = [
@@ -38,8 +39,14 @@ STEP = StepRecord(
 
 
 class _Loaded(LoadedPartition):
+    def __init__(self, closed: list[_Loaded]) -> None:
+        self._closed = closed
+
     def bind(self, context: BindContext) -> BoundPartition:
         raise AssertionError("nothing is run here")
+
+    def close(self) -> None:
+        self._closed.append(self)
 
 
 class _Recorder(Provider):
@@ -50,6 +57,7 @@ class _Recorder(Provider):
 
     def __init__(self, when_loading: Callable[[], object] = lambda: None) -> None:
         self.stored: list[StoredPartition] = []
+        self.closed: list[_Loaded] = []
         self._when_loading = when_loading
 
     @property
@@ -59,7 +67,7 @@ class _Recorder(Provider):
     def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         self.stored.append(stored)
         self._when_loading()
-        return _Loaded()
+        return _Loaded(self.closed)
 
 
 class _File:
@@ -77,7 +85,7 @@ def _load_blob(name: str) -> Any:
     return np.frombuffer(name.encode(), np.uint8)
 
 
-def _load(partitions: Partitions, provider: Provider, step: StepRecord = STEP) -> LoadedPartition | None:
+def _load(partitions: Partitions, provider: Provider, step: StepRecord = STEP) -> PartitionLease | None:
     return partitions.load(step, provider, _load_blob, values=VALUES, is_whole=False)
 
 
@@ -88,6 +96,27 @@ def test_what_is_the_same_is_loaded_once() -> None:
     partitions.forget()
     _load(partitions, provider)
     assert len(provider.stored) == 2
+
+
+def test_what_has_weights_of_before_is_closed_with_its_last_user() -> None:
+    partitions, provider = Partitions(), _Recorder()
+    held = [_load(partitions, provider)]
+    for number in range(5):
+        partitions.forget()
+        _load(partitions, provider)
+        assert len(provider.closed) == number  # all but the one that is held and the one of now
+    held.clear()
+    assert len(provider.closed) == 5
+
+
+def test_what_is_still_held_is_closed_with_the_engine_and_once() -> None:
+    partitions, provider = Partitions(), _Recorder()
+    held = [_load(partitions, provider)]
+    partitions.forget()
+    held.append(_load(partitions, provider))
+    partitions.close()
+    held.clear()
+    assert len(provider.closed) == len(set(map(id, provider.closed))) == 2
 
 
 @pytest.mark.parametrize(

@@ -51,34 +51,50 @@ class CompileFarm:
             _end(process)
 
     def _take(self) -> subprocess.Popen[bytes]:
-        with self._lock:
-            if self._idle:
-                return self._idle.pop()
+        while (idle := self._take_idle()) is not None:
+            if idle.poll() is None:
+                return idle
+            self._drop(idle)
         process = subprocess.Popen(
             [sys.executable, "-m", "dovetail_cuda.compile.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=_make_environment(),
+            start_new_session=True,  # an interrupt at the terminal is for the build, which then may be tried again
         )
         with self._lock:
             self._all.append(process)
         return process
+
+    def _take_idle(self) -> subprocess.Popen[bytes] | None:
+        with self._lock:
+            return self._idle.pop() if self._idle else None
 
     def _ask(self, process: subprocess.Popen[bytes], request: KernelRequest) -> Answer:
         stdin, stdout = process.stdin, process.stdout
         if stdin is None or stdout is None:
             raise ProviderError("a process that compiles has no pipes", where="provider 'cuda'")
         message = None
-        with contextlib.suppress(OSError):  # a process that ended gives no answer
-            write_message(stdin, msgspec.msgpack.encode(request))
-            message = read_message(stdout)
+        try:
+            with contextlib.suppress(OSError):  # a process that ended gives no answer
+                write_message(stdin, msgspec.msgpack.encode(request))
+                message = read_message(stdout)
+        finally:
+            if not message:
+                self._drop(process)
         if not message:
-            _end(process)
             raise ProviderError("the process that compiles kernels ended", where="provider 'cuda'")
         with self._lock:
             self._idle.append(process)
         answer: Answer = msgspec.msgpack.decode(message, type=Answer)
         return answer
+
+    def _drop(self, process: subprocess.Popen[bytes]) -> None:
+        """Forget a process that ended, or is in the middle of something."""
+        with self._lock:
+            if process in self._all:
+                self._all.remove(process)
+        _end(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -70,7 +70,11 @@ class KernelStore:
             key = request.make_key()
             if key not in futures:
                 futures[key] = workers.submit(self._try, request)
-        return [futures[request.make_key()].result() for request in requests]
+        try:
+            return [futures[request.make_key()].result() for request in requests]
+        finally:
+            for future in futures.values():
+                future.cancel()  # none is left but where the build was interrupted
 
     def _try(self, request: KernelRequest) -> CompiledCode | BuildError:
         try:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.abc
+import importlib.machinery
 import importlib.util
 import os
-import tempfile
+import sys
 from functools import cache
-from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
@@ -62,20 +63,27 @@ def load_kernel(request: KernelRequest) -> Any:
     return vars(module)[request.function]
 
 
-@cache
-def _text_folder() -> Path:
-    """Where generated modules are written: Triton reads the source of a function from its file."""
-    return Path(tempfile.mkdtemp(prefix="dovetail-cuda-"))
+class _TextLoader(importlib.abc.ExecutionLoader):
+    """A module of generated text: Triton asks ``inspect`` for the source of a function, which asks this loader."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def get_source(self, fullname: str) -> str:
+        """The text."""
+        return self._text
+
+    def get_filename(self, fullname: str) -> str:
+        """A name for messages; there is no such file."""
+        return f"generated/{fullname}.py"
 
 
 @cache
 def _import_text(text: str) -> ModuleType:
-    name = f"generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-    path = _text_folder() / f"{name}.py"
-    path.write_text(text, encoding="utf-8")
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} cannot be imported")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    name = f"dovetail_cuda_generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    loader = _TextLoader(text)
+    module = importlib.util.module_from_spec(importlib.machinery.ModuleSpec(name, loader))
+    module.__file__ = loader.get_filename(name)
+    sys.modules[name] = module
+    loader.exec_module(module)
     return module

@@ -32,7 +32,9 @@ class DeviceFacts:
     name: str
     capability: tuple[int, int]
     multiprocessors: int
-    memory_bytes: int
+    memory_bytes: int | None
+    has_pool: bool = True
+    """Whether the driver has a pool of its own for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +109,20 @@ class Driver:
             names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
             names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
             names.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+            names.CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED,
         )
-        major, minor, count = (int(_ask(cuda.cuDeviceGetAttribute(each, device), "no attribute")) for each in wanted)
+        major, minor, count, has_pool = (
+            int(_ask(cuda.cuDeviceGetAttribute(each, device), "no attribute")) for each in wanted
+        )
         name = _ask(cuda.cuDeviceGetName(256, device), "no name").decode().rstrip("\0")
         memory = int(_ask(cuda.cuDeviceTotalMem(device), "no size"))
         return DeviceFacts(
-            ordinal=ordinal, name=name, capability=(major, minor), multiprocessors=count, memory_bytes=memory
+            ordinal=ordinal,
+            name=name,
+            capability=(major, minor),
+            multiprocessors=count,
+            memory_bytes=memory,
+            has_pool=bool(has_pool),
         )
 
     def open_context(self, ordinal: int) -> int:
@@ -154,6 +164,19 @@ class Driver:
         pool = _ask(cuda.cuDeviceGetDefaultMemPool(ordinal), "the device has no pool")
         name = cuda.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
         _ask(cuda.cuMemPoolSetAttribute(pool, name, cuda.cuuint64_t(threshold_bytes)), "the pool keeps nothing")
+
+    def trim_pool(self, ordinal: int, kept_bytes: int) -> int:
+        """Give back what is in the driver's pool and not used, but for so much; how many bytes that were."""
+        cuda = _cuda()
+        pool = _ask(cuda.cuDeviceGetDefaultMemPool(ordinal), "the device has no pool")
+        name = cuda.CUmemPool_attribute.CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
+        before = int(_ask(cuda.cuMemPoolGetAttribute(pool, name), "the pool does not tell its size"))
+        _ask(cuda.cuMemPoolTrimTo(pool, kept_bytes), "the pool gives nothing back")
+        return before - int(_ask(cuda.cuMemPoolGetAttribute(pool, name), "the pool does not tell its size"))
+
+    def measure_free_bytes(self) -> int:
+        """How much memory of the device nobody has, in the context of this thread."""
+        return int(_ask(_cuda().cuMemGetInfo(), "the device does not tell its memory")[0])
 
     def allocate_pinned(self, size_bytes: int) -> int:
         """Memory of the host that is copied from and to best."""

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 import numpy as np
 
+from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, ProviderError, ResourceError
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
 from dovetail_cuda.run.arrays import CudaArray
 from dovetail_cuda.run.cublaslt import ProductLibrary
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.memory import PoolMemory
-from dovetail_cuda.run.payload import BufferRecord, LaunchList, read_payload
+from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList, read_payload
+from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
 from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
 
 __all__ = ["BoundLaunches", "CudaPartition", "Services"]
@@ -30,10 +31,9 @@ class Services:
     """What partitions run with."""
 
     gpu: Gpu
-    allocator: Any
+    allocator: IGpuAllocator
     open_products: Callable[[], ProductLibrary]
-    outputs: PoolMemory
-    """Where results come from that nobody gave memory for."""
+    profile: LaunchProfile
 
 
 @dataclass
@@ -62,6 +62,7 @@ class CudaPartition(LoadedPartition):
         self.name = stored.name
         self.launches: LaunchList = read_payload(stored)
         self.services = services
+        self.labels = [_make_label(launch, self.launches.kernels) for launch in self.launches.launches]
         self.output_types = [np.dtype(spec.dtype) for spec in stored.output_specs]
         self._loaded = _Loaded(services)
         self._finalizer = weakref.finalize(self, services.gpu.release_later, self._loaded.release)
@@ -127,6 +128,12 @@ class CudaPartition(LoadedPartition):
         return [prepare_launch(launch, resources) for launch in self.launches.launches]
 
 
+def _make_label(launch: Launches, kernels: Sequence[KernelRecord]) -> LaunchLabel:
+    """What a profile calls a launch: its layers, and the kernel or the kind of launch."""
+    name = kernels[launch.kernel].name if isinstance(launch, KernelLaunch) else str(type(launch).__struct_config__.tag)
+    return LaunchLabel(kernel=name, layers=launch.layers)
+
+
 class BoundLaunches(BoundPartition):
     """The launches of a partition over one context's stream and workspace."""
 
@@ -170,8 +177,7 @@ class BoundLaunches(BoundPartition):
                 )
             self._addresses[number] = array.address
         stream = 0 if self._context.stream is None else self._context.stream.handle
-        for step in self._steps:
-            step(stream)
+        self._partition.services.profile.run(self._steps, self._partition.labels, self._partition.name, stream)
 
     def _fill_outputs(self, outputs: list[Any]) -> None:
         """Make an array for each output that nobody gave memory for."""
@@ -180,7 +186,7 @@ class BoundLaunches(BoundPartition):
                 outputs[number] = self._make_array(shape, self._partition.output_types[number])
 
     def _make_array(self, shape: Sequence[int], dtype: np.dtype[Any]) -> CudaArray:
-        memory, size = self._partition.services.outputs, math.prod(shape) * dtype.itemsize
+        memory, size = self._partition.services.allocator, math.prod(shape) * dtype.itemsize
         address = memory.allocate(size, _ALIGNMENT, 0)
         if not address:
             raise ResourceError("no memory for a result", where=f"step '{self._partition.name[:200]}'", got=size)
@@ -213,7 +219,7 @@ class _ZeroedMemory:
 class _Owner:
     """Gives memory back when the last array over it is gone."""
 
-    def __init__(self, gpu: Gpu, memory: PoolMemory, address: int) -> None:
+    def __init__(self, gpu: Gpu, memory: IGpuAllocator, address: int) -> None:
         self._gpu, self._memory, self._address = gpu, memory, address
 
     def __del__(self) -> None:

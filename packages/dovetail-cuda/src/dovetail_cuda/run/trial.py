@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from dovetail.allocators import IGpuAllocator
 from dovetail.errors import ResourceError
 from dovetail.provider.interfaces import Stream
 from dovetail_cuda.run.cublaslt import ProductLibrary
@@ -58,7 +59,7 @@ class TrialTools:
     """What trials run with."""
 
     gpu: Gpu
-    allocator: Any
+    open_memory: Callable[[], IGpuAllocator]
     open_products: Callable[[], ProductLibrary]
 
 
@@ -107,12 +108,14 @@ class Trial:
 
     def close(self) -> None:
         """Give everything back."""
+        if not self._libraries and not self._blocks:
+            return
         driver = self._tools.gpu.driver
         driver.synchronize()
         for library in self._libraries:
             driver.unload_library(library)
         for block in self._blocks:
-            self._tools.allocator.deallocate(block)
+            self._tools.open_memory().deallocate(block)
         self._libraries, self._blocks = [], []
 
     # launches
@@ -166,7 +169,7 @@ class Trial:
         return found
 
     def _take(self, size_bytes: int) -> int:
-        address: int = self._tools.allocator.allocate(max(size_bytes, 1), 256, 0)
+        address = self._tools.open_memory().allocate(max(size_bytes, 1), 256, 0)
         if not address:
             raise ResourceError("no memory to time a way", where="provider 'cuda'", got=f"{size_bytes} bytes")
         self._blocks.append(address)

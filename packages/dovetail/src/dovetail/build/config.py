@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
@@ -134,6 +134,9 @@ class BuilderConfig(NoOpContext):
         self.rivals = False
         """Whether whole assignments are timed where several of the providers can take nodes, and the fastest is kept;
         else the order of the providers alone decides."""
+        self.rival_inputs: Mapping[str, Any] = {}
+        """Input -> the array that rivals are timed with, for networks that do not take any numbers; without an entry
+        it is made up."""
         self.io_memory: dict[str, str] = {}
         """Input or output -> ``"host"`` or the id of the provider in whose memory it is to lie. Without an entry it
         lies where the steps need it: on a device when only steps of that device read it, or one of them makes it."""

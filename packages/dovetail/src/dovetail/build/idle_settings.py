@@ -87,6 +87,8 @@ def find_idle_settings(request: BuildRequest, source: Network | ir.Model) -> Ite
     yield from _find_idle_attributes(request.config)
     if request.config.rivals and len(set(request.providers)) < 2:
         yield f"config.rivals has no effect: '{request.providers[0]}' is the only provider that was asked for"
+    if request.config.rival_inputs and not request.config.rivals:
+        yield "config.rival_inputs has no effect: without config.rivals nothing is timed with them"
     if network is not None:
         yield from _find_idle_wishes(network)
     yield from _find_idle_ranges(request)

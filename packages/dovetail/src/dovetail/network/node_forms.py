@@ -10,9 +10,12 @@ from typing import Final
 
 import onnx_ir as ir
 
+from dovetail.provider.schemas.node_limits import is_bad_count
+
 __all__ = ["find_form_problems"]
 
 _MAX_SHOWN: Final = 8
+_KNOWN_DOMAINS: Final = frozenset(("", "ai.onnx", "com.microsoft"))
 
 
 def find_form_problems(node: ir.Node) -> Iterator[str]:
@@ -20,12 +23,22 @@ def find_form_problems(node: ir.Node) -> Iterator[str]:
     order = _ints(node, "perm")
     if order is not None and sorted(order) != list(range(len(order))):
         yield f"attribute 'perm' is no order of axes: {list(order[:_MAX_SHOWN])}"
+    if node.domain in _KNOWN_DOMAINS:
+        yield from _is_bad_counts(node)
     if node.domain in ("", "ai.onnx"):
         yield from _BY_OPERATOR.get(node.op_type, _find_nothing)(node)
 
 
 def _find_nothing(node: ir.Node) -> Iterator[str]:
     return iter(())
+
+
+def _is_bad_counts(node: ir.Node) -> Iterator[str]:
+    for name in node.attributes:
+        single = _int(node, name)
+        numbers = _ints(node, name) or ([] if single is None else [single])
+        if is_bad_count(node.op_type, name, numbers):
+            yield f"attribute '{name}' is {numbers if single is None else single}; expected 1 to 2147483647"
 
 
 def _find_in_transpose(node: ir.Node) -> Iterator[str]:
@@ -50,7 +63,14 @@ def _find_in_split(node: ir.Node) -> Iterator[str]:
         yield f"'split' has a negative size: {list(sizes[:_MAX_SHOWN])}"
 
 
+def _find_in_scan(node: ir.Node) -> Iterator[str]:
+    count = _int(node, "num_scan_inputs")
+    if count is not None and not 0 < count <= len(node.inputs):
+        yield f"attribute 'num_scan_inputs' is {count}; expected 1 to {len(node.inputs)}, as there are inputs"
+
+
 _BY_OPERATOR: Final[Mapping[str, Callable[[ir.Node], Iterator[str]]]] = {
+    "Scan": _find_in_scan,
     "Split": _find_in_split,
     "Transpose": _find_in_transpose,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 import onnx
 import onnx_ir as ir
 
+from dovetail._near_names import find_near
 from dovetail.network.importer.problems import Problems, describe_node, quote
 from dovetail.network.node_forms import find_form_problems
 from dovetail.network.value_types import describe_type, has_no_shape
@@ -83,8 +83,7 @@ class SchemaCheck:
         for name, attribute in node.attributes.items():
             known = schema.attributes.get(name)
             if known is None:
-                same = [other for other in schema.attributes if other.casefold() == name.casefold()]
-                near = same or difflib.get_close_matches(name, schema.attributes, 1)
+                near = find_near(name, schema.attributes, count=1)
                 hint = f"; did you mean {quote(near[0])}?" if near else ""
                 self._add(node, f"the operator has no attribute {quote(name)}{hint}")
             elif attribute.is_ref():

@@ -9,12 +9,12 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
+from dovetail._near_names import find_near
 from dovetail.errors import ModelError, UsageError
 from dovetail.network.importer.problems import quote
 from dovetail.network.importer.tensors import walk_graphs
@@ -244,7 +244,7 @@ def _values_by_name(model: ir.Model) -> dict[str, ir.Value]:
 def _find(known: Mapping[str, ir.Value], name: str, what: str) -> ir.Value:
     value = known.get(name)
     if value is None:
-        near = ", ".join(quote(other) for other in get_close_matches(name, known, 3))
+        near = ", ".join(quote(other) for other in find_near(name, known))
         raise UsageError(
             f"the model has no value {quote(name)}", where=f"{what} of the cut", expected=near or "the name of a value"
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import inspect
 import typing
@@ -10,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dovetail._near_names import suggest
 from dovetail.errors import UsageError
 from dovetail.plugin._parameters import signature_of
 from dovetail.plugin.attributes import REQUIRED, Attribute, read_attribute
@@ -54,12 +54,11 @@ class LayerSignature:
         known = {attribute.name for attribute in self.attributes}
         for name in values:
             if name not in known:
-                close = difflib.get_close_matches(name, known, n=1)
                 raise UsageError(
                     f"there is no attribute '{name}'",
                     where=where,
                     expected=", ".join(attribute.name for attribute in self.attributes) or "no attributes",
-                    fix=f"did you mean '{close[0]}'?" if close else None,
+                    fix=suggest(name, known),
                 )
         return {attribute.name: _value_of(attribute, values, where) for attribute in self.attributes}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
+from dovetail._near_names import find_near
 from dovetail.errors import DovetailError, PluginError
 from dovetail.plugin._origin import describe
 from dovetail.plugin._parameters import signature_of
@@ -175,8 +176,6 @@ def _listing(title: str, keys: Sequence[CreatorKey]) -> str:
 
 
 def _nearest(wanted: CreatorKey, known: Sequence[CreatorKey]) -> tuple[list[CreatorKey], str]:
-    import difflib  # only a wrong name needs it
-
     same_name = [key for key in known if key.name == wanted.name]
     other_place = [key for key in same_name if key.version == wanted.version]
     if other_place:
@@ -184,9 +183,7 @@ def _nearest(wanted: CreatorKey, known: Sequence[CreatorKey]) -> tuple[list[Crea
     if same_name:
         versions = ", ".join(sorted({f"'{key.version}'" for key in same_name}))
         return same_name, f"ask for version {versions} (plugin_version in an ONNX node), or register the one you need"
-    by_folded = {key.name.casefold(): key.name for key in known}
-    close = difflib.get_close_matches(wanted.name.casefold(), by_folded, n=_SHOWN, cutoff=0.6)
-    names = {by_folded[folded] for folded in close}
+    names = set(find_near(wanted.name, (key.name for key in known), count=_SHOWN))
     near = [key for key in known if key.name in names]
     if near:
         return near, "check the spelling, or register the creator"

@@ -8,7 +8,6 @@ Importing a library runs its code with all rights of this process.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -25,6 +24,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from dovetail._near_names import find_near
 from dovetail.entry_points import PLUGIN_GROUP, Offer, find_offers, loading_policy
 from dovetail.errors import DovetailError, PluginError
 from dovetail.loggers import ILogger, ILoggerFinder, Severity
@@ -150,7 +150,7 @@ def _choose_offer(name: str, offers: Sequence[Offer]) -> Offer:
         raise PluginError(
             "several packages offer it" if found else "no installed package offers it",
             where=f"plugin library '{name}'",
-            expected="one of " + ", ".join(difflib.get_close_matches(name, known) or known or ["none"]),
+            expected="one of " + ", ".join(find_near(name, known) or known or ["none"]),
             got=", ".join(offer.origin for offer in found) or None,
             fix="uninstall all but one"
             if found

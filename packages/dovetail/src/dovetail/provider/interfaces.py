@@ -83,6 +83,7 @@ __all__ = [
     "StoredKernel",
     "StoredPartition",
     "Stream",
+    "TargetFactory",
     "TensorSpec",
     "Tuner",
     "claim_by_registry",
@@ -126,8 +127,13 @@ class Provider(ABC):
     """``"NHWC"`` asks for nodes of ``com.ms.internal.nhwc``, for those ops that ``kernels`` has there."""
     fuses: bool = True
     """Whether it wants the fused ops that ``kernels`` has; a provider with patterns of its own does better without."""
+    is_here: bool = True
+    """Whether its device is in this machine. One for a target that is not here builds plans, with nothing timed, and
+    runs none."""
     can_capture: bool = False
     """Whether ``begin_capture`` and ``end_capture`` work, so that a run can be replayed."""
+    num_runs_before_capture: int = 1
+    """How many ordinary runs over the same places come before the one that is captured; at least 1."""
     budget_bytes: int | None = None
     """How much memory its partitions may need in all, by their claims."""
 
@@ -300,4 +306,22 @@ class ProviderFactory(Protocol):
 
     def create(self, device: Device, options: Mapping[str, str]) -> Provider:
         """A provider on one of the devices."""
+        ...
+
+
+@runtime_checkable
+class TargetFactory(ProviderFactory, Protocol):
+    """A factory that also makes providers for devices that are not here, asked for by the option ``target``."""
+
+    @property
+    def default_target(self) -> str:
+        """The device that is meant where only what the provider covers is asked for, and none is here."""
+        ...
+
+    def find_target(self, text: str) -> Device:
+        """A device by what a user calls it, such as an architecture; its provider gets the option too.
+
+        Raises:
+            ProviderError: It knows no such device.
+        """
         ...

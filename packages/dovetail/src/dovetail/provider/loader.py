@@ -18,10 +18,12 @@ from dovetail._interrupts import UninterruptedImport
 from dovetail._near_names import suggest
 from dovetail.entry_points import PROVIDER_GROUP, Offer, find_offers, loading_policy
 from dovetail.errors import DovetailError, ProviderError
-from dovetail.provider.interfaces import API_VERSION, Provider, ProviderFactory
+from dovetail.provider.interfaces import API_VERSION, Device, Provider, ProviderFactory, TargetFactory
 
 __all__ = [
+    "TARGET",
     "ProviderListing",
+    "get_any_provider",
     "get_default_options",
     "get_factory",
     "get_provider",
@@ -36,6 +38,9 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+
+TARGET: Final = "target"
+"""The option by which a provider is made for a device that is not here."""
 
 _BUILT_IN: Final = {
     "cpu": "dovetail.providers.cpu.provider",
@@ -193,6 +198,18 @@ def get_provider(provider_id: str, options: Mapping[str, str] | None = None, ord
         return _providers[key]
 
 
+def get_any_provider(name: str) -> Provider:
+    """The provider on a device that is here, or else for one that is not: what it covers is the same.
+
+    Raises:
+        ProviderError: See ``get_provider``.
+    """
+    factory = get_factory(name)
+    if isinstance(factory, TargetFactory) and not factory.devices():
+        return get_provider(name, {TARGET: factory.default_target})
+    return get_provider(name)
+
+
 def set_default_options(name: str, options: Mapping[str, str]) -> None:
     """Choose the options of a provider in this process, for builds and for plans; engines that exist keep theirs.
 
@@ -287,13 +304,10 @@ def _check_factory(factory: Any, name: str, where: str) -> ProviderFactory:
 
 def _make_provider(name: str, ordinal: int, options: dict[str, str]) -> Provider:
     factory, where = get_factory(name), f"provider '{name}'"
-    devices = list(_call(where, "when it was asked for devices", factory.devices))
-    if not devices:
-        raise ProviderError("it finds no device here", where=where, fix="choose another provider")
-    device = devices[0] if not ordinal else next((found for found in devices if found.ordinal == ordinal), None)
-    if device is None:
-        there = ", ".join(f"{name}:{found.ordinal}" if found.ordinal else name for found in devices)
-        raise ProviderError(f"it has no device {ordinal} here", where=where, expected=f"one of {there}", got=ordinal)
+    if TARGET in options and isinstance(factory, TargetFactory):
+        device = _call(where, "when it was asked for a target", lambda: factory.find_target(options[TARGET]))
+    else:
+        device = _find_device(factory, name, ordinal)
     provider = _call(where, "when it was made", lambda: factory.create(device, options))
     if not isinstance(provider, Provider):
         raise ProviderError(
@@ -305,6 +319,23 @@ def _make_provider(name: str, ordinal: int, options: dict[str, str]) -> Provider
         got = provider.device.ordinal
         raise ProviderError("it was made on another device than asked for", where=where, expected=ordinal, got=got)
     return provider
+
+
+def _find_device(factory: ProviderFactory, name: str, ordinal: int) -> Device:
+    where = f"provider '{name}'"
+    devices = list(_call(where, "when it was asked for devices", factory.devices))
+    if not devices:
+        raise ProviderError("it finds no device here", where=where, fix=_advise_without_device(factory))
+    device = devices[0] if not ordinal else next((found for found in devices if found.ordinal == ordinal), None)
+    if device is None:
+        there = ", ".join(f"{name}:{found.ordinal}" if found.ordinal else name for found in devices)
+        raise ProviderError(f"it has no device {ordinal} here", where=where, expected=f"one of {there}", got=ordinal)
+    return device
+
+
+def _advise_without_device(factory: ProviderFactory) -> str:
+    fix = "choose another provider"
+    return f"{fix}, or build for a device elsewhere with --target" if isinstance(factory, TargetFactory) else fix
 
 
 def _call(where: str, when: str, function: Callable[[], T]) -> T:

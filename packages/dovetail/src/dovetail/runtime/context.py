@@ -15,7 +15,7 @@ import numpy as np
 from dovetail._integers import as_address, as_integer, as_integers
 from dovetail.allocators import IGpuAllocator, IOutputAllocator
 from dovetail.errors import InputError, ResourceError, UsageError
-from dovetail.expr import sizes_from_dims
+from dovetail.expr import sizes_from_dims, sizes_or_unknown
 from dovetail.formats import pack
 from dovetail.loggers import ErrorCode, ErrorRecorder, IErrorRecorder
 from dovetail.plugin.interfaces import IPluginResourceContext
@@ -29,6 +29,7 @@ from dovetail.runtime.bind.run import BoundRun, Visit
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.devices.arrays import CallerArrays
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.devices.uncaptured import UncapturedStep
 from dovetail.runtime.limits import RunLimits, run_within
 from dovetail.runtime.profiler import IProfiler, profile_with
 from dovetail.runtime.steps.base import Array
@@ -120,6 +121,14 @@ class ExecutionContext:
     def profiler(self, profiler: IProfiler | None) -> None:
         self._profiler = profiler
         self._choose_visits()
+
+    @property
+    def uncaptured_steps(self) -> list[UncapturedStep]:
+        """The steps that split captured graphs: each is launched anew in every run, and says why.
+
+        It is known after the first run over a shape, and empty where no device is used.
+        """
+        return self._instance.uncaptured
 
     @property
     def run_limits(self) -> RunLimits | None:
@@ -225,7 +234,7 @@ class ExecutionContext:
             return self._shapes[name]
         tensor = self._engine.tensor(name)
         if self.infer_shapes():
-            return tuple(-1 if size is None else size for size in sizes_from_dims(known_dims(tensor)))
+            return sizes_or_unknown(sizes_from_dims(known_dims(tensor)))
         symbols, found = self._instance.infer(self._input_shapes(), self._shape_inputs())
         shape = found[self._engine.value_index(self._profile, name)]
         if shape is not None and not self._instance.shapes.has_empty(symbols):

@@ -158,7 +158,7 @@ def _most_runs(manifest: Manifest) -> int:
 def describe_profile(profile: LayerProfile) -> list[dict[str, Any]]:
     """A count, then a row for each step with its operator; one whose inside is known has rows under ``nodes``."""
     total_ms = sum(row["timeMs"] for row in profile.step_rows) or 1.0
-    inside = _group_by_layer(profile.inner_events)
+    inside = _group_by_layer([*profile.inner_events, *(event for _, event in profile.device_events if event.layer)])
     rows = []
     for row in profile.step_rows:
         nodes = [_inner_row(name, events, total_ms) for name, events in inside.get(row["name"], {}).items()]

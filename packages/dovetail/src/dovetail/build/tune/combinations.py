@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from dovetail.expr import sizes_or_unknown
 from dovetail.formats import formats_for
 from dovetail.plugin.handle import PluginHandle
 from dovetail.tensors import TensorSpec
@@ -41,17 +42,12 @@ def layout_text(layout: TensorSpec) -> str:
 
 def describe_tensor(tensor: TensorSpec, layout: TensorSpec) -> DynamicPluginTensorDesc:
     """The descriptor that a plugin gets for a tensor in a layout, with the bounds of the profile."""
-    dims = Dims(_or_unknown(tensor.sizes or ()))
+    dims = Dims(sizes_or_unknown(tensor.sizes or ()))
     desc = PluginTensorDesc(dims, layout.data_type, layout.tensor_format, layout.scale)
     if tensor.shapes is None:
         return DynamicPluginTensorDesc(desc, dims, dims, dims)
     shapes = tensor.shapes
-    return DynamicPluginTensorDesc(desc, Dims(shapes.min), Dims(shapes.opt), Dims(_or_unknown(shapes.max)))
-
-
-def _or_unknown(sizes: Sequence[int | None]) -> tuple[int, ...]:
-    """Sizes as the contract has them: -1 for what is not known."""
-    return tuple(-1 if size is None else size for size in sizes)
+    return DynamicPluginTensorDesc(desc, Dims(shapes.min), Dims(shapes.opt), Dims(sizes_or_unknown(shapes.max)))
 
 
 def propose_layouts(types: Sequence[TensorSpec], rank: int, *, linear_only: bool) -> Combination:

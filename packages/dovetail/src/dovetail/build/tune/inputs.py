@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.errors import BuildError
+from dovetail._near_names import name_known, suggest
+from dovetail.errors import BuildError, UsageError
 from dovetail.plan.manifest import Manifest, ProfileRecord, TensorRecord
 
 __all__ = ["draw_all_inputs", "draw_array", "draw_integers", "draw_numbers", "make_generator"]
@@ -43,17 +44,32 @@ def draw_array(index: int, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.ND
     return draw_numbers(rng, shape).astype(dtype)
 
 
-def draw_all_inputs(manifest: Manifest) -> list[list[npt.NDArray[Any]]]:
+def draw_all_inputs(manifest: Manifest, given: Mapping[str, Any] | None = None) -> list[list[npt.NDArray[Any]]]:
     """For each profile the inputs of a network at the shapes it is tuned for; dims that nobody set are 1.
+
+    Args:
+        manifest: The network.
+        given: Arrays by input, in place of made up ones.
 
     Raises:
         BuildError: An input is no tensor of numbers.
+        UsageError: An array is for no input.
     """
+    known, arrays = [record.name for record in manifest.inputs], dict(given or {})
+    for name in arrays:
+        if name not in known:
+            fix = suggest(name, known)
+            raise UsageError(f"there is no input '{name}'", where="rival_inputs", expected=name_known(known), fix=fix)
     profiles = manifest.profiles or [ProfileRecord()]
-    return [[_draw_input(i, record, bounds) for i, record in enumerate(manifest.inputs)] for bounds in profiles]
+    return [
+        [_draw_input(number, record, bounds, arrays.get(record.name)) for number, record in enumerate(manifest.inputs)]
+        for bounds in profiles
+    ]
 
 
-def _draw_input(index: int, record: TensorRecord, bounds: ProfileRecord) -> npt.NDArray[Any]:
+def _draw_input(index: int, record: TensorRecord, bounds: ProfileRecord, given: Any) -> npt.NDArray[Any]:
+    if given is not None:
+        return np.asarray(given, record.dtype)
     if record.type or record.dtype == "object":
         raise BuildError(
             "nothing can be made up for it to time the network with",

@@ -17,6 +17,7 @@ from dovetail.build.tune.session import identify
 from dovetail.build.tune.trial import PluginLayer, PluginTrial, dynamic_descs, workspace_descs
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.errors import BuildError, PluginError
+from dovetail.expr import sizes_or_unknown
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, Severity
 from dovetail.plan.manifest import CandidateRecord
 from dovetail.plugin.handle import PluginHandle
@@ -183,7 +184,7 @@ def _bounds(shapes: ShapeRange | None) -> tuple[tuple[int, ...], tuple[int, ...]
     """Min, opt and max as a key has them: -1 for what has no bound."""
     if shapes is None:
         return ((), (), ())
-    return (shapes.min, shapes.opt, tuple(-1 if size is None else size for size in shapes.max))
+    return (shapes.min, shapes.opt, sizes_or_unknown(shapes.max))
 
 
 def _conclude(

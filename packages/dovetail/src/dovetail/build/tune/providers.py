@@ -56,14 +56,19 @@ class ProviderTuner(Tuner):
         limit = self._tuner.options.max_tactics
         tried = candidates[:limit] if limit > 0 else candidates
         made = [self._make_candidate(number, proposal, question) for number, proposal in enumerate(tried)]
-        right = None if reference is None else describe_arrays(reference)
-        outcomes = self._tuner.tune(where, made, self._tuner.find_lane(self._provider), reference=right)
+        outcomes = self._time(where, made, reference) if self._provider.is_here else self._tuner.choose_untimed(made)
         best = pick_best(outcomes.items())
         table = _make_table(question, self._profile, tried, outcomes, best)
         self._tables.add(self._provider, table)
         if best is None:
             raise _no_candidate(where, table)
         return Chosen(name=tried[best].name, time_us=outcomes[best].time_us)
+
+    def _time(
+        self, where: str, candidates: Sequence[TimedCandidate], reference: Sequence[Any] | None
+    ) -> dict[int, Outcome]:
+        right = None if reference is None else describe_arrays(reference)
+        return self._tuner.tune(where, candidates, self._tuner.find_lane(self._provider), reference=right)
 
     def _make_candidate(self, number: int, proposal: Candidate, question: str) -> TimedCandidate:
         started = _StartedProposal(proposal)

@@ -126,14 +126,18 @@ class _Contest:
         if len(rivals) == 1:
             return self._finish(rivals[0], _tell_single(rivals[0], lost), None)
         self._tell_unset()
-        self._stage.inputs = draw_all_inputs(rivals[0].plan.manifest)
+        self._stage.inputs = draw_all_inputs(rivals[0].plan.manifest, self._request.config.rival_inputs)
         with self._phases.phase("Time rivals", steps=1) as phase:
             outcomes = self._time(rivals)
             phase.step()
         best = pick_best(outcomes.items())
         note = _describe(rivals, outcomes, lost)
         if best is None:
-            raise BuildError(f"no assignment of nodes to providers works: {note}", where=_QUESTION)
+            raise BuildError(
+                f"no assignment of nodes to providers works: {note}",
+                where=_QUESTION,
+                fix="set the shapes that it runs with (--shapes), and BuilderConfig.rival_inputs where numbers matter",
+            )
         note = f"{note}: {rivals[best].name}"
         self._request.logger.log(Severity.INFO, f"{NOTE}{note}")
         return self._finish(rivals[best], note, _make_table(rivals, outcomes, best))

@@ -95,6 +95,16 @@ class CandidateTuner:
         finally:
             self._close(candidates)
 
+    def choose_untimed(self, candidates: Sequence[TimedCandidate]) -> dict[int, Outcome]:
+        """Outcomes where nothing can run: the timings that the cache has, else the first candidate."""
+        outcomes, reason = self._look_up(candidates), "the device that it is for is not here"
+        if candidates and not any(outcome.is_usable for outcome in outcomes.values()):
+            outcomes[candidates[0].id] = Outcome("untimed", None, reason)
+        for candidate in candidates:
+            outcomes.setdefault(candidate.id, Outcome("refused", None, reason))
+        self._close(candidates)
+        return outcomes
+
     def time(
         self,
         where: str,

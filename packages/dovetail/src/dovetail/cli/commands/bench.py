@@ -117,6 +117,7 @@ class _BenchRun:
                 "unset": [dim.to_dict() for dim in unset],
                 **_summarize(spans),
                 "context": {"call": "run" if bound is None else "execute_async_v3", **_summarize(context_spans)},
+                "uncaptured": [{"step": found.step, "reason": found.reason} for found in context.uncaptured_steps],
             }
             self._export(engine, spans, profile)
         if profile is not None:
@@ -308,7 +309,8 @@ def _trace_profile(profile: LayerProfile, trace: Timeline) -> None:
         trace.add("onnxruntime nodes", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
     for provider, event in profile.device_events:
         start_ns = event.start_us * 1e3
-        trace.add(f"{provider} stream {event.stream}", event.name, start_ns, start_ns + event.duration_us * 1e3)
+        args = {"op": event.kind, "step": event.layer}
+        trace.add(f"{provider} stream {event.stream}", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
 
 
 def _write(path: str, content: Any, option: str) -> None:
@@ -331,6 +333,8 @@ def _show(document: Document, screen: Screen) -> None:
     for name, shape in document["inputs"].items():
         screen.line(f"input '{name}': {format_shape(shape)}")
     _show_latencies(document, screen)
+    for found in document["uncaptured"]:
+        screen.line(f"not captured: step '{found['step']}', because {found['reason']}")
     if "profile" in document:
         _show_profile(document, screen)
     if "device_profile" in document:
@@ -372,8 +376,8 @@ def _show_profile(document: Document, screen: Screen) -> None:
         (*_TIME_HEADERS, "Count", "Operator"), [(*_time_cells(s), s["count"], s["op"]) for s in sums], right=range(4)
     )
     if any("nodes" in step for step in steps):
-        screen.line("ONNX Runtime timed the nodes itself, which slows these runs down:")
-        screen.line("they tell shares, not latencies. (rest) is what a partition does besides its nodes.")
+        screen.line("Providers timed the parts of their steps themselves, which slows these runs down:")
+        screen.line("they tell shares, not latencies. (rest) is what a step does besides them.")
 
 
 def _show_devices(rows: Sequence[Any], screen: Screen) -> None:

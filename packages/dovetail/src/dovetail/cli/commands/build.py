@@ -40,6 +40,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_plugin_arguments(parser)
     add_build_settings(parser)
     _add_tuning_arguments(parser)
+    parser.add_argument(
+        "--target", metavar="DEVICE", help="build for a device that is not here, such as sm_90; nothing is timed"
+    )
     parser.add_argument("--refit", action="store_true", help="keep weights replaceable")
     parser.add_argument("--strip-weights", action="store_true", help="leave replaceable weights out of the plan")
     parser.add_argument("--alias-io", action="store_true", help="let plugins write outputs into their inputs (preview)")
@@ -104,13 +107,30 @@ def run(args: argparse.Namespace) -> Reply:
     from dovetail.build.builder import Builder
     from dovetail.loggers import Severity
 
-    apply_provider_options(args.provider_option)
+    apply_provider_options([*args.provider_option, *_target_options(args.target, settings)])
     logger = StderrLogger(_severity(args, Severity))
     job = _BuildJob(Builder(logger), _make_config(args, profiles, settings), settings)
     start = time.perf_counter()
     plan = job.build(model, target, [*args.plugins, *args.carry_plugins])
     document = _describe(plan, job.phase_times, target, logger, time.perf_counter() - start)
     return Reply(document=document, show=_show_nothing if args.quiet else _show_verbose if args.verbose else _show)
+
+
+def _target_options(device: str | None, settings: BuildSettings) -> list[str]:
+    """The option of each provider that builds for devices that are not here."""
+    if device is None:
+        return []
+    from dovetail.provider.interfaces import TargetFactory
+    from dovetail.provider.loader import TARGET, get_factory
+
+    names = [name for name in settings.providers or () if isinstance(get_factory(name), TargetFactory)]
+    if not names:
+        raise UsageError(
+            "no provider of this build is for devices that are not here",
+            where=f"--target {device!a}",
+            fix="name one with --providers, such as cuda",
+        )
+    return [f"{name}.{TARGET}={device}" for name in names]
 
 
 def _check_target(target: Path, model: Path) -> None:

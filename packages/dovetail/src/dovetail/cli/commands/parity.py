@@ -68,9 +68,9 @@ def _cover(name: str) -> Coverage:
         from dovetail.providers.onnxruntime.plugin_eps import read_ep_kernels
 
         return cover_kernels(read_ep_kernels(name.removeprefix(_PLUGIN)))
-    from dovetail.provider.loader import get_provider
+    from dovetail.provider.loader import get_any_provider
 
-    return cover_kernels(get_provider(name).kernels)
+    return cover_kernels(get_any_provider(name).kernels)
 
 
 # the document

@@ -7,12 +7,12 @@ when it is asked for, and kept until anything changes.
 
 from __future__ import annotations
 
-import difflib
 import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from dovetail._near_names import find_near
 from dovetail.errors import ModelError, UsageError
 from dovetail.network.api.enums import NetworkDefinitionCreationFlag
 from dovetail.network.api.layers.base import ILayer
@@ -214,7 +214,7 @@ class NetworkCore:
         """Say that weights will be exchanged after the build, so that they are not folded away."""
         known = [self._weights_name(layer, role) for layer in self._layers for role in layer._weights()]
         if name not in known:
-            near = difflib.get_close_matches(str(name), known, 3)
+            near = find_near(str(name), known)
             raise UsageError(
                 f"there are no weights '{name}'",
                 where="mark_weights_refittable",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
 
+from dovetail._near_names import suggest
 from dovetail.errors import UsageError
 from dovetail.plugin.check.host.calls import read_or
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, field_from_value
@@ -46,11 +46,10 @@ def make_fields(declared: Mapping[str, PluginFieldType], values: Mapping[str, An
 
 def _make_field(declared: Mapping[str, PluginFieldType], name: str, value: Any) -> PluginField:
     if declared and name not in declared:
-        near = difflib.get_close_matches(name, declared, n=1)
         raise UsageError(
             f"the creator has no field '{name}'",
             expected=", ".join(sorted(declared)),
-            fix=f"did you mean '{near[0]}'?" if near else "use one of the declared names",
+            fix=suggest(name, declared) or "use one of the declared names",
         )
     if isinstance(value, PluginField):
         return _copy_field(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import importlib.util
 import sys
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from dovetail._near_names import suggest
 from dovetail.errors import DovetailError, PluginError, UsageError
 from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
 from dovetail.plugin.quick import QuickLayer
@@ -126,12 +126,11 @@ def _pick(target: str, name: str, module: ModuleType, creators: dict[str, Any]) 
     if isinstance(plugin_class, type) and issubclass(plugin_class, IPluginV3):
         return LocatedPlugin(make_plugin=plugin_class)
     if name:
-        near = difflib.get_close_matches(name, creators, n=1)
         raise UsageError(
             f"'{name}' is no creator and no plugin class",
             where=target,
             expected=", ".join(sorted(creators)) or "a module with a creator",
-            fix=f"did you mean '{near[0]}'?" if near else None,
+            fix=suggest(name, creators),
         )
     different = list({id(creator): creator for creator in creators.values()}.values())
     if len(different) == 1:

@@ -7,13 +7,13 @@ and testing: it needs onnx, which is imported when a check runs.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dovetail._near_names import find_near
 from dovetail.errors import ProviderError
 from dovetail.provider.kernels import Kernel
 from dovetail.provider.schemas.op_declarations import AttributeDeclaration, OpDeclaration
@@ -97,7 +97,7 @@ def _check_kernel(kernel: Kernel, declared: _Declared) -> list[RegistryProblem]:
 def _unknown(kernel: Kernel, declared: _Declared) -> RegistryProblem:
     domains = sorted({*schema_domains(), *declared})
     if kernel.domain not in domains:
-        near = difflib.get_close_matches(kernel.domain, domains, 1)
+        near = find_near(kernel.domain, domains, count=1)
         return RegistryProblem(
             kernel=kernel,
             what=f"the domain '{kernel.domain}' is not known",
@@ -106,7 +106,7 @@ def _unknown(kernel: Kernel, declared: _Declared) -> RegistryProblem:
             fix="correct the domain, or declare the operator: register(..., declaration=OpDeclaration(...))",
         )
     ops = [*schema_ops(kernel.domain), *declared.get(kernel.domain, ())]
-    near = difflib.get_close_matches(kernel.op, ops, 3)
+    near = find_near(kernel.op, ops)
     return RegistryProblem(
         kernel=kernel,
         what=f"the domain has no operator '{kernel.op}'",
@@ -231,7 +231,7 @@ class _KernelCheck:
     def _check_attributes(self) -> Iterator[RegistryProblem]:
         known = {name for version in self._covered for name in version.attributes}
         for name in sorted(self._kernel.attributes - known - _GIVEN_BY_THE_RUNTIME):
-            near = difflib.get_close_matches(name, known, 1)
+            near = find_near(name, known, count=1)
             yield self._problem(
                 f"the operator has no attribute '{name}'",
                 f"'{near[0]}'" if near else ", ".join(sorted(known)) or "no attributes",

@@ -27,6 +27,7 @@ from dovetail.provider.interfaces import (
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.providers.onnxruntime.binding import SessionPartition
 from dovetail.providers.onnxruntime.borders import check_border
+from dovetail.providers.onnxruntime.fragile_nodes import find_fragile_node
 from dovetail.providers.onnxruntime.memory import prepare_allocator, save_memory
 from dovetail.providers.onnxruntime.profiling import SessionProfiles
 from dovetail.providers.onnxruntime.sessions import (
@@ -110,6 +111,9 @@ class OnnxRuntimeProvider(Provider):
         where = f"step {stored.name[:200]!a}"
         if names_files(stored.payload):
             raise PlanCorruptError("a compiled partition names a file", where=where, fix="build the plan again")
+        if problem := find_fragile_node(stored.payload):
+            what = f"a compiled partition has a node that cannot run: {problem[:100]!a}"
+            raise PlanCorruptError(what, where=where, fix="build the plan again")
         is_mapped = _has_name(stored.path) and all(name in stored.places for name in stored.weights)
         loaded = self._load_mapped(stored, where) if is_mapped else self._load_shared(stored, where)
         loaded.note = find_thread_limit(self._settings)

@@ -22,6 +22,7 @@ from dovetail.runtime.bind.shapes import ShapePlan
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.devices.schedule import Schedule
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.devices.uncaptured import UncapturedStep
 from dovetail.runtime.limits import RunLimits
 from dovetail.runtime.memory.arenas import make_arenas
 from dovetail.runtime.memory.checks import memories_of
@@ -259,6 +260,11 @@ class ProgramInstance:
     def schedule_steps(self, entries: Sequence[Entry], frame: Frame) -> Sequence[Entry]:
         """The bound steps with the waits and captures that devices need."""
         return entries if self._schedule is None else self._schedule.bind(entries, frame)
+
+    @property
+    def uncaptured(self) -> list[UncapturedStep]:
+        """The steps that are launched anew in every run although others are captured, with the reason."""
+        return [] if self._schedule is None else self._schedule.uncaptured
 
     def schedule_singly(self, entries: Sequence[Entry]) -> list[list[Entry]]:
         """Each bound step with what makes it run for itself."""

@@ -1,17 +1,22 @@
-"""The compiled partitions of an engine, each loaded once for all programs that use it, from a plan file or memory."""
+"""The compiled partitions of an engine, each loaded once for all programs that use it, from a plan file or memory.
+
+Templates and steps hold a ``PartitionLease``, never the partition alone: a partition with weights of before is closed
+when the last of them is gone, which may be in the middle of a run of another thread.
+"""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
-from functools import partial
 from typing import Protocol
 
 from dovetail.errors import PlanCorruptError
 from dovetail.plan.manifest import PartitionRecord, StepRecord, ValueRecord
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import LoadedPartition, Provider, StoredPartition, TensorSpec
+from dovetail.provider.interfaces import Provider, StoredPartition, TensorSpec
 from dovetail.runtime.closing import close_all
 from dovetail.runtime.steps.base import Array
+from dovetail.runtime.steps.partition import PartitionLease
 
 __all__ = ["BlobPlaces", "Partitions"]
 
@@ -46,31 +51,32 @@ class Partitions:
 
     def __init__(self, file: BlobPlaces | None = None) -> None:
         self._file = file
-        self._loaded: dict[Hashable, tuple[LoadedPartition, str, Mapping[str, str]]] = {}
-        """Each with its provider and its weights: name -> blob."""
-        self._forgotten: list[tuple[LoadedPartition, str]] = []
-        """Those with weights of before, which contexts may still run."""
+        self._loaded: dict[Hashable, PartitionLease] = {}
+        self._forgotten: list[weakref.finalize[[], PartitionLease]] = []
+        """How to close those with weights of before, which contexts may still run."""
         self.notes: list[str] = []
         """What whoever loads the plan should know."""
 
     def forget(self) -> None:
         """Load everything anew when it is asked for next, because weights changed; what runs now goes on."""
-        self._forgotten += [(loaded, provider) for loaded, provider, _ in self._loaded.values()]
+        alive = [closer for closer in self._forgotten if closer.alive]
+        self._forgotten = alive + [weakref.finalize(lease, lease.close) for lease in self._loaded.values()]
         self._loaded.clear()
 
     def close(self) -> None:
         """Have every partition let go of what it took; nobody runs any of them any more."""
-        made = [*((loaded, provider) for loaded, provider, _ in self._loaded.values()), *self._forgotten]
+        closers: list[Callable[[], object]] = [lease.close for lease in self._loaded.values()]
+        closers += self._forgotten
         self._loaded.clear()
         self._forgotten.clear()
-        close_all([partial(call, provider, "close of a partition", loaded.close) for loaded, provider in made])
+        close_all(closers)
 
     def refit(self, blobs: Mapping[str, Array]) -> None:
         """Give new weights, by blob, to every partition that is loaded and reads them."""
-        for loaded, provider, weights in self._loaded.values():
-            for name, blob in weights.items():
+        for lease in self._loaded.values():
+            for name, blob in lease.weights.items():
                 if blob in blobs:
-                    call(provider, f"refit of weight '{name}'", loaded.refit, name, blobs[blob])
+                    call(lease.provider, f"refit of weight '{name}'", lease.partition.refit, name, blobs[blob])
 
     def load(
         self,
@@ -80,7 +86,7 @@ class Partitions:
         *,
         values: Sequence[ValueRecord],
         is_whole: bool,
-    ) -> LoadedPartition | None:
+    ) -> PartitionLease | None:
         """Have the provider make a partition ready; one that misses weights is None until they come."""
         record = step.partition
         if record is None or not self._is_complete(record):
@@ -94,8 +100,8 @@ class Partitions:
             self._check_file(stored)
             if loaded.note and loaded.note not in self.notes:
                 self.notes.append(loaded.note)
-            self._loaded[key] = (loaded, provider.id, record.weights)
-        return self._loaded[key][0]
+            self._loaded[key] = PartitionLease(loaded, provider.id, record.weights)
+        return self._loaded[key]
 
     def _is_complete(self, record: PartitionRecord) -> bool:
         return self._file is None or self._file.missing.isdisjoint(record.weights.values())

@@ -14,7 +14,7 @@ from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import CompiledKernel, LoadedPartition, StoredKernel, TensorSpec
+from dovetail.provider.interfaces import CompiledKernel, StoredKernel, TensorSpec
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.partitions import Partitions
@@ -29,7 +29,7 @@ from dovetail.runtime.steps.device_kernel import DeviceKernelStep
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.kernel import KernelStep
 from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence, add_checks
-from dovetail.runtime.steps.partition import PartitionStep
+from dovetail.runtime.steps.partition import PartitionLease, PartitionStep
 from dovetail.runtime.steps.plugin import PluginStep
 from dovetail.runtime.steps.reformat import ReformatStep
 from dovetail.types import TensorRTPhase
@@ -46,7 +46,7 @@ class _StepTemplate:
     record: StepRecord
     kernel: CompiledKernel | None = None
     handle: PluginHandle | None = None
-    partition: LoadedPartition | None = None
+    partition: PartitionLease | None = None
     bodies: list[ProgramTemplate] = field(default_factory=list)
 
 
@@ -136,7 +136,7 @@ class ProgramTemplate:
             code={name: load_blob(blob).data for name, blob in built.code.items()},
         )
 
-    def _load_partition(self, record: StepRecord, load_blob: Callable[[str], Array]) -> LoadedPartition | None:
+    def _load_partition(self, record: StepRecord, load_blob: Callable[[str], Array]) -> PartitionLease | None:
         return self._partitions.load(
             record,
             self._providers[record.provider],
@@ -174,7 +174,7 @@ class ProgramTemplate:
             return KernelStep(record, self.program.values, provider, kernel, devices)
         return DeviceKernelStep(record, self.program.values, provider, kernel, devices)
 
-    def _partition_step(self, record: StepRecord, partition: LoadedPartition, devices: ContextDevices) -> Step:
+    def _partition_step(self, record: StepRecord, partition: PartitionLease, devices: ContextDevices) -> Step:
         return PartitionStep(record, self._providers[record.provider], partition, devices)
 
     def make_instance(

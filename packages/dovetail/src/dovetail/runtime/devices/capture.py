@@ -1,9 +1,9 @@
 """Steps that are captured once and replayed: neighbours of one device over memory that stays where it is.
 
-The first run over new places is an ordinary one: kernels may still be compiled or warmed up in it. The second is
-captured, and every further one replays what was captured. Graphs of several places are kept, so that a caller with two
-buffers in turn replays both. When there are too many, the oldest one takes over the next recording, where the device
-can do that: to update a graph costs less than to make one.
+The first run over new places is an ordinary one: kernels may still be compiled or warmed up in it. The second, or a
+later one where the provider says so, is captured, and every further one replays what was captured. Graphs of several
+places are kept, so that a caller with two buffers in turn replays both. When there are too many, the oldest one takes
+over the next recording, where the device can do that: to update a graph costs less than to make one.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ class CapturedSteps:
         self._provider = provider
         self._stream = stream
         self._find_places = find_places
-        self._graphs: dict[Any, CapturedGraph | None] = {}
-        """By places, the oldest first; None for places that were run over once."""
+        self._num_warm_runs = max(provider.num_runs_before_capture, 1)
+        self._graphs: dict[Any, CapturedGraph | int] = {}
+        """By places, the oldest first; for places that are not captured yet, how many runs there were."""
         self._spare: CapturedGraph | None = None
         """The graph of places that were given up, for the next recording."""
 
@@ -46,29 +47,33 @@ class CapturedSteps:
         self._graphs.clear()
         self._spare = None
 
-    def _drop(self, graph: CapturedGraph | None) -> None:
-        if graph is not None:
+    def _drop(self, graph: CapturedGraph | int | None) -> None:
+        if isinstance(graph, CapturedGraph):
             call(self._provider.id, "synchronize_stream", self._stream.synchronize)
             call(self._provider.id, "close_graph", graph.close)
 
     def _give_up_oldest(self) -> None:
         oldest = self._graphs.pop(next(iter(self._graphs)))
-        if oldest is not None:
+        if isinstance(oldest, CapturedGraph):
             self._drop(self._spare)
             self._spare = oldest
 
     def run(self) -> None:
         """Run, capture or replay."""
         places = self._find_places()
-        if places not in self._graphs:
-            self._steps.run()
-            if len(self._graphs) >= _MAX_GRAPHS:
-                self._give_up_oldest()
-            self._graphs[places] = None
-            return
-        graph = self._graphs[places] or self._reuse_spare(self._capture())
-        self._graphs[places] = graph
+        graph = self._graphs.get(places, 0)
+        if isinstance(graph, int):
+            if graph < self._num_warm_runs:
+                self._warm_up(places, graph)
+                return
+            graph = self._graphs[places] = self._reuse_spare(self._capture())
         call(self._provider.id, "replay", graph.replay, self._stream)
+
+    def _warm_up(self, places: Any, num_runs: int) -> None:
+        self._steps.run()
+        if not num_runs and len(self._graphs) >= _MAX_GRAPHS:
+            self._give_up_oldest()
+        self._graphs[places] = num_runs + 1
 
     def _reuse_spare(self, recorded: CapturedGraph) -> CapturedGraph:
         """The spare graph with a new recording, which costs less than a new graph, or that recording itself."""

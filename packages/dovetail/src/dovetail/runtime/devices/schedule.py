@@ -7,21 +7,19 @@ flow ends. Between two steps of one device nobody waits: the stream keeps their 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.calls import call
 from dovetail.runtime.devices.capture import CapturedSteps
 from dovetail.runtime.devices.streams import ContextDevices
+from dovetail.runtime.devices.uncaptured import UncapturedStep, explain_uncaptured
 from dovetail.runtime.steps.base import Step
 from dovetail.runtime.steps.copy import CopyStep
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence
 
 __all__ = ["Schedule"]
-
-_PLACED_KINDS: Final = frozenset(("input", "output", "planned"))
-"""What has memory before the steps run."""
 
 
 class Schedule:
@@ -50,6 +48,12 @@ class Schedule:
         self._silence = silence
         self._places = places
         self._waits = self._find_waits()
+        self._uncaptured: list[UncapturedStep] = []
+
+    @property
+    def uncaptured(self) -> list[UncapturedStep]:
+        """The steps of the frame bound last that are launched anew in every run, with the reason."""
+        return list(self._uncaptured)
 
     def bind(self, entries: Sequence[Entry], frame: Frame) -> list[Entry]:
         """The bound steps of a frame with what belongs around them."""
@@ -91,6 +95,7 @@ class Schedule:
 
     def _with_captures(self, entries: Sequence[Entry], frame: Frame) -> Iterator[Entry]:
         """The steps in order, neighbours that one device can capture as one."""
+        self._uncaptured.clear()
         group: list[Entry] = []
         owner: str | None = None
         for record, step, entry, waits in zip(self._program.steps, self._steps, entries, self._waits, strict=True):
@@ -106,15 +111,14 @@ class Schedule:
         yield from self._close(group, owner, frame)
 
     def _find_capturer(self, record: StepRecord, step: Step, frame: Frame) -> str | None:
-        """The provider by which a step can be captured: all it touches stays where it is and is what it is."""
-        if self._places is None or not (self._devices.capture_graphs and step in frame.capturable):
+        """The provider by which a step can be captured."""
+        if self._places is None or not self._devices.capture_graphs:
             return None
         values = [self._program.values[i] for i in (*record.inputs, *record.outputs) if i >= 0]
-        is_fixed = all(
-            value.kind == "constant" or (value.kind in _PLACED_KINDS and value.memory == record.provider)
-            for value in values
-        )
-        return record.provider if is_fixed and self._devices.providers[record.provider].can_capture else None
+        reason = explain_uncaptured(record, values, self._devices.providers, is_capturable=step in frame.capturable)
+        if reason is not None:
+            self._uncaptured.append(UncapturedStep(step=record.name, reason=reason))
+        return record.provider if reason is None else None
 
     def _close(self, group: list[Entry], owner: str | None, frame: Frame) -> Iterator[Entry]:
         provider = None if owner is None else self._devices.providers[owner]

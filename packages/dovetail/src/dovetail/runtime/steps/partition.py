@@ -6,7 +6,8 @@ else is written where the plan has room for it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from dovetail.errors import DovetailError, ProviderError
 from dovetail.plan.manifest import ProgramRecord, StepRecord
@@ -17,18 +18,33 @@ from dovetail.runtime.steps.base import BoundStep, Step, argument_getter
 from dovetail.runtime.steps.binding import make_bind_context
 from dovetail.runtime.steps.frame import Frame, Shape, Workspace
 
-__all__ = ["PartitionStep", "results_of_partitions"]
+__all__ = ["PartitionLease", "PartitionStep", "results_of_partitions"]
+
+
+class PartitionLease:
+    """A loaded partition, for whoever may run it."""
+
+    __slots__ = ("__weakref__", "partition", "provider", "weights")
+
+    def __init__(self, partition: LoadedPartition, provider: str, weights: Mapping[str, str]) -> None:
+        self.partition = partition
+        self.provider = provider
+        self.weights = weights
+        """Name -> blob."""
+
+    @property
+    def close(self) -> Callable[[], object]:
+        """The call that closes the partition; it does not hold the lease."""
+        return partial(call, self.provider, "close of a partition", self.partition.close)
 
 
 class PartitionStep(Step):
     """One partition in one context."""
 
-    def __init__(
-        self, record: StepRecord, provider: Provider, partition: LoadedPartition, devices: ContextDevices
-    ) -> None:
+    def __init__(self, record: StepRecord, provider: Provider, lease: PartitionLease, devices: ContextDevices) -> None:
         super().__init__(record)
         self._owner = provider
-        self._partition = partition
+        self._lease = lease
         self._devices = devices
         self._fetch = argument_getter(record.inputs)
         self._outputs = record.outputs
@@ -36,13 +52,13 @@ class PartitionStep(Step):
     def find_workspace_bytes(self, shapes: Sequence[Shape | None] | None) -> int:
         """What its provider says of inputs of these shapes."""
         given = [None if shapes is None else shapes[index] for index in self.record.inputs]
-        return call(self.provider, "workspace_bytes", self._partition.workspace_bytes, given)
+        return call(self.provider, "workspace_bytes", self._lease.partition.workspace_bytes, given)
 
     def bind(self, frame: Frame) -> BoundStep:
         """The partition over a frame, with bindings of its own."""
         workspace = frame.workspaces.get(self, Workspace())
         context = make_bind_context(self.record, frame, workspace, self._owner, self._devices)
-        bound = call(self.provider, "bind", self._partition.bind, context)
+        bound = call(self.provider, "bind", self._lease.partition.bind, context)
         frame.closers.append(bound.close)
         frame.interruptible.append(bound.make_interruptible)
         if bound.is_capturable:

@@ -174,15 +174,20 @@ def judge_device_arrays(subject: CheckedProvider) -> None:
     """Run over an input and an output in the provider's own memory."""
     if subject.provider.memory.is_host:
         raise NotOffered("its memory is the host's")
-    engine, model, feed = subject.build(CHAIN), CHAIN.make_model(), _feed(5)
-    if not all(tensor.memory for tensor in (*engine.manifest.inputs, *engine.manifest.outputs)):
-        raise NotOffered("input or output of the kit's model is not on the device")
-    feeds = [feed, _feed(6)]
+    engine, model, feeds = _build_on_device(subject), CHAIN.make_model(), [_feed(5), _feed(6)]
     with DeviceArrays(subject.provider) as arrays, engine.create_execution_context() as context:
         rows = [(arrays.upload(each["x"]), arrays.make((3, 8), np.float32), each) for each in feeds]
         for source, target, each in (*rows, *rows, *rows):
             _run_into(context, source, target)
             subject.compare("on the device", {"y": arrays.download(target)}, subject.expect(model, each))
+
+
+def _build_on_device(subject: CheckedProvider) -> Any:
+    """The engine of a model whose inputs and outputs are on the device."""
+    engine = subject.build(CHAIN)
+    if not all(tensor.memory for tensor in (*engine.manifest.inputs, *engine.manifest.outputs)):
+        raise NotOffered("input or output of the kit's model is not on the device")
+    return engine
 
 
 def _run_into(context: Any, source: Any, target: Any) -> None:
@@ -203,9 +208,7 @@ def judge_other_streams(subject: CheckedProvider) -> None:
     provider = subject.provider
     if not overrides(provider, "wrap_stream"):
         raise NotOffered("it takes no streams of callers")
-    engine, model = subject.build(CHAIN), CHAIN.make_model()
-    if not all(tensor.memory for tensor in (*engine.manifest.inputs, *engine.manifest.outputs)):
-        raise NotOffered("input or output of the kit's model is not on the device")
+    engine, model = _build_on_device(subject), CHAIN.make_model()
     with (
         open_streams(provider, 2) as streams,
         DeviceArrays(provider) as arrays,

@@ -104,6 +104,8 @@ def _map_grams(
     """Each n-gram of the pool with its output column; sizes follow each other from one on."""
     grams: list[tuple[Any, ...]] = []
     bounds = [*ngram_counts, len(pool)]
+    is_rising = bounds[0] >= 0 and all(start <= end for start, end in itertools.pairwise(bounds))
+    require(is_rising, op, "'ngram_counts' must be places in the pool, one after the other", got=list(ngram_counts))
     for size, (start, end) in enumerate(itertools.pairwise(bounds), start=1):
         grams.extend(pool[i : i + size] for i in range(start, end, size))
     require(
@@ -114,9 +116,9 @@ def _map_grams(
 
 
 def _list_grams(row: list[Any], shortest: int, longest: int, max_skip: int) -> Iterator[tuple[Any, ...]]:
-    for size in range(shortest, longest + 1):
+    for size in range(shortest, min(longest, len(row)) + 1):
         # A single token has no gap, so it is counted once and not once a skip.
-        for gap in range(1, (max_skip if size > 1 else 0) + 2):
+        for gap in range(1, (min(max_skip, len(row)) if size > 1 else 0) + 2):
             for start in range(len(row) - (size - 1) * gap):
                 yield tuple(row[start : start + (size - 1) * gap + 1 : gap])
 

@@ -1,0 +1,147 @@
+"""The GPU as a device of ONNX Runtime: sessions whose values lie on it, captured graphs, memory and profiles."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from tests.cuda.models import make_block, make_mlp
+
+_EP = Path(__file__).parents[3] / "packages" / "onnxruntime-ep-dovetail"
+_SHAPE = (1, 64, 256)
+
+
+@pytest.fixture(scope="module")
+def device(cuda: Any) -> Iterator[Any]:
+    """The GPU as ONNX Runtime lists it."""
+    if not (_EP / "src/onnxruntime_ep_dovetail/library/libdovetail_ep.so").exists():
+        subprocess.run([sys.executable, str(_EP / "hatch_build.py")], check=True)
+    from tests.support import ort_ep
+    from tests.support.ort_devices import DeviceInOrt
+
+    name = ort_ep.register("dovetail-cuda")
+    (listed,) = ort_ep.devices("cuda")
+    yield DeviceInOrt(cuda, listed)
+    ort.unregister_execution_provider_library(name)
+
+
+class _Copies:
+    """Counts copies that go through the driver."""
+
+    def __init__(self, driver: Any) -> None:
+        self.count = 0
+        self._copy = driver.copy
+
+    def __call__(self, *arguments: Any) -> None:
+        self.count += 1
+        self._copy(*arguments)
+
+
+@pytest.fixture
+def copies(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> _Copies:
+    """How many bytes were moved, from now on."""
+    driver = cuda._gpu.driver
+    counted = _Copies(driver)
+    monkeypatch.setattr(driver, "copy", counted)
+    return counted
+
+
+def _feed(dtype: str = "float16") -> Any:
+    return np.random.default_rng(7).standard_normal(_SHAPE).astype(np.dtype(dtype))
+
+
+def _model(dtype: str = "float16") -> Any:
+    return make_block(dtype, *_SHAPE, heads=4, depth=2)
+
+
+def _expected(model: Any, x: Any) -> Any:
+    return ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {"x": x})[0]
+
+
+def _bind(session: Any, source: Any, target: Any) -> Any:
+    binding = session.io_binding()
+    binding.bind_ortvalue_input("x", source)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, target)
+    return binding
+
+
+def _error(result: Any, expected: Any) -> float:
+    wide, right = result.astype(np.float64), expected.astype(np.float64)
+    return float(np.linalg.norm(wide - right) / np.linalg.norm(right))
+
+
+def test_the_gpu_says_what_it_is(device: Any, cuda: Any) -> None:
+    assert device.ep_device.ep_metadata["backend"] == "cuda"
+    assert device.ep_device.memory_info(ort.OrtDeviceMemoryType.DEFAULT).device_vendor_id
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_session_runs_wholly_on_the_gpu(device: Any, dtype: str) -> None:
+    model, x = _model(dtype), _feed(dtype)
+    session = device.session(model)
+    for _ in range(4):
+        assert _error(session.run(None, {"x": x})[0], _expected(model, x)) < 5e-3
+
+
+def test_values_on_the_gpu_are_not_copied(device: Any, copies: _Copies) -> None:
+    model, x = _model(), _feed()
+    session, source, target = device.session(model), device.value(x), device.empty(_SHAPE, np.float16)
+    binding = _bind(session, source, target)
+    session.run_with_iobinding(binding)
+    before = copies.count
+    for _ in range(5):
+        session.run_with_iobinding(binding)
+    assert copies.count == before
+    assert _error(target.numpy(), _expected(model, x)) < 5e-3
+
+
+def test_graphs_are_captured_by_their_ids(device: Any, capsys: Any) -> None:
+    model, x = _model(), _feed()
+    session = device.session(model, graph_capture="1")
+    source, target = device.value(x), device.empty(_SHAPE, np.float16)
+    binding, times = _bind(session, source, target), []
+    for _ in range(50):
+        start = time.perf_counter()
+        session.run_with_iobinding(binding)
+        times.append((time.perf_counter() - start) * 1e6)
+    other = _feed() + np.float16(0.5)
+    source.update_inplace(other)
+    session.run_with_iobinding(binding)
+    with capsys.disabled():
+        print(f"\ntwo blocks in ONNX Runtime, replayed: {np.median(times[10:]):.1f} us a run")
+    assert _error(target.numpy(), _expected(model, other)) < 5e-3
+
+
+def test_nodes_that_stay_on_the_cpu_get_copies(device: Any) -> None:
+    model = make_mlp("float32", 64, 256)
+    x = np.random.default_rng(8).standard_normal((64, 256)).astype(np.float32)
+    session = device.session(model, fallback=True, exclude="Relu")
+    assert _error(session.run(None, {"x": x})[0], _expected(model, x)) < 5e-3
+
+
+def _free_bytes() -> int:
+    from cuda.bindings import driver
+
+    return int(driver.cuMemGetInfo()[1])
+
+
+def test_memory_of_sessions_that_end_comes_back(device: Any, cuda: Any) -> None:
+    model, x = _model(), _feed()
+
+    def measure() -> int:
+        session = device.session(model)
+        session.run(None, {"x": x})
+        del session
+        cuda.synchronize()
+        return _free_bytes()
+
+    first = [measure() for _ in range(3)][-1]
+    assert abs([measure() for _ in range(5)][-1] - first) < 64 << 20
