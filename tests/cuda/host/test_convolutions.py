@@ -10,7 +10,8 @@ import onnx_ir as ir
 import pytest
 
 import dovetail
-from dovetail_cuda.graph.planner import PartitionPlan, plan_partition
+from dovetail_cuda.graph.plan import PartitionPlan
+from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.run.packing import LINES, is_recipe, pack
 from dovetail_cuda.tune.conv_tiles import list_conv_tiles

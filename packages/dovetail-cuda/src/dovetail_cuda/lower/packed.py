@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal, position
-from dovetail_cuda.lower.gather import clamp_index
 from dovetail_cuda.lower.gemm import matmul
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import reshape_to
+from dovetail_cuda.lower.operators.gather import clamp_index
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, make_constant, refuse

@@ -16,12 +16,12 @@ from dovetail_cuda.lower.attention import (
     split_heads,
 )
 from dovetail_cuda.lower.expr import Expr, apply, both, convert, literal, position, select, within
-from dovetail_cuda.lower.gather import clamp_index
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import concat, move, reshape_to, transpose_to
+from dovetail_cuda.lower.operators.gather import clamp_index
+from dovetail_cuda.lower.operators.rotary import angles_at, rotate, rows_after
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.registry import registry
-from dovetail_cuda.lower.rotary import angles_at, rotate, rows_after
 from dovetail_cuda.lower.tensors import Lowered, Tensor, make_constant, refuse
 
 __all__: list[str] = []

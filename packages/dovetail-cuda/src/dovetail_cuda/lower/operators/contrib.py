@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Final
 
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal
-from dovetail_cuda.lower.gather import gather
 from dovetail_cuda.lower.gemm import matmul, scale_tensor
 from dovetail_cuda.lower.indexing import move, transpose_to
-from dovetail_cuda.lower.norm import divide_by_root, normalize_last
+from dovetail_cuda.lower.operators.gather import gather
+from dovetail_cuda.lower.operators.norm import divide_by_root, normalize_last
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry

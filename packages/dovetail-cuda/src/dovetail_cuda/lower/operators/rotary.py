@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from dovetail_cuda.lower.expr import Expr, apply, convert, position, select, within
-from dovetail_cuda.lower.gather import clamp_index, gather
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
+from dovetail_cuda.lower.operators.gather import clamp_index, gather
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Tensor, refuse
 
