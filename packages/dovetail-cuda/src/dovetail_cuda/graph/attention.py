@@ -34,6 +34,8 @@ __all__ = ["AttentionRegion", "make_attention_region", "strip_factor"]
 _TYPES: Final = ("float16", "bfloat16", "float32")
 _MOST_FEATURES: Final = 256
 """Heads beyond this do not fit the registers of a program."""
+_LITTLE: Final = 1 << 17
+"""Multiplications that take no time."""
 _FEW_QUERIES: Final = 16
 """Up to so many queries make one tile, so that keys and values are read once and may be computed where they are."""
 
@@ -79,6 +81,12 @@ class AttentionRegion(Region):
     def batch(self) -> int:
         """How many heads there are in all."""
         return math.prod(self.heads)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether half precision is multiplied as single precision: of little, nothing need be rounded on the way."""
+        work = self.batch * self.queries * self.keys * max(self.features, self.columns)
+        return self.dtype != "float32" and work < _LITTLE
 
     @property
     def stored(self) -> Stored:
