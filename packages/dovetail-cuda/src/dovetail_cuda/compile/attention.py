@@ -237,7 +237,6 @@ class _AttentionText:
             whole = " + ".join(f"0 * {lanes.get(axis, axis)}" for axis in sorted(pair))
             text = f"({self._take(writer, writer.write(expr))} + ({whole}).to(tl.float32))"
             text += f".to(tl.{triton_name(self._region.dtype)})"
-        text += ".to(tl.float32)" if self._region.is_exact else ""
         self._line(f"{name} = {text}")
 
     def _make_writer(

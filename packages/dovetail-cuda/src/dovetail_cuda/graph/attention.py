@@ -23,10 +23,12 @@ from dovetail_cuda.lower.expr import (
     Load,
     Reduced,
     accumulator,
+    convert,
     list_loads,
     walk,
 )
 from dovetail_cuda.lower.index import Index, unflatten
+from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.tensors import Anchor, Tensor, refuse
 
 __all__ = ["AttentionRegion", "make_attention_region", "strip_factor"]
@@ -34,8 +36,8 @@ __all__ = ["AttentionRegion", "make_attention_region", "strip_factor"]
 _TYPES: Final = ("float16", "bfloat16", "float32")
 _MOST_FEATURES: Final = 256
 """Heads beyond this do not fit the registers of a program."""
-_LITTLE: Final = 1 << 17
-"""Multiplications that take no time."""
+FEW_MULTIPLICATIONS = 1 << 17
+"""Attention with fewer is two small products and a softmax: one pass gains nothing, and rounds otherwise."""
 _FEW_QUERIES: Final = 16
 """Up to so many queries make one tile, so that keys and values are read once and may be computed where they are."""
 
@@ -83,12 +85,6 @@ class AttentionRegion(Region):
         return math.prod(self.heads)
 
     @property
-    def is_exact(self) -> bool:
-        """Whether half precision is multiplied as single precision: of little, nothing need be rounded on the way."""
-        work = self.batch * self.queries * self.keys * max(self.features, self.columns)
-        return self.dtype != "float32" and work < _LITTLE
-
-    @property
     def stored(self) -> Stored:
         """What is stored of the mixed values at a query (row) and a feature (column)."""
         sizes = ((BATCH, self.batch), (ROW, self.queries), (COLUMN, self.columns))
@@ -126,7 +122,7 @@ def make_attention_region(
     """
     made = _check(follower.anchor)
     if not _is_fusable(made):
-        return _make_steps(desk, follower, made, buffer, layers, ops)
+        return _make_steps(desk, follower, _widen_little(made), buffer, layers, ops)
     query, key, value = (
         each if _may_compute(made, each) else desk.store_operand(f"{buffer}.{role}", each)
         for role, each in (("query", made.query), ("key", made.key), ("value", made.value))
@@ -168,10 +164,24 @@ def _check(anchor: Anchor) -> AttentionTensor:
 
 
 def _is_fusable(made: AttentionTensor) -> bool:
-    """Whether there is a kernel for it."""
+    """Whether there is a kernel for it, and enough to do."""
     sizes = made.query.shape[-1], made.value.shape[-1]
     is_one_type = made.dtype == made.key.dtype == made.value.dtype
-    return is_one_type and made.dtype in _TYPES and max(sizes) <= _MOST_FEATURES
+    pairs = math.prod(made.query.shape[:-1]) * made.key.shape[-2]
+    is_worth_it = pairs * sum(sizes) >= FEW_MULTIPLICATIONS
+    return is_one_type and is_worth_it and made.dtype in _TYPES and max(sizes) <= _MOST_FEATURES
+
+
+def _widen_little(made: AttentionTensor) -> AttentionTensor:
+    """Little attention in half precision as single precision, so that nothing is rounded between steps."""
+    work = math.prod(made.query.shape[:-1]) * made.key.shape[-2] * max(made.query.shape[-1], made.value.shape[-1])
+    if made.dtype not in ("float16", "bfloat16") or work >= FEW_MULTIPLICATIONS:
+        return made
+    query, key, value = (
+        map_elements(lambda a: convert(a, "float32"), each, dtype="float32")
+        for each in (made.query, made.key, made.value)
+    )
+    return replace(made, query=query, key=key, value=value, dtype="float32")
 
 
 def _make_steps(

@@ -100,8 +100,7 @@ def _count_elements(region: AttentionRegion) -> dict[str, int]:
 def _list_ways(region: AttentionRegion, kit: Kit, roles: Mapping[str, str]) -> list[Way]:
     tolerance = TF32_TOLERANCE if _precision(region, kit) == "tf32" else 0.0
     tiles = [_make_tile_way(region, kit, roles, tile, tolerance) for tile in list_tiles(region, kit.multiprocessors)]
-    # Steps round what lies between them.
-    return tiles if region.is_exact else [*tiles, *list_step_ways(region.steps, kit, roles, tolerance)]
+    return [*tiles, *list_step_ways(region.steps, kit, roles, tolerance)]
 
 
 # one kernel
@@ -111,7 +110,7 @@ def list_tiles(region: AttentionRegion, multiprocessors: int) -> list[AttentionT
     """The tiles worth trying: those that do not waste most of themselves, and fit shared memory and registers."""
     sizes = [_power_above(size) for size in (region.queries, region.keys, max(region.features, region.columns))]
     found = []
-    for queries, keys, warps, stages in _FLOAT_TILES if region.dtype == "float32" or region.is_exact else _TILES:
+    for queries, keys, warps, stages in _FLOAT_TILES if region.dtype == "float32" else _TILES:
         is_wasteful = queries > max(sizes[0], 16) or keys > max(sizes[1], 64)
         shared = (queries + 2 * stages * keys) * sizes[2] * size_of(region.dtype)
         if not is_wasteful and shared <= _SHARED_BYTES and queries * sizes[2] <= _MOST_LANES:
