@@ -116,9 +116,22 @@ def _hold_mask(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def test_half_precision() -> None:
-    text = CASES["causal"].replace("float[", "float16[")
+    text = CASES["causal"].replace("float[1,2,70", "float16[1,2,90")
     model = onnx.parser.parse_model(HEAD + text)
     assert check_ways(model, make_inputs(model), 3e-3) >= {"attention 64x64 w4 s3", "attention 128x64 w8 s3"}
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float16", 5e-4), ("bfloat16", 8e-3)])
+def test_little_half_precision_is_rounded_once(
+    paper: Any, monkeypatch: pytest.MonkeyPatch, dtype: str, tolerance: float
+) -> None:
+    """Nothing but the result is of the type, so that it is off by less than its step; the interpreter cuts bfloat16."""
+    monkeypatch.setattr("dovetail_cuda.graph.attention.FEW_MULTIPLICATIONS", 1 << 17)
+    model = onnx.parser.parse_model(HEAD + CASES["plain"].replace("float[", f"{dtype}["))
+    inputs = make_inputs(model)
+    expected = dovetail.compile(model, providers=["cpu"])(*inputs.values()).astype(np.float64)
+    result = dovetail.compile(model, providers=["cuda", "cpu"])(*inputs.values()).astype(np.float64)
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("case", ["one query", "cached"])

@@ -23,10 +23,12 @@ from dovetail_cuda.lower.expr import (
     Load,
     Reduced,
     accumulator,
+    convert,
     list_loads,
     walk,
 )
 from dovetail_cuda.lower.index import Index, unflatten
+from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.tensors import Anchor, Tensor, refuse
 
 __all__ = ["AttentionRegion", "make_attention_region", "strip_factor"]
@@ -120,7 +122,7 @@ def make_attention_region(
     """
     made = _check(follower.anchor)
     if not _is_fusable(made):
-        return _make_steps(desk, follower, made, buffer, layers, ops)
+        return _make_steps(desk, follower, _widen_little(made), buffer, layers, ops)
     query, key, value = (
         each if _may_compute(made, each) else desk.store_operand(f"{buffer}.{role}", each)
         for role, each in (("query", made.query), ("key", made.key), ("value", made.value))
@@ -168,6 +170,18 @@ def _is_fusable(made: AttentionTensor) -> bool:
     pairs = math.prod(made.query.shape[:-1]) * made.key.shape[-2]
     is_worth_it = pairs * sum(sizes) >= FEW_MULTIPLICATIONS
     return is_one_type and is_worth_it and made.dtype in _TYPES and max(sizes) <= _MOST_FEATURES
+
+
+def _widen_little(made: AttentionTensor) -> AttentionTensor:
+    """Little attention in half precision as single precision, so that nothing is rounded between steps."""
+    work = math.prod(made.query.shape[:-1]) * made.key.shape[-2] * max(made.query.shape[-1], made.value.shape[-1])
+    if made.dtype not in ("float16", "bfloat16") or work >= FEW_MULTIPLICATIONS:
+        return made
+    query, key, value = (
+        map_elements(lambda a: convert(a, "float32"), each, dtype="float32")
+        for each in (made.query, made.key, made.value)
+    )
+    return replace(made, query=query, key=key, value=value, dtype="float32")
 
 
 def _make_steps(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Final
 
 from dovetail_cuda.lower.attention import Rule, add_to_scores, attend, cap_scores, hide_unless, split_heads
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal, position
@@ -13,6 +14,10 @@ from dovetail_cuda.lower.tensors import Lowered, Tensor, broadcast_to, make_cons
 from dovetail_cuda.lower.types import FLOATS
 
 __all__: list[str] = []
+
+_TYPES: Final = {"T1": FLOATS, "T2": FLOATS, "U": (*FLOATS, "bool")}
+Find = Callable[[Sequence[Index], Expr | None], Expr]
+"""From the coordinates of a score to a number."""
 
 
 def _mask_rule(mask: Tensor, shape: Sequence[int]) -> Rule:
@@ -27,23 +32,40 @@ def _mask_rule(mask: Tensor, shape: Sequence[int]) -> Rule:
     return hide_unless(stretched.at)
 
 
-def _length_rules(lengths: Tensor, queries: int, is_causal: bool) -> list[Rule]:
-    """Keys beyond the length of a sample are hidden; the last query is at the last of its keys."""
+def _inside_rule(lengths: Tensor) -> Rule:
+    """Keys beyond the length of a sample are hidden."""
 
     def is_inside(at: Sequence[Index], guard: Expr | None) -> Expr:
         length = convert(lengths.at((at[0],), guard), "int32")
         return apply("{0} < {1}", position(at[-1], "int32"), length, dtype="bool")
 
-    def is_earlier(at: Sequence[Index], guard: Expr | None) -> Expr:
+    return hide_unless(is_inside)
+
+
+def _find_first(lengths: Tensor | None, queries: int, past: int) -> Find:
+    """The position of the first query: behind the past, or so that the last one is at the last key of its sample."""
+
+    def find(at: Sequence[Index], guard: Expr | None) -> Expr:
+        if lengths is None:
+            return literal(past, "int32")
         length = convert(lengths.at((at[0],), guard), "int32")
-        places = position(at[-2], "int32"), position(at[-1], "int32")
-        return apply("{1} <= {0} + {2} - {3}", *places, length, literal(queries, "int32"), dtype="bool")
+        return apply("{0} - {1}", length, literal(queries, "int32"), dtype="int32")
 
-    return [hide_unless(is_inside), *([hide_unless(is_earlier)] if is_causal else [])]
+    return find
 
 
-@registry.register("Attention", since=23, until=24, types={"T1": FLOATS, "T2": FLOATS, "U": (*FLOATS, "bool")})
-def attention(
+def _place_rule(text: str, first: Find, number: int = 0) -> Rule:
+    """Keys are hidden unless a condition holds of the position of the query, that of the key, and a number."""
+
+    def is_seen(at: Sequence[Index], guard: Expr | None) -> Expr:
+        own = apply("{0} + {1}", first(at, guard), position(at[-2], "int32"), dtype="int32")
+        return apply(text, own, position(at[-1], "int32"), literal(number, "int32"), dtype="bool")
+
+    return hide_unless(is_seen)
+
+
+@registry.register("Attention", since=23, until=24, types=_TYPES)
+def attention_without_windows(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -62,6 +84,45 @@ def attention(
     num_outputs: int = 1,
 ) -> tuple[Lowered, ...]:
     """Attention before it had windows."""
+    return attention(
+        q,
+        k,
+        v,
+        attn_mask,
+        past_key,
+        past_value,
+        nonpad_kv_seqlen,
+        is_causal=is_causal,
+        kv_num_heads=kv_num_heads,
+        q_num_heads=q_num_heads,
+        scale=scale,
+        softcap=softcap,
+        num_outputs=num_outputs,
+    )
+
+
+@registry.register("Attention", since=25, types=_TYPES)
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    attn_mask: Tensor | None = None,
+    past_key: Tensor | None = None,
+    past_value: Tensor | None = None,
+    nonpad_kv_seqlen: Tensor | None = None,
+    *,
+    is_causal: int = 0,
+    kv_num_heads: int = 0,
+    left_window_size: int = -1,
+    q_num_heads: int = 0,
+    qk_matmul_output_mode: int = 0,
+    right_window_size: int = -1,
+    scale: float | None = None,
+    softcap: float = 0.0,
+    softmax_precision: int = 1,
+    num_outputs: int = 1,
+) -> tuple[Lowered, ...]:
+    """Mix the values by how well their keys match each query; also the caches."""
     if num_outputs > 3:
         raise refuse("it does not give out the scores of attention")
     is_joined = q.rank == 3
@@ -73,10 +134,13 @@ def attention(
     if past_key is not None and past_value is not None:
         key, value = concat(past_key, key, axis=2), concat(past_value, value, axis=2)
     shape = (*query.shape[:3], key.shape[2])
+    first = _find_first(nonpad_kv_seqlen, query.shape[2], past)
     rules: list[Rule] = [cap_scores(softcap)] if softcap > 0 else []
     rules += [] if attn_mask is None else [_mask_rule(attn_mask, shape)]
-    if nonpad_kv_seqlen is not None:
-        rules += _length_rules(nonpad_kv_seqlen, query.shape[2], bool(is_causal))
+    rules += [] if nonpad_kv_seqlen is None else [_inside_rule(nonpad_kv_seqlen)]
+    rules += [_place_rule("{1} <= {0}", first)] if is_causal and nonpad_kv_seqlen is not None else []
+    rules += [_place_rule("{1} >= {0} - {2}", first, left_window_size)] if left_window_size >= 0 else []
+    rules += [_place_rule("{1} <= {0} + {2}", first, right_window_size)] if right_window_size >= 0 else []
     made = attend(
         query,
         key,
