@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,20 @@ def make_model(row: tuple[int, ...], dtype: str = "float16") -> onnx.ModelProto:
     return onnx.parser.parse_model(HEAD + text)
 
 
+def make_packed(rows: int, inner: int, columns: int, bits: int) -> onnx.ModelProto:
+    """A product with weights of a few bits, in blocks of 32."""
+    rng, blocks = np.random.default_rng(5), inner // 32
+    text = f"(float16[{rows},{inner}] x) => (float16[{rows},{columns}] y) {{ y = com.microsoft.MatMulNBits"
+    text += f"<K={inner}, N={columns}, bits={bits}, block_size=32>(x, b, s) }}"
+    model = onnx.parser.parse_model(HEAD.replace('"" : 23', '"" : 23, "com.microsoft" : 1') + text)
+    weights = {
+        "b": rng.integers(0, 256, (columns, blocks, 4 * bits)).astype(np.uint8),
+        "s": (rng.random((columns, blocks)) * 0.02).astype(np.float16),
+    }
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
+    return model
+
+
 def make_inputs(model: onnx.ModelProto) -> list[Any]:
     """Random numbers of each input's shape and type."""
     rng, made = np.random.default_rng(3), []
@@ -59,7 +74,7 @@ def time_torch_us(row: tuple[int, ...]) -> float:
     import torch
 
     batch, queries, keys, heads, shared, size, causal = row
-    half = {"device": "cuda", "dtype": torch.float16}
+    half: dict[str, Any] = {"device": "cuda", "dtype": torch.float16}
     if queries == keys:
         x = torch.randn(batch, queries, 3, heads, size, **half)
         q, k, v = x.permute(2, 0, 3, 1, 4)
@@ -70,6 +85,21 @@ def time_torch_us(row: tuple[int, ...]) -> float:
 
     def run() -> Any:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=bool(causal), **grouped)
+
+    return _time_graph_us(run)
+
+
+def time_product_us(rows: int, size: int) -> float:
+    """PyTorch's product with weights in half precision, of which there are several so that no cache has them."""
+    import torch
+
+    half: dict[str, Any] = {"device": "cuda", "dtype": torch.float16}
+    x, weights = torch.randn(rows, size, **half), [torch.randn(size, size, **half) for _ in range(5)]
+    return _time_graph_us(lambda: [torch.nn.functional.linear(x, weight) for weight in weights]) / len(weights)
+
+
+def _time_graph_us(run: Callable[[], Any]) -> float:
+    import torch
 
     run()
     torch.cuda.synchronize()
@@ -88,27 +118,31 @@ def time_torch_us(row: tuple[int, ...]) -> float:
     return float(np.median(times))
 
 
+def print_row(name: str, model: onnx.ModelProto, torch_us: float, count: int) -> None:
+    """Print the best ways of a row, the steps, PyTorch, and the error against ``cpu``."""
+    start = time.perf_counter()
+    engine = dt.compile(model, providers=["cuda", "cpu"])
+    built_s, inputs = time.perf_counter() - start, make_inputs(model)
+    right = dt.compile(model, providers=["cpu"])(*inputs).astype(np.float64)
+    error = float(np.linalg.norm(engine(*inputs).astype(np.float64) - right) / np.linalg.norm(right))
+    (table,) = [each for each in engine.manifest.tuning if each.name.startswith(("attention", "computed"))]
+    timed = sorted((each.time_us, each.name) for each in table.candidates if each.time_us is not None)
+    for each in table.candidates:
+        if each.status != "timed":
+            print(name, each.name, each.status, each.reason)
+    steps = min(us for us, way in timed if way.startswith("steps"))
+    best = ", ".join(f"{way.removeprefix('attention ')} {us:.2f}" for us, way in timed[:count])
+    print(f"{name:16} steps {steps:7.2f} torch {torch_us:7.2f} error {error:.1e} {built_s:4.0f} s | {best}", flush=True)
+
+
 def main(count: int) -> None:
-    """Print a line for each row: the chosen way, the best of the others, the steps, and PyTorch."""
+    """Print a line for each row."""
     if not has_provider("cuda"):
         register_provider(CudaFactory())
-    lines = []
     for name, row in ROWS.items():
-        model, start = make_model(row), time.perf_counter()
-        engine = dt.compile(model, providers=["cuda", "cpu"])
-        built_s, inputs = time.perf_counter() - start, make_inputs(model)
-        right = dt.compile(model, providers=["cpu"])(*inputs).astype(np.float64)
-        error = float(np.linalg.norm(engine(*inputs).astype(np.float64) - right) / np.linalg.norm(right))
-        (table,) = [each for each in engine.manifest.tuning if each.name.startswith("attention")]
-        timed = sorted((each.time_us, each.name) for each in table.candidates if each.time_us is not None)
-        for each in table.candidates:
-            if each.status != "timed":
-                print(name, each.name, each.status, each.reason)
-        steps = min(us for us, way in timed if way.startswith("steps"))
-        best = ", ".join(f"{way.removeprefix('attention ')} {us:.2f}" for us, way in timed[:count])
-        torch_us = time_torch_us(row)
-        lines.append(f"{name:16} steps {steps:7.2f} torch {torch_us:7.2f} error {error:.1e} {built_s:4.0f} s | {best}")
-        print(lines[-1], flush=True)
+        print_row(name, make_model(row), time_torch_us(row), count)
+    for rows in (1, 16, 512):
+        print_row(f"4 bits, {rows} rows", make_packed(rows, 4096, 4096, 4), time_product_us(rows, 4096), count)
 
 
 if __name__ == "__main__":

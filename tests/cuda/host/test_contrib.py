@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 import dovetail
+from dovetail_cuda.compile.computed import ComputedTile, write_computed
+from dovetail_cuda.compile.farm import CompileFarm
+from dovetail_cuda.compile.store import KernelStore
+from dovetail_cuda.emit.kernels import request_text
+from dovetail_cuda.graph.computed import ComputedRegion
+from dovetail_cuda.graph.planner import plan_partition
 from tests.cuda.host.ways import check_ways, make_inputs
+
+pytestmark = pytest.mark.usefixtures("small_attention")
 
 HEAD = '<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]> g '
 MODELS = {
@@ -95,6 +106,55 @@ def test_attention_to_a_cache_gives_what_cpu_gives(length: int, past: int, attri
     check_ways(model, inputs, 1e-4)
 
 
+PACKED = {
+    # bits, block, rows, inner, columns, what else is given
+    "four bits": (4, 16, 20, 64, 24, ""),
+    "one row": (4, 16, 1, 40, 24, "zero"),
+    "eight bits": (8, 32, 3, 64, 17, "zero bias"),
+    "two bits": (2, 16, 17, 48, 16, "real zero"),
+    "by index": (4, 16, 5, 48, 24, "index"),
+}
+
+
+def _make_packed(name: str) -> tuple[onnx.ModelProto, dict[str, Any]]:
+    bits, block, rows, inner, columns, extra = PACKED[name]
+    blocks, rng = -(-inner // block), np.random.default_rng(4)
+    weights = {"b": rng.integers(0, 256, (columns, blocks, block * bits // 8)).astype(np.uint8)}
+    weights["s"] = (rng.random((columns, blocks)) * 0.1).astype(np.float32)
+    if "zero" in extra:
+        is_real = "real" in extra
+        shape = (columns, blocks if is_real else -(-blocks * bits // 8))
+        weights["z"] = rng.integers(0, 4 if is_real else 256, shape).astype(np.float32 if is_real else np.uint8)
+    if "index" in extra:
+        weights["g"] = rng.integers(0, blocks, inner).astype(np.int32)
+    if "bias" in extra:
+        weights["c"] = rng.standard_normal(columns).astype(np.float32)
+    given = ", ".join(each if each in weights else "" for each in ("b", "s", "z", "g", "c")).rstrip(", ")
+    text = f"""(float[1,{rows},{inner}] x) => (float[1,{rows},{columns}] y) {{
+        p = com.microsoft.MatMulNBits<K={inner}, N={columns}, bits={bits}, block_size={block}>(x, {given})
+        y = Tanh(p) }}"""
+    model = onnx.parser.parse_model(HEAD + text)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, key) for key, array in weights.items())
+    return model, make_inputs(model)
+
+
+@pytest.mark.parametrize("name", list(PACKED))
+def test_products_of_packed_weights_give_what_cpu_gives(name: str) -> None:
+    model, inputs = _make_packed(name)
+    names = check_ways(model, inputs, 1e-4)
+    assert {"steps", "computed 16x32x32 w4 s2"} <= names
+    assert ("rows" in names) is (PACKED[name][2] <= 16)
+
+
+def test_packed_weights_stay_packed(paper: Any) -> None:
+    model, inputs = _make_packed("one row")
+    engine = dovetail.compile(model, providers=["cuda", "cpu"])
+    expected = dovetail.compile(model, providers=["cpu"])(*inputs.values())
+    np.testing.assert_allclose(engine(*inputs.values()), expected, rtol=1e-4, atol=1e-4)
+    (table,) = [table for table in engine.manifest.tuning if table.name.startswith("computed")]
+    assert all(candidate.status == "timed" for candidate in table.candidates), table.candidates
+
+
 def test_a_cache_is_filled_behind_the_past_of_each_sample(paper: Any) -> None:
     text = """(float[2,1,64] q, float[2,1,32] k, float[2,1,32] v, float[2,2,4,16] a, float[2,2,4,16] b, int32[2] s) =>
         (float[2,1,64] y, float[2,2,5,16] pk, float[2,2,5,16] pv) { t = Constant<value=int32{5}>()
@@ -106,3 +166,20 @@ def test_a_cache_is_filled_behind_the_past_of_each_sample(paper: Any) -> None:
     engine = dovetail.compile(model, providers=["cuda", "cpu"])
     for result, right in zip(_list(engine(*inputs.values())), expected, strict=True):
         np.testing.assert_allclose(result, right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.timeout(300)
+def test_packed_products_compile_for_sm_90(tmp_path: Path) -> None:
+    texts = []
+    for name in PACKED:
+        (region,) = plan_partition(ir.from_proto(_make_packed(name)[0])).regions
+        assert isinstance(region, ComputedRegion)
+        tile = ComputedTile(m=16, n=32, k=32, num_warps=4, num_stages=2)
+        texts.append(write_computed(region, tile, precision="ieee"))
+    farm = CompileFarm()
+    try:
+        with ThreadPoolExecutor(2) as workers:
+            compiled = KernelStore(tmp_path, farm.compile).get_all([request_text(text, 90) for text in texts], workers)
+    finally:
+        farm.close()
+    assert all(code.code.startswith(b"\x7fELF") and not code.scratch_bytes for code in compiled)

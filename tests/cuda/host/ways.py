@@ -12,11 +12,13 @@ import onnx_ir as ir
 
 import dovetail
 from dovetail_cuda.graph.attention import AttentionRegion
+from dovetail_cuda.graph.computed import ComputedRegion
 from dovetail_cuda.graph.planner import plan_partition
-from dovetail_cuda.tune.attention import ShiftedDraft, make_attention_task
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.products import LibraryDraft
 from dovetail_cuda.tune.questions import Draft, KernelDraft
+from dovetail_cuda.tune.steps import ShiftedDraft
+from dovetail_cuda.tune.tasks import make_task
 from tests.cuda.host.fake_driver import FakeDriver
 from tests.cuda.host.fake_provider import FakeProducts
 from tests.cuda.host.interpreter import FakeCode, run_kernel
@@ -72,9 +74,11 @@ def find_attention(model: onnx.ModelProto) -> AttentionRegion:
 def check_ways(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float, multiprocessors: int = 2) -> set[str]:
     """Run ways one by one and compare with ``cpu``; gives the names of all."""
     expected = _list(dovetail.compile(model, providers=["cpu"])(*inputs.values()))[0]
-    task = make_attention_task(find_attention(model), _make_kit(multiprocessors))
+    regions = plan_partition(ir.from_proto(model)).regions
+    (region,) = [each for each in regions if isinstance(each, AttentionRegion | ComputedRegion)]
+    task = make_task(region, _make_kit(multiprocessors))
     ways = task.question.make_ways()
-    for way in [way for way in ways if way.name in TILES or way.name == "steps in tiles" or way.drafts[1:2]]:
+    for way in [way for way in ways if way.name in TILES or not way.name.startswith("attention") or way.drafts[1:]]:
         if any(isinstance(each, ShiftedDraft) and isinstance(each.draft, LibraryDraft) for each in way.drafts):
             continue
         buffers = {role: place.buffer for role, place in task.places.items()}

@@ -115,7 +115,12 @@ class CudaProvider(Provider):
         allows_tf32 = self.options.use_tf32 and "TF32" in context.flags
 
         def make_chooser(kit: Any) -> Chooser:
-            return Chooser(context, store=store, make_trial=lambda b: Trial(b, tools, is_cold=kit.is_cold))
+            return Chooser(
+                context,
+                store=store,
+                make_trial=lambda buffers: Trial(buffers, tools, is_cold=kit.is_cold),
+                shared_bytes=kit.shared_bytes,
+            )
 
         return EmitOptions(
             make_kit=lambda plan: make_kit(

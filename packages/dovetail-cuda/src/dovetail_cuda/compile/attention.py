@@ -59,10 +59,10 @@ class AttentionTile:
 
 def write_attention(region: AttentionRegion, tile: AttentionTile, precision: str = "ieee") -> KernelText:
     """The text of a region's kernel, cut in one way; the precision is that of products of float32."""
-    return _Writer(region, tile, precision).write()
+    return _AttentionText(region, tile, precision).write()
 
 
-class _Writer:
+class _AttentionText:
     def __init__(self, region: AttentionRegion, tile: AttentionTile, precision: str) -> None:
         self._region, self._tile, self._precision = region, tile, precision
         self._buffers = _list_buffers(region, is_split=tile.num_parts > 1)

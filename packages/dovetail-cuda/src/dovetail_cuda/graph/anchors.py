@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from dovetail_cuda.graph.attention import make_attention_region
+from dovetail_cuda.graph.computed import make_computed_region
 from dovetail_cuda.graph.desk import Desk
 from dovetail_cuda.graph.followers import Follower, write_follower
 from dovetail_cuda.graph.regions import ConvRegion, ElementRegion, ProductRegion, Region
@@ -23,6 +24,7 @@ from dovetail_cuda.lower.images import Image, find_image
 from dovetail_cuda.lower.index import Index, flatten, replace_variables, unflatten, unflatten_by
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
+from dovetail_cuda.lower.packed import ComputedProductTensor
 from dovetail_cuda.lower.tensors import (
     CHANNELS_LAST,
     Anchor,
@@ -172,6 +174,7 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
 
 _MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, Follower, str, tuple[str, ...], tuple[str, ...]], Region]]] = {
     AttentionTensor: make_attention_region,
+    ComputedProductTensor: make_computed_region,
     ConvTensor: _make_conv,
     ProductTensor: _make_product,
     RowTensor: _make_rows,

@@ -22,6 +22,7 @@ def load_registry() -> KernelRegistry:
         convolution,
         gemm,
         indexing,
+        packed,
         pointwise,
         pooling,
         reduce,

@@ -39,12 +39,14 @@ class Chooser:
         context: Has the tuner.
         store: Has or compiles kernels.
         make_trial: Places memory on the device.
+        shared_bytes: The shared memory that one program may have; ways that need more are left out.
     """
 
-    def __init__(self, context: BuildContext, *, store: KernelStore, make_trial: MakeTrial) -> None:
+    def __init__(self, context: BuildContext, *, store: KernelStore, make_trial: MakeTrial, shared_bytes: int) -> None:
         self._context = context
         self._store = store
         self._make_trial = make_trial
+        self._shared_bytes = shared_bytes
         self._ways: dict[str, list[Way]] = {}
         self._chosen: dict[str, ChosenWay] = {}
         self.compiled: dict[str, CompiledCode] = {}
@@ -72,7 +74,7 @@ class Chooser:
         for request, made in zip(missing, self._store.try_all(missing, self._context.workers), strict=True):
             if isinstance(made, BuildError):
                 self._context.logger.log(Severity.WARNING, f"a candidate is left out: {made}")
-            else:
+            elif made.shared_bytes <= self._shared_bytes:
                 self.compiled[request.make_key()] = made
 
     def _ask(self, question: Question, ways: Sequence[Way]) -> ChosenWay:
