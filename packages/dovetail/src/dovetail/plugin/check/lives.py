@@ -82,13 +82,15 @@ class PluginLives(PluginObjects):
         wanted = msgspec.json.decode(request, type=FreshRun)
         self.fields = decode_fields(wanted.fields)
         self.known["origin"] = None
-        return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted))
+        return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted, self.create))
 
     def ask_fresh(
         self,
         cell: Cell,
         *,
         is_watched: bool = False,
+        is_protected: bool = False,
+        stored: list[dict[str, Any]] | None = None,
         variables: Mapping[str, str | None] | None = None,
         fields: PluginFieldCollection | None = None,
     ) -> FreshResult:
@@ -106,6 +108,9 @@ class PluginLives(PluginObjects):
             tactic=cell.tactic,
             case=cell.case,
             is_watched=is_watched,
+            is_protected=is_protected,
+            stored=stored,
+            workspace_bytes=self.life.prepare(formats=cell.formats, tactic=cell.tactic).workspace_bytes,
             variables=dict(variables or {}),
         )
         return msgspec.msgpack.decode(self._fresh.ask(msgspec.json.encode(request)), type=FreshResult)

@@ -15,11 +15,13 @@ from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
 from dovetail.plugin.check.traits import first_difference, traits_of
+from dovetail.plugin.check.zero_fields import find_lost_zero
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
 __all__ = ["find_dropped_tactic", "run_through_life"]
 
+_ZERO_FIX: Final = "copy the value as it is: 'value or default' takes the default for 0"
 _MOST_CLONE_BYTES: Final = 1 << 20
 _MOST_CLONE_S: Final = 0.05
 
@@ -57,6 +59,9 @@ def judge_parameters(subject: CheckedPlugin) -> str:
     found = first_difference(_traits_of_twin(subject, twin, "a clone"), expected)
     if found:
         raise Broken(f"on a clone {found}")
+    lost = find_lost_zero(subject, subject.life.clone)
+    if lost:
+        raise Broken(f"on a clone of an object with a field of 0: {lost}", fix=_ZERO_FIX)
     return f"{len(expected)} traits compared"
 
 

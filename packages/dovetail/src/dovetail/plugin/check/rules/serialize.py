@@ -15,6 +15,7 @@ from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import buffers_of
 from dovetail.plugin.check.traits import Traits, first_difference, identity_of, parameters_of, show_fields, traits_of
+from dovetail.plugin.check.zero_fields import find_lost_zero
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, decode_fields
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
@@ -112,6 +113,13 @@ def judge_round_trip(subject: CheckedPlugin) -> None:
     again = subject.serialize(revived)
     if again != subject.serialized:
         raise Broken(f"stored {show_fields(subject.serialized) or 'nothing'}, then {show_fields(again) or 'nothing'}")
+    lost = find_lost_zero(subject, lambda made: _revive_from(subject, made))
+    if lost:
+        raise Broken(f"with a field of 0: {lost}", fix="test for a field that is absent, not for one that is 0")
+
+
+def _revive_from(subject: CheckedPlugin, specimen: Specimen) -> Specimen:
+    return subject.create(TensorRTPhase.RUNTIME, decode_fields(subject.serialize(specimen)))
 
 
 @rule(

@@ -95,7 +95,19 @@ def judge_growth(subject: CheckedPlugin) -> str:
     for name, count in open_handles().items():
         if count - before[name] >= _GROWTH_RUNS // 2:
             raise Broken(f"{_GROWTH_RUNS} runs left {count - before[name]} {name} open")
+    _require_no_handles_by_shape(prepared, case)
     return f"{max(growth_bytes, 0)} bytes after {_GROWTH_RUNS} runs"
+
+
+def _require_no_handles_by_shape(prepared: Prepared, case: Case) -> None:
+    """Shapes change as often as batches do, so what is opened for them must be let go of too."""
+    prepared.reshape(case)
+    before = open_handles()
+    for _ in range(_GROWTH_RUNS):
+        prepared.reshape(case)
+    for name, count in open_handles().items():
+        if count - before[name] >= _GROWTH_RUNS // 2:
+            raise Broken(f"{_GROWTH_RUNS} calls of on_shape_change left {count - before[name]} {name} open")
 
 
 @rule(
