@@ -39,19 +39,27 @@ class FakeProducts(ProductLibrary):
 
     def _multiply(self, product: Product, addresses: list[int]) -> None:
         self.driver.launched.append("product")
-        left, right, *bias, result = (
+        left, right, *extra, result = (
             self.driver.view(address, (count,), np.dtype(product.dtype))
             for address, count in zip(addresses, list_counts(product), strict=True)
         )
         a, b = _matrices(left, product, "left"), _matrices(right, product, "right")
         made = np.matmul(a, b) * product.alpha
-        if bias:
-            made = made + bias[0].astype(made.dtype)
+        if product.has_bias:
+            made = made + extra.pop(0).astype(made.dtype)
+        if product.has_residual:
+            made = made + _lay(extra.pop(0), product).astype(made.dtype)
         if product.activation == "relu":
             made = np.maximum(made, 0)
         elif product.activation:
             made = 0.5 * made * (1 + np.tanh(0.7978845608028654 * (made + 0.044715 * made**3)))
-        result[:] = made.ravel().astype(result.dtype)
+        _lay(result, product)[:] = made.astype(result.dtype)
+
+
+def _lay(flat: Any, product: Product) -> Any:
+    """Matrices as the result has them."""
+    steps = [product.result_stride * flat.itemsize, product.result_line * flat.itemsize, flat.itemsize]
+    return np.lib.stride_tricks.as_strided(flat, (product.batch, product.m, product.n), steps)
 
 
 def _matrices(flat: Any, product: Product, side: str) -> Any:

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from dovetail.errors import ProviderError
-from dovetail_cuda.compile.request import CompiledCode, KernelRequest
+from dovetail_cuda.compile.request import EARLY, CompiledCode, KernelRequest
 from dovetail_cuda.compile.triton_compiler import load_kernel
 
 _FUNCTIONS = {
@@ -40,7 +40,11 @@ class FakeCode:
 def compile_fake(request: KernelRequest) -> CompiledCode:
     """What stands for compiling."""
     return CompiledCode(
-        code=msgspec.msgpack.encode(request), name=request.function, num_warps=request.num_warps, shared_bytes=0
+        code=msgspec.msgpack.encode(request),
+        name=request.function,
+        num_warps=request.num_warps,
+        shared_bytes=0,
+        starts_early=request.starts_early,
     )
 
 
@@ -110,8 +114,9 @@ def run_kernel(code: FakeCode, addresses: Sequence[int], grid: tuple[int, int, i
     """Run a kernel over addresses."""
     _patch()
     request, left = code.request, list(addresses)
+    constants = {**request.constants, EARLY: False}  # it has no kernels that overlap
     arguments = [
-        Pointer(left.pop(0), _TYPES[kind]) if kind.startswith("*") else request.constants[name]
+        Pointer(left.pop(0), _TYPES[kind]) if kind.startswith("*") else constants[name]
         for name, kind in request.signature.items()
     ]
     with _lock, warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -14,24 +14,33 @@ import pytest
 
 from dovetail.errors import BuildError
 from dovetail_cuda.compile.farm import CompileFarm
+from dovetail_cuda.compile.products import ProductTile, write_product
 from dovetail_cuda.compile.request import CompiledCode, KernelRequest
 from dovetail_cuda.compile.source import write_kernel
 from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.planner import plan_partition
-from dovetail_cuda.graph.regions import ElementRegion
-from dovetail_cuda.lower.products import GemmTile, make_request
+from dovetail_cuda.graph.regions import ElementRegion, ProductRegion
 from dovetail_cuda.lower.tiles import choose_tile
-from dovetail_cuda.run.payload import Product
 from tests.cuda.host.test_numbers import HEAD, MODELS
 
 TEXT = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef kernel(p0):\n    {line}\n"
 
 
+TILES = (
+    ProductTile(m=64, n=64, k=64, num_warps=4, num_stages=4, prefetches=True),
+    ProductTile(m=32, n=64, k=128, num_warps=4, num_stages=3, split=2),
+)
+
+
 def _list_requests(name: str) -> list[KernelRequest]:
     model = ir.from_proto(onnx.parser.parse_model(HEAD + MODELS[name]))
-    regions = plan_partition(model).regions
-    texts = [write_kernel(region, choose_tile(region, 132)) for region in regions if isinstance(region, ElementRegion)]
+    texts = []
+    for region in plan_partition(model).regions:
+        if isinstance(region, ElementRegion):
+            texts.append(write_kernel(region, choose_tile(region, 132)))
+        elif isinstance(region, ProductRegion):
+            texts += [write_product(region, tile, allows_tf32=False) for tile in TILES]
     return [request_text(text, 90) for text in texts]
 
 
@@ -42,10 +51,6 @@ def _request(line: str) -> KernelRequest:
 @pytest.mark.timeout(300)
 def test_every_family_compiles_for_sm_90(tmp_path: Path) -> None:
     requests = [request for name in MODELS for request in _list_requests(name)]
-    product = Product(
-        m=128, n=256, k=512, dtype="float16", left_line=512, right_line=256, has_bias=True, activation="gelu_tanh"
-    )
-    requests.append(make_request(product, GemmTile(m=64, n=64, k=64, num_warps=4, num_stages=4), 90)[0])
     farm = CompileFarm()
     try:
         with ThreadPoolExecutor(2) as workers:
@@ -53,7 +58,9 @@ def test_every_family_compiles_for_sm_90(tmp_path: Path) -> None:
     finally:
         farm.close()
     assert all(code.code.startswith(b"\x7fELF") and not code.scratch_bytes for code in compiled)
-    assert compiled[-1].shared_bytes > 0
+    products = [code for code, request in zip(compiled, requests, strict=True) if request.function == "product"]
+    assert products
+    assert all(code.shared_bytes > 0 for code in products)
     assert len(list(tmp_path.glob("*.kernel"))) == len({request.make_key() for request in requests})
 
 
@@ -76,6 +83,23 @@ def test_a_process_that_was_killed_is_replaced() -> None:
         process.wait()
         assert farm.compile(_request("tl.store(p0, 2.0)")).name == "kernel"
         assert process not in farm._all
+    finally:
+        farm.close()
+
+
+def test_a_kernel_that_starts_early_must_wait() -> None:
+    farm = CompileFarm()
+    text = TEXT.replace("kernel(p0)", "kernel(p0, EARLY: tl.constexpr)").format(line="tl.store(p0, 1.0)")
+    request = KernelRequest(
+        function="kernel",
+        text=text,
+        signature={"p0": "*fp32", "EARLY": "constexpr"},
+        constants={"EARLY": True},
+        capability=90,
+    )
+    try:
+        with pytest.raises(BuildError, match="does not wait for the one in front of it"):
+            farm.compile(request)
     finally:
         farm.close()
 

@@ -26,7 +26,7 @@ from dovetail_cuda.run.payload import (
 )
 
 SIZE = 16 * 64 * 4
-PRODUCT = Product(m=16, n=64, k=64, dtype="float32", left_line=64, right_line=64, has_bias=True)
+PRODUCT = Product(m=16, n=64, k=64, dtype="float32", left_line=64, right_line=64, result_line=64, has_bias=True)
 GOOD = LaunchList(
     kernels=[KernelRecord(code="k", name="elements", num_warps=4, num_parameters=2)],
     buffers=[
@@ -119,6 +119,9 @@ ATTACKS = {
     "product with a negative stride": _product(batch=2, left_stride=-1024),
     "product with lines beyond its buffers": _product(left_line=65),
     "product with lines that overlap": _product(right_line=63),
+    "product whose result is larger than its buffer": _product(result_line=65),
+    "product whose results lie on each other": _product(batch=2, m=8),
+    "product without its residual": _product(has_residual=True),
     "product without a type": _product(dtype="int8"),
     "product without its bias": _product(has_bias=False),
     "other outputs": lambda: _change(output_shapes=[]),

@@ -37,6 +37,15 @@ MODELS = {
     "windows": """(float[1,3,6,6] x, float[4,3,3,3] w, float[4] b) => (float[1,4,2,2] y) {
         c = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(c) y = MaxPool<kernel_shape=[3,3], strides=[3,3]>(r) }""",
     "gathers": """(float[5,4] x, int64[2,3] i) => (float[2,3,4] y) { g = Gather<axis=0>(x, i) y = Abs(g) }""",
+    "product": """(float[48,128] x, float[128,96] w, float[96] b, float[48,96] r) => (float[48,96] y) {
+        p = MatMul(x, w) a = Add(p, b) c = Gelu(a) y = Add(c, r) }""",
+    "product by parts": """(float[2,20,128] x, float[128,64] w) => (float[2,4,20,16] y) {
+        p = MatMul(x, w) h = Constant<value=float{0.7071}>() s = Mul(p, h) e = Erf(s) o = Constant<value=float{1.0}>()
+        t = Add(e, o) m = Mul(p, t) z = Constant<value=int64[4]{0,20,4,16}>() q = Reshape(m, z)
+        y = Transpose<perm=[0,2,1,3]>(q) }""",
+    "products with readers": """(float[40,64] x, float[64,64] w, float[64,64] v) => (float[40,64] y, float[64,40] z) {
+        p = MatMul(x, w) q = MatMul(x, v) s = Sigmoid(p) g = Mul(p, s) y = Mul(g, q) t = Exp(q) u = Sum(t, p)
+        z = Transpose(u) }""",
     "integers": "(int32[4,5] x, int32[5] z) => (int32[4,5] y) { a = Mul(x, z) b = Mod(a, z) y = Add(b, x) }",
 }
 

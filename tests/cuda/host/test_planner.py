@@ -15,9 +15,11 @@ from dovetail_cuda.graph.regions import ProductRegion
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import find_matrix
 from dovetail_cuda.lower.tensors import broadcast_to, make_buffer
+from dovetail_cuda.tune.library_form import match_library, split_follower
 from tests.cuda.models import make_block, make_mlp
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
+SQUARE = "(float[64,64] x, float[64,64] w, float[64,64] v, float[64] b) => (float[64,64] y) "
 
 
 def _plan(model: onnx.ModelProto | str) -> PartitionPlan:
@@ -48,7 +50,52 @@ def test_chains_are_one_region_up_to_what_must_be_stored(text: str, ops: list[st
 def test_a_product_takes_its_bias_and_activation() -> None:
     plan = _plan(make_mlp(rows=16, width=64, depth=2))
     assert _ops(plan) == ["Gemm Relu", "Gemm Relu"]
-    assert all(isinstance(region, ProductRegion) and region.product.activation == "relu" for region in plan.regions)
+    forms = [match_library(region, region.stored) for region in _products(plan)]
+    assert all(form is not None and form.activation == "relu" and form.bias for form in forms)
+    assert len(forms) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "ops"),
+    [
+        ("{ p = MatMul(x, w) a = Add(p, b) g = Gelu(a) y = Add(g, x) }", ["MatMul Add Gelu Add"]),
+        ("{ p = MatMul(x, w) s = Sigmoid(p) m = Mul(p, s) y = Mul(m, x) }", ["MatMul Sigmoid MatMul Mul Mul"]),
+        ("{ p = MatMul(x, w) e = Exp(p) t = Transpose(e) y = Transpose(t) }", ["MatMul Exp Transpose Transpose"]),
+        ("{ p = MatMul(x, w) s = Softmax(p) y = Add(s, p) }", ["MatMul", "Softmax", "Add"]),
+        ("{ p = MatMul(x, w) q = MatMul(x, v) a = Add(p, q) y = Exp(a) }", ["MatMul", "MatMul Add Exp"]),
+        ("{ p = MatMul(x, w) t = Transpose(p) y = Add(p, t) }", ["MatMul", "Transpose Add"]),
+        ("{ p = MatMul(x, w) a = Add(p, b) y = MatMul(a, v) }", ["MatMul Add", "MatMul"]),
+    ],
+)
+def test_what_follows_a_product_alone_is_part_of_it(text: str, ops: list[str]) -> None:
+    assert _ops(_plan(SQUARE + text)) == ops
+
+
+def test_the_heads_of_attention_are_stored_where_the_next_product_reads_them() -> None:
+    """What is transposed and reshaped after the last product of attention is only another place to store to."""
+    plan = _plan(make_block(batch=2, length=32, width=64))
+    last = next(region for region in _products(plan) if region.k == 32)
+    assert "Transpose" in last.ops
+    assert last.ops.count("Reshape") == 1
+
+
+def test_a_residual_is_added_by_the_library() -> None:
+    (region,) = _products(_plan(SQUARE + "{ p = MatMul(x, w) a = Add(p, b) y = Add(x, a) }"))
+    form = match_library(region, region.stored)
+    assert form is not None
+    assert (form.bias, form.residual, form.activation) == ("b", "x", "")
+
+
+def test_what_the_library_has_not_is_a_kernel_behind_it() -> None:
+    (region,) = _products(_plan(SQUARE + "{ p = MatMul(x, w) a = Add(p, b) y = Gelu(a) }"))
+    assert match_library(region, region.stored) is None
+    form, rest = split_follower(region, "made")
+    assert form.bias == "b"
+    assert rest.buffers == ["made", "y"]
+
+
+def _products(plan: PartitionPlan) -> list[ProductRegion]:
+    return [region for region in plan.regions if isinstance(region, ProductRegion)]
 
 
 def test_heads_of_one_batch_are_read_where_they_lie() -> None:
@@ -86,11 +133,9 @@ def test_strided_operands_give_what_cpu_gives(paper: Any) -> None:
 
 
 def test_products_of_one_input_become_one() -> None:
-    plan = _plan(make_block(batch=1, length=8, width=16, heads=2))
-    widths = [region.product.shape[-1] for region in plan.regions if isinstance(region, ProductRegion)]
-    assert widths == [48, 8, 8, 16, 64, 16]
-    offsets = [(r.left.offset, r.right.offset) for r in plan.regions if isinstance(r, ProductRegion)]
-    assert offsets[1:3] == [(0, 16), (0, 32)]
+    plan = _plan(make_block(batch=1, length=32, width=64, heads=4))
+    assert [region.n for region in _products(plan)] == [192, 32, 16, 64, 256, 64]
+    assert [(region.left.offset, region.right.offset) for region in _products(plan)][1:3] == [(0, 64), (0, 128)]
 
 
 def test_a_weight_of_a_merged_product_can_be_replaced(paper: Any) -> None:

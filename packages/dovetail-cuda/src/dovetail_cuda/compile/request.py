@@ -10,9 +10,14 @@ from typing import Final
 
 import msgspec
 
-__all__ = ["CompiledCode", "KernelRequest", "find_triton_version"]
+__all__ = ["EARLY", "EARLY_CAPABILITY", "CompiledCode", "KernelRequest", "find_triton_version"]
 
-_FORMAT: Final = 1
+EARLY: Final = "EARLY"
+"""The constant of kernels that can be launched before the kernel in front of them has ended."""
+EARLY_CAPABILITY: Final = 90
+"""Devices from here on can do that."""
+
+_FORMAT: Final = 2
 """Changes when the meaning of a record does, so that no older entry of a store is used."""
 _KERNELS: Final = Path(__file__).parents[1] / "kernels"
 
@@ -32,6 +37,11 @@ class KernelRequest(msgspec.Struct, frozen=True, kw_only=True):
     num_stages: int = 3
     capability: int
 
+    @property
+    def starts_early(self) -> bool:
+        """Whether it may be launched before the kernel in front of it has ended, for which it waits itself."""
+        return bool(self.constants.get(EARLY, False))
+
     def make_key(self) -> str:
         """The name under which a store keeps what comes of it."""
         digest = hashlib.sha256(msgspec.json.encode((_FORMAT, find_triton_version(), _digest_kernels())))
@@ -48,6 +58,8 @@ class CompiledCode(msgspec.Struct, frozen=True, kw_only=True):
     shared_bytes: int
     scratch_bytes: int = 0
     """Global memory that each block needs besides its parameters."""
+    starts_early: bool = False
+    """Whether it waits itself for the kernel in front of it."""
 
 
 @cache

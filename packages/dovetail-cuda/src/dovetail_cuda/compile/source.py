@@ -7,32 +7,17 @@ fit a tile is gone over in loops, once for each sum that waits for another one, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dovetail_cuda.graph.regions import ElementRegion, Stored
-from dovetail_cuda.lower.expr import (
-    COLUMN,
-    Apply,
-    Convert,
-    Expr,
-    Literal,
-    Load,
-    Position,
-    Reduced,
-    Within,
-    children,
-    mentions,
-    walk,
-)
-from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var
+from dovetail_cuda.compile.writer import ExpressionWriter, is_wide, list_buffers, register_type
+from dovetail_cuda.graph.regions import ElementRegion
+from dovetail_cuda.lower.expr import COLUMN, ROW, Expr, Reduced, children, walk
 from dovetail_cuda.lower.types import compute_type, is_float, is_signed, size_of, triton_name
 
 __all__ = ["KernelText", "Tile", "write_kernel"]
 
-ROW: Final = "i"
-_INT32_END: Final = 2**31
 _HEADER: Final = """import triton
 import triton.language as tl
 
@@ -40,7 +25,8 @@ from dovetail_cuda.kernels import functions as f
 
 
 @triton.jit
-def {name}({parameters}):
+def {name}({parameters}, EARLY: tl.constexpr):
+    f.begin(EARLY)
 """
 _REDUCTIONS: Final = {
     "sum": ("0", "tl.sum({0}, 1, keep_dims=True)", "{0} + {1}"),
@@ -69,73 +55,69 @@ class KernelText:
 
     text: str
     name: str
+    parameters: tuple[str, ...]
     buffers: tuple[str, ...]
     """The buffer of each parameter, in order."""
     types: tuple[str, ...]
-    grid: int
+    grid: tuple[int, int, int]
     num_warps: int
+    num_stages: int = 3
 
 
 def write_kernel(region: ElementRegion, tile: Tile) -> KernelText:
     """The text of a region's kernel, cut in one way."""
-    return _Writer(region, tile).write()
+    return _Writer(region, tile).write_kernel()
 
 
-class _Writer:
+class _Writer(ExpressionWriter):
     def __init__(self, region: ElementRegion, tile: Tile) -> None:
         self._region, self._tile = region, tile
-        self._buffers = _list_buffers(region)
-        self._names = {buffer: f"p{number}" for number, buffer in enumerate(self._buffers)}
-        self._axes = _find_axes([stored.value for stored in region.stored])
-        self._values: dict[Expr, str] = {}
-        self._lines: list[str] = []
-        self._count = 0
-        self._indent = "    "
+        self._buffers = list_buffers(region.stored)
         self._num_columns = region.rows.num_columns if region.rows else 1
-        self._is_wide = _is_wide(region)
+        sizes = {ROW: (region.count, tile.rows), COLUMN: (self._num_columns, tile.columns)}
+        super().__init__(
+            [stored.value for stored in region.stored],
+            {buffer: f"p{number}" for number, buffer in enumerate(self._buffers)},
+            has_columns=region.rows is not None,
+            partial=frozenset(axis for axis, (size, part) in sizes.items() if size % part),
+            uses_int64=is_wide(region.stored, region.count * self._num_columns),
+        )
 
-    def write(self) -> KernelText:
+    def write_kernel(self) -> KernelText:
+        """The kernel as text."""
         name = "rows" if self._region.rows else "elements"
         self._write_lanes()
         if self._num_columns <= self._tile.columns:
             self._write_columns("0")
             for stored in self._region.stored:
-                self._store(stored)
+                self.store(stored)
         else:
             self._write_loops()
-        parameters = ", ".join(self._names[buffer] for buffer in self._buffers)
+        parameters = tuple(self._names[buffer] for buffer in self._buffers)
         return KernelText(
-            text=_HEADER.format(name=name, parameters=parameters) + "\n".join(self._lines) + "\n",
+            text=_HEADER.format(name=name, parameters=", ".join(parameters)) + "\n".join(self.lines) + "\n",
             name=name,
+            parameters=parameters,
             buffers=tuple(self._buffers),
             types=tuple(self._buffers.values()),
-            grid=-(-self._region.count // self._tile.rows),
+            grid=(-(-self._region.count // self._tile.rows), 1, 1),
             num_warps=self._tile.num_warps,
         )
 
     # lanes
 
     def _write_lanes(self) -> None:
-        start = f"tl.program_id(0){'.to(tl.int64)' if self._is_wide else ''} * {self._tile.rows}"
+        start = f"tl.program_id(0){'.to(tl.int64)' if self._uses_int64 else ''} * {self._tile.rows}"
         lanes = f"tl.arange(0, {self._tile.rows})" + ("[:, None]" if self._region.rows else "")
-        self._line(f"{ROW} = {start} + {lanes}")
+        self.line(f"{ROW} = {start} + {lanes}")
         if self._region.count % self._tile.rows:
-            self._line(f"{ROW}_live = {ROW} < {self._region.count}")
+            self.line(f"{ROW}_live = {ROW} < {self._region.count}")
 
     def _write_columns(self, start: str) -> None:
         if self._region.rows:
-            self._line(f"{COLUMN} = {start} + tl.arange(0, {self._tile.columns})[None, :]")
+            self.line(f"{COLUMN} = {start} + tl.arange(0, {self._tile.columns})[None, :]")
             if self._num_columns % self._tile.columns:
-                self._line(f"{COLUMN}_live = {COLUMN} < {self._num_columns}")
-
-    def _live(self, axes: frozenset[str]) -> list[str]:
-        """The lanes along some axes that have elements, where not all have."""
-        found = []
-        if ROW in axes and self._region.count % self._tile.rows:
-            found.append(f"{ROW}_live")
-        if COLUMN in axes and self._num_columns % self._tile.columns:
-            found.append(f"{COLUMN}_live")
-        return found
+                self.line(f"{COLUMN}_live = {COLUMN} < {self._num_columns}")
 
     # loops over rows that are longer than a tile
 
@@ -144,12 +126,12 @@ class _Writer:
             self._write_level(level)
         for stored in self._region.stored:
             if stored.is_reduced:
-                self._store(stored)
+                self.store(stored)
         full = [stored for stored in self._region.stored if not stored.is_reduced]
         if full:
             before = self._begin_loop()
             for stored in full:
-                self._store(stored)
+                self.store(stored)
             self._end_loop(before)
 
     def _write_level(self, level: Sequence[Reduced]) -> None:
@@ -158,16 +140,16 @@ class _Writer:
         for expr in level:
             sums[expr] = name = self._new_name()
             identity, dtype = _identity(expr.kind, expr.arg.dtype), triton_name(compute_type(expr.dtype))
-            self._line(f"{name} = tl.full([{self._tile.rows}, 1], {identity}, tl.{dtype})")
+            self.line(f"{name} = tl.full([{self._tile.rows}, 1], {identity}, tl.{dtype})")
         before = self._begin_loop()
         for expr in level:
-            combined = _REDUCTIONS[expr.kind][2].format(sums[expr], self._reduce_tile(expr))
-            self._line(f"{sums[expr]} = {combined}")
+            combined = _REDUCTIONS[expr.kind][2].format(sums[expr], self._reduce(expr))
+            self.line(f"{sums[expr]} = {combined}")
         self._end_loop(before)
         self._values.update(sums)
 
     def _begin_loop(self) -> dict[Expr, str]:
-        self._line(f"for start in range(0, {self._num_columns}, {self._tile.columns}):")
+        self.line(f"for start in range(0, {self._num_columns}, {self._tile.columns}):")
         self._indent += "    "
         before = dict(self._values)
         self._write_columns("start")
@@ -177,146 +159,15 @@ class _Writer:
         self._values = before
         self._indent = self._indent[4:]
 
-    # expressions
-
-    def _store(self, stored: Stored) -> None:
-        axes = frozenset((ROW,)) if stored.is_reduced else frozenset((ROW, COLUMN))
-        value, place = self._value(stored.value), self._render(stored.place)
-        spread = [axis for axis in sorted(axes) if not mentions(stored.place, axis) and self._has_axis(axis)]
-        place += "".join(f" + 0 * {axis}" for axis in spread)
-        mask = self._live(axes)
-        condition = f", mask={' & '.join(mask)}" if mask else ""
-        cast = f".to(tl.{triton_name(stored.dtype)})"
-        self._line(f"tl.store({self._names[stored.buffer]} + {place}, {value}{cast}{condition})")
-
-    def _has_axis(self, axis: str) -> bool:
-        return axis == ROW or self._region.rows is not None
-
-    def _value(self, expr: Expr) -> str:
-        if expr not in self._values:
-            if not isinstance(expr, Reduced):
-                for child in children(expr):
-                    self._value(child)
-            self._values[expr] = self._define(expr)
-        return self._values[expr]
-
-    def _define(self, expr: Expr) -> str:
-        name = self._new_name()
-        self._line(f"{name} = {self._text(expr)}")
-        return name
-
-    def _text(self, expr: Expr) -> str:
-        match expr:
-            case Load():
-                return self._load_text(expr)
-            case Literal():
-                return self._full(_number(expr.value), _register(expr.dtype))
-            case Position():
-                if not expr.index.terms:
-                    return self._full(str(expr.index.constant), _register(expr.dtype))
-                return f"({self._render(expr.index)}).to({_register(expr.dtype)})"
-            case Within():
-                return self._within_text(expr)
-            case Apply():
-                return expr.text.format(*(self._values[arg] for arg in expr.args))
-            case Convert():
-                return _convert_text(self._values[expr.arg], expr.arg.dtype, expr.dtype)
-            case Reduced():
-                return self._reduce_tile(expr)
-
-    def _load_text(self, expr: Load) -> str:
-        index_axes = _index_axes(expr.index, self._axes)
-        axes = self._axes[expr]
-        place = self._render(expr.index) + "".join(f" + 0 * {axis}" for axis in sorted(axes - index_axes))
-        mask = self._live(axes) + ([] if expr.guard is None else [self._values[expr.guard]])
-        condition = f", mask={' & '.join(mask)}, other=0" if mask else ""
-        widened = ".to(tl.float32)" if compute_type(expr.dtype) != expr.dtype else ""
-        return f"tl.load({self._names[expr.buffer]} + {place}{condition}){widened}"
-
-    def _within_text(self, expr: Within) -> str:
-        index = self._render(expr.index)
-        if not expr.index.terms:
-            return self._full("False", "tl.int1")  # what holds was left out when it was made
-        parts = [] if expr.low is None else [f"({index} >= {expr.low})"]
-        parts += [] if expr.high is None else [f"({index} < {expr.high})"]
-        return " & ".join(parts)
-
-    def _reduce_tile(self, expr: Reduced) -> str:
+    def _reduce(self, expr: Reduced) -> str:
         value = self._value(expr.arg)
-        identity, dtype = _identity(expr.kind, expr.arg.dtype), _register(expr.arg.dtype)
+        identity, dtype = _identity(expr.kind, expr.arg.dtype), register_type(expr.arg.dtype)
         everywhere = f"({ROW} >= 0) & " if ROW not in self._axes[expr.arg] else ""
         live = " & ".join(self._live(frozenset((COLUMN,))) or [f"({COLUMN} >= 0)"])
         if everywhere or self._live(frozenset((COLUMN,))) or COLUMN not in self._axes[expr.arg]:
             value = f"tl.where({everywhere}{live}, {value}, {self._full(identity, dtype)})"
         text = _REDUCTIONS[expr.kind][1].format(value)
-        return f"{text}.to({_register(expr.dtype)})"
-
-    def _render(self, index: Index) -> str:
-        parts = [self._render_term(atom, factor) for atom, factor in index.terms]
-        if index.constant or not parts:
-            parts.append(str(index.constant))
-        return f"({' + '.join(parts)})" if len(parts) > 1 else parts[0]
-
-    def _render_term(self, atom: Var | Gathered | Quotient | Remainder, factor: int) -> str:
-        match atom:
-            case Var():
-                text = atom.name
-            case Gathered():
-                text = f"{self._values[atom.value]}.to(tl.{'int64' if self._is_wide else 'int32'})"
-            case Quotient():
-                text = f"({self._render(atom.of)} // {atom.by})"
-            case Remainder():
-                text = f"({self._render(atom.of)} % {atom.by})"
-        return text if factor == 1 else f"{text} * {factor}"
-
-    def _full(self, number: str, dtype: str) -> str:
-        """A number of a type, with as many dimensions as everything else."""
-        return f"tl.full([{'1, 1' if self._region.rows else '1'}], {number}, {dtype})"
-
-    def _new_name(self) -> str:
-        self._count += 1
-        return f"v{self._count}"
-
-    def _line(self, text: str) -> None:
-        self._lines.append(self._indent + text)
-
-
-# what a region reads and how it changes along its axes
-
-
-def _list_buffers(region: ElementRegion) -> dict[str, str]:
-    """The buffers of a kernel with their types: those it reads, then those it writes."""
-    found: dict[str, str] = {}
-    for stored in region.stored:
-        found.update({each.buffer: each.dtype for each in walk(stored.value) if isinstance(each, Load)})
-    return {**found, **{stored.buffer: stored.dtype for stored in region.stored}}
-
-
-def _find_axes(values: Sequence[Expr]) -> dict[Expr, frozenset[str]]:
-    """For each expression the axes it changes along; what is reduced changes with the row at most."""
-    found: dict[Expr, frozenset[str]] = {}
-    for value in values:
-        for expr in walk(value):
-            axes = frozenset(axis for child in children(expr) for axis in found[child])
-            if isinstance(expr, Load | Position | Within):
-                axes |= _index_axes(expr.index, found)
-            found[expr] = frozenset((ROW,)) if isinstance(expr, Reduced) else axes
-    return found
-
-
-def _index_axes(index: Index, found: dict[Expr, frozenset[str]]) -> frozenset[str]:
-    axes = {axis for axis in (ROW, COLUMN) if mentions(index, axis)}
-    for gathered in _gathered_of(index):
-        axes |= found[gathered]
-    return frozenset(axes)
-
-
-def _gathered_of(index: Index) -> Iterator[Expr]:
-    for atom, _ in index.terms:
-        if isinstance(atom, Gathered):
-            yield atom.value
-        elif isinstance(atom, Quotient | Remainder):
-            yield from _gathered_of(atom.of)
+        return f"{text}.to({register_type(expr.dtype)})"
 
 
 def _list_levels(values: Sequence[Expr]) -> list[list[Reduced]]:
@@ -333,43 +184,6 @@ def _list_levels(values: Sequence[Expr]) -> list[list[Reduced]]:
                 depth += 1
             depths[expr] = depth
     return [levels[depth] for depth in sorted(levels)]
-
-
-def _is_wide(region: ElementRegion) -> bool:
-    """Whether some index does not fit 32 bits."""
-    columns = region.rows.num_columns if region.rows else 1
-    indices = [
-        each.index
-        for stored in region.stored
-        for each in walk(stored.value)
-        if isinstance(each, Load | Position | Within)
-    ]
-    largest = max((max(map(abs, index.bounds)) for index in indices), default=0)
-    return max(largest, region.count * columns) * 2 >= _INT32_END
-
-
-# numbers and types
-
-
-def _register(dtype: str) -> str:
-    """The type that values of a type have while they are computed with."""
-    return f"tl.{triton_name(compute_type(dtype))}"
-
-
-def _number(value: float) -> str:
-    return repr(value) if value == value and abs(value) != float("inf") else f'float("{value}")'
-
-
-def _convert_text(value: str, source: str, target: str) -> str:
-    """A cast as ONNX has it: to bool by comparison, to half precision with its rounding."""
-    if target == "bool":
-        return f"({value} != 0)"
-    register, own = _register(target), f"tl.{triton_name(target)}"
-    if own == register:
-        return f"{value}.to({register})"
-    if source == target or (source == "bool"):
-        return f"{value}.to({register})"
-    return f"{value}.to({own}).to({register})"
 
 
 def _identity(kind: str, dtype: str) -> str:

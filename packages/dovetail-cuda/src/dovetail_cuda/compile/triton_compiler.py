@@ -11,11 +11,14 @@ import os
 import sys
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from dovetail_cuda.compile.request import CompiledCode, KernelRequest
 
 __all__ = ["compile_kernel", "load_kernel"]
+
+_WAIT: Final = "griddepcontrol.wait"
+"""The instruction without which a kernel would read what is not written yet."""
 
 
 def compile_kernel(request: KernelRequest) -> CompiledCode:
@@ -33,8 +36,11 @@ def compile_kernel(request: KernelRequest) -> CompiledCode:
         constexprs={(names.index(name),): value for name, value in request.constants.items()},
         attrs={(number,): [["tt.divisibility", 16]] for number, name in enumerate(names) if _is_pointer(request, name)},
     )
-    options = {"num_warps": request.num_warps, "num_stages": request.num_stages, "enable_fp_fusion": True}
+    options: dict[str, Any] = {"num_warps": request.num_warps, "num_stages": request.num_stages}
+    options |= {"enable_fp_fusion": True, "launch_pdl": request.starts_early}
     made = triton.compile(source, target=GPUTarget("cuda", request.capability, 32), options=options)
+    if request.starts_early and _WAIT not in made.asm["ptx"]:
+        raise ValueError("a kernel that starts early does not wait for the one in front of it")
     about = made.metadata
     return CompiledCode(
         code=bytes(made.asm["cubin"]),
@@ -42,6 +48,7 @@ def compile_kernel(request: KernelRequest) -> CompiledCode:
         num_warps=about.num_warps,
         shared_bytes=about.shared,
         scratch_bytes=about.global_scratch_size or 0,
+        starts_early=request.starts_early,
     )
 
 

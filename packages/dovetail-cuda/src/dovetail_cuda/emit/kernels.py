@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dovetail_cuda.compile.request import CompiledCode, KernelRequest
+from dovetail_cuda.compile.request import EARLY, EARLY_CAPABILITY, CompiledCode, KernelRequest
 from dovetail_cuda.compile.source import KernelText
 from dovetail_cuda.lower.tensors import refuse
 from dovetail_cuda.lower.types import triton_name
@@ -15,13 +15,14 @@ __all__ = ["KernelTable", "request_text"]
 
 def request_text(text: KernelText, capability: int) -> KernelRequest:
     """What is compiled of a generated kernel."""
-    names = [f"p{number}" for number in range(len(text.buffers))]
     types = [f"*{triton_name(dtype, short=True)}" for dtype in text.types]
     return KernelRequest(
         function=text.name,
         text=text.text,
-        signature=dict(zip(names, types, strict=True)),
+        signature={**dict(zip(text.parameters, types, strict=True)), EARLY: "constexpr"},
+        constants={EARLY: capability >= EARLY_CAPABILITY},
         num_warps=text.num_warps,
+        num_stages=text.num_stages,
         capability=capability,
     )
 
@@ -58,5 +59,6 @@ def _describe(key: str, request: KernelRequest, compiled: CompiledCode) -> Kerne
         name=compiled.name,
         num_warps=compiled.num_warps,
         shared_bytes=compiled.shared_bytes,
+        starts_early=compiled.starts_early,
         num_parameters=sum(each != "constexpr" for each in request.signature.values()),
     )

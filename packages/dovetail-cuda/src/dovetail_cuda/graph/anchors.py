@@ -8,36 +8,65 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Final
 
 import numpy as np
 
-from dovetail_cuda.graph.regions import ProductRegion, Region
+from dovetail_cuda.graph.attention import make_attention_region
+from dovetail_cuda.graph.desk import Desk
+from dovetail_cuda.graph.followers import Follower, write_follower
+from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region
+from dovetail_cuda.lower.attention import AttentionTensor
+from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator
+from dovetail_cuda.lower.index import Index, unflatten
 from dovetail_cuda.lower.matrices import Matrix, find_matrix
 from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, broadcast_to, refuse
 
-__all__ = ["Desk", "make_anchor_region"]
+__all__ = ["make_anchor_region"]
+
+_SMALL: Final = 1 << 16
+"""Products of fewer multiplications than this are sums over rows: neither a library nor tiles gain anything."""
 
 
-class Desk(Protocol):
-    """What the planner does for those who make regions."""
-
-    def store_operand(self, name: str, operand: Tensor) -> Tensor:
-        """Have a region before this one write a tensor to memory, row by row, under a name that is free."""
-
-
-def make_anchor_region(desk: Desk, name: str, made: Anchor, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
-    """The region that writes an anchor to the buffer of a name."""
-    return _MAKERS[type(made)](desk, name, made, layers, ops)
+def make_anchor_region(
+    desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]
+) -> Region:
+    """The region that computes an anchor and stores what follows it."""
+    return _MAKERS[type(follower.anchor)](desk, follower, buffer, layers, ops)
 
 
-def _make_product(
-    desk: Desk, name: str, made: ProductTensor, layers: tuple[str, ...], ops: tuple[str, ...]
-) -> ProductRegion:
+def _make_product(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+    made = follower.anchor
+    if not isinstance(made, ProductTensor):
+        raise refuse("no product")
     batch = np.broadcast_shapes(made.left.shape[:-2], made.right.shape[:-2])
-    left = _settle_operand(desk, f"{name}.left", made.left, batch)
-    right = _settle_operand(desk, f"{name}.right", made.right, batch)
-    return ProductRegion(buffer=name, product=made, left=left, right=right, layers=layers, ops=ops)
+    m, n, k, count = made.left.shape[-2], made.right.shape[-1], made.left.shape[-1], math.prod(batch)
+    if count * m * n * k < _SMALL:
+        return _sum_rows(follower, made, buffer, layers, ops)
+    row, column, number = (Index.variable(*each) for each in ((ROW, m), (COLUMN, n), (BATCH, count)))
+    at = unflatten(number * (m * n) + row * n + column, made.shape)
+    return ProductRegion(
+        m=m,
+        n=n,
+        k=k,
+        batch=count,
+        dtype=made.dtype,
+        left=_settle_operand(desk, f"{buffer}.left", made.left, batch),
+        right=_settle_operand(desk, f"{buffer}.right", made.right, batch),
+        stored=write_follower(follower, buffer, at, accumulator(made.dtype)),
+        layers=layers,
+        ops=ops,
+    )
+
+
+def _sum_rows(
+    follower: Follower, made: ProductTensor, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]
+) -> ElementRegion:
+    """A product as one sum for each element."""
+    rows = made.plain.rows
+    at = unflatten(Index.variable(ROW, rows.num_rows), made.shape)
+    stored = write_follower(follower, buffer, at, made.plain.value)
+    return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
 
 
 def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ...]) -> Matrix:
@@ -49,6 +78,7 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
     return found
 
 
-_MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, str, Any, tuple[str, ...], tuple[str, ...]], Region]]] = {
+_MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, Follower, str, tuple[str, ...], tuple[str, ...]], Region]]] = {
+    AttentionTensor: make_attention_region,
     ProductTensor: _make_product,
 }

@@ -8,15 +8,15 @@ something that is not cheap.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from dovetail.provider.interfaces import PackedWeight
-from dovetail_cuda.graph.absorb import ABSORBED, absorb
 from dovetail_cuda.graph.anchors import make_anchor_region
+from dovetail_cuda.graph.followers import Follower, can_follow, follow, joins_again, make_follower
 from dovetail_cuda.graph.merge import merge_siblings
 from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
@@ -26,7 +26,6 @@ from dovetail_cuda.lower.registry import load_registry
 from dovetail_cuda.lower.tensors import (
     Anchor,
     Lowered,
-    ProductTensor,
     RowTensor,
     Tensor,
     make_buffer,
@@ -40,6 +39,8 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 __all__ = ["Buffer", "PartitionPlan", "plan_partition"]
+
+T = TypeVar("T")
 
 _MANY_OPS: Final = 8
 """What is read several times is computed again as long as it takes fewer operations than this."""
@@ -111,6 +112,11 @@ class _Planner:
     arrays: dict[ir.Value, Any] = field(default_factory=dict)
     weights: dict[str, Any] = field(default_factory=dict)
     packed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    followers: dict[ir.Value, Follower] = field(default_factory=dict)
+    """Values of anchors that are not stored yet."""
+    order: dict[ir.Node, int] = field(default_factory=dict)
+    done: set[ir.Node] = field(default_factory=set)
+    """Nodes that are lowered."""
 
     def plan(self) -> PartitionPlan:
         from onnx_ir.passes import common
@@ -122,6 +128,7 @@ class _Planner:
             self._add_input(value)
         for value in graph.initializers.values():
             self._add_weight(value)
+        self.order = {node: number for number, node in enumerate(graph)}
         for node in graph:
             self._lower(node)
         outputs = [self._find_output(value) for value in graph.outputs]
@@ -168,25 +175,31 @@ class _Planner:
     # nodes
 
     def _lower(self, node: ir.Node) -> None:
-        attributes = {name: _attribute(value) for name, value in node.attributes.items()}
-        inputs = [self._read(node, index, value) for index, value in enumerate(node.inputs)]
+        made = self._apply(node)
         origin = _Origin((node.name or node.op_type,), (node.op_type,))
         for value in node.inputs:
             if value is not None:
                 origin = self.origins.get(value, _Origin()) + origin
-        absorbed = absorb(node.op_type, inputs, attributes) if node.op_type in ABSORBED else None
-        results = absorbed or self._apply(node, attributes, inputs)
-        made = results if isinstance(results, tuple) else (results,)
+        self.done.add(node)
         for value, result in zip(node.outputs, made, strict=False):
             self._settle(value, result, origin)
 
-    def _apply(self, node: ir.Node, attributes: dict[str, Any], inputs: Sequence[Any]) -> Any:
-        kernel = self._find_kernel(node)
-        settled = [
-            self._store(value, each) if value is not None and isinstance(each, RowTensor | Anchor) else each
-            for value, each in zip(node.inputs, inputs, strict=True)
-        ]
-        return kernel.bind(attributes, len(node.outputs))(*settled)
+    def _apply(self, node: ir.Node) -> Sequence[Lowered]:
+        """What an operator makes of its inputs, as part of the anchor before it where that can be."""
+        attributes = {name: _attribute(value) for name, value in node.attributes.items()}
+        kernel = self._find_kernel(node).bind(attributes, len(node.outputs))
+        before = self._find_follower(node)
+        if before is not None:
+            made = kernel(*self._read_all(node))
+            after = follow(before, node, made, attributes) if isinstance(made, Tensor) else None
+            if after is not None:
+                self.followers[node.outputs[0]] = after
+                return (after.tensor,)
+        for value in node.inputs:
+            if value in self.followers:
+                self._store_follower(value)
+        results = kernel(*self._read_all(node))
+        return results if isinstance(results, tuple) else (results,)
 
     def _find_kernel(self, node: ir.Node) -> Any:
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -198,6 +211,9 @@ class _Planner:
 
     def _is_host_input(self, node: ir.Node, index: int) -> bool:
         return index in self._find_kernel(node).host_inputs
+
+    def _read_all(self, node: ir.Node) -> list[Any]:
+        return [self._read(node, index, value) for index, value in enumerate(node.inputs)]
 
     def _read(self, node: ir.Node, index: int, value: ir.Value | None) -> Any:
         if value is None or value.name == "":
@@ -213,15 +229,61 @@ class _Planner:
     def _settle(self, value: ir.Value, made: Lowered, origin: _Origin) -> None:
         """Keep a value as an expression, or store it."""
         self.origins[value] = origin
+        if isinstance(made, Anchor):
+            self.followers[value] = make_follower(made, f"{_name(value)}.result")
+            made = self.followers[value].tensor
         self.values[value] = made
-        if isinstance(made, ProductTensor) and self._is_absorbed_next(value):
-            return
-        if not isinstance(made, Tensor) or self._must_store(value, made):
+        if value in self.followers:
+            if not self._may_be_followed(value):
+                self._store_follower(value)
+        elif not isinstance(made, Tensor) or self._must_store(value, made):
             self._store(value, made)
 
-    def _is_absorbed_next(self, value: ir.Value) -> bool:
-        uses = list(value.uses())
-        return len(uses) == 1 and uses[0].node.op_type in ABSORBED and not value.is_graph_output()
+    # followers of anchors
+
+    def _find_follower(self, node: ir.Node) -> Follower | None:
+        """The follower that an operator reads; where it reads those of several anchors, the earlier are stored."""
+        if not can_follow(node):
+            return None
+        found = [value for value in node.inputs if value in self.followers]
+        for value in found[:-1]:
+            if value in self.followers and self.followers[value].name != self.followers[found[-1]].name:
+                self._store_follower(value)
+        return self.followers.get(found[-1]) if found else None
+
+    def _may_be_followed(self, value: ir.Value) -> bool:
+        nodes = {use.node for use in value.uses()}
+        if value.is_graph_output() or not nodes:
+            return False
+        return can_follow(*nodes) if len(nodes) == 1 else joins_again(value, self.order)
+
+    def _store_follower(self, value: ir.Value) -> None:
+        """Have the kernel of an anchor store a follower; what else is made of its result wants that in memory too."""
+        follower, name = self.followers.pop(value), _name(value)
+        others = [each for each, other in self.followers.items() if other.name == follower.name]
+        if any(self._is_wanted(each) for each in others):
+            plain = follower.plain
+            self._write_anchor(plain, plain.name, "temporary", self.origins[value])
+            if self._must_store(value, follower.tensor):
+                self._store(value, follower.tensor)
+        else:
+            kind = "output" if value.is_graph_output() else "temporary"
+            self.values[value] = self._write_anchor(follower, name, kind, self.origins[value])
+            self.origins[value] = _Origin()
+        for each in others:
+            del self.followers[each]
+
+    def _is_wanted(self, value: ir.Value) -> bool:
+        """Whether somebody reads it who was not lowered yet."""
+        return value.is_graph_output() or any(use.node not in self.done for use in value.uses())
+
+    def _write_anchor(self, follower: Follower, name: str, kind: str, origin: _Origin) -> Tensor:
+        tensor = follower.tensor
+        if tensor.count:
+            self.regions.append(make_anchor_region(self, follower, name, origin.layers, origin.ops))
+        return self._make(name, tensor.shape, tensor.dtype, kind)
+
+    # what is stored
 
     def _must_store(self, value: ir.Value, made: Tensor) -> bool:
         if value.is_graph_output():
@@ -237,7 +299,7 @@ class _Planner:
         is_costly = num_ops >= _MANY_OPS and len(uses) > 1
         return is_costly or num_loads > _MOST_LOADS or len(nodes) > _MOST_NODES
 
-    def _store(self, value: ir.Value, made: Lowered) -> Tensor:
+    def _store(self, value: ir.Value, made: Tensor | RowTensor) -> Tensor:
         """Have a region write a value to memory."""
         name, origin = _name(value), self.origins.get(value, _Origin())
         kind = "output" if value.is_graph_output() else "temporary"
@@ -247,10 +309,8 @@ class _Planner:
         self.values[value], self.origins[value] = stored, _Origin()
         return stored
 
-    def _make_region(self, name: str, made: Lowered, origin: _Origin) -> Region:
+    def _make_region(self, name: str, made: Tensor | RowTensor, origin: _Origin) -> Region:
         layers, ops = origin.layers, origin.ops
-        if isinstance(made, Anchor):
-            return make_anchor_region(self, name, made, layers, ops)
         if isinstance(made, RowTensor):
             rows = made.rows
             if not rows.num_columns:
@@ -268,6 +328,30 @@ class _Planner:
         stored = Stored(buffer=name, dtype=operand.dtype, value=_element(operand), place=place)
         self.regions.append(ElementRegion(stored=(stored,), count=operand.count, ops=("Expand",)))
         return self._make(name, operand.shape, operand.dtype, "temporary")
+
+    def store_temporary(self, name: str, made: Lowered, op: str) -> Tensor:
+        """Have a region write anything that is lowered to memory."""
+        if isinstance(made, Anchor):
+            return self._write_anchor(make_follower(made, f"{name}.result"), name, "temporary", _Origin(ops=(op,)))
+        self.regions.append(self._make_region(name, made, _Origin(ops=(op,))))
+        return self._make(name, made.shape, made.dtype, "temporary")
+
+    def make_region(self, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+        """The region that computes an anchor and stores what follows it."""
+        return make_anchor_region(self, follower, buffer, layers, ops)
+
+    def find_constant(self, buffer: str) -> Any | None:
+        """The numbers of a weight that is not replaced."""
+        return None if buffer in self.keep else self.weights.get(buffer)
+
+    def collect(self, make: Callable[[], T]) -> tuple[list[Region], T]:
+        """The regions that something has written, which do not become part of the plan; and its result."""
+        kept, self.regions = self.regions, []
+        try:
+            made = make()
+            return self.regions, made
+        finally:
+            self.regions = kept
 
     def _find_output(self, value: ir.Value) -> str:
         if _name(value) not in self.buffers or self.buffers[_name(value)].kind != "output":

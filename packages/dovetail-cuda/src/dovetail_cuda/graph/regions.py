@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from dovetail_cuda.lower.expr import COLUMN, Expr, Load, mentions, walk
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.matrices import Matrix
-from dovetail_cuda.lower.tensors import ProductTensor, Rows
-from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.lower.tensors import Rows
 
-__all__ = ["ElementRegion", "ProductRegion", "Region", "Stored", "list_offsets", "list_operands"]
+__all__ = ["ElementRegion", "ProductRegion", "Region", "Stored"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,27 +63,20 @@ class ElementRegion(Region):
 
 @dataclass(frozen=True, kw_only=True)
 class ProductRegion(Region):
-    """A product of matrices that lie in buffers."""
+    """A batch of products of matrices (M, K) and (K, N) that lie in buffers, and what follows."""
 
-    buffer: str
-    product: ProductTensor
+    m: int
+    n: int
+    k: int
+    batch: int
+    dtype: str
     left: Matrix
     right: Matrix
+    stored: Stored
+    """Computed of the accumulator at a row, a column and a number of the batch."""
 
     @property
     def buffers(self) -> Sequence[str]:
-        """Its operands and its result."""
-        return list_operands(self)
-
-
-def list_operands(region: ProductRegion) -> list[str]:
-    """The buffers of a product: left, right, the bias where there is one, and the result."""
-    bias = region.product.bias
-    extra = [] if bias is None or bias.buffer is None else [bias.buffer]
-    return [region.left.buffer, region.right.buffer, *extra, region.buffer]
-
-
-def list_offsets(region: ProductRegion) -> list[int]:
-    """The bytes of each of these buffers before the first element that is read."""
-    size, count = size_of(region.product.dtype), len(list_operands(region)) - 2
-    return [region.left.offset * size, region.right.offset * size, *[0] * count]
+        """Its operands, what follows reads, and its result."""
+        loads = [each.buffer for each in walk(self.stored.value) if isinstance(each, Load)]
+        return [self.left.buffer, self.right.buffer, *loads, self.stored.buffer]

@@ -3,7 +3,7 @@
 
 import triton
 import triton.language as tl
-from triton.language.extra.cuda import libdevice
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait, libdevice
 
 __all__ = ["multiply"]
 
@@ -22,6 +22,40 @@ round = libdevice.rint  # noqa: A001 - to the nearest even number
 sinh = libdevice.sinh
 tan = libdevice.tan
 tanh = libdevice.tanh
+
+
+@triton.jit
+def let_next_start(EARLY: tl.constexpr):
+    """Let the kernel behind this one be launched; it waits for the end of this one before it reads anything."""
+    if EARLY:
+        gdc_launch_dependents()
+
+
+@triton.jit
+def wait(EARLY: tl.constexpr):
+    """Wait for the end of the kernel in front of this one: before, nothing but weights may be touched."""
+    if EARLY:
+        gdc_wait()
+
+
+@triton.jit
+def begin(EARLY: tl.constexpr):
+    """Do both, where there is nothing to do before."""
+    let_next_start(EARLY)
+    wait(EARLY)
+
+
+@triton.jit
+def prefetch(places):
+    """Have the cache read lines of memory that are needed soon."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
+        "=r,l",
+        [places.to(tl.int64)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit

@@ -1,4 +1,4 @@
-"""A product of matrices in tiles, with bias and activation: every size is a constant."""
+"""Parts of products of matrices in tiles: generated kernels call them; every size is a constant."""
 # mypy: ignore-errors
 
 import triton
@@ -6,53 +6,99 @@ import triton.language as tl
 
 from dovetail_cuda.kernels import functions as f
 
-__all__ = ["gemm"]
+__all__ = ["add_up", "find_tile", "multiply", "prefetch_right"]
 
 
 @triton.jit
-def gemm(
-    left,
+def find_tile(program, TILES_M: tl.constexpr, TILES_N: tl.constexpr, GROUP: tl.constexpr):
+    """The row and column of a tile; programs that run together share rows and columns, so that the cache has them."""
+    if GROUP == 1:
+        return program // TILES_N, program % TILES_N
+    group = program // (GROUP * TILES_N)
+    height = tl.minimum(TILES_M - group * GROUP, GROUP)
+    inside = program % (GROUP * TILES_N)
+    return group * GROUP + inside % height, inside // height
+
+
+@triton.jit
+def prefetch_right(
     right,
-    bias,
-    result,
-    M: tl.constexpr,
+    start,
+    first,
+    share,
     N: tl.constexpr,
-    K: tl.constexpr,
-    LEFT_ROW: tl.constexpr,
-    LEFT_COLUMN: tl.constexpr,
-    LEFT_BATCH: tl.constexpr,
+    COUNT: tl.constexpr,
     RIGHT_ROW: tl.constexpr,
     RIGHT_COLUMN: tl.constexpr,
-    RIGHT_BATCH: tl.constexpr,
-    HAS_BIAS: tl.constexpr,
-    ACTIVATION: tl.constexpr,
-    ALPHA: tl.constexpr,
+    SHARES: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    LINE: tl.constexpr,
+    EARLY: tl.constexpr,
+):
+    """Have the cache read a share of what a tile of columns needs of the right operand, which must be a weight."""
+    if EARLY:
+        if RIGHT_COLUMN == 1:  # BLOCK_N elements beside each other, in each of COUNT rows
+            along = tl.arange(0, (BLOCK_N + LINE - 1) // LINE) * LINE
+            rows: tl.constexpr = (COUNT + SHARES - 1) // SHARES
+            for row in range(0, rows, 128):
+                inner = tl.minimum(share * rows + row + tl.arange(0, 128), COUNT - 1)
+                columns = tl.minimum(start + along, N - 1)
+                f.prefetch(right + (first + inner)[:, None] * RIGHT_ROW + columns[None, :])
+        else:  # COUNT elements beside each other, in each of BLOCK_N columns
+            lines: tl.constexpr = (COUNT + LINE * SHARES - 1) // (LINE * SHARES)
+            columns = tl.minimum(start + tl.arange(0, BLOCK_N), N - 1)
+            for line in range(0, lines, 8):
+                inner = tl.minimum((share * lines + line + tl.arange(0, 8)) * LINE, COUNT - 1)
+                f.prefetch(right + (first + inner)[None, :] + columns[:, None] * RIGHT_COLUMN)
+
+
+@triton.jit
+def multiply(
+    left,
+    right,
+    rows,
+    columns,
+    first,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    COUNT: tl.constexpr,
+    LEFT_ROW: tl.constexpr,
+    LEFT_COLUMN: tl.constexpr,
+    RIGHT_ROW: tl.constexpr,
+    RIGHT_COLUMN: tl.constexpr,
     PRECISION: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
 ):
-    """One tile of one product of the batch; the strides say how the operands lie."""
-    batch = tl.program_id(1).to(tl.int64)
-    tiles_n: tl.constexpr = (N + BLOCK_N - 1) // BLOCK_N
-    rows = (tl.program_id(0) // tiles_n) * BLOCK_M + tl.arange(0, BLOCK_M)
-    columns = (tl.program_id(0) % tiles_n) * BLOCK_N + tl.arange(0, BLOCK_N)
+    """The sum over some of what is summed, of one tile; lanes beyond the edges are zero."""
     inner = tl.arange(0, BLOCK_K)
-    left_place = left + batch * LEFT_BATCH + rows[:, None] * LEFT_ROW + inner[None, :] * LEFT_COLUMN
-    right_place = right + batch * RIGHT_BATCH + inner[:, None] * RIGHT_ROW + columns[None, :] * RIGHT_COLUMN
+    left_place = left + rows * LEFT_ROW + (first + inner)[None, :] * LEFT_COLUMN
+    right_place = right + (first + inner)[:, None] * RIGHT_ROW + columns * RIGHT_COLUMN
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-    for start in range(0, K, BLOCK_K):
-        a_mask = (rows[:, None] < M) & (inner[None, :] < K - start)
-        b_mask = (inner[:, None] < K - start) & (columns[None, :] < N)
-        a = tl.load(left_place + start * LEFT_COLUMN, mask=a_mask, other=0.0)
-        b = tl.load(right_place + start * RIGHT_ROW, mask=b_mask, other=0.0)
+    for start in range(0, COUNT, BLOCK_K):
+        if COUNT % BLOCK_K == 0:
+            if M % BLOCK_M == 0:
+                a = tl.load(left_place)
+            else:
+                a = tl.load(left_place, mask=rows < M, other=0.0)
+            if N % BLOCK_N == 0:
+                b = tl.load(right_place)
+            else:
+                b = tl.load(right_place, mask=columns < N, other=0.0)
+        else:
+            a = tl.load(left_place, mask=(rows < M) & (inner[None, :] < COUNT - start), other=0.0)
+            b = tl.load(right_place, mask=(inner[:, None] < COUNT - start) & (columns < N), other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION)
-    total = total * ALPHA
-    if HAS_BIAS:
-        total += tl.load(bias + columns, mask=columns < N, other=0.0).to(tl.float32)[None, :]
-    if ACTIVATION == "relu":
-        total = tl.maximum(total, 0.0)
-    if ACTIVATION == "gelu_tanh":
-        total = f.gelu_tanh(total)
-    place = result + batch * (M * N) + rows[:, None] * N + columns[None, :]
-    tl.store(place, total.to(result.dtype.element_ty), mask=(rows[:, None] < M) & (columns[None, :] < N))
+        left_place += BLOCK_K * LEFT_COLUMN
+        right_place += BLOCK_K * RIGHT_ROW
+    return total
+
+
+@triton.jit
+def add_up(parts, place, live, STEP: tl.constexpr, SPLIT: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """The sum of all parts of a tile, always in the same order."""
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for part in tl.static_range(SPLIT):
+        total += tl.load(parts + part * STEP + place, mask=live, other=0.0, cache_modifier=".cg")
+    return total

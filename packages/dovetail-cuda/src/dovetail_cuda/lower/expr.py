@@ -6,16 +6,19 @@ while they are computed with, and rounded where they are stored or cast.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
-from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var
+from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var, map_atoms
 from dovetail_cuda.lower.types import is_float
 
 __all__ = [
+    "BATCH",
     "COLUMN",
+    "ROW",
+    "Accumulator",
     "Apply",
     "Convert",
     "Expr",
@@ -24,6 +27,7 @@ __all__ = [
     "Position",
     "Reduced",
     "Within",
+    "accumulator",
     "apply",
     "both",
     "children",
@@ -34,13 +38,18 @@ __all__ = [
     "mentions",
     "position",
     "reduced",
+    "rewrite",
     "select",
     "walk",
     "within",
 ]
 
+ROW: Final = "i"
+"""The variable of the row, or of the element where there are no rows."""
 COLUMN: Final = "j"
-"""The loop variable over what is reduced; every other one is the same for a whole row."""
+"""The loop variable over what is reduced, or over the columns of a tile; every other one is the same for a row."""
+BATCH: Final = "b"
+"""The variable of the matrix, where a kernel makes a batch of them."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
@@ -105,8 +114,15 @@ class Reduced:
     dtype: str
 
 
-Expr = Load | Literal | Position | Within | Apply | Convert | Reduced
-E = TypeVar("E", Load, Literal, Position, Within, Apply, Convert, Reduced)
+@dataclass(frozen=True, eq=False, slots=True, weakref_slot=True)
+class Accumulator:
+    """What the kernel that an expression belongs to has computed for this element, in the type of its arithmetic."""
+
+    dtype: str
+
+
+Expr = Load | Literal | Position | Within | Apply | Convert | Reduced | Accumulator
+E = TypeVar("E", Load, Literal, Position, Within, Apply, Convert, Reduced, Accumulator)
 _known: WeakValueDictionary[tuple[Any, ...], Any] = WeakValueDictionary()
 
 
@@ -148,6 +164,11 @@ def convert(arg: Expr, dtype: str) -> Expr:
 def reduced(kind: str, arg: Expr, dtype: str) -> Expr:
     """An expression over a whole row."""
     return _intern(Reduced, kind, arg, dtype)
+
+
+def accumulator(dtype: str) -> Expr:
+    """What a kernel has computed for an element, as a number of a type."""
+    return _intern(Accumulator, dtype)
 
 
 def within(index: Index, low: int, high: int) -> Expr | None:
@@ -208,6 +229,44 @@ def walk(expr: Expr) -> Iterator[Expr]:
             seen.add(each)
             stack.append((each, True))
             stack.extend((child, False) for child in children(each))
+
+
+def rewrite(expr: Expr, change: Callable[[Expr], Expr | None], move: Callable[[Index], Index] = lambda i: i) -> Expr:
+    """An expression with parts of it replaced.
+
+    Args:
+        expr: The expression.
+        change: Gives what an expression becomes, or None where only its parts may change.
+        move: Gives what an index becomes that loads nothing itself.
+    """
+    made: dict[Expr, Expr] = {}
+
+    def shift(index: Index) -> Index:
+        return map_atoms(move(index), lambda each: made.get(each, each))
+
+    for each in walk(expr):
+        made[each] = change(each) or _rebuild(each, made, shift)
+    return made[expr]
+
+
+def _rebuild(expr: Expr, made: dict[Expr, Expr], shift: Callable[[Index], Index]) -> Expr:
+    """An expression over parts that are made already."""
+    match expr:
+        case Apply():
+            return apply(expr.text, *(made[arg] for arg in expr.args), dtype=expr.dtype)
+        case Convert():
+            return _intern(Convert, made[expr.arg], expr.dtype)
+        case Reduced():
+            return reduced(expr.kind, made[expr.arg], expr.dtype)
+        case Load():
+            guard = None if expr.guard is None else made[expr.guard]
+            return load(expr.buffer, shift(expr.index), guard, expr.dtype)
+        case Position():
+            return position(shift(expr.index), expr.dtype)
+        case Within():
+            return _intern(Within, shift(expr.index), expr.low, expr.high, expr.dtype)
+        case _:
+            return expr
 
 
 def list_loads(expr: Expr) -> list[Load]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dovetail_cuda.lower.expr import Expr, apply, literal
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
+from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Lowered, ProductTensor, Rows, RowTensor, Tensor, broadcast_shapes, broadcast_to
@@ -76,28 +77,24 @@ def gemm(
     """A product of two matrices and a sum with a third."""
     left = transpose_to(a, (1, 0)) if transA else a
     right = transpose_to(b, (1, 0)) if transB else b
-    m, n = left.shape[0], right.shape[1]
-    plain = _add_scaled(_multiply_rows(left, right), c, alpha, beta)
-    is_bias = c is None or (beta == 1.0 and c.buffer is not None and c.count == n and c.shape[-1:] == (n,))
-    if not is_float(a.dtype) or not is_bias or not plain.rows.num_columns:
-        return plain
-    return ProductTensor(
-        shape=(m, n),
-        dtype=a.dtype,
-        left=left,
-        right=right,
-        bias=None if c is None else reshape_to(c, (n,)),
-        alpha=alpha,
-        plain=plain,
-    )
+    shape, dtype = (left.shape[0], right.shape[1]), a.dtype
+    plain = _multiply_rows(left, right)
+
+    def add(x: Expr, y: Expr) -> Expr:
+        return apply("{0} + {1}", x, y, dtype=dtype)
+
+    def finish(result: Tensor) -> Tensor:
+        scaled = _scale(result, alpha)
+        return scaled if c is None else map_elements(add, scaled, _scale(c, beta), dtype=dtype)
+
+    if is_float(dtype) and plain.rows.num_columns:
+        return ProductTensor(shape=shape, dtype=dtype, left=left, right=right, finish=finish, plain=plain)
+    value = finish(Tensor(shape=shape, dtype=dtype, pull=lambda at, guard: plain.value)).at(plain.rows.coordinates[:2])
+    return RowTensor(shape=shape, dtype=dtype, rows=plain.rows, value=value, is_reduced=True)
 
 
-def _add_scaled(made: RowTensor, c: Tensor | None, alpha: float, beta: float) -> RowTensor:
-    value, dtype = made.value, made.dtype
-    if alpha != 1.0:
-        value = apply("{0} * {1}", value, literal(alpha, dtype), dtype=dtype)
-    if c is not None:
-        added = broadcast_to(c, made.shape).at(made.rows.coordinates[:2])
-        scaled = apply("{0} * {1}", added, literal(beta, dtype), dtype=dtype)
-        value = apply("{0} + {1}", value, scaled, dtype=dtype)
-    return RowTensor(shape=made.shape, dtype=dtype, rows=made.rows, value=value, is_reduced=True)
+def _scale(x: Tensor, factor: float) -> Tensor:
+    if factor == 1.0:
+        return x
+    number = literal(factor, x.dtype)
+    return map_elements(lambda a: apply("{0} * {1}", a, number, dtype=x.dtype), x, dtype=x.dtype)

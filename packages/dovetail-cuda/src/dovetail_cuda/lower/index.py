@@ -7,14 +7,25 @@ again is that position. Every variable has bounds, which decide most quotients a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dovetail_cuda.lower.expr import Expr
 
-__all__ = ["Atom", "Gathered", "Index", "Quotient", "Remainder", "Var", "flatten", "unflatten"]
+__all__ = [
+    "Atom",
+    "Gathered",
+    "Index",
+    "Quotient",
+    "Remainder",
+    "Var",
+    "flatten",
+    "map_atoms",
+    "replace_variables",
+    "unflatten",
+]
 
 
 @dataclass(frozen=True)
@@ -176,6 +187,45 @@ def _collect(terms: Iterable[Term], constant: int) -> Index:
                 left = [(each, times) for each, times in factors.items() if each not in (atom, partner)]
                 return _collect((*left, *(atom.of * factor).terms), constant + atom.of.constant * factor)
     return Index(tuple(factors.items()), constant)
+
+
+def replace_variables(index: Index, places: Mapping[str, Index]) -> Index:
+    """An index over other variables."""
+    found = Index((), index.constant)
+    for atom, factor in index.terms:
+        found = found + _replace(atom, places) * factor
+    return found
+
+
+def _replace(atom: Atom, places: Mapping[str, Index]) -> Index:
+    match atom:
+        case Var() if atom.name in places:
+            return places[atom.name]
+        case Quotient():
+            return replace_variables(atom.of, places) // atom.by
+        case Remainder():
+            return replace_variables(atom.of, places) % atom.by
+        case _:
+            return Index(((atom, 1),))
+
+
+def map_atoms(index: Index, change: Callable[[Expr], Expr]) -> Index:
+    """An index in which the elements that it loads are others."""
+    if not any(isinstance(atom, Gathered | Quotient | Remainder) for atom, _ in index.terms):
+        return index
+    found = Index((), index.constant)
+    for atom, factor in index.terms:
+        match atom:
+            case Gathered():
+                part = Index.gathered(change(atom.value), atom.size)
+            case Quotient():
+                part = map_atoms(atom.of, change) // atom.by
+            case Remainder():
+                part = map_atoms(atom.of, change) % atom.by
+            case _:
+                part = Index(((atom, 1),))
+        found = found + part * factor
+    return found
 
 
 def unflatten(flat: Index, shape: Sequence[int]) -> tuple[Index, ...]:

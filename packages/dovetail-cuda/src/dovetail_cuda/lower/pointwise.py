@@ -10,9 +10,12 @@ from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Tensor, broadcast_shapes, broadcast_to, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS, INTEGERS, NUMBERS, SIGNED, TYPES, WIDE, is_float
 
-__all__ = ["ONNX_TYPES", "map_elements"]
+__all__ = ["ELEMENTWISE", "GELU_TANH", "ONNX_TYPES", "RELU", "map_elements"]
 
 _NAN: Final = "propagate_nan=tl.PropagateNan.ALL"
+RELU: Final = f"tl.maximum({{0}}, 0.0, {_NAN})"
+GELU_TANH: Final = "f.gelu_tanh({0})"
+"""Texts that others look for."""
 _MAXIMUM: Final = f"tl.maximum({{0}}, {{1}}, {_NAN})"
 _MINIMUM: Final = f"tl.minimum({{0}}, {{1}}, {_NAN})"
 
@@ -36,7 +39,7 @@ _UNARY: Final = {
     "Mish": (18, "{0} * f.tanh(f.softplus({0}))", None),
     "Neg": (6, "-{0}", "-{0}"),
     "Reciprocal": (6, "1 / {0}", None),
-    "Relu": (6, f"tl.maximum({{0}}, 0.0, {_NAN})", "tl.maximum({0}, 0)"),
+    "Relu": (6, RELU, "tl.maximum({0}, 0)"),
     "Round": (11, "f.round({0})", None),
     "Sigmoid": (6, "1 / (1 + tl.exp(-{0}))", None),
     "Sign": (9, "f.sign({0})", "f.sign({0})"),
@@ -71,6 +74,16 @@ _COMPARED: Final = {
 }
 _LOGICAL: Final = {"And": (7, "{0} & {1}"), "Or": (7, "{0} | {1}"), "Xor": (7, "{0} ^ {1}")}
 _BITWISE: Final = {"BitwiseAnd": (18, "{0} & {1}"), "BitwiseOr": (18, "{0} | {1}"), "BitwiseXor": (18, "{0} ^ {1}")}
+
+
+ELEMENTWISE: Final = frozenset(
+    (
+        *(*_UNARY, *_BINARY, *_VARIADIC, *_COMPARED, *_LOGICAL, *_BITWISE),
+        *("BitShift", "BitwiseNot", "Cast", "CastLike", "Celu", "Clip", "Elu", "Gelu", "HardSigmoid", "Identity"),
+        *("IsInf", "IsNaN", "LeakyRelu", "Mod", "Not", "Pow", "Selu", "Shrink", "Swish", "ThresholdedRelu", "Where"),
+    )
+)
+"""Operators of which an element of the result needs one element of each input."""
 
 
 def map_elements(function: Callable[..., Expr], *tensors: Tensor, dtype: str) -> Tensor:
@@ -309,7 +322,7 @@ def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 @registry.register("Gelu", since=20, types={"T": FLOATS})
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """The Gaussian error linear unit, exact or by the hyperbolic tangent."""
-    return _map("f.gelu_tanh({0})" if approximate == "tanh" else "f.gelu({0})", x)
+    return _map(GELU_TANH if approximate == "tanh" else "f.gelu({0})", x)
 
 
 @registry.register("Swish", since=24, types={"T": FLOATS})

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -128,22 +128,22 @@ class Anchor:
 
     shape: tuple[int, ...]
     dtype: str
+    finish: Callable[[Tensor], Tensor] = lambda result: result
+    """What the operator itself has follow, such as the sum with a bias."""
+    spread: Callable[[Coordinates], Coordinates] = lambda at: at
+    """Where an element of the result lies in what that makes."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProductTensor(Anchor):
-    """Matrices multiplied, a batch at a time; a bias and an activation may follow."""
+    """Matrices multiplied, a batch at a time."""
 
     left: Tensor
     """(..., M, K)"""
     right: Tensor
     """(..., K, N)"""
-    bias: Tensor | None = None
-    """(N,)"""
-    activation: str = ""
-    alpha: float = 1.0
-    plain: RowTensor | None = field(default=None)
-    """The same as sums over rows, for types that no library multiplies."""
+    plain: RowTensor
+    """The same as sums over rows, for what is too small to be multiplied in tiles."""
 
 
 Lowered = Tensor | RowTensor | Anchor

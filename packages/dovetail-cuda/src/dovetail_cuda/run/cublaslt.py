@@ -1,4 +1,4 @@
-"""cuBLASLt by ctypes: products of matrices with a bias and an activation, by an algorithm that was chosen before.
+"""cuBLASLt by ctypes: products with a bias, a residual and an activation, by an algorithm that was chosen before.
 
 The library thinks in columns. A matrix that lies row by row is its own transpose there, so the product that is asked of
 it has the right operand first.
@@ -137,7 +137,7 @@ class _Described:
         left = (product.m, product.k) if product.is_left_swapped else (product.k, product.m)
         self.first = self._make_layout(*right, product.right_line, product.right_stride)
         self.second = self._make_layout(*left, product.left_line, product.left_stride)
-        self.result = self._make_layout(product.n, product.m, product.n, product.n * product.m)
+        self.result = self._make_layout(product.n, product.m, product.result_line, product.result_stride)
 
     def set_bias(self, address: int) -> None:
         self._set(_BIAS_POINTER, c_uint64(address))
@@ -170,19 +170,20 @@ class _Prepared:
     def __init__(self, library: ctypes.CDLL, handle: c_void_p, described: _Described, algorithm: bytes) -> None:
         self._matmul, self._handle, self._described = library.cublasLtMatmul, handle, described
         number = c_double if described.product.dtype == "float64" else c_float
-        self._alpha, self._beta = number(described.product.alpha), number(0.0)
+        self._alpha, self._beta = number(described.product.alpha), number(float(described.product.has_residual))
         self._algorithm = algorithm
-        self._has_bias = described.product.has_bias
+        self._has_bias, self._has_residual = described.product.has_bias, described.product.has_residual
 
     def run(self, addresses: list[int], workspace: int, stream: int) -> None:
         """Put it on a stream."""
         described, (left, right), result = self._described, addresses[:2], addresses[-1]
+        residual = addresses[-2] if self._has_residual else result
         if self._has_bias:
             described.set_bias(addresses[2])
         status = self._matmul(
             *(self._handle, described.operation, byref(self._alpha)),
             *(c_void_p(right), described.first, c_void_p(left), described.second, byref(self._beta)),
-            *(c_void_p(result), described.result, c_void_p(result), described.result),
+            *(c_void_p(residual), described.result, c_void_p(result), described.result),
             *(self._algorithm, c_void_p(workspace), c_size_t(WORKSPACE_BYTES), c_void_p(stream)),
         )
         _check(status, "a product failed")

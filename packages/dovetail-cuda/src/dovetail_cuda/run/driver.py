@@ -45,6 +45,8 @@ class Launch:
     grid: tuple[int, int, int]
     threads: int
     shared_bytes: int
+    starts_early: bool = False
+    """Whether it may start before the kernel in front of it has ended, for which it waits itself."""
 
 
 class Parameters:
@@ -269,8 +271,23 @@ class Driver:
 
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         """Put a kernel on a stream; the parameters are read before it returns."""
+        if launch.starts_early:
+            self._launch_early(launch, parameters, stream)
+            return
         shape, place = (*launch.grid, launch.threads, 1, 1, launch.shared_bytes), parameters.address
         _ask(_cuda().cuLaunchKernel(launch.function, *shape, stream, place, 0), "a kernel could not be launched")
+
+    def _launch_early(self, launch: Launch, parameters: Parameters, stream: int) -> None:
+        cuda = _cuda()
+        attribute = cuda.CUlaunchAttribute()
+        attribute.id = cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        config = cuda.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = launch.threads, 1, 1
+        config.sharedMemBytes, config.hStream = launch.shared_bytes, cuda.CUstream(stream)
+        config.attrs, config.numAttrs = [attribute], 1
+        _ask(cuda.cuLaunchKernelEx(config, launch.function, parameters.address, 0), "a kernel could not be launched")
 
     # graphs
 

@@ -52,6 +52,8 @@ class KernelRecord(_Record, frozen=True, kw_only=True):
     name: str
     num_warps: int
     shared_bytes: int = 0
+    starts_early: bool = False
+    """Whether it waits itself for the kernel in front of it, so that it may be launched before that has ended."""
     num_parameters: int
 
 
@@ -92,14 +94,20 @@ class Product(_Record, frozen=True, kw_only=True):
     right_line: int
     is_left_swapped: bool = False
     is_right_swapped: bool = False
+    result_line: int
+    """Elements from one row of the result to the next."""
+    result_stride: int = 0
     has_bias: bool = False
+    """Whether one row is added to all."""
+    has_residual: bool = False
+    """Whether a matrix that lies as the result does is added."""
     activation: str = ""
     alpha: float = 1.0
     allows_tf32: bool = False
 
 
 class ProductLaunch(_Record, frozen=True, kw_only=True, tag="product"):
-    """A product by cuBLASLt: left, right, the bias where there is one, and the result."""
+    """A product by cuBLASLt: left, right, the bias and the residual where there are any, and the result."""
 
     product: Product
     buffers: list[int]
@@ -221,7 +229,7 @@ def _check_product(launch: ProductLaunch, buffers: Sequence[BufferRecord], launc
     _require(len(launch.algorithm) == _ALGORITHM_BYTES, "an algorithm has another size")
     _require(product.dtype in _WIDTHS, "products have no such type")
     _require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
-    _require(len(buffers) == 3 + product.has_bias, "a product has other buffers")
+    _require(len(buffers) == 3 + product.has_bias + product.has_residual, "a product has other buffers")
     _require(launches.workspace_bytes - launches.arena_bytes >= WORKSPACE_BYTES, "a product has no scratch memory")
     offsets = launch.offsets or [0] * len(buffers)
     needed = [n * _WIDTHS[product.dtype] + at for n, at in zip(list_counts(product), offsets, strict=True)]
@@ -240,9 +248,13 @@ def list_counts(product: Product) -> Iterable[int]:
     right = (product.n, product.k) if product.is_right_swapped else (product.k, product.n)
     yield _count(*left, product.left_line, product.left_stride, product.batch)
     yield _count(*right, product.right_line, product.right_stride, product.batch)
+    result = _count(product.m, product.n, product.result_line, product.result_stride, product.batch)
+    _require(product.batch == 1 or product.result_stride, "matrices of a result lie on each other")
     if product.has_bias:
         yield product.n
-    yield product.m * product.n * product.batch
+    if product.has_residual:
+        yield result
+    yield result
 
 
 def _count(num_lines: int, length: int, line: int, stride: int, batch: int) -> int:

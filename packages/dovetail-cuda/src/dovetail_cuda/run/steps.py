@@ -73,6 +73,7 @@ class _ReadyKernel(ReadyLaunch):
             grid=launch.grid,
             threads=32 * kernel.num_warps,
             shared_bytes=kernel.shared_bytes,
+            starts_early=kernel.starts_early,
         )
 
     def bind(self, addresses: list[int], scratch: int) -> Step:

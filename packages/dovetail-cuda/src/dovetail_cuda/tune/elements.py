@@ -28,8 +28,8 @@ def make_element_draft(region: ElementRegion, kit: Kit) -> tuple[KernelDraft, Se
     """The kernel of a region over the roles ``p0``, ``p1`` and so on, and the buffer of each of them."""
     text = write_kernel(region, choose_tile(region, kit.multiprocessors))
     draft = KernelDraft(
-        roles=tuple(f"p{number}" for number in range(len(text.buffers))),
+        roles=text.parameters,
         request=request_text(text, kit.capability),
-        grid=(text.grid, 1, 1),
+        grid=text.grid,
     )
     return draft, text.buffers

@@ -1,7 +1,8 @@
-"""The ways of a product: algorithms of cuBLASLt, and tiles of a kernel of ours; a small one is sums over rows."""
+"""The ways of a product: algorithms of cuBLASLt, with a kernel behind where it needs one, and tiles of our own."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -9,21 +10,27 @@ from typing import Any, Final
 
 import numpy as np
 
-from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Stored, list_offsets, list_operands
-from dovetail_cuda.lower.index import Index
-from dovetail_cuda.lower.products import describe_product, is_small, list_tiles, make_request
-from dovetail_cuda.lower.tensors import refuse
-from dovetail_cuda.run.payload import WORKSPACE_BYTES, Launches, Product, ProductLaunch, list_counts
-from dovetail_cuda.tune.elements import make_element_task
+from dovetail_cuda.compile.products import LOCKS, PARTS, ProductTile, list_epilogue, write_epilogue, write_product
+from dovetail_cuda.emit.kernels import request_text
+from dovetail_cuda.graph.regions import ProductRegion
+from dovetail_cuda.lower.expr import Load, walk
+from dovetail_cuda.lower.matrices import Matrix
+from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.run.payload import WORKSPACE_BYTES, Launches, Product, ProductLaunch
+from dovetail_cuda.tune.elements import make_element_draft
 from dovetail_cuda.tune.kit import Kit
-from dovetail_cuda.tune.questions import Draft, KernelDraft, Kernels, Operand, Place, Question, Task, Way
+from dovetail_cuda.tune.library_form import LibraryForm, match_library, split_follower
+from dovetail_cuda.tune.product_tiles import list_tiles
+from dovetail_cuda.tune.questions import Draft, KernelDraft, Kernels, Operand, Place, Question, Task, Temporary, Way
 
-__all__ = ["LibraryDraft", "make_product_task"]
+__all__ = ["TF32_TOLERANCE", "LibraryDraft", "make_product_task"]
 
 _NUM_ALGORITHMS: Final = 4
 _REFERENCE_OPS: Final = 1 << 31
 """Products up to so many multiplications are compared with NumPy's; larger ones with each other."""
-_TF32_TOLERANCE: Final = 1e-3
+TF32_TOLERANCE: Final = 1e-3
+_PRODUCT: Final = "product"
+"""The role of what the library stores for a kernel behind it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,90 +60,209 @@ class LibraryDraft(Draft):
 
 def make_product_task(region: ProductRegion, kit: Kit) -> Task:
     """The task of a product."""
-    product = describe_product(region, allows_tf32=kit.allows_tf32)
-    if is_small(product):
-        return make_element_task(_sum_rows(region), kit)
-    roles, names = _list_roles(product), list_operands(region)
-    kinds = [*(kit.find_kind(name) for name in names[:-1]), "output"]
+    size, roles = size_of(region.dtype), list_epilogue(region.stored)
+    places = {
+        "left": Place(buffer=region.left.buffer, offset=region.left.offset * size),
+        "right": Place(buffer=region.right.buffer, offset=region.right.offset * size),
+        **{role: Place(buffer=buffer) for role, (buffer, _) in roles.items()},
+    }
+    operands = _list_operands(region, kit)
+    is_cold = kit.is_cold and any(operand.kind == "weight" for operand in operands.values())
+    form = match_library(region, region.stored)
     question = Question(
-        text=_describe(product) + (" cold" if kit.is_cold and "weight" in kinds else ""),
-        operands={
-            role: Operand(count=count, dtype=product.dtype, kind=kind)
-            for role, count, kind in zip(roles, list_counts(product), kinds, strict=True)
-        },
-        make_ways=partial(_list_ways, product, kit),
-        reference=partial(_multiply, product),
+        text=_describe(region, form, allows_tf32=_allows_tf32(region, kit)) + (" cold" if is_cold else ""),
+        operands=operands,
+        make_ways=partial(_list_ways, region, form, kit),
+        reference=partial(_multiply, region, form),
     )
-    offsets = zip(names, list_offsets(region), strict=True)
-    places = {role: Place(buffer=n, offset=at) for role, (n, at) in zip(roles, offsets, strict=True)}
     return Task(region=region, question=question, places=places)
 
 
-def _list_roles(product: Product) -> tuple[str, ...]:
-    return ("left", "right", "bias", "result") if product.has_bias else ("left", "right", "result")
+def _allows_tf32(region: ProductRegion, kit: Kit) -> bool:
+    return kit.allows_tf32 and region.dtype == "float32"
 
 
-def _list_ways(product: Product, kit: Kit) -> list[Way]:
-    library, roles = kit.open_products(), _list_roles(product)
-    version, tolerance = library.get_version(), _TF32_TOLERANCE if product.allows_tf32 else 0.0
+def _list_operands(region: ProductRegion, kit: Kit) -> dict[str, Operand]:
+    """The memory of a product by role."""
+    counts = {"left": _count(region.left, region.m, region.k), "right": _count(region.right, region.k, region.n)}
+    buffers = {"left": region.left.buffer, "right": region.right.buffer}
+    found = {
+        role: Operand(
+            count=(region.batch - 1) * matrix.batch_stride + counts[role],
+            dtype=region.dtype,
+            kind=kit.find_kind(buffers[role]),
+        )
+        for role, matrix in (("left", region.left), ("right", region.right))
+    }
+    for role, (buffer, dtype) in list_epilogue(region.stored).items():
+        is_result = role == "result"
+        found[role] = Operand(
+            count=_count_result(region) if is_result else _count_read(region, buffer),
+            dtype=dtype,
+            kind="output" if is_result else kit.find_kind(buffer),
+        )
+    return found
+
+
+def _count(matrix: Matrix, rows: int, columns: int) -> int:
+    """The elements from the first to the last of one matrix."""
+    lines, length = (columns, rows) if matrix.is_swapped else (rows, columns)
+    return (lines - 1) * matrix.line + length
+
+
+def _count_result(region: ProductRegion) -> int:
+    return region.stored.place.bounds[1] + 1
+
+
+def _count_read(region: ProductRegion, buffer: str) -> int:
+    loads = [each for each in walk(region.stored.value) if isinstance(each, Load) and each.buffer == buffer]
+    return max(each.index.bounds[1] for each in loads) + 1
+
+
+# ways
+
+
+def _list_ways(region: ProductRegion, form: LibraryForm | None, kit: Kit) -> list[Way]:
+    tolerance = TF32_TOLERANCE if _allows_tf32(region, kit) else 0.0
+    return [*_list_library_ways(region, form, kit, tolerance), *_list_tile_ways(region, kit, tolerance)]
+
+
+def _list_tile_ways(region: ProductRegion, kit: Kit, tolerance: float) -> list[Way]:
     ways = []
-    for number, algorithm in enumerate(library.find_algorithms(product, _NUM_ALGORITHMS)):
-        draft = LibraryDraft(roles=roles, product=product, algorithm=algorithm, version=version)
-        ways.append(Way(name=f"cuBLASLt {number}", drafts=[draft], tolerance=tolerance))
-    for tile in list_tiles(product):
-        request, grid = make_request(product, tile, kit.capability)
-        # The kernel has a parameter for the bias, which it does not read where there is none.
-        given = roles if product.has_bias else ("left", "right", "left", "result")
+    is_weight = kit.find_kind(region.right.buffer) == "weight"
+    for tile in list_tiles(region, kit.multiprocessors, is_right_weight=is_weight):
+        text = write_product(region, tile, allows_tf32=_allows_tf32(region, kit))
+        draft = KernelDraft(roles=text.buffers, request=request_text(text, kit.capability), grid=text.grid)
         ways.append(
-            Way(name=tile.name, drafts=[KernelDraft(roles=given, request=request, grid=grid)], tolerance=tolerance)
+            Way(name=tile.name, drafts=[draft], temporaries=_find_temporaries(region, tile), tolerance=tolerance)
         )
     return ways
 
 
-def _sum_rows(region: ProductRegion) -> ElementRegion:
-    """A product as sums over rows."""
-    plain = region.product.plain
-    if plain is None:
-        raise refuse("a product has no plain form")
-    place = Index.variable("i", plain.rows.num_rows)
-    stored = Stored(buffer=region.buffer, dtype=plain.dtype, value=plain.value, place=place)
-    return ElementRegion(
-        stored=(stored,), count=plain.rows.num_rows, rows=plain.rows, layers=region.layers, ops=region.ops
+def _find_temporaries(region: ProductRegion, tile: ProductTile) -> dict[str, Temporary]:
+    """What a split sum needs."""
+    if tile.split == 1:
+        return {}
+    tiles = region.batch * -(-region.m // tile.m) * -(-region.n // tile.n)
+    parts = Temporary(size_bytes=4 * tile.split * region.batch * region.m * region.n)
+    return {PARTS: parts, LOCKS: Temporary(size_bytes=4 * tiles, is_zeroed=True)}
+
+
+def _list_library_ways(region: ProductRegion, form: LibraryForm | None, kit: Kit, tolerance: float) -> list[Way]:
+    if form is not None:
+        return [
+            Way(name=f"cuBLASLt {number}", drafts=[draft], tolerance=tolerance)
+            for number, draft in enumerate(_list_library_drafts(region, form, kit, "result"))
+        ]
+    asked, rest = split_follower(region, _PRODUCT)
+    behind, buffers = make_element_draft(rest, kit)
+    names = {buffer: role for role, (buffer, _) in list_epilogue(region.stored).items()}
+    last = KernelDraft(
+        roles=tuple(names.get(buffer, buffer) for buffer in buffers), request=behind.request, grid=behind.grid
+    )
+    size = region.batch * region.m * region.n * size_of(region.dtype)
+    return [
+        Way(
+            name=f"cuBLASLt {number} and a kernel",
+            drafts=[draft, last],
+            temporaries={_PRODUCT: Temporary(size_bytes=size)},
+            tolerance=tolerance,
+        )
+        for number, draft in enumerate(_list_library_drafts(region, asked, kit, _PRODUCT))
+    ]
+
+
+def _list_library_drafts(region: ProductRegion, form: LibraryForm, kit: Kit, result: str) -> list[LibraryDraft]:
+    """The library's algorithms for what it is asked, best first."""
+    library, product = kit.open_products(), _make_product(region, form, allows_tf32=_allows_tf32(region, kit))
+    names = {buffer: role for role, (buffer, _) in list_epilogue(region.stored).items()}
+    extra = [names[buffer] for buffer in (form.bias, form.residual) if buffer is not None]
+    version, algorithms = library.get_version(), library.find_algorithms(product, _NUM_ALGORITHMS)
+    roles = ("left", "right", *extra, result)
+    return [LibraryDraft(roles=roles, product=product, algorithm=each, version=version) for each in algorithms]
+
+
+def _make_product(region: ProductRegion, form: LibraryForm, *, allows_tf32: bool) -> Product:
+    return Product(
+        m=region.m,
+        n=region.n,
+        k=region.k,
+        dtype=region.dtype,
+        batch=region.batch,
+        left_stride=region.left.batch_stride,
+        right_stride=region.right.batch_stride,
+        left_line=region.left.line,
+        right_line=region.right.line,
+        is_left_swapped=region.left.is_swapped,
+        is_right_swapped=region.right.is_swapped,
+        result_line=form.line,
+        result_stride=form.stride,
+        has_bias=form.bias is not None,
+        has_residual=form.residual is not None,
+        activation=form.activation,
+        alpha=form.alpha,
+        allows_tf32=allows_tf32,
     )
 
 
-def _describe(product: Product) -> str:
+# words and numbers
+
+
+def _describe(region: ProductRegion, form: LibraryForm | None, *, allows_tf32: bool) -> str:
     """Everything that decides the time of a product."""
-    sides = "".join("t" if swapped else "n" for swapped in (product.is_left_swapped, product.is_right_swapped))
-    strides = f" strides {product.left_stride},{product.right_stride}" if product.batch > 1 else ""
-    strides += f" lines {product.left_line},{product.right_line}"
-    extras = [f"alpha {product.alpha}"] if product.alpha != 1.0 else []
-    extras += [name for name in ("bias" if product.has_bias else "", product.activation) if name]
-    extras += ["tf32"] if product.allows_tf32 else []
-    shape = f"{product.batch}x{product.m}x{product.n}x{product.k}"
-    return " ".join((f"product {shape} {sides} {product.dtype}{strides}", *extras))
+    sides = "".join("t" if matrix.is_swapped else "n" for matrix in (region.left, region.right))
+    strides = f" strides {region.left.batch_stride},{region.right.batch_stride}" if region.batch > 1 else ""
+    strides += f" lines {region.left.line},{region.right.line}"
+    shape = f"{region.batch}x{region.m}x{region.n}x{region.k}"
+    extras = [_digest(region)] if form is None else _describe_form(region, form)
+    extras += ["tf32"] if allows_tf32 else []
+    return " ".join((f"product {shape} {sides} {region.dtype}{strides}", *extras))
 
 
-def _view(flat: Any, rows: int, columns: int, stride: int, line: int, is_swapped: bool, batch: int) -> Any:
+def _describe_form(region: ProductRegion, form: LibraryForm) -> list[str]:
+    words = [f"alpha {form.alpha}"] if form.alpha != 1.0 else []
+    words += [name for name, buffer in (("bias", form.bias), ("residual", form.residual)) if buffer is not None]
+    words += [form.activation] if form.activation else []
+    is_natural = form.line == region.n and form.stride in (0, region.m * region.n)
+    return words if is_natural else [*words, f"to {form.stride},{form.line}"]
+
+
+def _digest(region: ProductRegion) -> str:
+    """What follows, by its operators and the digest of its lines."""
+    lines = "\n".join(write_epilogue(region.stored, frozenset(), uses_int64=False))
+    types = " ".join(dtype for _, dtype in list_epilogue(region.stored).values())
+    return f"followed by {hashlib.sha256((lines + types).encode()).hexdigest()[:12]}"
+
+
+def _view(flat: Any, matrix: Matrix, batch: int, rows: int, columns: int) -> Any:
     """The matrices that lie in an operand."""
-    steps = [stride, 1, line] if is_swapped else [stride, line, 1]
+    steps = [matrix.batch_stride, 1, matrix.line] if matrix.is_swapped else [matrix.batch_stride, matrix.line, 1]
     strides = [step * flat.itemsize for step in steps]
     return np.lib.stride_tricks.as_strided(flat, (batch, rows, columns), strides, writeable=False)
 
 
-def _multiply(product: Product, arrays: Mapping[str, Any]) -> Sequence[Any] | None:
-    """The product by NumPy, where that does not take long."""
-    if product.batch * product.m * product.n * product.k > _REFERENCE_OPS:
+def _multiply(region: ProductRegion, form: LibraryForm | None, arrays: Mapping[str, Any]) -> Sequence[Any] | None:
+    """The product by NumPy, where that does not take long, and what follows is what a library has."""
+    ops = region.batch * region.m * region.n * region.k
+    if form is None or ops > _REFERENCE_OPS:
         return None
-    wide = np.float64 if product.dtype == "float64" else np.float32
-    p, given = product, {role: array.astype(wide) for role, array in arrays.items()}
-    left = _view(given["left"], p.m, p.k, p.left_stride, p.left_line, p.is_left_swapped, p.batch)
-    right = _view(given["right"], p.k, p.n, p.right_stride, p.right_line, p.is_right_swapped, p.batch)
-    result = np.matmul(left, right) * wide(product.alpha)
-    result = result + given["bias"] if product.has_bias else result
-    if product.activation == "relu":
-        result = np.maximum(result, 0)
-    elif product.activation == "gelu_tanh":
-        inner = 0.7978845608028654 * (result + 0.044715 * result**3)
-        result = 0.5 * result * (1 + np.tanh(inner))
-    return [result.astype(np.dtype(product.dtype)).ravel()]
+    wide = np.float64 if region.dtype == "float64" else np.float32
+    given = {role: array.astype(wide) for role, array in arrays.items()}
+    left = _view(given["left"], region.left, region.batch, region.m, region.k)
+    right = _view(given["right"], region.right, region.batch, region.k, region.n)
+    result = np.matmul(left, right) * wide(form.alpha)
+    names = {buffer: role for role, (buffer, _) in list_epilogue(region.stored).items()}
+    if form.bias is not None:
+        result += given[names[form.bias]]
+    steps = [form.stride * result.itemsize, form.line * result.itemsize, result.itemsize]
+    if form.residual is not None:
+        result += np.lib.stride_tricks.as_strided(given[names[form.residual]], result.shape, steps)
+    made = np.zeros(_count_result(region), wide)
+    np.lib.stride_tricks.as_strided(made, result.shape, steps)[:] = _activate(result, form.activation)
+    return [made.astype(np.dtype(region.dtype))]
+
+
+def _activate(x: Any, name: str) -> Any:
+    if name == "relu":
+        return np.maximum(x, 0)
+    return 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3))) if name else x
