@@ -122,7 +122,7 @@ def _resize(manifest: Json, owner: Any, key: Any, paths: list[tuple[Any, ...]], 
         if dims:
             position = rng.randrange(len(dims))
             dims[position] = rng.choice((1, 2, 3, 8, 4096, None, "_d0", ["prod", copy.deepcopy(dims[position]), 8]))
-    types = [p for p in paths if p[-1] == "dtype"]
+    types = [p for p in paths if p[-1] == "dtype" and isinstance(_find(manifest, p[:-1]), dict)]
     if types and rng.random() < 0.2:
         record = rng.choice(types)
         _find(manifest, record[:-1])["dtype"] = rng.choice(("float64", "int8", "int4", "complex128"))

@@ -79,6 +79,12 @@ def test_the_heads_of_attention_are_stored_where_the_next_product_reads_them() -
     assert last.ops.count("Reshape") == 1
 
 
+def test_rows_in_another_order_are_multiplied_as_they_lie() -> None:
+    text = """(float[3,20,64] x, float[64,64] w) => (float[20,3,64] y) {
+        e = Softmax(x) t = Transpose<perm=[1,0,2]>(e) y = MatMul(t, w) }"""
+    assert _ops(_plan(text)) == ["Softmax", "Transpose MatMul"]
+
+
 def test_a_residual_is_added_by_the_library() -> None:
     (region,) = _products(_plan(SQUARE + "{ p = MatMul(x, w) a = Add(p, b) y = Add(x, a) }"))
     form = match_library(region, region.stored)

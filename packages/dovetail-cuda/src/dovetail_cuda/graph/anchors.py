@@ -7,7 +7,7 @@ that do not lie in memory as they are needed are stored first, through the desk 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -19,7 +19,8 @@ from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region
 from dovetail_cuda.lower.attention import AttentionTensor
 from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator
 from dovetail_cuda.lower.index import Index, unflatten
-from dovetail_cuda.lower.matrices import Matrix, find_matrix
+from dovetail_cuda.lower.indexing import reshape_to, transpose_to
+from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
 from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, broadcast_to, refuse
 
 __all__ = ["make_anchor_region"]
@@ -39,24 +40,49 @@ def _make_product(desk: Desk, follower: Follower, buffer: str, layers: tuple[str
     made = follower.anchor
     if not isinstance(made, ProductTensor):
         raise refuse("no product")
-    batch = np.broadcast_shapes(made.left.shape[:-2], made.right.shape[:-2])
-    m, n, k, count = made.left.shape[-2], made.right.shape[-1], made.left.shape[-1], math.prod(batch)
+    left, find_coordinates = _fold_rows(made)
+    batch = np.broadcast_shapes(left.shape[:-2], made.right.shape[:-2])
+    m, n, k, count = left.shape[-2], made.right.shape[-1], left.shape[-1], math.prod(batch)
     if count * m * n * k < _SMALL:
         return _sum_rows(follower, made, buffer, layers, ops)
     row, column, number = (Index.variable(*each) for each in ((ROW, m), (COLUMN, n), (BATCH, count)))
-    at = unflatten(number * (m * n) + row * n + column, made.shape)
+    at = find_coordinates(number * m + row, column)
     return ProductRegion(
         m=m,
         n=n,
         k=k,
         batch=count,
         dtype=made.dtype,
-        left=_settle_operand(desk, f"{buffer}.left", made.left, batch),
+        left=_settle_operand(desk, f"{buffer}.left", left, batch),
         right=_settle_operand(desk, f"{buffer}.right", made.right, batch),
         stored=write_follower(follower, buffer, at, accumulator(made.dtype)),
         layers=layers,
         ops=ops,
     )
+
+
+def _fold_rows(made: ProductTensor) -> tuple[Tensor, Callable[[Index, Index], Sequence[Index]]]:
+    """The left operand, and where in the result its rows and a column are.
+
+    Where one matrix multiplies all of a batch, the batch is more rows of the left operand. They may be taken in any
+    order, and that in which they lie in memory moves nothing.
+    """
+    left = made.left
+    if made.right.rank > 2 or left.rank == 2:
+        return left, lambda row, column: unflatten(row * made.right.shape[-1] + column, made.shape)
+    order = order_rows(left)
+    sizes = [left.shape[axis] for axis in order]
+    turned = reshape_to(transpose_to(left, (*order, left.rank - 1)), (math.prod(sizes), left.shape[-1]))
+    if order == tuple(sorted(order)) or find_matrix(turned) is None:
+        order, sizes = tuple(sorted(order)), list(left.shape[:-1])
+        turned = reshape_to(left, (math.prod(sizes), left.shape[-1]))
+
+    def find_coordinates(row: Index, column: Index) -> Sequence[Index]:
+        places = dict(zip(order, unflatten(row, sizes), strict=True))
+        own = [places[axis] for axis in sorted(order)]
+        return [*own, column] if len(made.shape) == left.rank else own
+
+    return turned, find_coordinates
 
 
 def _sum_rows(

@@ -35,14 +35,6 @@ def _multiply_rows(a: Tensor, b: Tensor) -> RowTensor:
     return make_reduced(products, (len(batch) + 2,), body, keep=False)
 
 
-def _fold_batch(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Where one matrix multiplies all of a batch, the batch is more rows of the other."""
-    if b.rank == 2 and a.rank > 2:
-        rows = a.count // max(a.shape[-1], 1)
-        return reshape_to(a, (rows, a.shape[-1])), b
-    return a, b
-
-
 @registry.register("MatMul", since=9, types={"T": WIDE})
 def matmul(a: Tensor, b: Tensor) -> Lowered:
     """The product of the last two dimensions, for all before."""
@@ -55,8 +47,7 @@ def matmul(a: Tensor, b: Tensor) -> Lowered:
     plain = _with_shape(_multiply_rows(left, right), shape)
     if not is_float(a.dtype) or not plain.rows.num_columns:
         return plain
-    first, second = _fold_batch(left, right)
-    return ProductTensor(shape=shape, dtype=a.dtype, left=first, right=second, plain=plain)
+    return ProductTensor(shape=shape, dtype=a.dtype, left=left, right=right, plain=plain)
 
 
 def _with_shape(made: RowTensor, shape: tuple[int, ...]) -> RowTensor:

@@ -12,7 +12,7 @@ from dovetail_cuda.lower.index import Index, Var
 from dovetail_cuda.lower.tensors import Tensor
 from dovetail_cuda.lower.types import size_of
 
-__all__ = ["Matrix", "find_matrix"]
+__all__ = ["Matrix", "find_matrix", "order_rows"]
 
 _ALIGNMENT: Final = 16
 """Bytes that an operand must begin at a multiple of."""
@@ -36,16 +36,13 @@ class Matrix:
 
 def find_matrix(tensor: Tensor) -> Matrix | None:
     """How the last two dimensions of a tensor lie in memory; None where it is not in one buffer with even strides."""
-    element = tensor.at([Index.variable(f"d{axis}", size) for axis, size in enumerate(tensor.shape)])
-    if not isinstance(element, Load) or element.guard is not None:
+    found = _find_strides(tensor)
+    if found is None:
         return None
+    element, strides = found
     offset = element.index.constant
     if offset < 0 or offset * size_of(tensor.dtype) % _ALIGNMENT:
         return None
-    factors = {atom.name: factor for atom, factor in element.index.terms if isinstance(atom, Var)}
-    if len(factors) < len(element.index.terms):
-        return None
-    strides = [factors.get(f"d{axis}", 0) for axis in range(tensor.rank)]
     batch_stride = _find_batch_stride(tensor.shape[:-2], strides[:-2])
     placed = _place(*tensor.shape[-2:], *strides[-2:])
     if batch_stride is None or placed is None:
@@ -59,6 +56,23 @@ def find_matrix(tensor: Tensor) -> Matrix | None:
         is_swapped=is_swapped,
         offset=offset,
     )
+
+
+def order_rows(tensor: Tensor) -> tuple[int, ...]:
+    """All dimensions but the last in the order they lie in memory, the outermost first; as they are where none is."""
+    axes, found = tuple(range(tensor.rank - 1)), _find_strides(tensor)
+    return axes if found is None else tuple(sorted(axes, key=lambda axis: -found[1][axis]))
+
+
+def _find_strides(tensor: Tensor) -> tuple[Load, list[int]] | None:
+    """The element that is read, and the elements from one of it to the next along each dimension, where it is even."""
+    element = tensor.at([Index.variable(f"d{axis}", size) for axis, size in enumerate(tensor.shape)])
+    if not isinstance(element, Load) or element.guard is not None:
+        return None
+    factors = {atom.name: factor for atom, factor in element.index.terms if isinstance(atom, Var)}
+    if len(factors) < len(element.index.terms):
+        return None
+    return element, [factors.get(f"d{axis}", 0) for axis in range(tensor.rank)]
 
 
 def _place(rows: int, columns: int, row_stride: int, column_stride: int) -> tuple[int, bool] | None:

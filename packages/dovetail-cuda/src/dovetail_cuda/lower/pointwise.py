@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from dovetail_cuda.lower.expr import Expr, apply, convert, literal, select
+from dovetail_cuda.lower.expr import Expr, Literal, apply, convert, literal, select
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Tensor, broadcast_shapes, broadcast_to, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS, INTEGERS, NUMBERS, SIGNED, TYPES, WIDE, is_float
@@ -51,6 +51,9 @@ _UNARY: Final = {
     "Tan": (7, "f.tan({0})", None),
     "Tanh": (6, "f.tanh({0})", None),
 }
+_HALVES: Final = ("float16", "bfloat16")
+_HALF_TEXTS: Final = {"Erf": "f.erf_half({0})"}
+"""Texts for numbers of half precision, of which fewer digits are stored."""
 _BINARY: Final = {
     # op: (since, text for floats, text for integers)
     "Add": (7, "{0} + {1}", "{0} + {1}"),
@@ -106,7 +109,7 @@ def _register_unary(op: str, since: int, floats: str, integers: str | None) -> N
 
     @registry.register(op, since=since, types={"T": types})
     def lower(x: Tensor) -> Tensor:
-        text = _choose(floats, integers, x.dtype)
+        text = _HALF_TEXTS.get(op, floats) if x.dtype in _HALVES else _choose(floats, integers, x.dtype)
         return map_elements(lambda a: apply(text, a, dtype=x.dtype), x, dtype=x.dtype)
 
 
@@ -203,10 +206,18 @@ def is_inf(x: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> 
 @registry.register("Pow", since=7, until=11, types={"T": ("float16", "float32", "float64")})
 @registry.register("Pow", since=12, types={"T": FLOATS, "T1": NUMBERS})
 def power(x: Tensor, y: Tensor) -> Tensor:
-    """One to the power of the other."""
-    return map_elements(
-        lambda a, b: apply("f.pow({0}, {1})", a, convert(b, x.dtype), dtype=x.dtype), x, y, dtype=x.dtype
-    )
+    """One to the power of the other; a small number that is known is a product."""
+
+    def raise_to(a: Expr, b: Expr) -> Expr:
+        text = _POWERS.get(b.value) if isinstance(b, Literal) else None
+        if text is not None:
+            return apply(text, a, dtype=x.dtype)
+        return apply("f.pow({0}, {1})", a, convert(b, x.dtype), dtype=x.dtype)
+
+    return map_elements(raise_to, x, y, dtype=x.dtype)
+
+
+_POWERS: Final[dict[float, str]] = {1: "{0}", 2: "{0} * {0}", 3: "{0} * {0} * {0}"}
 
 
 @registry.register("Mod", since=10, types={"T": NUMBERS})
@@ -322,7 +333,8 @@ def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 @registry.register("Gelu", since=20, types={"T": FLOATS})
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """The Gaussian error linear unit, exact or by the hyperbolic tangent."""
-    return _map(GELU_TANH if approximate == "tanh" else "f.gelu({0})", x)
+    exact = "f.gelu_half({0})" if x.dtype in _HALVES else "f.gelu({0})"
+    return _map(GELU_TANH if approximate == "tanh" else exact, x)
 
 
 @registry.register("Swish", since=24, types={"T": FLOATS})

@@ -16,7 +16,7 @@ from dovetail_cuda.compile.request import CompiledCode
 from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import KernelTable
 from dovetail_cuda.lower.tensors import refuse
-from dovetail_cuda.run.trial import Trial, TrialBuffer, TrialLaunches
+from dovetail_cuda.run.trial import Trial, TrialBuffer, TrialLaunches, sample
 from dovetail_cuda.tune.questions import Operand, Question, Way
 
 __all__ = ["Chooser", "ChosenWay"]
@@ -84,7 +84,9 @@ class Chooser:
         trial = self._make_trial({role: _place(arrays.get(role), o) for role, o in question.operands.items()})
         try:
             candidates = [self._make_candidate(trial, way) for way in ways]
-            found = self._context.tuner.choose(question.text, candidates, reference=question.reference(arrays))
+            right = question.reference(arrays)
+            right = None if right is None else [sample(np.ravel(array)) for array in right]
+            found = self._context.tuner.choose(question.text, candidates, reference=right)
         finally:
             trial.close()
         return ChosenWay(way=next(way for way in ways if way.name == found.name), time_us=found.time_us)

@@ -1,4 +1,8 @@
-"""The tiles of a product that are worth trying: few, for each is compiled and timed."""
+"""The tiles of a product that are worth trying: few, for each is compiled and timed.
+
+Which they are is estimated from what tiles were seen to take: loads that are on their way hide the waiting for memory,
+so that deep pipelines win where a multiprocessor has one program, and tiles of 64 rows and more have the faster units.
+"""
 
 from __future__ import annotations
 
@@ -15,22 +19,34 @@ _SHARED_BYTES: Final = 220 << 10
 _SHAPES: Final = (
     # rows, columns, what is summed at once, warps, stages
     (16, 64, 64, 4, 4),
-    (16, 64, 128, 4, 4),
+    (16, 64, 128, 4, 3),
+    (16, 64, 128, 4, 6),
+    (32, 32, 64, 4, 4),
     (32, 32, 128, 4, 4),
     (32, 64, 64, 4, 4),
     (32, 64, 128, 4, 4),
+    (64, 32, 64, 4, 6),
     (64, 32, 128, 4, 4),
+    (64, 32, 128, 4, 6),
     (64, 64, 64, 4, 4),
+    (64, 64, 64, 4, 6),
     (64, 64, 128, 4, 3),
+    (64, 64, 128, 4, 4),
+    (64, 64, 128, 4, 6),
     (64, 128, 64, 4, 4),
+    (128, 32, 64, 4, 6),
+    (128, 32, 128, 4, 4),
     (128, 64, 64, 4, 3),
+    (128, 64, 64, 4, 4),
     (128, 128, 64, 8, 3),
+    (128, 128, 64, 4, 4),
     (128, 256, 64, 8, 3),
+    (256, 128, 64, 8, 3),
 )
-_SPLITS: Final = (1, 2, 3, 4, 6, 8)
-_MOST: Final = 14
+_SPLITS: Final = (1, 2, 3, 4, 6)
+_MOST: Final = 12
 _RESIDENT: Final = 3
-"""Programs that a multiprocessor has at once."""
+"""Programs that a multiprocessor has at once, mostly."""
 
 
 def list_tiles(region: ProductRegion, multiprocessors: int, *, is_right_weight: bool) -> list[ProductTile]:
@@ -41,10 +57,6 @@ def list_tiles(region: ProductRegion, multiprocessors: int, *, is_right_weight: 
     best = sorted(found, key=found.__getitem__)[:_MOST]
     most = _RESIDENT * multiprocessors
     return [replace(tile, prefetches=is_right_weight and _count_programs(region, tile) <= most) for tile in best]
-
-
-def _count_programs(region: ProductRegion, tile: ProductTile) -> int:
-    return region.batch * -(-region.m // tile.m) * -(-region.n // tile.n) * tile.split
 
 
 def _list_possible(region: ProductRegion, multiprocessors: int) -> list[ProductTile]:
@@ -62,16 +74,27 @@ def _list_possible(region: ProductRegion, multiprocessors: int) -> list[ProductT
     return found
 
 
+def _count_programs(region: ProductRegion, tile: ProductTile) -> int:
+    return region.batch * -(-region.m // tile.m) * -(-region.n // tile.n) * tile.split
+
+
 def _estimate(region: ProductRegion, tile: ProductTile, multiprocessors: int) -> float:
-    """About how long a tile takes, in clocks: waves of programs, each with steps of loads or of multiplications."""
-    width = size_of(region.dtype)
-    programs = _count_programs(region, tile)
-    steps = -(-region.k // (tile.k * tile.split))
-    loads = (tile.m + tile.n) * tile.k * width / 40  # what one multiprocessor gets of the cache in a clock
-    multiplied = tile.m * tile.n * tile.k / (1024 if tile.m >= 64 else 512)
-    resident = max(1, min(2048 // (tile.num_warps * 64), _SHARED_BYTES // ((tile.m + tile.n) * tile.k * width * 3)))
-    waves = -(-programs // multiprocessors)
-    overlap = min(waves, resident)  # programs of one multiprocessor hide each other's waiting
-    step = max(loads, multiplied) + 60 / overlap
-    last = 600 + tile.m * tile.n / 64 + (1500 + tile.split * tile.m * tile.n / 16 if tile.split > 1 else 0)
-    return waves * steps * step + last
+    """About how many clocks the busiest multiprocessor takes."""
+    mine = -(-_count_programs(region, tile) // multiprocessors)
+    resident = _count_resident(region, tile)
+    together, rounds = min(mine, resident), -(-mine // resident)
+    steps, is_wide = -(-region.k // (tile.k * tile.split)), tile.m >= 64
+    step_bytes = (tile.m + tile.n) * tile.k * size_of(region.dtype) * together
+    loaded = steps * step_bytes / min(56, min(tile.num_stages - 1, steps) * step_bytes / 1500)
+    multiplied = steps * together * tile.m * tile.n * tile.k / (768 if is_wide else 256)
+    waited = steps * (60 if is_wide else 250)
+    last = 1500 + tile.m * tile.n / 24 + (2500 + tile.split * tile.m * tile.n / 10 if tile.split > 1 else 0)
+    return rounds * (max(loaded, multiplied) + waited) + last * max(1.0, 0.7 * rounds)
+
+
+def _count_resident(region: ProductRegion, tile: ProductTile) -> int:
+    """How many programs fit a multiprocessor by their shared memory, threads and registers."""
+    shared = (tile.m + tile.n) * tile.k * size_of(region.dtype) * tile.num_stages
+    threads = 32 * tile.num_warps
+    registers = threads * (tile.m * tile.n // threads + 64)
+    return max(1, min(_SHARED_BYTES // shared, 2048 // threads, 65536 // registers))
