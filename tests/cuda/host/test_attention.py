@@ -51,11 +51,49 @@ CASES = {
     "cached": "(float[1,2,3,16] q, float[1,2,3,16] k, float[1,2,3,16] v, float[1,2,67,16] a, float[1,2,67,16] b) => "
     "(float[1,2,3,16] y, float[1,2,70,16] pk, float[1,2,70,16] pv) "
     "{ y, pk, pv = Attention<is_causal=1>(q, k, v, , a, b) }",
+    "one query, shared": "(float[1,1,64] q, float[1,1,32] k, float[1,1,32] v, float[1,2,69,16] a, "
+    "float[1,2,69,16] b) => "
+    "(float[1,1,64] y) { y = Attention<q_num_heads=4, kv_num_heads=2, is_causal=1>(q, k, v, , a, b) }",
     "one query": "(float[1,2,1,16] q, float[1,2,150,16] k, float[1,2,150,16] v) => (float[1,2,1,16] y) "
     "{ y = Attention(q, k, v) }",
 }
 
 
+WRITTEN = {
+    # name: (inputs and nodes, whether scores are masked, how far queries see)
+    "guarded": (
+        """(float[2,20,96] x) => (float[2,20,32] y) { s = Constant<value=int64[5]{2,20,3,2,16}>() r = Reshape(x, s)
+        t = Transpose<perm=[2,0,3,1,4]>(r) n0 = Constant<value=int64{0}>() n1 = Constant<value=int64{1}>()
+        n2 = Constant<value=int64{-1}>() q = Gather<axis=0>(t, n0) k = Gather<axis=0>(t, n1) v = Gather<axis=0>(t, n2)
+        c = Constant<value=float{0.5}>() qs = Mul(q, c) kt = Transpose<perm=[0,1,3,2]>(k) ks = Mul(kt, c)
+        p = MatMul(qs, ks) z = Constant<value=float{0.0}>() w = Softmax(p) isn = IsNaN(w) g = Where(isn, z, w)
+        m = MatMul(g, v) mt = Transpose<perm=[0,2,1,3]>(m) s2 = Constant<value=int64[3]{2,20,32}>()
+        y = Reshape(mt, s2) }""",
+        False,
+        None,
+    ),
+    "later hidden": (
+        """(float[3,24,16] q, float[3,16,24] k, float[3,24,16] v, bool[24,24] b) => (float[3,24,16] y) {
+        p = MatMul(q, k) c = Constant<value=float{4.0}>() d = Div(p, c) h = Constant<value=float{-65504.0}>()
+        m = Where(b, d, h) w = Softmax<axis=2>(m) y = MatMul(w, v) }""",
+        False,
+        0,
+    ),
+    "by input": (
+        """(float[2,3,20,16] q, float[2,3,16,40] k, float[2,3,40,16] v, float[2,1,1,40] a) => (float[2,3,20,16] y) {
+        p = MatMul(q, k) c = Constant<value=float{0.25}>() d = Mul(p, c) m = Add(d, a) w = Softmax(m)
+        y = MatMul(w, v) }""",
+        True,
+        None,
+    ),
+    "both": (
+        """(float[2,3,20,16] q, float[2,3,16,20] k, float[2,3,20,16] v, float[2,1,1,20] a, bool[20,20] b) =>
+        (float[2,3,20,16] y) { p = MatMul(q, k) h = Constant<value=float{-65504.0}>() m = Where(b, p, h)
+        s = Add(a, m) w = Softmax(s) y = MatMul(w, v) }""",
+        True,
+        0,
+    ),
+}
 TILES = {"attention 32x32 w4 s2", "attention 16x64 w4 s2", "attention 64x32 w4 s3", "attention 16x128 w4 s1"}
 """Of the ways, those that tests run: what the interpreter does takes long."""
 
@@ -110,7 +148,8 @@ def _check_ways(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float
         if any(isinstance(each, ShiftedDraft) and isinstance(each.draft, LibraryDraft) for each in way.drafts):
             continue
         buffers = {role: place.buffer for role, place in task.places.items()}
-        arrays = {role: np.ascontiguousarray(inputs[name]) for role, name in buffers.items() if name in inputs}
+        known = {**inputs, **{each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}}
+        arrays = {role: np.ascontiguousarray(known[name]) for role, name in buffers.items() if name in known}
         arrays |= {role: np.full(each.size_bytes, 0xFF, np.uint8) for role, each in way.temporaries.items()}
         (result,) = [role for role in buffers if role not in arrays]
         arrays[result] = np.full(expected.shape, np.nan, expected.dtype)
@@ -127,6 +166,25 @@ def test_every_way_gives_what_cpu_gives(name: str) -> None:
     names = _check_ways(model, _make_inputs(model), 1e-4)
     assert {"steps", "steps in tiles"} < names
     assert names & TILES
+
+
+@pytest.mark.parametrize("name", list(WRITTEN))
+def test_what_is_written_out_is_found(name: str) -> None:
+    text, is_masked, reach = WRITTEN[name]
+    model = _hold_mask(onnx.parser.parse_model(HEAD.replace("23", "20") + text))
+    region = _find_attention(model)
+    assert (region.score is not None, region.causal) == (is_masked, reach)
+    names = _check_ways(model, _make_inputs(model), 1e-4)
+    assert names & TILES
+
+
+def _hold_mask(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its shapes, and an input b as a constant that hides what comes later."""
+    for value in [value for value in model.graph.input if value.name == "b"]:
+        mask = np.tril(np.ones([dim.dim_value for dim in value.type.tensor_type.shape.dim], bool))
+        model.graph.initializer.append(onnx.numpy_helper.from_array(mask, "b"))
+        model.graph.input.remove(value)
+    return onnx.shape_inference.infer_shapes(model)
 
 
 def test_half_precision() -> None:

@@ -38,7 +38,7 @@ def _ops(plan: PartitionPlan) -> list[str]:
             "(float[4,6] x) => (float[6,4] y) { a = Exp(x) b = Transpose(a) y = Add(b, b) }",
             ["Exp Transpose Exp Transpose Add"],
         ),
-        ("(float[4,6] x) => (float[4,6] y) { a = Exp(x) b = Softmax(a) y = Neg(b) }", ["Exp Softmax", "Neg"]),
+        ("(float[4,6] x) => (float[4,6] y) { a = Exp(x) b = Softmax(a) y = Neg(b) }", ["Exp Softmax Neg"]),
         ("(float[4,6] x) => (float[4,6] y, float[4,6] z) { y = Exp(x) z = Neg(y) }", ["Exp", "Neg"]),
         ("(float[0,6] x) => (float[0,6] y) { y = Exp(x) }", []),
     ],
@@ -61,7 +61,7 @@ def test_a_product_takes_its_bias_and_activation() -> None:
         ("{ p = MatMul(x, w) a = Add(p, b) g = Gelu(a) y = Add(g, x) }", ["MatMul Add Gelu Add"]),
         ("{ p = MatMul(x, w) s = Sigmoid(p) m = Mul(p, s) y = Mul(m, x) }", ["MatMul Sigmoid MatMul Mul Mul"]),
         ("{ p = MatMul(x, w) e = Exp(p) t = Transpose(e) y = Transpose(t) }", ["MatMul Exp Transpose Transpose"]),
-        ("{ p = MatMul(x, w) s = Softmax(p) y = Add(s, p) }", ["MatMul", "Softmax", "Add"]),
+        ("{ p = MatMul(x, w) s = Softmax(p) y = Add(s, p) }", ["MatMul", "Softmax Add"]),
         ("{ p = MatMul(x, w) q = MatMul(x, v) a = Add(p, q) y = Exp(a) }", ["MatMul", "MatMul Add Exp"]),
         ("{ p = MatMul(x, w) t = Transpose(p) y = Add(p, t) }", ["MatMul", "Transpose Add"]),
         ("{ p = MatMul(x, w) a = Add(p, b) y = MatMul(a, v) }", ["MatMul Add", "MatMul"]),
@@ -81,8 +81,8 @@ def test_the_heads_of_attention_are_stored_where_the_next_product_reads_them() -
 
 def test_rows_in_another_order_are_multiplied_as_they_lie() -> None:
     text = """(float[3,20,64] x, float[64,64] w) => (float[20,3,64] y) {
-        e = Softmax(x) t = Transpose<perm=[1,0,2]>(e) y = MatMul(t, w) }"""
-    assert _ops(_plan(text)) == ["Softmax", "Transpose MatMul"]
+        t = Transpose<perm=[1,0,2]>(x) y = MatMul(t, w) }"""
+    assert _ops(_plan(text)) == ["Transpose MatMul"]
 
 
 def test_a_residual_is_added_by_the_library() -> None:

@@ -41,7 +41,7 @@ from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.guards import GuardedMemory
 from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
 from dovetail_cuda.run.memory_choice import open_memory
-from dovetail_cuda.run.packing import COLUMNS, join_columns
+from dovetail_cuda.run.packing import RECIPES, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
 from dovetail_cuda.run.profile import LaunchProfile
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
@@ -130,10 +130,10 @@ class CudaProvider(Provider):
         return CudaPartition(stored, self._services)
 
     def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
-        """Weights beside each other, as a merged product has them."""
-        if recipe != COLUMNS:
-            raise ProviderError(f"it has no recipe {recipe!a}", where=_WHERE, expected=COLUMNS)
-        return join_columns(sources.values())
+        """Weights as the kernels of a partition read them."""
+        if recipe not in RECIPES:
+            raise ProviderError(f"it has no recipe {recipe!a}", where=_WHERE, expected=", ".join(RECIPES))
+        return pack(recipe, list(sources.values()))
 
     @cached_property
     def _services(self) -> Services:

@@ -258,9 +258,9 @@ class _Writer:
 
 def _list_buffers(region: AttentionRegion, *, is_split: bool) -> dict[str, str]:
     """The buffers of a kernel with their types: those it reads, then those it writes."""
-    if not is_split:
-        return region.operands
-    return {**{each.buffer: each.dtype for each in region.inner_loads}, **dict.fromkeys(PARTS, "float32")}
+    if is_split:
+        return {**{each.buffer: each.dtype for each in region.inner_loads}, **dict.fromkeys(PARTS, "float32")}
+    return {**{each.buffer: each.dtype for each in region.loads}, region.buffer: region.stored.dtype}
 
 
 def _is_wide(region: AttentionRegion) -> bool:

@@ -15,13 +15,24 @@ import numpy as np
 from dovetail_cuda.graph.attention import make_attention_region
 from dovetail_cuda.graph.desk import Desk
 from dovetail_cuda.graph.followers import Follower, write_follower
-from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region
+from dovetail_cuda.graph.regions import ConvRegion, ElementRegion, ProductRegion, Region
 from dovetail_cuda.lower.attention import AttentionTensor
-from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator
-from dovetail_cuda.lower.index import Index, unflatten
+from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator, rewrite
+from dovetail_cuda.lower.images import Image, find_image
+from dovetail_cuda.lower.index import Index, flatten, replace_variables, unflatten, unflatten_by
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
-from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, broadcast_to, refuse
+from dovetail_cuda.lower.tensors import (
+    CHANNELS_LAST,
+    Anchor,
+    ConvTensor,
+    ProductTensor,
+    RowTensor,
+    Tensor,
+    broadcast_to,
+    refuse,
+)
+from dovetail_cuda.run.packing import FILTER_ORDERS, FILTERS, TAPS
 
 __all__ = ["make_anchor_region"]
 
@@ -95,6 +106,56 @@ def _sum_rows(
     return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
 
 
+def _make_rows(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+    made = follower.anchor
+    if not isinstance(made, RowTensor):
+        raise refuse("no rows")
+    rows, value = made.rows, made.value
+    if not rows.num_columns:
+        raise refuse("it reduces nothing that has no elements")
+    if made.is_reduced:
+        # The rows are counted in the order in which their results lie, so that neighbours write side by side.
+        order = follower.order if follower.order and follower.tensor.shape == made.shape else made.order
+        at = unflatten_by(Index.variable(ROW, rows.num_rows), made.shape, order)
+        places = {ROW: flatten(at, made.shape)}
+        value = rewrite(value, lambda each: None, lambda index: replace_variables(index, places))
+    else:
+        at = unflatten(flatten(rows.coordinates, rows.shape), made.shape)
+    stored = write_follower(follower, buffer, at, value)
+    return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
+
+
+def _make_conv(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+    made = follower.anchor
+    if not isinstance(made, ConvTensor):
+        raise refuse("no convolution")
+    batch, filters, high, wide = made.whole_shape
+    image, line, pixel = unflatten(Index.variable(ROW, batch * high * wide), (batch, high, wide))
+    at = (image, Index.variable(COLUMN, filters), line, pixel)
+    return ConvRegion(
+        conv=made,
+        image=_settle_image(desk, f"{buffer}.image", made.image),
+        weight=_settle_filters(desk, f"{buffer}.filters", made),
+        stored=write_follower(follower, buffer, at[:2] + at[-len(made.shape) + 2 :], accumulator(made.dtype)),
+        layers=layers,
+        ops=ops,
+    )
+
+
+def _settle_image(desk: Desk, name: str, image: Tensor) -> Image:
+    found = find_image(image) or find_image(desk.store_operand(name, image, CHANNELS_LAST[4]))
+    if found is None:
+        raise refuse("the image of a convolution lies nowhere")
+    return found
+
+
+def _settle_filters(desk: Desk, name: str, made: ConvTensor) -> str:
+    """The buffer of the filters as kernels read them: packed with the plan where they are weights."""
+    recipe = TAPS if made.is_depthwise else FILTERS
+    packed = None if made.weight.buffer is None else desk.pack_weight(made.weight.buffer, recipe)
+    return packed or desk.store_operand(name, made.weight, FILTER_ORDERS[recipe]).buffer or ""
+
+
 def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ...]) -> Matrix:
     is_whole = math.prod(operand.shape[:-2]) in (1, math.prod(batch))
     whole = operand if is_whole else broadcast_to(operand, (*batch, *operand.shape[-2:]))
@@ -106,5 +167,7 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
 
 _MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, Follower, str, tuple[str, ...], tuple[str, ...]], Region]]] = {
     AttentionTensor: make_attention_region,
+    ConvTensor: _make_conv,
     ProductTensor: _make_product,
+    RowTensor: _make_rows,
 }

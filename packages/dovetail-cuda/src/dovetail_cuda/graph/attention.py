@@ -9,12 +9,14 @@ from typing import Final
 
 from dovetail_cuda.graph.desk import Desk
 from dovetail_cuda.graph.followers import Follower, write_follower
+from dovetail_cuda.graph.masks import simplify_score
 from dovetail_cuda.graph.regions import Region, Stored
 from dovetail_cuda.lower.attention import AttentionTensor, multiply_queries, multiply_values, weigh_scores
 from dovetail_cuda.lower.expr import (
     BATCH,
     COLUMN,
     ROW,
+    Accumulator,
     Apply,
     Expr,
     Literal,
@@ -60,6 +62,8 @@ class AttentionRegion(Region):
     scale: float
     score: Expr | None = None
     """What the softmax is taken of, as an expression of the score, the accumulator; None where it is just that."""
+    whole_score: Expr | None = None
+    """The same with all masks that steps compute, where the kernel leaves some out."""
     causal: int | None = None
     """Query i sees the keys up to i and this many more; None where it sees all."""
     zeroes_blind: bool = False
@@ -100,8 +104,9 @@ class AttentionRegion(Region):
 
     @property
     def operands(self) -> dict[str, str]:
-        """The buffers that are read, and the result, with their types."""
-        return {**{each.buffer: each.dtype for each in self.loads}, self.buffer: self.stored.dtype}
+        """The buffers that are read by any way, and the result, with their types."""
+        masks = [] if self.whole_score is None else list_loads(self.whole_score)
+        return {**{each.buffer: each.dtype for each in (*self.loads, *masks)}, self.buffer: self.stored.dtype}
 
 
 def make_attention_region(
@@ -119,6 +124,9 @@ def make_attention_region(
         for role, each in (("query", made.query), ("key", made.key), ("value", made.value))
     )
     settled = replace(made, query=query, key=key, value=value)
+    score, whole_score, score_factor, causal = _find_score(desk, settled)
+    if score is None:  # then steps need no mask either
+        settled = replace(settled, mask=None, scale=made.scale * score_factor, causal=causal)
     before, last = desk.collect(lambda: _make_steps(desk, follower, settled, buffer, layers, ops))
     query_element, query_factor = strip_factor(_element(query, "i", "d"))
     key_element, key_factor = strip_factor(_element(key, "j", "d"))
@@ -134,9 +142,10 @@ def make_attention_region(
         value=_element(value, "j", "d"),
         follower=follower,
         buffer=buffer,
-        scale=made.scale * query_factor * key_factor,
-        score=_find_score(made, (*query.shape[:-1], key.shape[-2])),
-        causal=made.causal,
+        scale=made.scale * query_factor * key_factor * score_factor,
+        score=score,
+        whole_score=whole_score,
+        causal=causal,
         zeroes_blind=made.zeroes_blind,
         steps=(*before, last),
         layers=layers,
@@ -200,9 +209,17 @@ def _element(tensor: Tensor, row: str, column: str) -> Expr:
     return tensor.at(_coordinates(tensor.shape, row, column))
 
 
-def _find_score(made: AttentionTensor, shape: tuple[int, ...]) -> Expr | None:
+def _find_score(desk: Desk, made: AttentionTensor) -> tuple[Expr | None, Expr | None, float, int | None]:
+    """What the softmax is taken of, simplified and whole, where it is not the score; a factor; how far queries see."""
+    queries, keys = made.query.shape[-2], made.key.shape[-2]
     if made.mask is None:
-        return None
-
-    scores = Tensor(shape=shape, dtype=made.dtype, pull=lambda at, guard: accumulator(made.dtype))
-    return _element(made.mask(scores), "i", "j")
+        return None, None, 1.0, made.causal
+    shape, score_of = (*made.query.shape[:-1], keys), accumulator(made.dtype)
+    scores = Tensor(shape=shape, dtype=made.dtype, pull=lambda at, guard: score_of)
+    whole = _element(made.mask(scores), "i", "j")
+    score, causal = simplify_score(whole, queries, keys, desk.find_constant)
+    reach = min(keys if each is None else each for each in (causal, made.causal))
+    inner, factor = strip_factor(score)
+    is_plain = isinstance(inner, Accumulator) and factor > 0
+    seen = None if reach >= keys else reach
+    return (None, None, factor, seen) if is_plain else (score, whole, 1.0, seen)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from dovetail_cuda.graph.followers import Follower
@@ -17,8 +17,11 @@ T = TypeVar("T")
 class Desk(Protocol):
     """The planner, for those who make regions."""
 
-    def store_operand(self, name: str, operand: Tensor) -> Tensor:
-        """Have a region before this one write a tensor to memory, row by row, under a name that is free."""
+    def store_operand(self, name: str, operand: Tensor, order: Sequence[int] = ()) -> Tensor:
+        """Have a region before this one write a tensor to memory, row by row with its dimensions in an order."""
+
+    def pack_weight(self, source: str, recipe: str) -> str | None:
+        """The buffer of a weight in another form, which the plan stores; None where it is no weight."""
 
     def store_temporary(self, name: str, made: Lowered, op: str) -> Tensor:
         """The same for anything that is lowered."""

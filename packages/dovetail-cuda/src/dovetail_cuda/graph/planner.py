@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -17,23 +18,24 @@ import numpy as np
 from dovetail.provider.interfaces import PackedWeight
 from dovetail_cuda.graph.anchors import make_anchor_region
 from dovetail_cuda.graph.followers import Follower, can_follow, follow, joins_again, make_follower
+from dovetail_cuda.graph.layout import can_read, choose_order
 from dovetail_cuda.graph.merge import merge_siblings
 from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
+from dovetail_cuda.graph.written_attention import WrittenAttention, find_written
+from dovetail_cuda.lower.attention import attend_written
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
-from dovetail_cuda.lower.index import Index, flatten, unflatten
-from dovetail_cuda.lower.matrices import find_matrix
+from dovetail_cuda.lower.index import Index, unflatten, unflatten_by
 from dovetail_cuda.lower.registry import load_registry
 from dovetail_cuda.lower.tensors import (
     Anchor,
     Lowered,
-    RowTensor,
     Tensor,
     make_buffer,
     make_weight,
     refuse,
 )
 from dovetail_cuda.lower.types import size_of
-from dovetail_cuda.run.packing import COLUMNS
+from dovetail_cuda.run.packing import COLUMNS, pack
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -51,8 +53,6 @@ _REPEATING: Final = frozenset(
     ("AveragePool", "Conv", "ConvTranspose", "CumProd", "CumSum", "Einsum", "Gemm", "LpPool", "MatMul", "MaxPool")
 )
 """Operators that read an element of theirs many times."""
-_PRODUCTS: Final = frozenset(("Gemm", "MatMul"))
-"""Those of them that can read what lies in a buffer with even strides as it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,26 +111,32 @@ class _Planner:
     origins: dict[ir.Value, _Origin] = field(default_factory=dict)
     arrays: dict[ir.Value, Any] = field(default_factory=dict)
     weights: dict[str, Any] = field(default_factory=dict)
-    packed: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    packed: dict[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    """The recipe and the sources of each weight that was made here."""
     followers: dict[ir.Value, Follower] = field(default_factory=dict)
     """Values of anchors that are not stored yet."""
     order: dict[ir.Node, int] = field(default_factory=dict)
     done: set[ir.Node] = field(default_factory=set)
     """Nodes that are lowered."""
+    written: dict[ir.Node, WrittenAttention] = field(default_factory=dict)
+    """Attention that is written out, by its last node."""
 
     def plan(self) -> PartitionPlan:
         from onnx_ir.passes import common
 
         common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(self.model)
-        self.packed = merge_siblings(self.model)
+        self.packed = {name: (COLUMNS, sources) for name, sources in merge_siblings(self.model).items()}
         graph = self.model.graph
         for value in graph.inputs:
             self._add_input(value)
         for value in graph.initializers.values():
             self._add_weight(value)
         self.order = {node: number for number, node in enumerate(graph)}
+        self.written = {found.last: found for found in find_written(graph)}
+        inside = {node for found in self.written.values() for node in found.inside}
         for node in graph:
-            self._lower(node)
+            if node not in inside:
+                self._lower(node)
         outputs = [self._find_output(value) for value in graph.outputs]
         used = {name for region in self.regions for name in region.buffers}
         return PartitionPlan(
@@ -143,8 +149,10 @@ class _Planner:
 
     def _pack(self, name: str, array: Any) -> Any:
         """A weight as the plan stores it: one that was made here says of what."""
-        sources = self.packed.get(name)
-        return array if sources is None else PackedWeight(array=array, sources=sources, recipe=COLUMNS)
+        if name not in self.packed:
+            return array
+        recipe, sources = self.packed[name]
+        return PackedWeight(array=array, sources=sources, recipe=recipe)
 
     # what comes in
 
@@ -167,20 +175,22 @@ class _Planner:
             return  # nobody reads it on the device, so that its type does not matter
         self.values[value] = self._make(name, array.shape, array.dtype.name, "weight")
 
-    def _make(self, name: str, shape: Sequence[int], dtype: str, kind: str) -> Tensor:
-        tensor = make_buffer(name, shape, dtype)
+    def _make(self, name: str, shape: Sequence[int], dtype: str, kind: str, order: Sequence[int] = ()) -> Tensor:
+        tensor = make_buffer(name, shape, dtype, order)
         self.buffers[name] = Buffer(shape=tuple(shape), dtype=dtype, kind=kind)
         return tensor
 
     # nodes
 
     def _lower(self, node: ir.Node) -> None:
-        made = self._apply(node)
-        origin = _Origin((node.name or node.op_type,), (node.op_type,))
-        for value in node.inputs:
+        written = self.written.get(node)
+        nodes = [node] if written is None else [*written.inside, node]
+        made = self._apply(node) if written is None else (self._attend(written),)
+        origin = _Origin(tuple(n.name or n.op_type for n in nodes), tuple(n.op_type for n in nodes))
+        for value in [value for each in nodes for value in each.inputs]:
             if value is not None:
                 origin = self.origins.get(value, _Origin()) + origin
-        self.done.add(node)
+        self.done.update(nodes)
         for value, result in zip(node.outputs, made, strict=False):
             self._settle(value, result, origin)
 
@@ -200,6 +210,27 @@ class _Planner:
                 self._store_follower(value)
         results = kernel(*self._read_all(node))
         return results if isinstance(results, tuple) else (results,)
+
+    def _attend(self, written: WrittenAttention) -> Lowered:
+        """Attention that is written out, as one."""
+        nodes = (*written.inside, written.last)
+        for value in [value for node in nodes for value in node.inputs]:
+            if value in self.followers:
+                self._store_follower(value)
+        query, key = self._read_all(written.product)
+        value = self._read(written.last, 1, written.last.inputs[1])
+        mask = partial(self._mask, written) if written.between else None
+        return attend_written(query, key, value, mask=mask, zeroes_blind=written.zeroes_blind)
+
+    def _mask(self, written: WrittenAttention, scores: Tensor) -> Tensor:
+        """What is done with scores between the product and the softmax."""
+        known: dict[ir.Value | None, Any] = {written.product.outputs[0]: scores}
+        made = scores
+        for node in written.between:
+            attributes = {name: _attribute(value) for name, value in node.attributes.items()}
+            inputs = [known[v] if v in known else self._read(node, n, v) for n, v in enumerate(node.inputs)]
+            made = known[node.outputs[0]] = self._find_kernel(node).bind(attributes, 1)(*inputs)
+        return made
 
     def _find_kernel(self, node: ir.Node) -> Any:
         domain = "" if node.domain == "ai.onnx" else node.domain
@@ -236,7 +267,7 @@ class _Planner:
         if value in self.followers:
             if not self._may_be_followed(value):
                 self._store_follower(value)
-        elif not isinstance(made, Tensor) or self._must_store(value, made):
+        elif self._must_store(value, made):
             self._store(value, made)
 
     # followers of anchors
@@ -268,7 +299,8 @@ class _Planner:
                 self._store(value, follower.tensor)
         else:
             kind = "output" if value.is_graph_output() else "temporary"
-            self.values[value] = self._write_anchor(follower, name, kind, self.origins[value])
+            placed = replace(follower, order=choose_order(value, follower.tensor))
+            self.values[value] = self._write_anchor(placed, name, kind, self.origins[value])
             self.origins[value] = _Origin()
         for each in others:
             del self.followers[each]
@@ -281,7 +313,7 @@ class _Planner:
         tensor = follower.tensor
         if tensor.count:
             self.regions.append(make_anchor_region(self, follower, name, origin.layers, origin.ops))
-        return self._make(name, tensor.shape, tensor.dtype, kind)
+        return self._make(name, tensor.shape, tensor.dtype, kind, follower.order)
 
     # what is stored
 
@@ -290,51 +322,53 @@ class _Planner:
             return True
         if made.buffer is not None:
             return False
-        uses = [use.node.op_type for use in value.uses()]
-        is_operand = set(uses) & _REPEATING <= _PRODUCTS
-        if set(uses) & _REPEATING and not (is_operand and made.rank > 1 and find_matrix(made) is not None):
+        # Attention stores what it must have in memory itself.
+        written = {node for each in self.written.values() for node in (each.product, each.last)}
+        uses = ["" if use.node in written else use.node.op_type for use in value.uses()]
+        if set(uses) & _REPEATING and not can_read(set(uses) & _REPEATING, made):
             return True
         nodes = list(walk(_element(made)))
         num_loads, num_ops = (sum(isinstance(each, kind) for each in nodes) for kind in (Load, Apply))
         is_costly = num_ops >= _MANY_OPS and len(uses) > 1
         return is_costly or num_loads > _MOST_LOADS or len(nodes) > _MOST_NODES
 
-    def _store(self, value: ir.Value, made: Tensor | RowTensor) -> Tensor:
+    def _store(self, value: ir.Value, made: Tensor) -> Tensor:
         """Have a region write a value to memory."""
         name, origin = _name(value), self.origins.get(value, _Origin())
         kind = "output" if value.is_graph_output() else "temporary"
-        stored = self._make(name, made.shape, made.dtype, kind)
-        if math.prod(made.shape):
-            self.regions.append(self._make_region(name, made, origin))
+        stored = self._write(name, made, kind, choose_order(value, made), origin)
         self.values[value], self.origins[value] = stored, _Origin()
         return stored
 
-    def _make_region(self, name: str, made: Tensor | RowTensor, origin: _Origin) -> Region:
-        layers, ops = origin.layers, origin.ops
-        if isinstance(made, RowTensor):
-            rows = made.rows
-            if not rows.num_columns:
-                raise refuse("it reduces nothing that has no elements")
-            place = Index.variable("i", rows.num_rows) if made.is_reduced else flatten(rows.coordinates, rows.shape)
-            stored = Stored(buffer=name, dtype=made.dtype, value=made.value, place=place)
-            return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
-        place = Index.variable("i", made.count)
-        stored = Stored(buffer=name, dtype=made.dtype, value=_element(made), place=place)
-        return ElementRegion(stored=(stored,), count=made.count, layers=layers, ops=ops)
+    def store_operand(self, name: str, operand: Tensor, order: Sequence[int] = ()) -> Tensor:
+        """Have a region write an operand to memory, row by row with its dimensions in an order."""
+        return self._write(name, operand, "temporary", order or range(operand.rank), _Origin(ops=("Expand",)))
 
-    def store_operand(self, name: str, operand: Tensor) -> Tensor:
-        """Have a region write an operand to memory, row by row."""
-        place = Index.variable("i", operand.count)
-        stored = Stored(buffer=name, dtype=operand.dtype, value=_element(operand), place=place)
-        self.regions.append(ElementRegion(stored=(stored,), count=operand.count, ops=("Expand",)))
-        return self._make(name, operand.shape, operand.dtype, "temporary")
+    def _write(self, name: str, made: Tensor, kind: str, order: Sequence[int], origin: _Origin) -> Tensor:
+        if made.count:
+            flat = Index.variable("i", made.count)
+            value = made.at(unflatten_by(flat, made.shape, order))
+            stored = Stored(buffer=name, dtype=made.dtype, value=value, place=flat)
+            region = ElementRegion(stored=(stored,), count=made.count, layers=origin.layers, ops=origin.ops)
+            self.regions.append(region)
+        return self._make(name, made.shape, made.dtype, kind, order)
+
+    def pack_weight(self, source: str, recipe: str) -> str | None:
+        """The buffer of a weight in another form, which the plan stores; None where it is no weight."""
+        if source not in self.weights:
+            return None
+        name = f"{source}.{recipe}"
+        if name not in self.weights:
+            array = pack(recipe, [self.weights[source]])
+            self.weights[name], self.packed[name] = array, (recipe, (source,))
+            self._make(name, array.shape, array.dtype.name, "weight")
+        return name
 
     def store_temporary(self, name: str, made: Lowered, op: str) -> Tensor:
         """Have a region write anything that is lowered to memory."""
         if isinstance(made, Anchor):
             return self._write_anchor(make_follower(made, f"{name}.result"), name, "temporary", _Origin(ops=(op,)))
-        self.regions.append(self._make_region(name, made, _Origin(ops=(op,))))
-        return self._make(name, made.shape, made.dtype, "temporary")
+        return self._write(name, made, "temporary", range(made.rank), _Origin(ops=(op,)))
 
     def make_region(self, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
         """The region that computes an anchor and stores what follows it."""

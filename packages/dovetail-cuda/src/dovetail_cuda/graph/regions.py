@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dovetail_cuda.lower.expr import COLUMN, Expr, Load, mentions, walk
+from dovetail_cuda.lower.images import Image
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.matrices import Matrix
-from dovetail_cuda.lower.tensors import Rows
+from dovetail_cuda.lower.tensors import ConvTensor, Rows
 
-__all__ = ["ElementRegion", "ProductRegion", "Region", "Stored"]
+__all__ = ["ConvRegion", "ElementRegion", "ProductRegion", "Region", "Stored"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,3 +81,21 @@ class ProductRegion(Region):
         """Its operands, what follows reads, and its result."""
         loads = [each.buffer for each in walk(self.stored.value) if isinstance(each, Load)]
         return [self.left.buffer, self.right.buffer, *loads, self.stored.buffer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvRegion(Region):
+    """A convolution, and what follows: rows are pixels of the result, columns its filters."""
+
+    conv: ConvTensor
+    image: Image
+    weight: str
+    """The filters, packed: (filters, R, S, C), or (R, S, 1, filters) where each channel has filters of its own."""
+    stored: Stored
+    """Computed of the accumulator at a row and a column."""
+
+    @property
+    def buffers(self) -> Sequence[str]:
+        """The image, the filters, what is read besides, and the result."""
+        loads = [each.buffer for each in walk(self.stored.value) if isinstance(each, Load)]
+        return [self.image.buffer, self.weight, *loads, self.stored.buffer]

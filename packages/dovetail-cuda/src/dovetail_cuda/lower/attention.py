@@ -1,25 +1,36 @@
-"""Attention: what it is, as one thing and in steps, and ONNX's operator with its masks, caches and shared heads."""
+"""Attention: what it is, as one thing and in steps, and the rules that mask its scores."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal, position
 from dovetail_cuda.lower.gemm import matmul
-from dovetail_cuda.lower.index import Index
-from dovetail_cuda.lower.indexing import concat, move, pad, reshape_to, transpose_to
+from dovetail_cuda.lower.index import Index, flatten, unflatten
+from dovetail_cuda.lower.indexing import move, reshape_to, transpose_to
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.reduce import make_rows
-from dovetail_cuda.lower.registry import registry
-from dovetail_cuda.lower.tensors import Anchor, Lowered, Rows, Tensor, broadcast_to, make_constant, refuse
-from dovetail_cuda.lower.types import FLOATS
+from dovetail_cuda.lower.tensors import (
+    Anchor,
+    Lowered,
+    Rows,
+    Tensor,
+    broadcast_shapes,
+    broadcast_to,
+    refuse,
+)
 
 __all__ = [
     "AttentionTensor",
     "Rule",
     "add_to_scores",
     "attend",
+    "attend_written",
+    "cap_scores",
+    "compare_places",
+    "hide_later",
     "hide_unless",
     "join_rules",
     "multiply_queries",
@@ -31,6 +42,8 @@ __all__ = [
 
 Rule = Callable[[Tensor], Tensor]
 """From scores to scores."""
+_MOST_PACKED: Final = 64
+"""Queries of heads that share keys are taken together up to this many."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -61,8 +74,7 @@ class AttentionTensor(Anchor):
 
 def multiply_queries(made: AttentionTensor) -> Lowered:
     """The scores."""
-    order = (*range(made.key.rank - 2), made.key.rank - 1, made.key.rank - 2)
-    return matmul(made.query, transpose_to(made.key, order))
+    return matmul(made.query, _swap_last(made.key))
 
 
 def weigh_scores(made: AttentionTensor, scores: Tensor) -> Lowered:
@@ -71,7 +83,7 @@ def weigh_scores(made: AttentionTensor, scores: Tensor) -> Lowered:
     scaled = map_elements(lambda a: apply("{0} * {1}", a, literal(made.scale, dtype), dtype=dtype), scores, dtype=dtype)
     masked = scaled if made.mask is None else made.mask(scaled)
     if made.causal is not None:
-        masked = hide_unless(_compare("{1} <= {0} + {2}", made.causal))(masked)
+        masked = hide_later(made.causal)(masked)
 
     def body(rows: Rows) -> Expr:
         value = rows.read(masked)
@@ -127,25 +139,68 @@ def attend(
     is_joined: bool = False,
 ) -> AttentionTensor:
     """Attention over heads, (batch, heads, length, size), of which keys and values may have fewer."""
-    heads = query.shape[1]
-    key, value = repeat_heads(key, heads), repeat_heads(value, heads)
-    fits = query.shape[0] == key.shape[0] and query.shape[3] == key.shape[3] and key.shape[:3] == value.shape[:3]
-    if not fits or not key.shape[2]:
+    batch, heads, length, size = query.shape
+    shared, keys, columns = key.shape[1], key.shape[2], value.shape[3]
+    fits = key.shape == (batch, shared, keys, size) and value.shape[:3] == key.shape[:3]
+    if not fits or not keys or not shared or heads % shared:
         raise refuse(f"queries {query.shape}, keys {key.shape} and values {value.shape} do not fit")
-    size = value.shape[3]
+    group, rules = heads // shared, list(rules)
+    if group > 1 and length * group <= _MOST_PACKED:  # queries that share keys are rows of one tile
+        if causal is not None and causal < keys - 1:
+            rules.append(hide_later(causal))
+        query, causal = reshape_to(query, (batch, shared, group * length, size)), None
+    else:
+        key, value = repeat_heads(key, heads), repeat_heads(value, heads)
+    shape = (batch, heads, length, columns)
+
+    def finish(result: Tensor) -> Tensor:
+        parted = reshape_to(result, shape)
+        return _join_heads(parted) if is_joined else parted
+
+    def spread(at: Sequence[Index]) -> Sequence[Index]:
+        b, h, i, d = unflatten(flatten(at, (*query.shape[:3], columns)), shape)
+        return (b, i, h * columns + d) if is_joined else (b, h, i, d)
+
     return AttentionTensor(
-        shape=(*query.shape[:3], size),
+        shape=(*query.shape[:3], columns),
         dtype=query.dtype,
         query=query,
         key=key,
         value=value,
         scale=scale,
-        mask=join_rules(rules) if rules else None,
+        mask=_over(join_rules(rules), (batch, heads, length, keys)) if rules else None,
         causal=causal,
         zeroes_blind=zeroes_blind,
-        finish=_join_heads if is_joined else lambda result: result,
-        spread=(lambda at: (at[0], at[2], at[1] * size + at[3])) if is_joined else lambda at: at,
+        finish=finish,
+        spread=spread,
     )
+
+
+def _over(rule: Rule, shape: Sequence[int]) -> Rule:
+    """A rule for scores of a shape, which may be packed otherwise."""
+    return lambda scores: reshape_to(rule(reshape_to(scores, shape)), scores.shape)
+
+
+def attend_written(
+    query: Tensor, key: Tensor, value: Tensor, *, mask: Rule | None, zeroes_blind: bool
+) -> AttentionTensor:
+    """Attention of (..., queries, features), (..., features, keys) and (..., keys, value features)."""
+    batch = broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2])
+    query, key, value = (broadcast_to(each, (*batch, *each.shape[-2:])) for each in (query, key, value))
+    return AttentionTensor(
+        shape=(*batch, query.shape[-2], value.shape[-1]),
+        dtype=value.dtype,
+        query=query,
+        key=_swap_last(key),
+        value=value,
+        scale=1.0,
+        mask=mask,
+        zeroes_blind=zeroes_blind,
+    )
+
+
+def _swap_last(x: Tensor) -> Tensor:
+    return transpose_to(x, (*range(x.rank - 2), x.rank - 1, x.rank - 2))
 
 
 def _join_heads(x: Tensor) -> Tensor:
@@ -166,6 +221,11 @@ def join_rules(rules: Sequence[Rule]) -> Rule:
 
 
 # rules for scores
+
+
+def hide_later(reach: int) -> Rule:
+    """A query sees the keys up to its own number and so many more."""
+    return hide_unless(compare_places("{1} <= {0} + {2}", reach))
 
 
 def add_to_scores(bias: Tensor) -> Rule:
@@ -210,86 +270,11 @@ def cap_scores(bound: float) -> Rule:
     return cap
 
 
-def _mask_rule(mask: Tensor, shape: Sequence[int]) -> Rule:
-    """A mask of truths or of numbers to add; keys that it does not reach are hidden."""
-    missing = shape[-1] - mask.shape[-1] if mask.rank and mask.shape[-1] != 1 else 0
-    if missing > 0:
-        filler = make_constant(False if mask.dtype == "bool" else float("-inf"), (), mask.dtype)
-        mask = pad(mask, (0,) * mask.rank, (*(0,) * (mask.rank - 1), missing), filler)
-    if mask.dtype != "bool":
-        return add_to_scores(mask)
-    stretched = broadcast_to(mask, shape)
-    return hide_unless(stretched.at)
-
-
-def _compare(text: str, *numbers: int) -> Callable[[Sequence[Index], Expr | None], Expr]:
-    """A condition on the places of a query and a key."""
+def compare_places(text: str, *numbers: int) -> Callable[[Sequence[Index], Expr | None], Expr]:
+    """A condition on the numbers of a query and a key."""
     given = [literal(number, "int32") for number in numbers]
 
     def condition(at: Sequence[Index], guard: Expr | None) -> Expr:
         return apply(text, position(at[-2], "int32"), position(at[-1], "int32"), *given, dtype="bool")
 
     return condition
-
-
-def _length_rules(lengths: Tensor, queries: int, is_causal: bool) -> list[Rule]:
-    """Keys beyond the length of a sample are hidden; the last query is at the last of its keys."""
-
-    def is_inside(at: Sequence[Index], guard: Expr | None) -> Expr:
-        length = convert(lengths.at((at[0],), guard), "int32")
-        return apply("{0} < {1}", position(at[-1], "int32"), length, dtype="bool")
-
-    def is_earlier(at: Sequence[Index], guard: Expr | None) -> Expr:
-        length = convert(lengths.at((at[0],), guard), "int32")
-        places = position(at[-2], "int32"), position(at[-1], "int32")
-        return apply("{1} <= {0} + {2} - {3}", *places, length, literal(queries, "int32"), dtype="bool")
-
-    return [hide_unless(is_inside), *([hide_unless(is_earlier)] if is_causal else [])]
-
-
-@registry.register("Attention", since=23, until=24, types={"T1": FLOATS, "T2": FLOATS, "U": (*FLOATS, "bool")})
-def attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    attn_mask: Tensor | None = None,
-    past_key: Tensor | None = None,
-    past_value: Tensor | None = None,
-    nonpad_kv_seqlen: Tensor | None = None,
-    *,
-    is_causal: int = 0,
-    kv_num_heads: int = 0,
-    q_num_heads: int = 0,
-    qk_matmul_output_mode: int = 0,
-    scale: float | None = None,
-    softcap: float = 0.0,
-    softmax_precision: int = 1,
-    num_outputs: int = 1,
-) -> tuple[Lowered, ...]:
-    """Attention before it had windows."""
-    if num_outputs > 3:
-        raise refuse("it does not give out the scores of attention")
-    is_joined = q.rank == 3
-    query, key, value = (
-        split_heads(x, heads) if is_joined else x
-        for x, heads in ((q, q_num_heads), (k, kv_num_heads), (v, kv_num_heads))
-    )
-    past = 0 if past_key is None else past_key.shape[2]
-    if past_key is not None and past_value is not None:
-        key, value = concat(past_key, key, axis=2), concat(past_value, value, axis=2)
-    shape = (*query.shape[:3], key.shape[2])
-    rules: list[Rule] = [cap_scores(softcap)] if softcap > 0 else []
-    rules += [] if attn_mask is None else [_mask_rule(attn_mask, shape)]
-    if nonpad_kv_seqlen is not None:
-        rules += _length_rules(nonpad_kv_seqlen, query.shape[2], bool(is_causal))
-    made = attend(
-        query,
-        key,
-        value,
-        scale=query.shape[3] ** -0.5 if scale is None else scale,
-        rules=rules,
-        causal=past if is_causal and nonpad_kv_seqlen is None else None,
-        zeroes_blind=True,
-        is_joined=is_joined,
-    )
-    return (made, key, value)[:num_outputs]

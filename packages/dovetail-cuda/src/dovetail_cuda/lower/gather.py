@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dovetail_cuda.lower.expr import Expr, apply, convert, literal, position, select
+from dovetail_cuda.lower.expr import Expr, Literal, apply, convert, literal, position, select
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import find_axis
 from dovetail_cuda.lower.registry import registry
@@ -27,7 +27,11 @@ def clamp_index(value: Expr, size: int) -> Index:
 
 def _find_index(indices: Tensor, at: Coordinates, guard: Expr | None, size: int) -> Index:
     """An element of a tensor of indices, those from the end included, as an index."""
-    value, end = convert(indices.at(at, guard), "int64"), literal(size, "int64")
+    found, end = indices.at(at, guard), literal(size, "int64")
+    if isinstance(found, Literal):
+        number = int(found.value)
+        return Index((), min(max(number + size if number < 0 else number, 0), max(size - 1, 0)))
+    value = convert(found, "int64")
     return clamp_index(apply("tl.where({0} < 0, {0} + {1}, {0})", value, end, dtype="int64"), size)
 
 

@@ -22,9 +22,11 @@ __all__ = [
     "Remainder",
     "Var",
     "flatten",
+    "flatten_by",
     "map_atoms",
     "replace_variables",
     "unflatten",
+    "unflatten_by",
 ]
 
 
@@ -243,3 +245,14 @@ def flatten(coordinates: Sequence[Index], shape: Sequence[int]) -> Index:
     for coordinate, size in zip(coordinates, shape, strict=True):
         flat = flat * size + coordinate
     return flat
+
+
+def unflatten_by(flat: Index, shape: Sequence[int], order: Sequence[int]) -> tuple[Index, ...]:
+    """The coordinates of a flat position, row by row with the dimensions in an order."""
+    places = dict(zip(order, unflatten(flat, [shape[axis] for axis in order]), strict=True))
+    return tuple(places[axis] for axis in range(len(shape)))
+
+
+def flatten_by(coordinates: Sequence[Index], shape: Sequence[int], order: Sequence[int]) -> Index:
+    """The flat position of coordinates, row by row with the dimensions in an order."""
+    return flatten([coordinates[axis] for axis in order], [shape[axis] for axis in order])

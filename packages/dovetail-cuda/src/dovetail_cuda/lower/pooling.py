@@ -1,65 +1,21 @@
-"""Windows that slide over images: pooling, and convolutions as sums over windows.
-
-These convolutions are right for every shape and fast for none; they are what stands in until those of a library do.
-"""
+"""Windows that slide over images: pooling, and transposed convolutions as sums over windows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from dovetail_cuda.lower.expr import Expr, apply, both, literal, select, within
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import pad
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
+from dovetail_cuda.lower.sliding import Sliding, plan_sliding
 from dovetail_cuda.lower.tensors import Lowered, Rows, Tensor, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS
 
-__all__ = ["Sliding", "slide"]
+__all__ = ["slide"]
 
 Ints = Sequence[int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sliding:
-    """How windows slide over the spatial dimensions."""
-
-    kernel: tuple[int, ...]
-    strides: tuple[int, ...]
-    dilations: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    outputs: tuple[int, ...]
-
-
-def plan_sliding(
-    spatial: Ints, kernel: Ints, strides: Ints, dilations: Ints, pads: Ints, auto_pad: str, ceil_mode: int
-) -> Sliding:
-    """How many windows there are, and the padding they need."""
-    rank = len(spatial)
-    steps, spread = tuple(strides) or (1,) * rank, tuple(dilations) or (1,) * rank
-    reach = [spread[axis] * (kernel[axis] - 1) + 1 for axis in range(rank)]
-    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        outputs = [-(-spatial[axis] // steps[axis]) for axis in range(rank)]
-        total = [max((outputs[a] - 1) * steps[a] + reach[a] - spatial[a], 0) for a in range(rank)]
-        small, large = [size // 2 for size in total], [size - size // 2 for size in total]
-        before, after = (small, large) if auto_pad == "SAME_UPPER" else (large, small)
-    else:
-        given = [0] * 2 * rank if auto_pad == "VALID" or not pads else list(pads)
-        before, after = given[:rank], given[rank:]
-        room = [spatial[a] + before[a] + after[a] - reach[a] for a in range(rank)]
-        outputs = [(-(-room[a] // steps[a]) if ceil_mode else room[a] // steps[a]) + 1 for a in range(rank)]
-        if ceil_mode:  # a window must begin in the image or in the padding before it
-            outputs = [n - ((n - 1) * steps[a] >= spatial[a] + before[a]) for a, n in enumerate(outputs)]
-    return Sliding(
-        kernel=tuple(kernel),
-        strides=steps,
-        dilations=spread,
-        before=tuple(before),
-        after=tuple(after),
-        outputs=tuple(outputs),
-    )
 
 
 def slide(x: Tensor, sliding: Sliding, filler: float, *, is_counting: bool = False) -> Tensor:
@@ -237,42 +193,3 @@ def conv_transpose(
         return sums if bias is None else apply("{0} + {1}", sums, bias.at((rows.coordinates[1],)), dtype=x.dtype)
 
     return make_reduced(products, range(2 + rank, len(shape)), body, keep=False)
-
-
-@registry.register("Conv", since=1, types={"T": FLOATS})
-def conv(
-    x: Tensor,
-    weight: Tensor,
-    bias: Tensor | None = None,
-    *,
-    kernel_shape: Ints = (),
-    strides: Ints = (),
-    dilations: Ints = (),
-    pads: Ints = (),
-    auto_pad: str = "NOTSET",
-    group: int = 1,
-) -> Lowered:
-    """Sums over windows of products with a kernel."""
-    kernel = tuple(kernel_shape) or weight.shape[2:]
-    sliding = plan_sliding(x.shape[2:], kernel, strides, dilations, pads, auto_pad, 0)
-    windows = slide(x, sliding, 0.0)
-    batch, filters, deep = x.shape[0], weight.shape[0], weight.shape[1]
-    if filters % group or x.shape[1] != deep * group:
-        raise refuse("the channels do not fit the groups")
-    shape = (batch, filters, *sliding.outputs, deep, *kernel)
-    num_outer = 2 + len(kernel)
-
-    def pull(at: Sequence[Index], guard: Expr | None) -> Expr:
-        channel = at[1] // (filters // group) * deep + at[num_outer]
-        pixel = windows.at((at[0], channel, *at[2:num_outer], *at[num_outer + 1 :]), guard)
-        return apply("{0} * {1}", pixel, weight.at((at[1], *at[num_outer:]), guard), dtype=x.dtype)
-
-    products = Tensor(shape=shape, dtype=x.dtype, pull=pull)
-
-    def body(rows: Rows) -> Expr:
-        total = rows.reduce("sum", rows.read(products))
-        if bias is None:
-            return total
-        return apply("{0} + {1}", total, bias.at((rows.coordinates[1],)), dtype=x.dtype)
-
-    return make_reduced(products, range(num_outer, len(shape)), body, keep=False)

@@ -19,7 +19,8 @@ registry = KernelRegistry("cuda")
 def load_registry() -> KernelRegistry:
     """The registry with every family in it."""
     from dovetail_cuda.lower import (  # noqa: F401 - they register
-        attention,
+        attention_operators,
+        convolution,
         einsum,
         gather,
         gemm,

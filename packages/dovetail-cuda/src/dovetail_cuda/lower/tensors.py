@@ -1,8 +1,8 @@
 """Tensors while a partition is lowered: each knows how to give the expression of one of its elements.
 
 Nothing is computed by making one. A ``Tensor`` that is read by another becomes part of that one's expression, until the
-planner decides to store it. What is made a row at a time (``RowTensor``) and what is a kernel of its own (``Anchor``)
-is stored before anything reads it.
+planner decides to store it. What is a kernel of its own (``Anchor``), such as a product or what is made a row at a
+time, is stored before anything reads it that is no part of that kernel.
 """
 
 from __future__ import annotations
@@ -10,18 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ProviderError
 from dovetail_cuda.lower.expr import COLUMN, Expr, literal, load, reduced
-from dovetail_cuda.lower.index import Index, flatten, unflatten
+from dovetail_cuda.lower.index import Index, flatten_by, unflatten
+from dovetail_cuda.lower.sliding import Sliding
 from dovetail_cuda.lower.types import TYPES
 
 __all__ = [
+    "CHANNELS_LAST",
     "Anchor",
+    "ConvTensor",
     "Lowered",
     "ProductTensor",
     "RowTensor",
@@ -35,6 +38,8 @@ __all__ = [
     "refuse",
 ]
 
+CHANNELS_LAST: Final = {3: (0, 2, 1), 4: (0, 2, 3, 1)}
+"""The order of dimensions in memory that convolutions read best, by rank."""
 Coordinates = Sequence[Index]
 Pull = Callable[[Coordinates, "Expr | None"], Expr]
 
@@ -110,19 +115,6 @@ class Rows:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RowTensor:
-    """A tensor that is made a row at a time, such as a Softmax or the sum over an axis."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    rows: Rows
-    value: Expr
-    """One element, in the scope of its row."""
-    is_reduced: bool
-    """Whether there is one element for each row, and not one for each of its columns."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Anchor:
     """A tensor that is a region of its own; ``graph.anchors`` has what makes the region of each kind."""
 
@@ -132,6 +124,22 @@ class Anchor:
     """What the operator itself has follow, such as the sum with a bias."""
     spread: Callable[[Coordinates], Coordinates] = lambda at: at
     """Where an element of the result lies in what that makes."""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The dimensions from the outermost to the innermost, as its kernel goes over them."""
+        return tuple(range(len(self.shape)))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RowTensor(Anchor):
+    """A tensor that is made a row at a time, such as a Softmax or the sum over an axis."""
+
+    rows: Rows
+    value: Expr
+    """One element, in the scope of its row."""
+    is_reduced: bool
+    """Whether there is one element for each row, and not one for each of its columns."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -146,16 +154,45 @@ class ProductTensor(Anchor):
     """The same as sums over rows, for what is too small to be multiplied in tiles."""
 
 
-Lowered = Tensor | RowTensor | Anchor
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ConvTensor(Anchor):
+    """Images convolved with filters, over two spatial dimensions; the shape may leave out the first of them."""
+
+    image: Tensor
+    """(N, C, H, W)"""
+    weight: Tensor
+    """(filters, C / groups, R, S)"""
+    sliding: Sliding
+    group: int
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """With its channels last."""
+        return CHANNELS_LAST[len(self.shape)]
+
+    @property
+    def whole_shape(self) -> tuple[int, int, int, int]:
+        """The result with both spatial dimensions."""
+        high, wide = self.sliding.outputs
+        return self.image.shape[0], self.weight.shape[0], high, wide
+
+    @property
+    def is_depthwise(self) -> bool:
+        """Whether every filter sees one channel of many."""
+        return self.weight.shape[1] == 1 and self.group > 1
 
 
-def make_buffer(name: str, shape: Sequence[int], dtype: str) -> Tensor:
-    """What lies in memory, row by row."""
+Lowered = Tensor | Anchor
+
+
+def make_buffer(name: str, shape: Sequence[int], dtype: str, order: Sequence[int] = ()) -> Tensor:
+    """What lies in memory, row by row; the order names the dimensions from the outermost in memory to the innermost."""
     if dtype not in TYPES:
         raise refuse(f"it has no type {dtype}")
+    axes = tuple(order) or tuple(range(len(shape)))
 
     def pull(coordinates: Coordinates, guard: Expr | None) -> Expr:
-        return load(name, flatten(coordinates, shape), guard, dtype)
+        return load(name, flatten_by(coordinates, shape, axes), guard, dtype)
 
     return Tensor(shape=tuple(shape), dtype=dtype, pull=pull, buffer=name)
 

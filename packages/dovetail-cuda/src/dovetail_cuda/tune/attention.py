@@ -14,9 +14,10 @@ from dovetail_cuda.compile.attention import PARTS, AttentionTile, write_attentio
 from dovetail_cuda.compile.request import KernelRequest
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.attention import AttentionRegion
+from dovetail_cuda.graph.masks import find_places
 from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region, Stored
-from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, Accumulator, Load, apply, convert, load
-from dovetail_cuda.lower.index import Index, Quotient, Remainder, Var, flatten
+from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, Accumulator, Load, apply, convert, list_loads, load
+from dovetail_cuda.lower.index import Index, flatten
 from dovetail_cuda.lower.tensors import Rows, refuse
 from dovetail_cuda.lower.types import size_of
 from dovetail_cuda.run.payload import Launches
@@ -91,7 +92,8 @@ def _precision(region: AttentionRegion, kit: Kit) -> str:
 def _count_elements(region: AttentionRegion) -> dict[str, int]:
     """How far each buffer is read or written."""
     counts = {region.buffer: region.stored.place.bounds[1] + 1}
-    for each in region.loads:
+    masks = [] if region.whole_score is None else list_loads(region.whole_score)
+    for each in (*region.loads, *masks):
         counts[each.buffer] = max(counts.get(each.buffer, 0), each.index.bounds[1] + 1)
     return counts
 
@@ -282,23 +284,10 @@ def _read(expr: Load, array: Any, sizes: Mapping[str, int]) -> Any:
 
 def _find_places(index: Index, sizes: Mapping[str, int]) -> Any:
     grids = np.meshgrid(*(np.arange(size) for size in sizes.values()), indexing="ij", sparse=True)
-    places = _evaluate(index, dict(zip(sizes, grids, strict=True)))
+    places = find_places(index, dict(zip(sizes, grids, strict=True)))
+    if places is None:
+        raise refuse("an index that is read is known to nobody")
     return np.broadcast_to(places, tuple(sizes.values()))
-
-
-def _evaluate(index: Index, values: Mapping[str, Any]) -> Any:
-    total: Any = index.constant
-    for atom, factor in index.terms:
-        match atom:
-            case Var():
-                total = total + values[atom.name] * factor
-            case Quotient():
-                total = total + _evaluate(atom.of, values) // atom.by * factor
-            case Remainder():
-                total = total + _evaluate(atom.of, values) % atom.by * factor
-            case _:
-                raise refuse("an index that is read is known to nobody")
-    return total
 
 
 def _power_above(number: int) -> int:

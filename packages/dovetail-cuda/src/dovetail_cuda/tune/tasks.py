@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dovetail_cuda.graph.attention import AttentionRegion
-from dovetail_cuda.graph.regions import ElementRegion, ProductRegion, Region
+from dovetail_cuda.graph.regions import ConvRegion, ElementRegion, ProductRegion, Region
 from dovetail_cuda.tune.attention import make_attention_task
+from dovetail_cuda.tune.convolutions import make_conv_task
 from dovetail_cuda.tune.elements import make_element_task
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.products import make_product_task
@@ -23,6 +24,7 @@ def make_task(region: Region, kit: Kit) -> Task:
 
 _MAKERS: Final[Mapping[type[Region], Callable[[Any, Kit], Task]]] = {
     AttentionRegion: make_attention_task,
+    ConvRegion: make_conv_task,
     ElementRegion: make_element_task,
     ProductRegion: make_product_task,
 }

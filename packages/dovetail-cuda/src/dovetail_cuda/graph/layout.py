@@ -1,0 +1,63 @@
+"""How values lie in memory: the order of their dimensions, from the outermost to the innermost.
+
+Images that convolutions and pooling read lie with their channels last; what crosses the border lies as the plan says;
+operands of products lie row by row. Everything else lies as what it is made of, so that reading and writing go along
+memory together.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final
+
+from dovetail_cuda.lower.expr import Load, walk
+from dovetail_cuda.lower.images import find_image
+from dovetail_cuda.lower.index import Index, Var
+from dovetail_cuda.lower.indexing import reshape_to
+from dovetail_cuda.lower.matrices import find_matrix
+from dovetail_cuda.lower.tensors import CHANNELS_LAST, Tensor
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["can_read", "choose_order"]
+
+_PRODUCTS: Final = frozenset(("Gemm", "MatMul"))
+_WINDOWED: Final = frozenset(
+    ("AveragePool", "Conv", "ConvTranspose", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool")
+)
+"""Operators that read images best with their channels last."""
+
+
+def choose_order(value: ir.Value, made: Tensor) -> tuple[int, ...]:
+    """The order of the dimensions of a value that is stored."""
+    plain, uses = tuple(range(made.rank)), {use.node.op_type for use in value.uses()}
+    if value.is_graph_output() or made.rank not in CHANNELS_LAST:
+        return plain
+    if uses & _WINDOWED:
+        return CHANNELS_LAST[made.rank]
+    return plain if uses & _PRODUCTS else _follow(made)
+
+
+def _follow(made: Tensor) -> tuple[int, ...]:
+    """The order of dimensions in the largest buffer that is read."""
+    plain = tuple(range(made.rank))
+    element = made.at([Index.variable(f"d{axis}", size) for axis, size in enumerate(made.shape)])
+    loads = [each for each in walk(element) if isinstance(each, Load)]
+    if not loads:
+        return plain
+    index = max(loads, key=lambda each: each.index.bounds[1]).index
+    factors = {atom.name: factor for atom, factor in index.terms if isinstance(atom, Var)}
+    steps = [factors.get(f"d{axis}", 0) for axis in plain]
+    if len(factors) < len(index.terms) or not all(step for step, n in zip(steps, made.shape, strict=True) if n > 1):
+        return plain
+    return tuple(sorted(plain, key=lambda axis: -steps[axis] if made.shape[axis] > 1 else -math.inf))
+
+
+def can_read(ops: set[str], made: Tensor) -> bool:
+    """Whether operators that read each element many times read a tensor where it lies."""
+    if ops <= _PRODUCTS:
+        return made.rank > 1 and find_matrix(made) is not None
+    if ops != {"Conv"} or made.rank not in CHANNELS_LAST:
+        return False
+    return find_image(made if made.rank == 4 else reshape_to(made, (*made.shape[:2], 1, made.shape[2]))) is not None

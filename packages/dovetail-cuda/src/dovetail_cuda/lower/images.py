@@ -1,0 +1,47 @@
+"""Images in memory: what a convolution reads where it lies, because its strides are even."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from dovetail_cuda.lower.expr import Load
+from dovetail_cuda.lower.index import Index, Var
+from dovetail_cuda.lower.tensors import Tensor
+
+__all__ = ["Image", "find_image", "find_strides"]
+
+_FEW_CHANNELS: Final = 4
+"""Up to so many channels a window is read element by element anyway."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Image:
+    """A batch of images in a buffer: elements from one to the next along each dimension."""
+
+    buffer: str
+    offset: int
+    strides: tuple[int, int, int, int]
+    """Of images, channels, lines and pixels."""
+
+
+def find_strides(tensor: Tensor) -> tuple[str, int, tuple[int, ...]] | None:
+    """The buffer of a tensor, the elements before its first, and its strides; None where they are not even."""
+    element = tensor.at([Index.variable(f"d{axis}", size) for axis, size in enumerate(tensor.shape)])
+    if not isinstance(element, Load) or element.guard is not None or element.index.constant < 0:
+        return None
+    factors = {atom.name: factor for atom, factor in element.index.terms if isinstance(atom, Var)}
+    if len(factors) < len(element.index.terms) or min(factors.values(), default=0) < 0:
+        return None
+    return element.buffer, element.index.constant, tuple(factors.get(f"d{axis}", 0) for axis in range(tensor.rank))
+
+
+def find_image(tensor: Tensor) -> Image | None:
+    """How images lie; None where a convolution would read them badly."""
+    found = find_strides(tensor)
+    if found is None or tensor.rank != 4:
+        return None
+    buffer, offset, (image, channel, line, pixel) = found
+    if tensor.shape[1] > _FEW_CHANNELS and channel != 1:
+        return None
+    return Image(buffer=buffer, offset=offset, strides=(image, channel, line, pixel))

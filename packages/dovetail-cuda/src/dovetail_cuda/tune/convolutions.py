@@ -1,0 +1,95 @@
+"""The ways of a convolution: tiles of kernels of ours."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from dovetail_cuda.compile.convolution import write_convolution
+from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
+from dovetail_cuda.emit.kernels import request_text
+from dovetail_cuda.graph.regions import ConvRegion
+from dovetail_cuda.lower.conv_tiles import ConvTile, list_conv_tiles
+from dovetail_cuda.lower.expr import Load, walk
+from dovetail_cuda.tune.kit import Kit
+from dovetail_cuda.tune.questions import KernelDraft, Operand, Place, Question, Task, Temporary, Way
+
+__all__ = ["make_conv_task"]
+
+_TF32_TOLERANCE: Final = 1e-3
+
+
+def make_conv_task(region: ConvRegion, kit: Kit) -> Task:
+    """The task of a convolution."""
+    buffers = {role: buffer for role, (buffer, _) in list_epilogue(region.stored).items()}
+    buffers = {"image": region.image.buffer, "weight": region.weight, **buffers}
+    question = Question(
+        text=_describe(region, kit),
+        operands=_list_operands(region, kit),
+        make_ways=partial(_list_ways, region, kit),
+    )
+    return Task(region=region, question=question, places={role: Place(buffer=name) for role, name in buffers.items()})
+
+
+def _allows_tf32(region: ConvRegion, kit: Kit) -> bool:
+    return kit.allows_tf32 and region.conv.dtype == "float32"
+
+
+def _list_operands(region: ConvRegion, kit: Kit) -> dict[str, Operand]:
+    """What a trial places: of each buffer as much as is read."""
+    conv, image = region.conv, region.image
+    last = image.offset + sum((n - 1) * step for n, step in zip(conv.image.shape, image.strides, strict=True))
+    loads = [each for each in walk(region.stored.value) if isinstance(each, Load)]
+    made = {
+        "image": Operand(count=last + 1, dtype=conv.dtype, kind="input"),
+        "weight": Operand(count=conv.weight.count, dtype=conv.dtype, kind=kit.find_kind(region.weight)),
+    }
+    for role, (name, dtype) in list_epilogue(region.stored).items():
+        ends = [each.index.bounds[1] for each in loads if each.buffer == name]
+        end = region.stored.place.bounds[1] if role == "result" else max(ends)
+        kind = "output" if role == "result" else kit.find_kind(name)
+        made[role] = Operand(count=end + 1, dtype=dtype, kind=kind)
+    return made
+
+
+def _list_ways(region: ConvRegion, kit: Kit) -> Sequence[Way]:
+    is_weight = kit.find_kind(region.weight) == "weight"
+    tiles = list_conv_tiles(region.conv, kit.multiprocessors, is_weight=is_weight)
+    return [_make_way(region, tile, kit) for tile in tiles]
+
+
+def _make_way(region: ConvRegion, tile: ConvTile, kit: Kit) -> Way:
+    text = write_convolution(region, tile, precision="tf32" if _allows_tf32(region, kit) else "ieee")
+    temporaries, tiles = {}, text.grid[0] * text.grid[2]
+    if tile.split > 1:
+        temporaries[PARTS] = Temporary(size_bytes=4 * tiles * tile.split * tile.m * tile.n)
+        temporaries[LOCKS] = Temporary(size_bytes=4 * tiles, is_zeroed=True)
+    draft = KernelDraft(roles=text.buffers, request=request_text(text, kit.capability), grid=text.grid)
+    tolerance = _TF32_TOLERANCE if _allows_tf32(region, kit) else 0.0
+    return Way(name=tile.name, drafts=[draft], temporaries=temporaries, tolerance=tolerance)
+
+
+def _describe(region: ConvRegion, kit: Kit) -> str:
+    """Everything that decides the time of a convolution."""
+    conv, sliding, image = region.conv, region.conv.sliding, region.image
+    words = [
+        f"convolution {_list('x', *conv.image.shape)} by {_list('x', *conv.weight.shape)} {conv.dtype}",
+        f"stride {_list(',', *sliding.strides)} pads {_list(',', *sliding.before, *sliding.after)}",
+        f"dilation {_list(',', *sliding.dilations)} groups {conv.group}",
+        f"at {image.offset} by {_list(',', *image.strides)} {_digest(region)}",
+    ]
+    words += ["tf32"] if _allows_tf32(region, kit) else []
+    return " ".join([*words, *(["cold"] if kit.is_cold and kit.find_kind(region.weight) == "weight" else [])])
+
+
+def _list(separator: str, *numbers: int) -> str:
+    return separator.join(map(str, numbers))
+
+
+def _digest(region: ConvRegion) -> str:
+    """What follows, by the digest of its lines."""
+    lines = "\n".join(write_epilogue(region.stored, frozenset(), uses_int64=False))
+    types = " ".join(dtype for _, dtype in list_epilogue(region.stored).values())
+    return f"followed by {hashlib.sha256((lines + types).encode()).hexdigest()[:12]}"
