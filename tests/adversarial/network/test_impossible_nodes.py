@@ -97,3 +97,52 @@ def test_nodes_as_they_should_be() -> None:
     import_model(_model(_split(["a", "two"], ["y", ""])))
     import_model(_model(helper.make_node("Transpose", ["a"], ["y"], perm=[1, 0])))
     import_model(_model(helper.make_node("Sum", ["a"], ["y"])))
+
+
+def _floats(*shape: int) -> np.ndarray[Any, Any]:
+    return np.ones(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("op", "options", "weights", "match"),
+    [
+        ("ConvTranspose", {"group": 0}, {"w": _floats(1, 1, 2, 2)}, "'group' is 0; expected 1 to"),
+        ("Conv", {"group": -1}, {"w": _floats(1, 1, 2, 2)}, "'group' is -1"),
+        ("ConvTranspose", {"group": 2**33}, {"w": _floats(1, 1, 2, 2)}, "'group' is 8589934592"),
+        ("Attention", {"q_num_heads": 0, "kv_num_heads": 0}, {"k": _floats(1, 2, 8), "v": _floats(1, 2, 8)}, "heads"),
+        ("Attention", {"q_num_heads": 3, "kv_num_heads": 3}, {"k": _floats(1, 2, 8), "v": _floats(1, 2, 8)}, "divisor"),
+        ("GroupNormalization", {"num_groups": 0}, {"s": _floats(4), "b": _floats(4)}, "'num_groups' is 0"),
+    ],
+)
+def test_a_count_that_divides_nothing(op: str, options: dict[str, int], weights: dict[str, Any], match: str) -> None:
+    shape = [1, 2, 8] if op == "Attention" else [1, 4, 5, 5]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    stored = [numpy_helper.from_array(array, name) for name, array in weights.items()]
+    graph = helper.make_graph([helper.make_node(op, ["x", *weights], ["y"], **options)], "g", [x], [y], stored)
+    with pytest.raises(ModelError, match=match):
+        import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10))
+
+
+@pytest.mark.parametrize("op", ["Div", "Mod"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_the_smallest_integer_divided_by_minus_one(op: str, dtype: Any) -> None:
+    numbers = {"n": np.array([np.iinfo(dtype).min], dtype), "d": np.array([1, -1], dtype)}
+    y = helper.make_tensor_value_info("y", helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), [2])
+    stored = [numpy_helper.from_array(array, name) for name, array in numbers.items()]
+    graph = helper.make_graph([helper.make_node(op, ["n", "d"], ["y"])], "g", [], [y], stored)
+    with pytest.raises(ModelError, match="divides the smallest integer of its type by -1"):
+        import_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10))
+
+
+@pytest.mark.parametrize("count", [0, -1, 3, 2**31, 2**62])
+def test_a_scan_over_more_inputs_than_there_are(count: int) -> None:
+    model = onnx.parser.parse_model("""
+        <ir_version: 10, opset_import: ["" : 18]>
+        g (float[2] i, float[3,2] x) => (float[2] f, float[3,2] y) {
+            f, y = Scan<num_scan_inputs=1, body = b (float[2] s, float[2] e) => (float[2] t, float[2] o) {
+                t = Add(s, e) o = Mul(t, e) }>(i, x)
+        }""")
+    next(a for a in model.graph.node[0].attribute if a.name == "num_scan_inputs").i = count
+    with pytest.raises(ModelError, match=f"'num_scan_inputs' is {count}; expected 1 to 2"):
+        import_model(model)

@@ -58,6 +58,10 @@ CASES = [
     (["build", "text.onnx"], 2, "ONNX model"),
     (["build", "unknown.onnx", *GOOD], 3, "Frobnicate"),
     (["run", "text.onnx"], 2, "ONNX model"),
+    (["run", "small.onnx", "--seed", "-1", *GOOD], 1, "expected a whole number of at least 0"),
+    (["check", "layers.py", "--seed", "-1"], 1, "expected a whole number of at least 0"),
+    (["check", "layers.py", "--timeout", "0"], 1, "expected a number above 0"),
+    (["check", "layers.py", "--timeout", "nan"], 1, "expected a number above 0"),
     # plugins
     (["build", "small.onnx"], 3, "fix: name its library with --plugins"),
     (["run", "small.plan"], 2, "fix: name its library with --plugins"),

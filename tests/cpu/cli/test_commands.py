@@ -179,6 +179,13 @@ def test_run_is_the_same_for_plan_and_model_and_seed(ask: Ask) -> None:
     assert ask("run", "small.plan", *words[:-1], "4")["outputs"] != plan
 
 
+@pytest.mark.parametrize("limit", [("--time-limit", "1e-9"), ("--memory-limit", "1e-6")], ids=lambda limit: limit[0])
+def test_run_ends_at_its_limits(run: Run, capsys: pytest.CaptureFixture[str], limit: tuple[str, str]) -> None:
+    assert main(["run", "small.plan", "--plugins", "layers.py", *limit]) == 6
+    assert "limit" in capsys.readouterr().err
+    run("run", "small.plan", "--plugins", "layers.py", limit[0], "1000")
+
+
 def test_run_takes_the_tuned_shape(ask: Ask) -> None:
     assert ask("run", "small.plan", "--plugins", "layers.py")["inputs"][0]["shape"] == [2, 4]
 

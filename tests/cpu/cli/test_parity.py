@@ -46,8 +46,20 @@ def test_one_operator_in_full(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert "ai.onnx::Relu" in shown
     assert "cpu and onnx" in shown
-    assert main(["parity", "cpu", "onnx", "--op", "Nothing"]) == 0
-    assert "neither cpu nor onnx has it" in capsys.readouterr().out
+    assert main(["parity", "cpu", "cpu", "--op", "Gradient"]) == 0
+    assert "neither cpu nor cpu has it" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "near"), [("--op", "Rleu", "'Relu'"), ("--domain", "ai.onx", "'ai.onnx'"), ("--op", "", "")]
+)
+def test_a_misspelt_operator_or_domain_is_an_error(
+    option: str, name: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["parity", "cpu", "onnx", option, name]) == 1
+    shown = capsys.readouterr().err
+    assert "there is no" in shown
+    assert near in shown
 
 
 def test_a_provider_and_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 import dovetail as dt
 from dovetail.provider.loader import get_provider
+from dovetail_cuda.run.driver import Driver, Launch
 from tests.cuda.models import make_block, make_mlp
 
 ERRORS = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}
@@ -82,3 +84,31 @@ def _time_us(context: Any, stream: Any) -> float:
     context.execute_async_v3(stream.handle)
     stream.synchronize()
     return (time.perf_counter() - start) * 1e6
+
+
+def test_kernels_that_overlap_give_what_they_give_one_by_one(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that reads too early, or a sum that is added up in another order, shows in some of many replays."""
+    model = make_block("float16", 1, 128, 768, heads=12, depth=3)
+    x = np.random.default_rng(7).standard_normal((1, 128, 768)).astype(np.float16)
+    engine = _compile(model)
+    results = [engine(x) for _ in range(500)]
+    assert all(np.array_equal(result, results[0]) for result in results)
+
+    def launch_alone(driver: Driver, launch: Launch, parameters: Any, stream: int) -> None:
+        driver.launch(dataclasses.replace(launch, starts_early=False), parameters, stream)
+        driver.synchronize_stream(stream)
+
+    monkeypatch.setattr(Driver, "_launch_early", launch_alone)
+    runtime = dt.Runtime()
+    runtime.capture_graphs = False
+    alone = runtime.deserialize_cuda_engine(engine.serialize())
+    assert np.array_equal(alone(x), results[0])
+
+
+def test_every_way_to_multiply_is_right(cuda: Any) -> None:
+    """Nothing that is tried for the products of a transformer fails or is wrong, with few rows and with many."""
+    for batch in (1, 16):
+        engine = _compile(make_block("float16", batch, 64, 768, heads=12))
+        rows = [(table.name, row) for table in engine.manifest.tuning for row in table.candidates]
+        assert batch > 1 or any("split" in row.name for _, row in rows)
+        assert [(name, row.name, row.reason) for name, row in rows if row.status not in ("timed", "cached")] == []

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes  # noqa: F401
 import numpy as np
 import onnx
-import onnx_ir as ir
 import pytest
 
 import dovetail
@@ -18,15 +16,7 @@ from dovetail_cuda.compile.attention import AttentionTile, write_attention
 from dovetail_cuda.compile.farm import CompileFarm
 from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import request_text
-from dovetail_cuda.graph.attention import AttentionRegion
-from dovetail_cuda.graph.planner import plan_partition
-from dovetail_cuda.tune.attention import ShiftedDraft, make_attention_task
-from dovetail_cuda.tune.kit import Kit
-from dovetail_cuda.tune.products import LibraryDraft
-from dovetail_cuda.tune.questions import Draft, KernelDraft
-from tests.cuda.host.fake_driver import FakeDriver
-from tests.cuda.host.fake_provider import FakeProducts
-from tests.cuda.host.interpreter import FakeCode, run_kernel
+from tests.cuda.host.ways import TILES, check_ways, find_attention, make_inputs
 from tests.cuda.models import make_block
 
 HEAD = '<ir_version: 10, opset_import: ["" : 23]> g '
@@ -94,76 +84,12 @@ WRITTEN = {
         0,
     ),
 }
-TILES = {"attention 32x32 w4 s2", "attention 16x64 w4 s2", "attention 64x32 w4 s3", "attention 16x128 w4 s1"}
-"""Of the ways, those that tests run: what the interpreter does takes long."""
-
-
-def _make_inputs(model: onnx.ModelProto) -> dict[str, Any]:
-    made = {}
-    for value in model.graph.input:
-        kind = value.type.tensor_type
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        shape = [dim.dim_value for dim in kind.shape.dim]
-        drawn = RNG.standard_normal(shape) if dtype != np.bool_ else RNG.random(shape) > 0.5
-        made[value.name] = drawn.astype(dtype)
-    return made
-
-
-def _make_kit(multiprocessors: int) -> Kit:
-    return Kit(
-        capability=90,
-        multiprocessors=multiprocessors,
-        allows_tf32=False,
-        weights=frozenset(),
-        is_cold=False,
-        open_products=lambda: FakeProducts(FakeDriver()),
-    )
-
-
-def _list(results: Any) -> list[Any]:
-    return list(results.values()) if isinstance(results, dict) else [results]
-
-
-def _run(draft: Draft, arrays: dict[str, Any], shifts: tuple[int, ...] = ()) -> None:
-    if isinstance(draft, ShiftedDraft):
-        _run(replace(draft.draft, roles=draft.roles), arrays, draft.shifts)
-        return
-    assert isinstance(draft, KernelDraft)
-    places = [arrays[role].ctypes.data for role in draft.roles]
-    shifted = [place + shift for place, shift in zip(places, shifts or (0,) * len(places), strict=True)]
-    run_kernel(FakeCode(draft.request), shifted, draft.grid)
-
-
-def _find_attention(model: onnx.ModelProto) -> AttentionRegion:
-    (region,) = [r for r in plan_partition(ir.from_proto(model)).regions if isinstance(r, AttentionRegion)]
-    return region
-
-
-def _check_ways(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float, multiprocessors: int = 2) -> set[str]:
-    """Run ways one by one and compare with ``cpu``; gives the names of all."""
-    expected = _list(dovetail.compile(model, providers=["cpu"])(*inputs.values()))[0]
-    task = make_attention_task(_find_attention(model), _make_kit(multiprocessors))
-    ways = task.question.make_ways()
-    for way in [way for way in ways if way.name in TILES or way.name == "steps in tiles" or way.drafts[1:2]]:
-        if any(isinstance(each, ShiftedDraft) and isinstance(each.draft, LibraryDraft) for each in way.drafts):
-            continue
-        buffers = {role: place.buffer for role, place in task.places.items()}
-        known = {**inputs, **{each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}}
-        arrays = {role: np.ascontiguousarray(known[name]) for role, name in buffers.items() if name in known}
-        arrays |= {role: np.full(each.size_bytes, 0xFF, np.uint8) for role, each in way.temporaries.items()}
-        (result,) = [role for role in buffers if role not in arrays]
-        arrays[result] = np.full(expected.shape, np.nan, expected.dtype)
-        for draft in way.drafts:
-            _run(draft, arrays)
-        wide = arrays[result].astype(np.float64), expected.astype(np.float64)
-        np.testing.assert_allclose(*wide, rtol=tolerance, atol=tolerance, err_msg=way.name)
-    return {way.name for way in ways}
 
 
 @pytest.mark.parametrize("name", list(CASES))
 def test_every_way_gives_what_cpu_gives(name: str) -> None:
     model = onnx.parser.parse_model(HEAD + CASES[name])
-    names = _check_ways(model, _make_inputs(model), 1e-4)
+    names = check_ways(model, make_inputs(model), 1e-4)
     assert {"steps", "steps in tiles"} < names
     assert names & TILES
 
@@ -172,9 +98,9 @@ def test_every_way_gives_what_cpu_gives(name: str) -> None:
 def test_what_is_written_out_is_found(name: str) -> None:
     text, is_masked, reach = WRITTEN[name]
     model = _hold_mask(onnx.parser.parse_model(HEAD.replace("23", "20") + text))
-    region = _find_attention(model)
+    region = find_attention(model)
     assert (region.score is not None, region.causal) == (is_masked, reach)
-    names = _check_ways(model, _make_inputs(model), 1e-4)
+    names = check_ways(model, make_inputs(model), 1e-4)
     assert names & TILES
 
 
@@ -190,13 +116,13 @@ def _hold_mask(model: onnx.ModelProto) -> onnx.ModelProto:
 def test_half_precision() -> None:
     text = CASES["causal"].replace("float[", "float16[")
     model = onnx.parser.parse_model(HEAD + text)
-    assert _check_ways(model, _make_inputs(model), 3e-3) >= {"attention 64x64 w4 s3", "attention 128x64 w8 s3"}
+    assert check_ways(model, make_inputs(model), 3e-3) >= {"attention 64x64 w4 s3", "attention 128x64 w8 s3"}
 
 
 @pytest.mark.parametrize("case", ["one query", "cached"])
 def test_keys_are_split_where_there_are_few_queries(case: str) -> None:
     model = onnx.parser.parse_model(HEAD + CASES[case])
-    names = _check_ways(model, _make_inputs(model), 1e-4, multiprocessors=16)
+    names = check_ways(model, make_inputs(model), 1e-4, multiprocessors=16)
     assert "attention 16x32 w4 s2 p2" in names
     assert ("attention 16x32 w4 s2 p4" in names) is (case == "one query")
 
@@ -207,10 +133,10 @@ def test_a_query_that_sees_nothing_gives_zeros() -> None:
         "{ y = Attention(q, k, v, m) }"
     )
     model = onnx.parser.parse_model(HEAD + text)
-    inputs = _make_inputs(model)
+    inputs = make_inputs(model)
     inputs["m"][:] = False
     inputs["m"][0, 69] = inputs["m"][2, 3] = True
-    _check_ways(model, inputs, 1e-4, multiprocessors=16)
+    check_ways(model, inputs, 1e-4, multiprocessors=16)
 
 
 @pytest.mark.parametrize("batch", [1, 2])
@@ -230,7 +156,7 @@ def test_attention_compiles_for_sm_90(tmp_path: Path) -> None:
     requests = []
     for name in ("plain", "causal", "added", "cached", "one query"):
         for dtype in ("float", "float16", "bfloat16"):
-            region = _find_attention(onnx.parser.parse_model(HEAD + CASES[name].replace("float[", f"{dtype}[")))
+            region = find_attention(onnx.parser.parse_model(HEAD + CASES[name].replace("float[", f"{dtype}[")))
             tile = AttentionTile(queries=16, keys=32, num_warps=4, num_parts=2 if name == "one query" else 1)
             requests.append(request_text(write_attention(region, tile), 90))
     farm = CompileFarm()

@@ -21,7 +21,7 @@ from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ElementRegion, ProductRegion
-from dovetail_cuda.lower.tiles import choose_tile
+from dovetail_cuda.tune.element_tiles import choose_tile
 from tests.cuda.host.test_numbers import HEAD, MODELS
 
 TEXT = "import triton\nimport triton.language as tl\n\n\n@triton.jit\ndef kernel(p0):\n    {line}\n"

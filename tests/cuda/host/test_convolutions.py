@@ -10,9 +10,11 @@ import onnx_ir as ir
 import pytest
 
 import dovetail
-from dovetail_cuda.graph.planner import PartitionPlan, plan_partition
+from dovetail_cuda.graph.plan import PartitionPlan
+from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ConvRegion
-from dovetail_cuda.lower.conv_tiles import list_conv_tiles
+from dovetail_cuda.run.packing import LINES, is_recipe, pack
+from dovetail_cuda.tune.conv_tiles import list_conv_tiles
 from tests.cuda.host.test_numbers import HEAD, _check
 
 MODELS = {
@@ -25,6 +27,8 @@ MODELS = {
     "stem": """(float[1,3,17,19] x, float[16,3,7,7] w, float[16] b) => (float[1,16,5,5] y) {
         c = Conv<pads=[3,3,3,3], strides=[2,2]>(x, w, b) r = Relu(c)
         y = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(r) }""",
+    "long lines": """(float[1,3,64,65] x, float[16,3,7,5] w) => (float[1,16,32,33] y) {
+        y = Conv<pads=[3,2,3,2], strides=[2,2]>(x, w) }""",
     "groups": """(float[1,16,8,8] x, float[24,4,3,3] w) => (float[1,24,8,8] y) {
         y = Conv<pads=[1,1,1,1], group=4>(x, w) }""",
     "depthwise": """(float[1,24,9,9] x, float[24,1,5,5] w, float[24] b) => (float[1,24,5,5] y) {
@@ -54,6 +58,12 @@ MODELS = {
         c = Conv<pads=[1,1,1,1]>(x, w) y = GlobalAveragePool(c)
         z = AveragePool<kernel_shape=[2,2], strides=[2,2]>(c) }""",
 }
+
+
+@pytest.fixture(autouse=True)
+def _few_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes its time."""
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 3)
 
 
 def _plan(text: str) -> PartitionPlan:
@@ -86,6 +96,16 @@ def test_results_between_convolutions_lie_with_their_channels_last() -> None:
     first, second = (each for each in _plan(MODELS["residual"]).regions if isinstance(each, ConvRegion))
     assert second.image.strides == (0, 1, 256, 32)
     assert second.image.buffer == first.stored.buffer
+
+
+def test_filters_with_few_channels_are_packed_in_lines() -> None:
+    filters = np.arange(2 * 3 * 2 * 5, dtype=np.float32).reshape(2, 3, 2, 5)
+    packed = pack(f"{LINES} 8", [filters]).reshape(2, 2, 8, 4)
+    np.testing.assert_array_equal(packed[:, :, :5, :3], filters.transpose(0, 2, 3, 1))
+    assert not packed[:, :, 5:].any()
+    assert not packed[..., 3].any()
+    assert is_recipe(f"{LINES} 8")
+    assert not any(is_recipe(text) for text in ("", "lines", "lines -1", "lines 1000", "lines x", "filters 8", "other"))
 
 
 def test_splits_are_tried_where_tiles_are_few() -> None:

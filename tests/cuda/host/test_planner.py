@@ -10,7 +10,8 @@ import onnx_ir as ir
 import pytest
 
 import dovetail
-from dovetail_cuda.graph.planner import PartitionPlan, plan_partition
+from dovetail_cuda.graph.plan import PartitionPlan
+from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ProductRegion
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import find_matrix

@@ -41,7 +41,7 @@ from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.guards import GuardedMemory
 from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
 from dovetail_cuda.run.memory_choice import open_memory
-from dovetail_cuda.run.packing import RECIPES, pack
+from dovetail_cuda.run.packing import is_recipe, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
 from dovetail_cuda.run.profile import LaunchProfile
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
@@ -131,8 +131,8 @@ class CudaProvider(Provider):
 
     def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
         """Weights as the kernels of a partition read them."""
-        if recipe not in RECIPES:
-            raise ProviderError(f"it has no recipe {recipe!a}", where=_WHERE, expected=", ".join(RECIPES))
+        if not is_recipe(recipe):
+            raise ProviderError(f"it has no recipe {recipe[:60]!a}", where=_WHERE, fix="build the plan again")
         return pack(recipe, list(sources.values()))
 
     @cached_property

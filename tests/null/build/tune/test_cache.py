@@ -360,16 +360,38 @@ def test_a_damaged_file_is_reported_and_kept(tmp_path: Path) -> None:
     file = TimingCacheFile(path)
     file.record("kept", ONE)
     for number, name in enumerate(["cache.json.bad", "cache.json.bad1"]):
-        path.write_bytes(b"damage %d" % number)
+        damaged = b'{"format_version": %d, damage' % number
+        path.write_bytes(damaged)
         assert file.load().query_keys() == ["kept"]
-        assert (tmp_path / name).read_bytes() == b"damage %d" % number
+        assert (tmp_path / name).read_bytes() == damaged
         assert not path.exists()
         assert f"the file was put aside as {name}" in file.problems[-1]
         assert "malformed" in file.problems[-1]
-    path.write_bytes(b"damage 2")
+    path.write_bytes(damaged)
     file.merge_and_save(make_cache({"new": ONE}))
-    assert (tmp_path / "cache.json.bad2").read_bytes() == b"damage 2"
+    assert (tmp_path / "cache.json.bad2").read_bytes() == damaged
     assert TimingCache(path.read_bytes()).query_keys() == ["kept", "new"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (bytes((8, 10, 18, 7)) + b"a model", "an ONNX model"),
+        ((300).to_bytes(8, "little") + b'{"a', "a plan"),
+        (b"PK\x03\x04", "a zip archive, as PyTorch and NumPy write them"),
+        (b"import numpy\n", "another kind of file"),
+        (b'{"name": "package"}', "another kind of file"),
+    ],
+)
+def test_a_file_of_another_kind_is_an_error_and_left_alone(tmp_path: Path, content: bytes, kind: str) -> None:
+    path = tmp_path / "mine"
+    path.write_bytes(content)
+    file = TimingCacheFile(path)
+    for use in (file.load, lambda: file.merge_and_save(make_cache({"a": ONE}))):
+        with pytest.raises(TimingCacheError, match=f"this is {kind} and not a timing cache"):
+            use()
+    assert path.read_bytes() == content
+    assert not list(tmp_path.glob("*.bad*"))
 
 
 def test_a_temporary_file_left_by_a_crash_is_swept(tmp_path: Path) -> None:

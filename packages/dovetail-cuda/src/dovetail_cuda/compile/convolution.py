@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
 from dovetail_cuda.compile.source import KernelText
 from dovetail_cuda.compile.writer import ACCUMULATOR, is_wide
 from dovetail_cuda.graph.regions import ConvRegion
-from dovetail_cuda.lower.conv_tiles import ConvTile, count_steps
 from dovetail_cuda.lower.expr import COLUMN, ROW
+from dovetail_cuda.lower.tensors import ConvTensor
 from dovetail_cuda.lower.types import size_of
 
-__all__ = ["write_convolution"]
+__all__ = ["ConvTile", "count_steps", "write_convolution"]
 
 _HEADER: Final = """import triton
 import triton.language as tl
@@ -26,10 +27,40 @@ from dovetail_cuda.kernels import gemm as g
 
 @triton.jit
 def convolution({parameters}, EARLY: tl.constexpr):
-    f.let_next_start(EARLY)
 """
+_LET_NEXT_START: Final = "f.let_next_start(EARLY)"
+"""After the sums: programs that come earlier take the room of this kernel's, and spread badly themselves."""
 _LINE_BYTES: Final = 128
 """What the cache reads at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvTile:
+    """One way to cut a convolution."""
+
+    m: int
+    n: int
+    k: int
+    num_warps: int
+    num_stages: int
+    split: int = 1
+    """Among how many programs the sum of an element is split."""
+    group: int = 1
+    """Rows of tiles that run together."""
+    prefetches: bool = False
+    """Whether filters are read into the cache before the kernel in front has ended."""
+
+    @property
+    def name(self) -> str:
+        """What plans and timing caches call it."""
+        split = f" split {self.split}" if self.split > 1 else ""
+        return f"tile {self.m}x{self.n}x{self.k} w{self.num_warps} s{self.num_stages}{split}"
+
+
+def count_steps(conv: ConvTensor, block: int) -> int:
+    """How many steps the sums of a tile take: blocks of channels at each place of the window, or blocks of both."""
+    deep, places = conv.weight.shape[1], math.prod(conv.sliding.kernel)
+    return places * -(-deep // block) if deep >= block else -(-places * deep // block)
 
 
 def write_convolution(region: ConvRegion, tile: ConvTile, *, precision: str) -> KernelText:
@@ -107,7 +138,8 @@ class _ConvText:
         image, constants = f"image + {region.image.offset}", self._list_constants()
         if conv.is_depthwise:
             constants["PER_CHANNEL"] = self._filters // conv.group
-            return [f"{ACCUMULATOR} = c.slide_channels({image}, weight, {ROW}, {COLUMN}, {_join(constants)})"]
+            line = f"{ACCUMULATOR} = c.slide_channels({image}, weight, {ROW}, {COLUMN}, {_join(constants)})"
+            return [line, _LET_NEXT_START]
         deep = conv.weight.shape[1]
         constants |= {"C": deep, "BLOCK_K": self._tile.k, "PRECISION": repr(self._precision)}
         if self._groups > 1:
@@ -117,7 +149,7 @@ class _ConvText:
             first = f"tl.program_id(1) * {self._part}"
             bounds = f"{first}, tl.minimum({first} + {self._part}, {self._steps})"
         given = f"{image}, {self._weight}, {ROW}, {COLUMN}, {bounds}, {_join(constants)}"
-        return [f"{ACCUMULATOR} = c.slide_tile({given})"]
+        return [f"{ACCUMULATOR} = c.slide_tile({given})", _LET_NEXT_START]
 
     def _list_constants(self) -> dict[str, int | str]:
         conv, sliding, tile = self._region.conv, self._region.conv.sliding, self._tile

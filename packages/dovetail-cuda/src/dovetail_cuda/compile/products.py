@@ -6,14 +6,13 @@ come adds all parts up in their order, so that a result is the same in every run
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from dovetail_cuda.compile.source import KernelText
 from dovetail_cuda.compile.writer import ACCUMULATOR, ExpressionWriter, is_wide, list_buffers
 from dovetail_cuda.graph.regions import ProductRegion, Stored
-from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW
+from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, Load, children, walk
 from dovetail_cuda.lower.matrices import Matrix
 from dovetail_cuda.lower.types import size_of
 
@@ -22,6 +21,8 @@ __all__ = ["LOCKS", "PARTS", "ProductTile", "list_epilogue", "write_epilogue", "
 PARTS: Final = "parts"
 LOCKS: Final = "locks"
 """The roles of what splitting needs: the parts of sums, and how many of them are there."""
+_EARLY_ELEMENTS: Final = 64 * 64
+"""Tiles up to this have registers for what follows reads while they are summed."""
 _LINE_BYTES: Final = 128
 """What the cache reads at once."""
 _HEADER: Final = """import triton
@@ -69,10 +70,14 @@ def list_epilogue(stored: Stored) -> dict[str, tuple[str, str]]:
 
 def write_epilogue(stored: Stored, partial: frozenset[str], *, uses_int64: bool) -> list[str]:
     """The lines that store what follows, over the variables of row, column and batch, with parameters by role."""
-    names = {buffer: role for role, (buffer, _) in list_epilogue(stored).items()}
-    writer = ExpressionWriter([stored.value], names, has_columns=True, partial=partial, uses_int64=uses_int64)
+    writer = _open_writer(stored, partial, uses_int64=uses_int64)
     writer.store(stored)
     return writer.lines
+
+
+def _open_writer(stored: Stored, partial: frozenset[str], *, uses_int64: bool) -> ExpressionWriter:
+    names = {buffer: role for role, (buffer, _) in list_epilogue(stored).items()}
+    return ExpressionWriter([stored.value], names, has_columns=True, partial=partial, uses_int64=uses_int64)
 
 
 def write_product(region: ProductRegion, tile: ProductTile, *, allows_tf32: bool) -> KernelText:
@@ -87,16 +92,17 @@ class _ProductText:
         self._partial = frozenset(axis for axis, (size, part) in sizes.items() if size % part)
         self._tiles = (-(-region.m // tile.m), -(-region.n // tile.n))
         self._uses_int64 = is_wide([region.stored], _count_largest(region))
+        self._writer = _open_writer(region.stored, self._partial, uses_int64=self._uses_int64)
 
     def write(self) -> KernelText:
         roles = {"left": self._region.dtype, "right": self._region.dtype}
         roles |= {role: dtype for role, (_, dtype) in list_epilogue(self._region.stored).items()}
         if self._tile.split > 1:
             roles |= {PARTS: "float32", LOCKS: "int32"}
-        lines = [*self._write_lanes(), *self._write_prefetch(), "f.wait(EARLY)"]
+        lines = [*self._write_lanes(), *self._write_prefetch(), "f.wait(EARLY)", *self._write_loads()]
         lines += [*self._write_sum(), *self._write_split()]
         indent = "    " if self._tile.split > 1 else ""
-        lines += [indent + line.removeprefix("    ") for line in self._write_follower()]
+        lines += [indent + line for line in self._write_follower()]
         text = _HEADER.format(parameters=", ".join(roles)) + "".join(f"    {line}\n" for line in lines)
         return KernelText(
             text=text,
@@ -170,8 +176,22 @@ class _ProductText:
             f"    tl.store({LOCKS} + {number}, 0)",
         ]
 
-    def _write_follower(self) -> Sequence[str]:
-        return write_epilogue(self._region.stored, self._partial, uses_int64=self._uses_int64)
+    def _write_loads(self) -> list[str]:
+        """Begin to load what follows reads, where the registers for it are free: it comes while the sum is made."""
+        if self._tile.m * self._tile.n <= _EARLY_ELEMENTS:
+            for each in walk(self._region.stored.value):
+                if isinstance(each, Load) and not list(children(each)):
+                    self._writer.load_early(each)
+        return self._take_lines()
+
+    def _write_follower(self) -> list[str]:
+        self._writer.store(self._region.stored)
+        return self._take_lines()
+
+    def _take_lines(self) -> list[str]:
+        """What was written since the last time."""
+        lines, self._writer.lines = self._writer.lines, []
+        return [line.removeprefix("    ") for line in lines]
 
 
 def _strides(matrix: Matrix) -> tuple[int, int]:

@@ -66,10 +66,10 @@ class KernelText:
 
 def write_kernel(region: ElementRegion, tile: Tile) -> KernelText:
     """The text of a region's kernel, cut in one way."""
-    return _Writer(region, tile).write_kernel()
+    return _ElementWriter(region, tile).write_kernel()
 
 
-class _Writer(ExpressionWriter):
+class _ElementWriter(ExpressionWriter):
     def __init__(self, region: ElementRegion, tile: Tile) -> None:
         self._region, self._tile = region, tile
         self._buffers = list_buffers(region.stored)

@@ -66,6 +66,7 @@ class ExpressionWriter:
         self._lanes = lanes
         self._axes = _find_axes(values)
         self._values: dict[Expr, str] = {}
+        self._loaded: dict[Expr, str] = {}
         self._count = 0
         self._indent = "    "
         self._has_columns = has_columns
@@ -92,6 +93,11 @@ class ExpressionWriter:
         for child in children(expr):
             self._value(child)
         return self._load_text(expr, axes)
+
+    def load_early(self, expr: Load) -> None:
+        """Have a load begin here; what is computed of it comes where it is needed, so that nothing waits before."""
+        self._loaded[expr] = name = self._new_name()
+        self.line(f"{name} = {self.write_load(expr, frozenset())}")
 
     def store(self, stored: Stored) -> None:
         """Store a result of the kernel."""
@@ -124,7 +130,7 @@ class ExpressionWriter:
         match expr:
             case Load():
                 widened = ".to(tl.float32)" if compute_type(expr.dtype) != expr.dtype else ""
-                return f"{self._load_text(expr)}{widened}"
+                return f"{self._loaded.get(expr) or self._load_text(expr)}{widened}"
             case Literal():
                 return self._full(_number(expr.value), register_type(expr.dtype))
             case Position():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail.provider.memory.arena import Span, align, plan_offsets
-from dovetail_cuda.graph.planner import Buffer, PartitionPlan
+from dovetail_cuda.graph.plan import Buffer, PartitionPlan
 from dovetail_cuda.run.payload import BufferRecord
 
 __all__ = ["BufferTable", "place_buffers"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from dovetail.provider.interfaces import BuildContext, BuildReport, BuiltPartition, NodeReport
 from dovetail_cuda.emit.kernels import KernelTable
 from dovetail_cuda.emit.memory import BufferTable, place_buffers
-from dovetail_cuda.graph.planner import Buffer, PartitionPlan
+from dovetail_cuda.graph.plan import Buffer, PartitionPlan
 from dovetail_cuda.graph.regions import Region
 from dovetail_cuda.run.payload import VERSION, Launches, LaunchList, write_payload
 from dovetail_cuda.tune.chooser import Chooser, ChosenWay

@@ -17,6 +17,7 @@ from dovetail_cuda.graph.desk import Desk
 from dovetail_cuda.graph.followers import Follower, write_follower
 from dovetail_cuda.graph.regions import ConvRegion, ElementRegion, ProductRegion, Region
 from dovetail_cuda.lower.attention import AttentionTensor
+from dovetail_cuda.lower.convolution import join_pixels
 from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator, rewrite
 from dovetail_cuda.lower.images import Image, find_image
 from dovetail_cuda.lower.index import Index, flatten, replace_variables, unflatten, unflatten_by
@@ -134,7 +135,7 @@ def _make_conv(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, .
     at = (image, Index.variable(COLUMN, filters), line, pixel)
     return ConvRegion(
         conv=made,
-        image=_settle_image(desk, f"{buffer}.image", made.image),
+        image=_settle_image(desk, f"{buffer}.image", made),
         weight=_settle_filters(desk, f"{buffer}.filters", made),
         stored=write_follower(follower, buffer, at[:2] + at[-len(made.shape) + 2 :], accumulator(made.dtype)),
         layers=layers,
@@ -142,7 +143,11 @@ def _make_conv(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, .
     )
 
 
-def _settle_image(desk: Desk, name: str, image: Tensor) -> Image:
+def _settle_image(desk: Desk, name: str, made: ConvTensor) -> Image:
+    image = made.image
+    if made.padded is not None:
+        stored = desk.store_operand(name, made.padded, CHANNELS_LAST[4])
+        image = join_pixels(stored, image.shape[1] // stored.shape[1])
     found = find_image(image) or find_image(desk.store_operand(name, image, CHANNELS_LAST[4]))
     if found is None:
         raise refuse("the image of a convolution lies nowhere")
@@ -151,9 +156,9 @@ def _settle_image(desk: Desk, name: str, image: Tensor) -> Image:
 
 def _settle_filters(desk: Desk, name: str, made: ConvTensor) -> str:
     """The buffer of the filters as kernels read them: packed with the plan where they are weights."""
-    recipe = TAPS if made.is_depthwise else FILTERS
-    packed = None if made.weight.buffer is None else desk.pack_weight(made.weight.buffer, recipe)
-    return packed or desk.store_operand(name, made.weight, FILTER_ORDERS[recipe]).buffer or ""
+    packed = None if made.source is None else desk.pack_weight(made.source, made.recipe)
+    order = FILTER_ORDERS[TAPS if made.recipe == TAPS else FILTERS]
+    return packed or desk.store_operand(name, made.weight, order).buffer or ""
 
 
 def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ...]) -> Matrix:

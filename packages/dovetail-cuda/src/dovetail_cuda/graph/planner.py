@@ -7,7 +7,6 @@ something that is not cheap.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +19,9 @@ from dovetail_cuda.graph.anchors import make_anchor_region
 from dovetail_cuda.graph.followers import Follower, can_follow, follow, joins_again, make_follower
 from dovetail_cuda.graph.layout import can_read, choose_order
 from dovetail_cuda.graph.merge import merge_siblings
+from dovetail_cuda.graph.plan import Buffer, PartitionPlan
 from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
+from dovetail_cuda.graph.values import find_shape, find_type, name_of, read_attribute
 from dovetail_cuda.graph.written_attention import WrittenAttention, find_written
 from dovetail_cuda.lower.attention import attend_written
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
@@ -34,13 +35,12 @@ from dovetail_cuda.lower.tensors import (
     make_weight,
     refuse,
 )
-from dovetail_cuda.lower.types import size_of
 from dovetail_cuda.run.packing import COLUMNS, pack
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["Buffer", "PartitionPlan", "plan_partition"]
+__all__ = ["plan_partition"]
 
 T = TypeVar("T")
 
@@ -53,32 +53,6 @@ _REPEATING: Final = frozenset(
     ("AveragePool", "Conv", "ConvTranspose", "CumProd", "CumSum", "Einsum", "Gemm", "LpPool", "MatMul", "MaxPool")
 )
 """Operators that read an element of theirs many times."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Buffer:
-    """Memory that regions read and write."""
-
-    shape: tuple[int, ...]
-    dtype: str
-    kind: str
-    """``input``, ``output``, ``weight``, ``temporary``, or ``zeroed`` for what is zero between runs."""
-
-    @property
-    def size_bytes(self) -> int:
-        """How large it is."""
-        return math.prod(self.shape) * size_of(self.dtype)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PartitionPlan:
-    """Regions in the order they run, and all the memory they name."""
-
-    regions: Sequence[Region]
-    buffers: dict[str, Buffer]
-    weights: dict[str, Any]
-    inputs: Sequence[str]
-    outputs: Sequence[str]
 
 
 def plan_partition(model: ir.Model, keep: frozenset[str] = frozenset()) -> PartitionPlan:
@@ -143,7 +117,7 @@ class _Planner:
             regions=self.regions,
             buffers={n: b for n, b in self.buffers.items() if n in used or b.kind in ("input", "output")},
             weights={name: self._pack(name, array) for name, array in self.weights.items() if name in used},
-            inputs=[_name(value) for value in graph.inputs],
+            inputs=[name_of(value) for value in graph.inputs],
             outputs=outputs,
         )
 
@@ -157,13 +131,13 @@ class _Planner:
     # what comes in
 
     def _add_input(self, value: ir.Value) -> None:
-        shape = _static_shape(value)
-        self.values[value] = self._make(_name(value), shape, _dtype(value), "input")
+        shape = find_shape(value)
+        self.values[value] = self._make(name_of(value), shape, find_type(value), "input")
 
     def _add_weight(self, value: ir.Value) -> None:
         if value.const_value is None:
             raise refuse(f"weight '{value.name}' has no numbers")
-        array, name = value.const_value.numpy(), _name(value)
+        array, name = value.const_value.numpy(), name_of(value)
         self.arrays[value] = array
         if name not in self.keep and array.size == 1 and value not in self.model.graph.outputs:
             made = make_weight(array, name)
@@ -192,11 +166,12 @@ class _Planner:
                 origin = self.origins.get(value, _Origin()) + origin
         self.done.update(nodes)
         for value, result in zip(node.outputs, made, strict=False):
-            self._settle(value, result, origin)
+            if value.uses() or value.is_graph_output():
+                self._settle(value, result, origin)
 
     def _apply(self, node: ir.Node) -> Sequence[Lowered]:
         """What an operator makes of its inputs, as part of the anchor before it where that can be."""
-        attributes = {name: _attribute(value) for name, value in node.attributes.items()}
+        attributes = {name: read_attribute(value) for name, value in node.attributes.items()}
         kernel = self._find_kernel(node).bind(attributes, len(node.outputs))
         before = self._find_follower(node)
         if before is not None:
@@ -227,7 +202,7 @@ class _Planner:
         known: dict[ir.Value | None, Any] = {written.product.outputs[0]: scores}
         made = scores
         for node in written.between:
-            attributes = {name: _attribute(value) for name, value in node.attributes.items()}
+            attributes = {name: read_attribute(value) for name, value in node.attributes.items()}
             inputs = [known[v] if v in known else self._read(node, n, v) for n, v in enumerate(node.inputs)]
             made = known[node.outputs[0]] = self._find_kernel(node).bind(attributes, 1)(*inputs)
         return made
@@ -251,7 +226,7 @@ class _Planner:
             return None
         if not self._is_host_input(node, index):
             return self.values[value]
-        if value not in self.arrays or _name(value) in self.keep:
+        if value not in self.arrays or name_of(value) in self.keep:
             raise refuse(f"input {index} of {node.op_type} '{node.name}' must be known when the plan is built")
         return self.arrays[value]
 
@@ -261,7 +236,7 @@ class _Planner:
         """Keep a value as an expression, or store it."""
         self.origins[value] = origin
         if isinstance(made, Anchor):
-            self.followers[value] = make_follower(made, f"{_name(value)}.result")
+            self.followers[value] = make_follower(made, f"{name_of(value)}.result")
             made = self.followers[value].tensor
         self.values[value] = made
         if value in self.followers:
@@ -290,7 +265,7 @@ class _Planner:
 
     def _store_follower(self, value: ir.Value) -> None:
         """Have the kernel of an anchor store a follower; what else is made of its result wants that in memory too."""
-        follower, name = self.followers.pop(value), _name(value)
+        follower, name = self.followers.pop(value), name_of(value)
         others = [each for each, other in self.followers.items() if other.name == follower.name]
         if any(self._is_wanted(each) for each in others):
             plain = follower.plain
@@ -334,7 +309,7 @@ class _Planner:
 
     def _store(self, value: ir.Value, made: Tensor) -> Tensor:
         """Have a region write a value to memory."""
-        name, origin = _name(value), self.origins.get(value, _Origin())
+        name, origin = name_of(value), self.origins.get(value, _Origin())
         kind = "output" if value.is_graph_output() else "temporary"
         stored = self._write(name, made, kind, choose_order(value, made), origin)
         self.values[value], self.origins[value] = stored, _Origin()
@@ -388,35 +363,10 @@ class _Planner:
             self.regions = kept
 
     def _find_output(self, value: ir.Value) -> str:
-        if _name(value) not in self.buffers or self.buffers[_name(value)].kind != "output":
+        if name_of(value) not in self.buffers or self.buffers[name_of(value)].kind != "output":
             raise refuse(f"output '{value.name}' is nothing that is computed here")
-        return _name(value)
+        return name_of(value)
 
 
 def _element(tensor: Tensor) -> Expr:
     return tensor.at(unflatten(Index.variable("i", tensor.count), tensor.shape))
-
-
-def _name(value: ir.Value) -> str:
-    return value.name or ""
-
-
-def _dtype(value: ir.Value) -> str:
-    if value.dtype is None:
-        raise refuse(f"the type of '{value.name}' is not known")
-    return str(value.dtype.numpy().name)
-
-
-def _static_shape(value: ir.Value) -> tuple[int, ...]:
-    dims = None if value.shape is None else tuple(value.shape)
-    if dims is None or not all(isinstance(dim, int) for dim in dims):
-        raise refuse(f"the shape of '{value.name}' is not known when the plan is built")
-    return tuple(int(dim) for dim in dims if isinstance(dim, int))
-
-
-def _attribute(attribute: Any) -> Any:
-    """The value of an attribute as kernels take it."""
-    value = attribute.value
-    if hasattr(value, "numpy"):
-        return value.numpy()
-    return value.decode() if isinstance(value, bytes) else value

@@ -9,22 +9,25 @@ from typing import Final
 
 from dovetail_cuda.lower.expr import Expr, apply
 from dovetail_cuda.lower.index import Index
-from dovetail_cuda.lower.indexing import reshape_to
+from dovetail_cuda.lower.indexing import move, pad, reshape_to
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.pooling import slide
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.sliding import Sliding, plan_sliding
-from dovetail_cuda.lower.tensors import ConvTensor, Lowered, Rows, RowTensor, Tensor, refuse
+from dovetail_cuda.lower.tensors import ConvTensor, Lowered, Rows, RowTensor, Tensor, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS
+from dovetail_cuda.run.packing import FILTERS, LINES, PIXEL_CHANNELS, TAPS
 
-__all__: list[str] = []
+__all__ = ["join_pixels"]
 
 Ints = Sequence[int]
 _FEW_PIXELS: Final = 8
 """Up to so many results a filter, a convolution reads its weights and little else: sums over rows do that best."""
 _SMALL: Final = 1 << 16
 """Of fewer multiplications than this nothing is gained by tiles."""
+_LONG_LINE: Final = 16
+_MANY_PIXELS: Final = 1 << 10
 
 
 @registry.register("Conv", since=1, types={"T": FLOATS})
@@ -50,15 +53,18 @@ def conv(
     shape = (x.shape[0], weight.shape[0], *sliding.outputs)
     if len(kernel) == 1:
         x, weight, sliding = _widen(x), _widen(weight), _widen_sliding(sliding)
-    return ConvTensor(
+    made = ConvTensor(
         shape=shape,
         dtype=x.dtype,
         image=x,
         weight=weight,
         sliding=sliding,
         group=group,
+        recipe=FILTERS if group == 1 or weight.shape[1] > 1 else TAPS,
+        source=weight.buffer,
         finish=lambda sums: _add_bias(sums, bias),
     )
+    return _take_lines(made) if _has_long_lines(made) else made
 
 
 def _add_bias(sums: Tensor, bias: Tensor | None) -> Tensor:
@@ -67,6 +73,56 @@ def _add_bias(sums: Tensor, bias: Tensor | None) -> Tensor:
         return sums
     given = reshape_to(bias, (1, bias.count, *(1,) * (sums.rank - 2)))
     return map_elements(lambda a, b: apply("{0} + {1}", a, b, dtype=sums.dtype), sums, given, dtype=sums.dtype)
+
+
+def _has_long_lines(made: ConvTensor) -> bool:
+    """Whether there are few channels, and the pixels of a line of the window worth taking for channels."""
+    long, pixels = made.sliding.kernel[1] * PIXEL_CHANNELS > _LONG_LINE, math.prod(made.sliding.outputs)
+    is_thin = made.group == 1 and made.image.shape[1] <= PIXEL_CHANNELS and made.sliding.dilations[1] == 1
+    return is_thin and long and pixels >= _MANY_PIXELS
+
+
+def _take_lines(made: ConvTensor) -> ConvTensor:
+    """The same with a line of each window for one pixel of many channels.
+
+    The image is stored with a few channels more and a margin around it; then such a line lies together in memory, and
+    none reaches over the edge.
+    """
+    x, weight, sliding = made.image, made.weight, made.sliding
+    taps = 1 << (sliding.kernel[1] - 1).bit_length()
+    reach = [(n - 1) * step + 1 for n, step in zip(sliding.outputs, sliding.strides, strict=True)]
+    high = max(reach[0] + (sliding.kernel[0] - 1) * sliding.dilations[0], x.shape[2] + sliding.before[0])
+    wide = max(reach[1] + taps - 1, x.shape[3] + sliding.before[1])
+    after = [high - x.shape[2] - sliding.before[0], wide + wide % 2 - x.shape[3] - sliding.before[1]]
+    zero = make_constant(0, (), x.dtype)
+    padded = pad(x, (0, 0, *sliding.before), (0, PIXEL_CHANNELS - x.shape[1], *after), zero)
+    wider = pad(weight, (0, 0, 0, 0), (0, PIXEL_CHANNELS - weight.shape[1], 0, taps - weight.shape[3]), zero)
+    lines = Sliding(
+        kernel=(sliding.kernel[0], 1),
+        strides=sliding.strides,
+        dilations=sliding.dilations,
+        before=(0, 0),
+        after=(0, 0),
+        outputs=sliding.outputs,
+    )
+    return replace(
+        made,
+        image=join_pixels(padded, taps),
+        padded=padded,
+        weight=join_pixels(wider, taps),
+        sliding=lines,
+        recipe=f"{LINES} {taps}",
+    )
+
+
+def join_pixels(x: Tensor, taps: int) -> Tensor:
+    """(N, taps * C, H, W - taps + 1): pixels with those to the right of them, as one pixel of more channels."""
+    channels = x.shape[1]
+
+    def source(at: Sequence[Index]) -> Sequence[Index]:
+        return at[0], at[1] % channels, at[2], at[3] + at[1] // channels
+
+    return move(x, (x.shape[0], taps * channels, x.shape[2], x.shape[3] - taps + 1), source)
 
 
 def _is_small(x: Tensor, weight: Tensor, sliding: Sliding) -> bool:

@@ -13,7 +13,7 @@ from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Lowered, ProductTensor, Rows, RowTensor, Tensor, broadcast_shapes, broadcast_to
 from dovetail_cuda.lower.types import WIDE, is_float
 
-__all__: list[str] = []
+__all__ = ["matmul", "scale_tensor"]
 
 
 def _multiply_rows(a: Tensor, b: Tensor) -> RowTensor:
@@ -75,8 +75,8 @@ def gemm(
         return apply("{0} + {1}", x, y, dtype=dtype)
 
     def finish(result: Tensor) -> Tensor:
-        scaled = _scale(result, alpha)
-        return scaled if c is None else map_elements(add, scaled, _scale(c, beta), dtype=dtype)
+        scaled = scale_tensor(result, alpha)
+        return scaled if c is None else map_elements(add, scaled, scale_tensor(c, beta), dtype=dtype)
 
     if is_float(dtype) and plain.rows.num_columns:
         return ProductTensor(shape=shape, dtype=dtype, left=left, right=right, finish=finish, plain=plain)
@@ -84,7 +84,8 @@ def gemm(
     return RowTensor(shape=shape, dtype=dtype, rows=plain.rows, value=value, is_reduced=True)
 
 
-def _scale(x: Tensor, factor: float) -> Tensor:
+def scale_tensor(x: Tensor, factor: float) -> Tensor:
+    """A multiple of a tensor."""
     if factor == 1.0:
         return x
     number = literal(factor, x.dtype)

@@ -10,13 +10,13 @@ from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Tensor, broadcast_shapes, broadcast_to, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS, INTEGERS, NUMBERS, SIGNED, TYPES, WIDE, is_float
 
-__all__ = ["ELEMENTWISE", "GELU_TANH", "ONNX_TYPES", "RELU", "map_elements"]
+__all__ = ["ELEMENTWISE", "GELU_TANH", "MAXIMUM", "ONNX_TYPES", "RELU", "map_elements"]
 
 _NAN: Final = "propagate_nan=tl.PropagateNan.ALL"
 RELU: Final = f"tl.maximum({{0}}, 0.0, {_NAN})"
 GELU_TANH: Final = "f.gelu_tanh({0})"
 """Texts that others look for."""
-_MAXIMUM: Final = f"tl.maximum({{0}}, {{1}}, {_NAN})"
+MAXIMUM: Final = f"tl.maximum({{0}}, {{1}}, {_NAN})"
 _MINIMUM: Final = f"tl.minimum({{0}}, {{1}}, {_NAN})"
 
 _UNARY: Final = {
@@ -64,7 +64,7 @@ _BINARY: Final = {
 }
 _VARIADIC: Final = {
     # op: (since, text for floats, text for integers or None)
-    "Max": (8, _MAXIMUM, "tl.maximum({0}, {1})"),
+    "Max": (8, MAXIMUM, "tl.maximum({0}, {1})"),
     "Min": (8, _MINIMUM, "tl.minimum({0}, {1})"),
     "Sum": (8, "{0} + {1}", None),
 }

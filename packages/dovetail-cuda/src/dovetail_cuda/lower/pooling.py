@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Sequence
+from typing import Final
 
 from dovetail_cuda.lower.expr import Expr, apply, both, literal, select, within
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import pad
+from dovetail_cuda.lower.pointwise import MAXIMUM, map_elements
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.sliding import Sliding, plan_sliding
@@ -16,6 +21,8 @@ from dovetail_cuda.lower.types import FLOATS
 __all__ = ["slide"]
 
 Ints = Sequence[int]
+_MOST_TAPS: Final = 9
+"""Windows up to this many elements are put together one by one."""
 
 
 def slide(x: Tensor, sliding: Sliding, filler: float, *, is_counting: bool = False) -> Tensor:
@@ -48,6 +55,22 @@ def slide(x: Tensor, sliding: Sliding, filler: float, *, is_counting: bool = Fal
     return Tensor(shape=tuple(shape), dtype=x.dtype, pull=pull, is_mapped=True)
 
 
+def _unroll(windows: Tensor, sliding: Sliding, text: str) -> Tensor | None:
+    """The elements of each window put together one by one, where they are few; None where they are not.
+
+    One element a lane then reads along memory, whatever the window is.
+    """
+    if math.prod(sliding.kernel) > _MOST_TAPS:
+        return None
+    taps = list(itertools.product(*(range(size) for size in sliding.kernel)))
+
+    def pull(at: Sequence[Index], guard: Expr | None) -> Expr:
+        parts = [windows.at((*at, *(Index((), offset) for offset in tap)), guard) for tap in taps]
+        return functools.reduce(lambda a, b: apply(text, a, b, dtype=windows.dtype), parts)
+
+    return Tensor(shape=windows.shape[: -len(sliding.kernel)], dtype=windows.dtype, pull=pull)
+
+
 def _window_axes(windows: Tensor, sliding: Sliding) -> range:
     return range(windows.rank - len(sliding.kernel), windows.rank)
 
@@ -70,6 +93,9 @@ def max_pool(
         raise refuse("it does not tell where the largest was")
     sliding = plan_sliding(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     windows = slide(x, sliding, float("-inf"))
+    few = _unroll(windows, sliding, MAXIMUM)
+    if few is not None:
+        return few
     axes = _window_axes(windows, sliding)
     return make_reduced(windows, axes, lambda rows: rows.reduce("max", rows.read(windows)), keep=False)
 
@@ -89,6 +115,10 @@ def average_pool(
     """The mean of each window, with or without what is padding."""
     sliding = plan_sliding(x.shape[2:], kernel_shape, strides, dilations, pads, auto_pad, ceil_mode)
     windows = slide(x, sliding, 0.0)
+    few = None if any(sliding.before) or any(sliding.after) or ceil_mode else _unroll(windows, sliding, "{0} + {1}")
+    if few is not None:
+        size = literal(math.prod(sliding.kernel), x.dtype)
+        return map_elements(lambda a: apply("{0} / {1}", a, size, dtype=x.dtype), few, dtype=x.dtype)
     ones = make_constant(1, x.shape, x.dtype)
     counted = slide(x, sliding, 0.0, is_counting=True) if count_include_pad else slide(ones, sliding, 0.0)
 

@@ -19,18 +19,23 @@ registry = KernelRegistry("cuda")
 def load_registry() -> KernelRegistry:
     """The registry with every family in it."""
     from dovetail_cuda.lower import (  # noqa: F401 - they register
-        attention_operators,
         convolution,
-        einsum,
-        gather,
         gemm,
         indexing,
-        losses,
-        norm,
         pointwise,
         pooling,
-        quantize,
         reduce,
+    )
+    from dovetail_cuda.lower.operators import (  # noqa: F401
+        attention_operators,
+        contrib,
+        contrib_attention,
+        einsum,
+        gather,
+        losses,
+        norm,
+        quantize,
+        rotary,
         scan,
     )
 

@@ -164,6 +164,12 @@ class ConvTensor(Anchor):
     """(filters, C / groups, R, S)"""
     sliding: Sliding
     group: int
+    recipe: str
+    """How the filters are packed, of ``run.packing``."""
+    source: str | None
+    """The buffer that they are packed of, where they are a weight."""
+    padded: Tensor | None = None
+    """What is stored for the image to be read of it, where the image is no tensor of the network."""
 
     @property
     def order(self) -> tuple[int, ...]:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from dovetail_cuda.compile.convolution import write_convolution
+from dovetail_cuda.compile.convolution import ConvTile, write_convolution
 from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.regions import ConvRegion
-from dovetail_cuda.lower.conv_tiles import ConvTile, list_conv_tiles
 from dovetail_cuda.lower.expr import Load, walk
+from dovetail_cuda.tune.conv_tiles import list_conv_tiles
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.questions import KernelDraft, Operand, Place, Question, Task, Temporary, Way
 

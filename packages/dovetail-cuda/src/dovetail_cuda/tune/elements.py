@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dovetail_cuda.compile.source import write_kernel
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.regions import ElementRegion
-from dovetail_cuda.lower.tiles import choose_tile
+from dovetail_cuda.tune.element_tiles import choose_tile
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.questions import KernelDraft, Place, Question, Task, Way
 

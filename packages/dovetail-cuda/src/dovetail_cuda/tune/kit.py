@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dovetail.provider.interfaces import Device
-from dovetail_cuda.graph.planner import PartitionPlan
+from dovetail_cuda.graph.plan import PartitionPlan
 from dovetail_cuda.run.cublaslt import ProductLibrary
 
 __all__ = ["Kit", "make_kit"]

@@ -22,6 +22,7 @@ __all__ = [
     "open_subcommands",
     "positive_float",
     "positive_int",
+    "seed",
 ]
 
 N = TypeVar("N", int, float)
@@ -113,12 +114,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME:FILE",
         help="arrays for inputs, as x:file.npy, or all in one file.npz; inputs without a file get random numbers",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="decides the random numbers (default 0)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="decides the random numbers (default 0)")
 
 
 def positive_int(text: str) -> int:
     """An argument that counts something."""
     return _read(int, text, lambda number: number > 0, "a whole number above 0")
+
+
+def seed(text: str) -> int:
+    """An argument that decides random numbers."""
+    return _read(int, text, lambda number: number >= 0, "a whole number of at least 0")
 
 
 def positive_float(text: str) -> float:

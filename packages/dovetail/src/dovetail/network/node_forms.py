@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import onnx_ir as ir
 
 from dovetail.provider.schemas.node_limits import is_bad_count
@@ -16,6 +17,7 @@ __all__ = ["find_form_problems"]
 
 _MAX_SHOWN: Final = 8
 _KNOWN_DOMAINS: Final = frozenset(("", "ai.onnx", "com.microsoft"))
+_SIGNED: Final = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64})
 
 
 def find_form_problems(node: ir.Node) -> Iterator[str]:
@@ -63,13 +65,32 @@ def _find_in_split(node: ir.Node) -> Iterator[str]:
         yield f"'split' has a negative size: {list(sizes[:_MAX_SHOWN])}"
 
 
+def _find_in_attention(node: ir.Node) -> Iterator[str]:
+    for name, value in zip(("q_num_heads", "kv_num_heads"), node.inputs, strict=False):
+        count, features = _int(node, name), _last_of_three(value)
+        if count and features is not None and features % count:
+            yield f"attribute '{name}' is {count}; expected a divisor of {features}, the last size of its input"
+
+
 def _find_in_scan(node: ir.Node) -> Iterator[str]:
     count = _int(node, "num_scan_inputs")
-    if count is not None and not 0 < count <= len(node.inputs):
+    if count is not None and not 1 <= count <= len(node.inputs):
         yield f"attribute 'num_scan_inputs' is {count}; expected 1 to {len(node.inputs)}, as there are inputs"
 
 
+def _find_in_division(node: ir.Node) -> Iterator[str]:
+    values = [value for value in node.inputs if value is not None and _is_constant(value)]
+    if len(values) != 2 or any(value.dtype not in _SIGNED for value in values):
+        return
+    dividend, divisor = (value.const_value.numpy() for value in values if value.const_value is not None)
+    if (dividend == np.iinfo(dividend.dtype).min).any() and (divisor == -1).any():
+        yield "it divides the smallest integer of its type by -1, and the type does not have the result"
+
+
 _BY_OPERATOR: Final[Mapping[str, Callable[[ir.Node], Iterator[str]]]] = {
+    "Attention": _find_in_attention,
+    "Div": _find_in_division,
+    "Mod": _find_in_division,
     "Scan": _find_in_scan,
     "Split": _find_in_split,
     "Transpose": _find_in_transpose,
@@ -90,7 +111,18 @@ def _ints(node: ir.Node, name: str) -> Sequence[int] | None:
 
 def _constant(value: ir.Value | None) -> Sequence[int] | None:
     """The numbers of a small vector that is a constant."""
-    if value is None or value.const_value is None or not value.is_initializer() or value.is_graph_input():
+    if value is None or value.const_value is None or not _is_constant(value):
         return None
     array = value.const_value.numpy()
     return [int(number) for number in array.reshape(-1)] if array.dtype.kind == "i" else None
+
+
+def _is_constant(value: ir.Value) -> bool:
+    return value.const_value is not None and value.is_initializer() and not value.is_graph_input()
+
+
+def _last_of_three(value: ir.Value | None) -> int | None:
+    """The last size of a tensor of rank 3, where it is known."""
+    shape = None if value is None else value.shape
+    size = shape[2] if shape is not None and len(shape) == 3 else None
+    return size if isinstance(size, int) else None

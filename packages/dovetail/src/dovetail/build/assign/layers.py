@@ -100,6 +100,12 @@ class NodeLayer:
         inputs = enumerate(self.node.inputs)
         return frozenset(i for i, value in inputs if value is not None and _is_constant_value(value))
 
+    def read_constant(self, position: int) -> Any:
+        """The array of an input that is a weight; None of another."""
+        value = self.node.inputs[position] if position < len(self.node.inputs) else None
+        tensor = None if value is None else ir.convenience.get_const_tensor(value)
+        return None if tensor is None else tensor.numpy()
+
     @property
     def bodies(self) -> Sequence[Sequence[NodeView]]:
         """The nodes of each body of control flow."""

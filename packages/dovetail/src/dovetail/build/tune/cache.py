@@ -7,6 +7,7 @@ header of a cache says which device and version it comes from, for those who wan
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,9 +30,13 @@ from dovetail.build.tune.codec import (
 )
 from dovetail.build.tune.keys import make_key, make_reformat_key
 from dovetail.errors import TimingCacheError, UsageError
+from dovetail.file_kinds import START_BYTES, describe_start, looks_like_model
 from dovetail.files import append_bytes, read_bytes, replacing
 
 __all__ = ["ITimingCache", "TimingCache", "TimingCacheFile", "TimingValue", "make_key", "make_reformat_key"]
+
+# Damage never moves the start: files are replaced as a whole, so what begins otherwise was never written by us.
+_CACHE_START: Final = re.compile(rb'\s*\{\s*"format_version"')
 
 
 class TimingCache:
@@ -155,7 +160,11 @@ class TimingCacheFile:
         self._lock = filelock.FileLock(f"{self.path}.lock", timeout=lock_timeout_s, poll_interval=0.005)
 
     def load(self) -> TimingCache:
-        """Everything in the file and the journal; a damaged file is put aside and noted in ``problems``."""
+        """Everything in the file and the journal; a damaged cache is put aside and noted in ``problems``.
+
+        Raises:
+            TimingCacheError: The file does not begin like a timing cache, so it is somebody else's and left alone.
+        """
         if not (os.path.lexists(self.path) or os.path.lexists(self._journal)):
             return TimingCache()
         if not os.access(self.path.parent, os.W_OK):
@@ -223,11 +232,14 @@ class TimingCacheFile:
         return result
 
     def _read_file(self, *, writable: bool) -> TimingCache:
+        data = _read_if_there(self.path)
         try:
-            return TimingCache(_read_if_there(self.path))
+            return TimingCache(data)
         except TimingCacheError as error:
             if not writable:
                 raise TimingCacheError(error.what, where=str(self.path), fix=error.fix) from error
+            if not _CACHE_START.match(data):
+                raise _tell_foreign(self.path, data) from error
             aside = _free_name(self.path)
             self.path.replace(aside)
             self.problems.append(f"{self.path}: {error.what}; the file was put aside as {aside.name}")
@@ -237,6 +249,17 @@ class TimingCacheFile:
         """Write beside the file and swap, so that readers find the old one or the new one; the lock is held."""
         with replacing(self.path, alone=True) as file:
             file.write(data)
+
+
+def _tell_foreign(path: Path, data: bytes) -> TimingCacheError:
+    """The error for a file that is no timing cache."""
+    start = data[:START_BYTES]
+    kind = "an ONNX model" if looks_like_model(start) else describe_start(start)
+    return TimingCacheError(
+        f"this is {kind or 'another kind of file'} and not a timing cache; it is left as it is",
+        where=str(path),
+        fix="give the timing cache a file of its own, or remove this one",
+    )
 
 
 def _place_of(path: str | os.PathLike[str]) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from dovetail.cli.answers import Document, Reply
-from dovetail.cli.options import finish_command
+from dovetail.cli.options import finish_command, positive_float, seed
 from dovetail.cli.screen import Screen
 from dovetail.cli.shapes import parse_cases
 from dovetail.errors import PluginError, UsageError
@@ -46,10 +46,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--strict", action="store_true", help="judge by the strict set too")
     parser.add_argument(
-        "--seed", type=int, default=0, metavar="N", help="decides the numbers in the inputs (default 0)"
+        "--seed", type=seed, default=0, metavar="N", help="decides the numbers in the inputs (default 0)"
     )
     parser.add_argument(
-        "--timeout", type=float, default=10.0, metavar="S", help="how long one callback may take (default 10 seconds)"
+        "--timeout",
+        type=positive_float,
+        default=10.0,
+        metavar="S",
+        help="how long one callback may take (default 10 seconds)",
     )
     parser.add_argument(
         "--in-process", action="store_true", help="check in this process, for a debugger; a crash ends it"

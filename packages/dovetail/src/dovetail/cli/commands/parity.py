@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dovetail._near_names import suggest
 from dovetail.cli.answers import Document, Reply, dump_document
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen
@@ -40,17 +42,27 @@ def run(args: argparse.Namespace) -> Reply:
     from dovetail.provider.schemas.parity import compare
 
     suffix = _export_suffix(args.export)
-    report = compare(
-        _cover(args.a),
-        _cover(args.b),
-        names=(args.a, args.b),
-        domain="" if args.domain == "ai.onnx" else args.domain,
-        op=args.op,
-    )
+    a, b = _cover(args.a), _cover(args.b)
+    _require_known(args.domain, args.op, [a, b])
+    domain = "" if args.domain == "ai.onnx" else args.domain
+    report = compare(a, b, names=(args.a, args.b), domain=domain, op=args.op)
     document = _describe(report)
     if args.export is not None:
         _export(Path(args.export), suffix, document)
     return Reply(document=document, show=_show_one if args.op else _show)
+
+
+def _require_known(domain: str | None, op: str | None, covers: Sequence[Coverage]) -> None:
+    """Check that somebody has heard of the domain and of the operator: ONNX, or one of the two."""
+    from dovetail.provider.schemas.op_schemas import onnx_operator_set
+
+    keys = [key for known in (onnx_operator_set(), *covers) for key in known]
+    for option, name, names in (
+        ("domain", domain, {key[0] or "ai.onnx" for key in keys}),
+        ("operator", op, {key[1] for key in keys}),
+    ):
+        if name is not None and (name or "ai.onnx") not in names:
+            raise UsageError(f"there is no {option} {name!a}", where="parity", fix=suggest(name, sorted(names)))
 
 
 def _cover(name: str) -> Coverage:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.feeds import make_context, make_inputs
 from dovetail.cli.files import write_file
-from dovetail.cli.options import add_model_options, add_target, finish_command
+from dovetail.cli.options import add_model_options, add_target, finish_command, positive_float
 from dovetail.cli.screen import Screen
 from dovetail.cli.settings import add_build_settings
 from dovetail.cli.shapes import format_shape, parse_shapes
@@ -20,6 +20,8 @@ from dovetail.cli.targets import StderrLogger, open_engine
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+
+    from dovetail.runtime.limits import RunLimits
 
     Array = npt.NDArray[Any]
 
@@ -35,6 +37,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_build_settings(parser)
     parser.add_argument("--save-outputs", metavar="DIR", help="write each output to a .npy file in this folder")
+    parser.add_argument("--time-limit", type=positive_float, metavar="S", help="end the run after so many seconds")
+    parser.add_argument(
+        "--memory-limit", type=positive_float, metavar="MB", help="end the run when its values take so many megabytes"
+    )
 
 
 def run(args: argparse.Namespace) -> Reply:
@@ -44,6 +50,7 @@ def run(args: argparse.Namespace) -> Reply:
     engine = open_engine(args, shapes, logger)
     with engine:
         inputs, unset = make_inputs(engine, args, shapes, logger)
+        engine.run_limits = _read_limits(args)
         results = make_context(engine, inputs).run(list(inputs.values()))
     outputs = {tensor.name: array for tensor, array in zip(engine.manifest.outputs, results, strict=True)}
     files = _save(outputs, Path(args.save_outputs)) if args.save_outputs is not None else {}
@@ -54,6 +61,15 @@ def run(args: argparse.Namespace) -> Reply:
         "unset": [dim.to_dict() for dim in unset],
     }
     return Reply(document=document, show=_show)
+
+
+def _read_limits(args: argparse.Namespace) -> RunLimits | None:
+    from dovetail.runtime.limits import RunLimits
+
+    if args.time_limit is None and args.memory_limit is None:
+        return None
+    memory_bytes = None if args.memory_limit is None else max(1, int(args.memory_limit * 1e6))
+    return RunLimits(time_s=args.time_limit, memory_bytes=memory_bytes)
 
 
 def _describe(name: str, value: Any) -> dict[str, Any]:

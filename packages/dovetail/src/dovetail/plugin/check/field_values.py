@@ -65,9 +65,13 @@ def _make_field(declared: Mapping[str, PluginFieldType], name: str, value: Any) 
 def _read_numbers(name: str, value: Any, field_type: PluginFieldType) -> np.ndarray[Any, Any]:
     dtype = _numpy_type(field_type)
     try:
-        items = _split_numbers(value) if isinstance(value, str) else value
-        return np.atleast_1d(np.asarray(items)).astype(dtype).reshape(-1).copy()
-    except (TypeError, ValueError):
+        given = np.atleast_1d(np.asarray(_split_numbers(value) if isinstance(value, str) else value)).reshape(-1)
+        with np.errstate(all="ignore"):
+            numbers = given.astype(dtype)
+        if dtype.kind in "iu" and not np.array_equal(numbers, given):
+            raise ValueError("rounded")  # what was asked for and what is checked would be two things
+        return numbers.copy()
+    except (OverflowError, TypeError, ValueError):
         raise UsageError(
             f"field '{name}' cannot be read", expected=f"{field_type.name} numbers, such as 3 or 1,2", got=repr(value)
         ) from None

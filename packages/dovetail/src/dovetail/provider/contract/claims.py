@@ -73,6 +73,10 @@ class NodeView(Protocol):
         """The positions of inputs that are weights."""
         ...
 
+    def read_constant(self, position: int) -> Any:
+        """The array of an input that is a weight; None of another. A refit may replace it."""
+        ...
+
     @property
     def bodies(self) -> Sequence[Sequence[NodeView]]:
         """The nodes of each body of control flow."""

@@ -88,13 +88,24 @@ def _has_input(node: NodeView, index: int) -> bool:
     return index < len(node.input_types) and node.input_types[index] is not None
 
 
+def _check_division(node: NodeView) -> str | None:
+    """The processor has no quotient of the smallest integer and -1, and ends the process."""
+    if node.input_types[0] not in ("int32", "int64") or node.attributes.get("fmod"):
+        return None
+    divisor = node.read_constant(1)
+    is_safe = divisor is not None and not (divisor == -1).any()
+    return None if is_safe else "ONNX Runtime ends the process where the smallest integer is divided by -1"
+
+
 _RULES: Final[Mapping[str, Callable[[NodeView], str | None]]] = {
     "Attention": _check_attention,
     "ConvInteger": _check_integer_conv,
     "DFT": lambda _: _LESS_EXACT,
     "DequantizeLinear": _check_dequantize,
+    "Div": _check_division,
     "MatMulInteger": _check_integer_product,
     "MaxUnpool": _check_unpool,
+    "Mod": _check_division,
     "QLinearMatMul": _check_integer_product,
     "QuantizeLinear": _check_quantize,
     "ReduceMax": _check_extreme,

@@ -13,7 +13,7 @@ from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Lowered, Rows, Tensor, broadcast_to, refuse
 from dovetail_cuda.lower.types import FLOATS
 
-__all__: list[str] = []
+__all__ = ["divide_by_root", "normalize_last"]
 
 
 def _moments(rows: Rows, value: Expr, epsilon: float) -> tuple[Expr, Expr, Expr]:
@@ -47,26 +47,34 @@ def layer_normalization(
     num_outputs: int = 1,
 ) -> tuple[Lowered, ...]:
     """The last dimensions normalized, then scaled and shifted."""
+    return normalize_last(x, scale, bias, axis=axis, epsilon=epsilon, num_outputs=num_outputs, dtype=x.dtype)
+
+
+def normalize_last(
+    x: Tensor,
+    scale: Tensor,
+    bias: Tensor | None,
+    *,
+    axis: int = -1,
+    epsilon: float,
+    num_outputs: int = 1,
+    dtype: str,
+) -> tuple[Lowered, ...]:
+    """The last dimensions normalized, then scaled and shifted, in a type; also the mean and one over the deviation."""
     axes = range(find_axis(axis, x.rank), x.rank)
 
     def body(rows: Rows) -> Expr:
         centered, _, inverse = _moments(rows, rows.read(x), epsilon)
         normal = apply("{0} * {1}", centered, inverse, dtype=centered.dtype)
-        return _scale(normal, x.dtype, rows.read(scale), None if bias is None else rows.read(bias))
+        return _scale(normal, dtype, rows.read(scale), None if bias is None else rows.read(bias))
 
     def moment(number: int) -> Lowered:
-        made = make_reduced(
-            x, axes, lambda rows: convert(_moments(rows, rows.read(x), epsilon)[number], "float32"), keep=True
-        )
-        return _retype(made, "float32")
+        def find(rows: Rows) -> Expr:
+            return convert(_moments(rows, rows.read(x), epsilon)[number], "float32")
 
-    return (make_rows(x, axes, body), *(moment(number) for number in range(1, num_outputs)))
+        return make_reduced(x, axes, find, keep=True, dtype="float32")
 
-
-def _retype(made: Lowered, dtype: str) -> Lowered:
-    from dataclasses import replace
-
-    return replace(made, dtype=dtype)
+    return (make_rows(x, axes, body, dtype), *(moment(number) for number in range(1, num_outputs)))
 
 
 @registry.register("RMSNormalization", since=23, types={"T": FLOATS, "V": FLOATS})
@@ -74,16 +82,28 @@ def rms_normalization(
     x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Lowered:
     """The last dimensions divided by the root of their mean square, then scaled."""
+    return divide_by_root(x, scale, axis=axis, epsilon=epsilon, dtype=x.dtype)[0]
+
+
+def divide_by_root(x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float, dtype: str) -> tuple[Lowered, Lowered]:
+    """The last dimensions divided by the root of their mean square, then scaled, in a type; and one over the root."""
+    axes = range(find_axis(axis, x.rank), x.rank)
+
+    def invert(rows: Rows) -> tuple[Expr, Expr]:
+        wide = "float64" if x.dtype == "float64" else "float32"
+        value = convert(rows.read(x), wide)
+        squares = rows.reduce("sum", apply("{0} * {0}", value, dtype=wide))
+        numbers = literal(rows.num_columns, wide), literal(epsilon, wide)
+        return value, apply("1 / tl.sqrt_rn({0} / {1} + {2})", squares, *numbers, dtype=wide)
 
     def body(rows: Rows) -> Expr:
-        dtype = "float64" if x.dtype == "float64" else "float32"
-        value = convert(rows.read(x), dtype)
-        squares = rows.reduce("sum", apply("{0} * {0}", value, dtype=dtype))
-        numbers = literal(rows.num_columns, dtype), literal(epsilon, dtype)
-        inverse = apply("1 / tl.sqrt_rn({0} / {1} + {2})", squares, *numbers, dtype=dtype)
-        return _scale(apply("{0} * {1}", value, inverse, dtype=dtype), x.dtype, rows.read(scale), None)
+        value, inverse = invert(rows)
+        return _scale(apply("{0} * {1}", value, inverse, dtype=value.dtype), dtype, rows.read(scale), None)
 
-    return make_rows(x, range(find_axis(axis, x.rank), x.rank), body)
+    def find(rows: Rows) -> Expr:
+        return convert(invert(rows)[1], "float32")
+
+    return make_rows(x, axes, body, dtype), make_reduced(x, axes, find, keep=True, dtype="float32")
 
 
 def _along_channels(tensor: Tensor, rank: int) -> Tensor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
+from dovetail_cuda.compile.convolution import ConvTile, count_steps
 from dovetail_cuda.lower.tensors import ConvTensor
 from dovetail_cuda.lower.types import size_of
 
-__all__ = ["ConvTile", "count_steps", "list_conv_tiles"]
+__all__ = ["list_conv_tiles"]
 
 _SIZES: Final = (
     *((16, 16), (16, 32), (16, 64), (32, 16), (32, 32), (32, 64), (64, 16), (64, 32), (64, 64)),
@@ -17,6 +19,7 @@ _SIZES: Final = (
 )
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12)
 _MOST_TILES: Final = 8
+_MANY_WARPS: Final = 16
 _RESIDENT: Final = 3
 """Programs that a multiprocessor has at once."""
 _SHARED_BYTES: Final = 200 << 10
@@ -27,35 +30,6 @@ _SPLIT_CYCLES: Final = 1500
 """What adding the splits of a tile up takes."""
 _PRODUCTS_A_CYCLE: Final = 1000
 _BYTES_A_CYCLE: Final = 50
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConvTile:
-    """One way to cut a convolution."""
-
-    m: int
-    n: int
-    k: int
-    num_warps: int
-    num_stages: int
-    split: int = 1
-    """Among how many programs the sum of an element is split."""
-    group: int = 1
-    """Rows of tiles that run together."""
-    prefetches: bool = False
-    """Whether filters are read into the cache before the kernel in front has ended."""
-
-    @property
-    def name(self) -> str:
-        """What plans and timing caches call it."""
-        split = f" split {self.split}" if self.split > 1 else ""
-        return f"tile {self.m}x{self.n}x{self.k} w{self.num_warps} s{self.num_stages}{split}"
-
-
-def count_steps(conv: ConvTensor, block: int) -> int:
-    """How many steps the sums of a tile take: blocks of channels at each place of the window, or blocks of both."""
-    deep, places = conv.weight.shape[1], math.prod(conv.sliding.kernel)
-    return places * -(-deep // block) if deep >= block else -(-places * deep // block)
 
 
 def list_conv_tiles(conv: ConvTensor, multiprocessors: int, *, is_weight: bool = False) -> list[ConvTile]:
@@ -117,16 +91,14 @@ def _estimate(conv: ConvTensor, tile: ConvTile, multiprocessors: int) -> float:
 def _list_depthwise(conv: ConvTensor, multiprocessors: int) -> list[ConvTile]:
     batch, filters, high, wide = conv.whole_shape
     pixels, found = batch * high * wide, []
-    for n in (16, 32, 64, 128):
-        for m in (1, 4, 8, 16, 32):
-            lanes = m * n
-            if n >= 2 * filters or m >= 2 * pixels or not 256 <= lanes <= 2048:
-                continue
-            warps = max(lanes // 256, 1)
-            found.append(ConvTile(m=m, n=n, k=1, num_warps=warps, num_stages=1))
+    for m, n, lanes in itertools.product((1, 2, 4, 8, 16, 32), (16, 32, 64, 128), (4, 8)):
+        if n < 2 * filters and m < 2 * pixels and 128 <= m * n <= 2048 and m * n >= 32 * lanes:
+            found.append(ConvTile(m=m, n=n, k=1, num_warps=m * n // (32 * lanes), num_stages=1))
 
     def rate(tile: ConvTile) -> float:
-        blocks = -(-pixels // tile.m) * -(-filters // tile.n)
-        return abs(math.log2(blocks / (4 * multiprocessors))) - math.log2(tile.n) / 4
+        """How far the warps of a multiprocessor are from many, and how much of a tile is wasted."""
+        warps = -(-pixels // tile.m) * -(-filters // tile.n) * tile.num_warps / multiprocessors
+        waste = -(-filters // tile.n) * tile.n / filters
+        return abs(math.log2(warps / _MANY_WARPS)) + 4 * math.log2(waste)
 
-    return sorted(found, key=rate)[:6]
+    return sorted(found, key=rate)[:_MOST_TILES]

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal, select
-from dovetail_cuda.lower.gather import clamp_index
 from dovetail_cuda.lower.index import Index
+from dovetail_cuda.lower.operators.gather import clamp_index
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Lowered, Rows, Tensor, make_constant
