@@ -76,6 +76,19 @@ def test_filters_with_few_channels_are_packed_in_lines() -> None:
     assert not any(is_recipe(text) for text in ("", "lines", "lines -1", "lines 1000", "lines x", "filters 8", "other"))
 
 
+def test_packed_filters_take_no_name_of_the_network() -> None:
+    names, rng = ("w", "w.filters"), np.random.default_rng(3)
+    text = "(float[1,8,8,8] x) => (float[1,8,8,8] y) { a = Conv(x, w) b = Conv(a, w) y = Conv(b, @) }"
+    model = onnx.parser.parse_model(HEAD + text.replace("@", "other"))
+    model.graph.node[2].input[1] = names[1]
+    for name in names:
+        array = rng.standard_normal((8, 8, 1, 1)).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    plan = plan_partition(ir.from_proto(model))
+    found = [region.weight for region in plan.regions if isinstance(region, ConvRegion)]
+    assert found == ["w.filters'", "w.filters'", "w.filters.filters"]
+
+
 def test_splits_are_tried_where_tiles_are_few() -> None:
     plan = _plan(
         "(float16[1,512,7,7] x, float16[512,512,3,3] w) => (float16[1,512,7,7] y) { y = Conv<pads=[1,1,1,1]>(x, w) }"
