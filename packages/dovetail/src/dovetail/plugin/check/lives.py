@@ -10,12 +10,14 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from dovetail.plugin.check.discovery import Discovery, discover
-from dovetail.plugin.check.evidence import Evidence
-from dovetail.plugin.check.field_values import (
+from dovetail.plugin.check.cases.discovery import Discovery, discover
+from dovetail.plugin.check.cases.field_values import (
     declared_fields,
     vary_field,
 )
+from dovetail.plugin.check.cases.problem import Case, InputCase
+from dovetail.plugin.check.cases.widen import widen_sizes, widen_types
+from dovetail.plugin.check.evidence import Evidence
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.descriptors import Combination
 from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
@@ -24,10 +26,8 @@ from dovetail.plugin.check.isolation.fresh import FreshProcesses
 from dovetail.plugin.check.isolation.fresh_runs import FreshResult, FreshRun, run_fresh
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.objects import PluginObjects
-from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.check.progress import progress
 from dovetail.plugin.check.traits import show_fields
-from dovetail.plugin.check.widen import widen_sizes, widen_types
 from dovetail.plugin.fields import (
     PluginField,
     PluginFieldCollection,

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dovetail.plugin.check.cases.problem import Case, InputCase
 from dovetail.plugin.check.host.calls import CallbackRaised, journal
 from dovetail.plugin.check.host.descriptors import Combination
 from dovetail.plugin.check.host.runs import Run
@@ -18,7 +19,6 @@ from dovetail.plugin.check.isolation.journal import FRESH_SLOT
 from dovetail.plugin.check.isolation.watch import find_process_change, noting_variables
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen
-from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.fields import PluginFieldCollection, decode_fields
 from dovetail.rules import Broken
 from dovetail.types import TensorRTPhase

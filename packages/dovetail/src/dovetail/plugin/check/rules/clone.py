@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Final
 
+from dovetail.plugin.check.cases.zero_fields import find_lost_zero
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.memory import traced_peak_bytes
@@ -15,7 +16,6 @@ from dovetail.plugin.check.plugin_object import Specimen, examine
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
 from dovetail.plugin.check.traits import first_difference, traits_of
-from dovetail.plugin.check.zero_fields import find_lost_zero
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 

@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from dovetail.plugin.check.cases.field_values import copy_fields, overwrite_fields
+from dovetail.plugin.check.cases.zero_fields import find_lost_zero
 from dovetail.plugin.check.driver import CheckedPlugin
-from dovetail.plugin.check.field_values import copy_fields, overwrite_fields
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import buffers_of
 from dovetail.plugin.check.traits import Traits, first_difference, identity_of, parameters_of, show_fields, traits_of
-from dovetail.plugin.check.zero_fields import find_lost_zero
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, decode_fields
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase

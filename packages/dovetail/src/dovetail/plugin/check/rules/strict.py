@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Final
 
 from dovetail.formats import size_bytes
+from dovetail.plugin.check.cases.problem import Case
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.memory import open_handles, traced_growth_bytes, traced_peak_bytes
 from dovetail.plugin.check.lifecycle import Life, Prepared
-from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
 from dovetail.rules import Blocked, Broken, NotApplicable

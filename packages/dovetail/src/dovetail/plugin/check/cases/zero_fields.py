@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
+from dovetail.plugin.check.cases.field_values import declared_fields, make_fields
 from dovetail.plugin.check.driver import CheckedPlugin
-from dovetail.plugin.check.field_values import declared_fields, make_fields
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.check.traits import show_fields

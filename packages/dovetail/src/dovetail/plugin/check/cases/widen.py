@@ -15,9 +15,9 @@ from typing import Final
 
 from dovetail.expr import Constant
 from dovetail.formats import size_bytes
+from dovetail.plugin.check.cases.problem import Case, InputCase
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.lifecycle import Life
-from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.check.progress import progress
 from dovetail.rules import Blocked
 from dovetail.types import DataType
