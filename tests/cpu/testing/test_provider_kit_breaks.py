@@ -528,6 +528,15 @@ class FirstAddressOnly(PaperBound):
         super().run(found, outputs)
 
 
+class FirstBlockOnly(PaperBound):
+    """Computes 4096 elements and leaves the others as they are."""
+
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        super().run(inputs, outputs)
+        for output in outputs:
+            output.reshape(-1)[4096:] = 0
+
+
 class FirstShapeOnly(PaperBound):
     def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
         shape = self.partition.__dict__.setdefault("shape", inputs[0].shape)
@@ -626,6 +635,7 @@ BROKEN_COMPILERS: list[tuple[type[PaperProvider], str]] = [
     (IgnoresPayload, "P27"),
     (IgnoresPayload, "P28"),
     (_with_bound(FirstShapeOnly), "P32"),
+    (_with_bound(FirstBlockOnly), "P32"),
     (_with_bound(NothingIsAnError), "P33"),
     (_with_bound(NoScalars), "P34"),
     (_with_bound(Backwards), "P35"),

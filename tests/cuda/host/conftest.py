@@ -22,3 +22,9 @@ def paper(tmp_path: Any) -> Iterator[tuple[CudaProvider, FakeDriver]]:
 
     with fake_cuda(str(tmp_path / "kernels")) as found:
         yield found
+
+
+@pytest.fixture
+def small_attention(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the kernel take attention that is small enough to be interpreted."""
+    monkeypatch.setattr("dovetail_cuda.graph.attention.FEW_MULTIPLICATIONS", 0)

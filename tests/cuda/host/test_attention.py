@@ -19,6 +19,8 @@ from dovetail_cuda.emit.kernels import request_text
 from tests.cuda.host.ways import TILES, check_ways, find_attention, make_inputs
 from tests.cuda.models import make_block
 
+pytestmark = pytest.mark.usefixtures("small_attention")
+
 HEAD = '<ir_version: 10, opset_import: ["" : 23]> g '
 RNG = np.random.default_rng(21)
 CASES = {

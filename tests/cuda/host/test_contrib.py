@@ -11,6 +11,8 @@ import pytest
 import dovetail
 from tests.cuda.host.ways import check_ways, make_inputs
 
+pytestmark = pytest.mark.usefixtures("small_attention")
+
 HEAD = '<ir_version: 10, opset_import: ["" : 23, "com.microsoft" : 1]> g '
 MODELS = {
     "activations": """(float[3,8] x, float[8] b) => (float[3,8] y, float[3,8] z, float[3,8] u, float[3,8] v) {

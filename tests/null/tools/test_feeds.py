@@ -195,3 +195,14 @@ def test_files_that_are_wrong(tmp_path: Path) -> None:
     ):
         with pytest.raises(kind, match=text):
             read_arrays(tmp_path / name, [X])
+
+
+def test_a_small_file_that_becomes_a_large_one_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "inputs.npz"
+    np.savez_compressed(path, x=np.zeros((1 << 18, 4), np.float32))
+    assert read_arrays(path, [X])["x"].shape == (1 << 18, 4)
+    monkeypatch.setattr("dovetail.tools.array_files._MOST_BYTES", 1 << 20)
+    with pytest.raises(InputError, match="its arrays are far larger than the file"):
+        read_arrays(path, [X])
+    np.savez(path, x=np.zeros((1 << 18, 4), np.float32))
+    assert read_arrays(path, [X])["x"].shape == (1 << 18, 4)

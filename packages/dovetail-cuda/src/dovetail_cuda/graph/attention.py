@@ -34,6 +34,8 @@ __all__ = ["AttentionRegion", "make_attention_region", "strip_factor"]
 _TYPES: Final = ("float16", "bfloat16", "float32")
 _MOST_FEATURES: Final = 256
 """Heads beyond this do not fit the registers of a program."""
+FEW_MULTIPLICATIONS = 1 << 17
+"""Attention with fewer is two small products and a softmax: one pass gains nothing, and rounds otherwise."""
 _FEW_QUERIES: Final = 16
 """Up to so many queries make one tile, so that keys and values are read once and may be computed where they are."""
 
@@ -160,10 +162,12 @@ def _check(anchor: Anchor) -> AttentionTensor:
 
 
 def _is_fusable(made: AttentionTensor) -> bool:
-    """Whether there is a kernel for it."""
+    """Whether there is a kernel for it, and enough to do."""
     sizes = made.query.shape[-1], made.value.shape[-1]
     is_one_type = made.dtype == made.key.dtype == made.value.dtype
-    return is_one_type and made.dtype in _TYPES and max(sizes) <= _MOST_FEATURES
+    pairs = math.prod(made.query.shape[:-1]) * made.key.shape[-2]
+    is_worth_it = pairs * sum(sizes) >= FEW_MULTIPLICATIONS
+    return is_one_type and is_worth_it and made.dtype in _TYPES and max(sizes) <= _MOST_FEATURES
 
 
 def _make_steps(

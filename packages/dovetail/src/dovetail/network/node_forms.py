@@ -90,7 +90,6 @@ def _find_in_division(node: ir.Node) -> Iterator[str]:
 _BY_OPERATOR: Final[Mapping[str, Callable[[ir.Node], Iterator[str]]]] = {
     "Attention": _find_in_attention,
     "Div": _find_in_division,
-    "Mod": _find_in_division,
     "Scan": _find_in_scan,
     "Split": _find_in_split,
     "Transpose": _find_in_transpose,

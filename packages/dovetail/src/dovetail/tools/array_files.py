@@ -30,6 +30,9 @@ Array = npt.NDArray[Any]
 
 _ITEM: Final = re.compile(r"(.*)\[(\d{1,6})\]", re.DOTALL)
 _HALF: Final = re.compile(r"(.*)\.(keys|values)", re.DOTALL)
+_MOST_BYTES: Final = 256 << 20
+_MOST_TIMES: Final = 200
+"""Arrays up to the first, or up to so many times what is stored, are read from a compressed file."""
 _OBJECTS: Final = ("Object arrays cannot be loaded", "Python objects in dtype")
 """What NumPy's reader says of arrays of objects."""
 
@@ -111,7 +114,22 @@ def _load_all(path: Path) -> dict[str, Array]:
         if isinstance(loaded, np.ndarray):
             raise InputError("this is one array without a name", where=where, expected=".npz", got=".npy")
         with loaded as file:
+            _check_size(file.zip, where)
             return {key: file[key] for key in file}
+
+
+def _check_size(archive: zipfile.ZipFile, where: str) -> None:
+    """Refuse a small file that says it becomes a large one, before anything is taken for it."""
+    members = archive.infolist()
+    size, stored = sum(each.file_size for each in members), sum(each.compress_size for each in members)
+    if size > _MOST_BYTES and size > _MOST_TIMES * max(stored, 1):
+        raise InputError(
+            "its arrays are far larger than the file",
+            where=where,
+            expected=f"at most {_MOST_TIMES} times as large",
+            got=f"{size} bytes in {stored}",
+            fix="store them as they are: numpy.savez, not numpy.savez_compressed",
+        )
 
 
 def _load(path: Path) -> Any:

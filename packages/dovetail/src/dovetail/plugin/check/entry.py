@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dovetail.errors import UsageError
-from dovetail.plugin.check.discovery import Wish
+from dovetail.plugin.check.cases.discovery import Wish
+from dovetail.plugin.check.cases.problem import Case
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import read_or
 from dovetail.plugin.check.isolation.check import check_apart
 from dovetail.plugin.check.locate import locate
-from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.report import Report
 from dovetail.types import DataType, Dims
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from dovetail.expr import evaluate
 from dovetail.formats import formats_for
+from dovetail.plugin.check.cases.problem import Case, InputCase, make_inputs
 from dovetail.plugin.check.evidence import Evidence, Log
 from dovetail.plugin.check.host.calls import call, journal, read
 from dovetail.plugin.check.host.descriptors import Combination, Descriptors
@@ -30,7 +31,6 @@ from dovetail.plugin.check.layer import (
     read_output_types,
 )
 from dovetail.plugin.check.plugin_object import Specimen, examine
-from dovetail.plugin.check.problem import Case, InputCase, make_inputs
 from dovetail.plugin.handle import is_success
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
 from dovetail.rules import Blocked, Broken

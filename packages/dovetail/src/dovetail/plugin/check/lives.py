@@ -10,12 +10,14 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from dovetail.plugin.check.discovery import Discovery, discover
-from dovetail.plugin.check.evidence import Evidence
-from dovetail.plugin.check.field_values import (
+from dovetail.plugin.check.cases.discovery import Discovery, discover
+from dovetail.plugin.check.cases.field_values import (
     declared_fields,
     vary_field,
 )
+from dovetail.plugin.check.cases.problem import Case, InputCase
+from dovetail.plugin.check.cases.widen import widen_sizes, widen_types
+from dovetail.plugin.check.evidence import Evidence
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.descriptors import Combination
 from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
@@ -24,10 +26,8 @@ from dovetail.plugin.check.isolation.fresh import FreshProcesses
 from dovetail.plugin.check.isolation.fresh_runs import FreshResult, FreshRun, run_fresh
 from dovetail.plugin.check.lifecycle import Life
 from dovetail.plugin.check.objects import PluginObjects
-from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.check.progress import progress
 from dovetail.plugin.check.traits import show_fields
-from dovetail.plugin.check.widen import widen_sizes, widen_types
 from dovetail.plugin.fields import (
     PluginField,
     PluginFieldCollection,
@@ -82,13 +82,15 @@ class PluginLives(PluginObjects):
         wanted = msgspec.json.decode(request, type=FreshRun)
         self.fields = decode_fields(wanted.fields)
         self.known["origin"] = None
-        return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted))
+        return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted, self.create))
 
     def ask_fresh(
         self,
         cell: Cell,
         *,
         is_watched: bool = False,
+        is_protected: bool = False,
+        stored: list[dict[str, Any]] | None = None,
         variables: Mapping[str, str | None] | None = None,
         fields: PluginFieldCollection | None = None,
     ) -> FreshResult:
@@ -106,6 +108,9 @@ class PluginLives(PluginObjects):
             tactic=cell.tactic,
             case=cell.case,
             is_watched=is_watched,
+            is_protected=is_protected,
+            stored=stored,
+            workspace_bytes=self.life.prepare(formats=cell.formats, tactic=cell.tactic).workspace_bytes,
             variables=dict(variables or {}),
         )
         return msgspec.msgpack.decode(self._fresh.ask(msgspec.json.encode(request)), type=FreshResult)

@@ -7,20 +7,20 @@ from contextlib import suppress
 from typing import Any, Final
 
 from dovetail.errors import DovetailError
-from dovetail.plugin.check.discovery import Wish
-from dovetail.plugin.check.evidence import Evidence, Log
-from dovetail.plugin.check.field_values import (
+from dovetail.plugin.check.cases.discovery import Wish
+from dovetail.plugin.check.cases.field_values import (
     copy_fields,
     declared_fields,
     find_misread,
     guess_fields,
     make_fields,
 )
+from dovetail.plugin.check.cases.widen import Widened
+from dovetail.plugin.check.evidence import Evidence, Log
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.late_writes import KeptMemory
 from dovetail.plugin.check.isolation.fresh import FreshProcesses
 from dovetail.plugin.check.plugin_object import Specimen, examine
-from dovetail.plugin.check.widen import Widened
 from dovetail.plugin.fields import (
     PluginFieldCollection,
     decode_fields,

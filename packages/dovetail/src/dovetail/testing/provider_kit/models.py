@@ -96,12 +96,15 @@ CHAIN: Final = Case(
 )
 """The model of all rules that need just one."""
 
+_DYNAMIC_SIZES: Final = ((3, 8), (1, 1), (7, 5), (3, 8), (65, 129), (3, 8))
+"""Sizes that follow one another; one is larger than the blocks that kernels are cut into, and no multiple of them."""
+
 MODELS: Final = (
     CHAIN,
     Case(
         name="dynamic shapes",
         text="dyn (float[N, M] x, float[M] z) => (float[N, M] y) { a = Add(x, z)  b = Relu(a)  y = Mul(b, x) }",
-        shapes=[{"x": (rows, columns), "z": (columns,)} for rows, columns in ((3, 8), (1, 1), (7, 5), (3, 8))],
+        shapes=[{"x": (rows, columns), "z": (columns,)} for rows, columns in _DYNAMIC_SIZES],
     ),
     Case(
         name="empty tensors",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from dovetail.expr import Constant
+from dovetail.plugin.check.cases.problem import Case, InputCase
 from dovetail.plugin.check.host.proposals import Choice
 from dovetail.plugin.check.layer import DeclaredLayer
-from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorFormat
 
 __all__ = ["Combination", "Descriptors"]

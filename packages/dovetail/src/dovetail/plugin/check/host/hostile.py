@@ -5,7 +5,10 @@ Nothing here judges. Each object only remembers what the plugin did with it, and
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ctypes
+import mmap
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, SupportsIndex
@@ -20,7 +23,7 @@ from dovetail.plugin.arrays import address_of
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 
-__all__ = ["FILL_A", "FILL_B", "Fill", "ForbiddenDesc", "GuardedBuffer", "HostContext", "HostExprBuilder"]
+__all__ = ["FILL_A", "FILL_B", "FILL_NAN", "Fill", "ForbiddenDesc", "GuardedBuffer", "HostContext", "HostExprBuilder"]
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -41,6 +44,8 @@ class Fill:
 # The two patterns differ in every bit, and neither is a NaN in a floating-point type that has one.
 FILL_A: Final = Fill(0xA5, 0x96, 0)
 FILL_B: Final = Fill(0x5A, 0x69, 1)
+# NaN in every floating-point type that has one: what survives a multiplication by zero.
+FILL_NAN: Final = Fill(0xFF, 0xFF, 0)
 
 
 class GuardedBuffer:
@@ -74,6 +79,20 @@ class GuardedBuffer:
         """Where the memory starts; never 0, even without any bytes."""
         return address_of(self._after) - self.body.size
 
+    @contextmanager
+    def read_only(self) -> Iterator[None]:
+        """Have the system refuse writes to the memory meanwhile: one ends the process.
+
+        Whole pages are protected. They end inside the guards, which are larger than a page.
+        """
+        start = self.address // mmap.PAGESIZE * mmap.PAGESIZE
+        length = self.address + max(self.body.size, 1) - start
+        _protect(start, length, mmap.PROT_READ)
+        try:
+            yield
+        finally:
+            _protect(start, length, mmap.PROT_READ | mmap.PROT_WRITE)
+
     def damage(self) -> str | None:
         """What was written outside, or None."""
         after = np.flatnonzero(self._after != self._expected)
@@ -84,6 +103,12 @@ class GuardedBuffer:
             first = self._before.size - before[-1]
             return f"{before.size} bytes before the start of {self.name}, the nearest at byte -{first}"
         return None
+
+
+def _protect(start: int, length: int, access: int) -> None:
+    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+    if mprotect(ctypes.c_void_p(start), ctypes.c_size_t(length), access):
+        raise OSError(ctypes.get_errno(), "mprotect")
 
 
 @lru_cache(maxsize=256)

@@ -6,7 +6,9 @@ import gc
 import locale
 import os
 import random
+import signal
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -26,6 +28,9 @@ _PARTS: Final[dict[str, Callable[[], object]]] = {
     "the locale": lambda: locale.setlocale(locale.LC_ALL),
     "sys.stdout": lambda: id(sys.stdout),
     "sys.path": lambda: list(sys.path),
+    "the handling of a signal": lambda: [signal.getsignal(number) for number in signal.valid_signals()],
+    "the filters of warnings": lambda: [id(entry) for entry in warnings.filters],
+    "NumPy's print options": lambda: repr(np.get_printoptions()),
 }
 
 

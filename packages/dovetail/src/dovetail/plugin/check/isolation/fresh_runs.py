@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from dovetail.plugin.check.cases.problem import Case, InputCase
 from dovetail.plugin.check.host.calls import CallbackRaised, journal
 from dovetail.plugin.check.host.descriptors import Combination
 from dovetail.plugin.check.host.runs import Run
 from dovetail.plugin.check.isolation.journal import FRESH_SLOT
 from dovetail.plugin.check.isolation.watch import find_process_change, noting_variables
-from dovetail.plugin.check.lifecycle import Life
-from dovetail.plugin.check.problem import Case, InputCase
+from dovetail.plugin.check.lifecycle import Life, Prepared
+from dovetail.plugin.check.plugin_object import Specimen
+from dovetail.plugin.fields import PluginFieldCollection, decode_fields
+from dovetail.rules import Broken
+from dovetail.types import TensorRTPhase
 
 __all__ = ["FreshResult", "FreshRun", "run_fresh"]
+
+Create = Callable[[TensorRTPhase, PluginFieldCollection], Specimen]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +34,9 @@ class FreshRun:
 
     Attributes:
         is_watched: Whether to look for changes of the process instead of giving results.
+        is_protected: Whether the inputs lie in memory that cannot be written; a write ends the process.
+        stored: The fields of a plan to make a runtime-phase object from, instead of building one.
+        workspace_bytes: The workspace of such an object, which is never asked.
         variables: Environment variables to set, or to take away where the value is None.
     """
 
@@ -35,6 +46,9 @@ class FreshRun:
     tactic: int
     case: Case
     is_watched: bool = False
+    is_protected: bool = False
+    stored: list[dict[str, Any]] | None = None
+    workspace_bytes: int = 0
     variables: dict[str, str | None] = field(default_factory=dict)
 
 
@@ -62,7 +76,7 @@ class FreshResult:
         return replace(like, outputs=outputs, shapes=self.shapes)
 
 
-def run_fresh(life: Life, wanted: FreshRun) -> FreshResult:
+def run_fresh(life: Life, wanted: FreshRun, create: Create) -> FreshResult:
     """Run in this process, which differs from the one it was copied from in what no plugin may rely on."""
     journal().move_to(FRESH_SLOT)
     os.chdir(os.sep)
@@ -71,12 +85,32 @@ def run_fresh(life: Life, wanted: FreshRun) -> FreshResult:
         with noting_variables() as names:
             if wanted.is_watched:
                 return FreshResult(change=find_process_change(life) or "")
-            prepared = life.prepare(formats=wanted.formats, tactic=wanted.tactic)
+            prepared = _prepare(life, wanted, create)
             prepared.reshape(wanted.case)
-            run = prepared.run(wanted.case)
-    except CallbackRaised as raised:
+            run = _run_protected(prepared, wanted.case) if wanted.is_protected else prepared.run(wanted.case)
+    except (Broken, CallbackRaised) as raised:
         return FreshResult(raised=str(raised))
     return FreshResult(outputs=[raw.tobytes() for raw in run.outputs], shapes=run.shapes, variables=sorted(names))
+
+
+def _prepare(life: Life, wanted: FreshRun, create: Create) -> Prepared:
+    """A built object, or one from stored fields, which is made before anything else of the plugin runs."""
+    if wanted.stored is None:
+        return life.prepare(formats=wanted.formats, tactic=wanted.tactic)
+    specimen = create(TensorRTPhase.RUNTIME, decode_fields(wanted.stored))
+    life.tell(specimen.runtime, "set_tactic", wanted.tactic)
+    return Prepared(life, life.attach(specimen), wanted.formats, wanted.tactic, wanted.workspace_bytes)
+
+
+def _run_protected(prepared: Prepared, case: Case) -> Run:
+    """Run with inputs that cannot be written; those that an output is aliased to can."""
+    bench = prepared.bench(case)
+    inputs = [buffer for index, buffer in enumerate(bench.inputs) if index not in bench.aliases]
+    faulthandler.disable()  # the end of this process is an answer and no report
+    with ExitStack() as stack:
+        for buffer in inputs:
+            stack.enter_context(buffer.read_only())
+        return prepared.run_bench(bench, case)
 
 
 def _set_variables(variables: Mapping[str, str | None]) -> None:

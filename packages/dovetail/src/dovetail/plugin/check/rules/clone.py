@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Final
 
+from dovetail.plugin.check.cases.zero_fields import find_lost_zero
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.memory import traced_peak_bytes
@@ -20,6 +21,7 @@ from dovetail.types import TensorRTPhase
 
 __all__ = ["find_dropped_tactic", "run_through_life"]
 
+_ZERO_FIX: Final = "copy the value as it is: 'value or default' takes the default for 0"
 _MOST_CLONE_BYTES: Final = 1 << 20
 _MOST_CLONE_S: Final = 0.05
 
@@ -57,6 +59,9 @@ def judge_parameters(subject: CheckedPlugin) -> str:
     found = first_difference(_traits_of_twin(subject, twin, "a clone"), expected)
     if found:
         raise Broken(f"on a clone {found}")
+    lost = find_lost_zero(subject, subject.life.clone)
+    if lost:
+        raise Broken(f"on a clone of an object with a field of 0: {lost}", fix=_ZERO_FIX)
     return f"{len(expected)} traits compared"
 
 

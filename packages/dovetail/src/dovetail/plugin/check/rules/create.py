@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from dovetail.plugin.check.cases.field_values import copy_fields
 from dovetail.plugin.check.driver import CheckedPlugin
-from dovetail.plugin.check.field_values import copy_fields
 from dovetail.plugin.check.host.calls import CallbackRaised, read, read_or
 from dovetail.plugin.check.plugin_object import NotAPlugin, Specimen
 from dovetail.plugin.check.rules.catalogue import rule

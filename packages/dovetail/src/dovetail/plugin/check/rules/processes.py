@@ -6,6 +6,7 @@ import os
 from typing import Final
 
 from dovetail.plugin.check.driver import Cell, CheckedPlugin
+from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.runs import disagreement
 from dovetail.plugin.check.isolation.fresh_runs import FreshResult
 from dovetail.plugin.check.isolation.watch import find_process_change
@@ -44,6 +45,7 @@ def judge_fresh_process(subject: CheckedPlugin) -> str:
         result = subject.ask_fresh(cell)
         _require_same_result(subject, cell, result)
         variables |= set(result.variables)
+    _require_same_revival(subject)
     _vary_environment(subject, sorted(variables))
     return f"{len(cells)} runs, each in a process of its own"
 
@@ -62,6 +64,31 @@ def _require_same_result(subject: CheckedPlugin, cell: Cell, result: FreshResult
             fix="use no process number, time, address or random state; seed from a parameter",
         )
     raise Broken(f"{words}: {found} after others")
+
+
+def _require_same_revival(subject: CheckedPlugin) -> None:
+    """Make an object from stored fields where no object was built before, as a process does that loads a plan."""
+    cell = subject.main_cell
+    if not _is_revived_here(subject, cell):
+        return  # that is told by R36 and R38
+    result = subject.ask_fresh(cell, stored=subject.serialized)
+    found = result.raised or disagreement(result.as_run(cell.first), cell.first)
+    if found:
+        raise Broken(
+            f"made from the stored fields in a new process: {found}{'' if result.raised else ' where it was built'}",
+            fix="store the parameters themselves in the fields, no number of an entry that only this process has",
+        )
+
+
+def _is_revived_here(subject: CheckedPlugin, cell: Cell) -> bool:
+    """Whether an object made from stored fields gives the right results in this process."""
+    try:
+        _ = subject.has_working_revival
+        prepared = subject.deploy(subject.revive(), cell.formats, cell.tactic)
+        prepared.reshape(cell.case)
+        return disagreement(prepared.run(cell.case), cell.first) is None
+    except (NotApplicable, CallbackRaised):
+        return False
 
 
 def _vary_environment(subject: CheckedPlugin, variables: list[str]) -> None:

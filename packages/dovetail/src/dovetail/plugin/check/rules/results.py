@@ -9,11 +9,11 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.plugin.check.cases.problem import Case, make_inputs
 from dovetail.plugin.check.driver import Cell, CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.lifecycle import Life
-from dovetail.plugin.check.problem import Case, make_inputs
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.rules import Blocked, Broken, NotApplicable
 

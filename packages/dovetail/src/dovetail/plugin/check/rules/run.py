@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from dovetail.plugin.check.driver import Cell, CheckedPlugin, run_new
 from dovetail.plugin.check.host.calls import CallbackRaised
-from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
+from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, FILL_NAN, Fill
 from dovetail.plugin.check.host.runs import Run, disagreement, unwritten
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.rules import Blocked, Broken, NotApplicable
@@ -18,6 +18,7 @@ from dovetail.types import DataType
 
 __all__: list[str] = []
 
+_NAN_FIX: Final = "assign instead of clearing by a multiplication with zero, which leaves NaN as it is"
 _TELLING_NUMBERS: Final = (-1, 0, 1)
 _RUN_CALLBACKS: Final = frozenset({"set_tactic", "on_shape_change", "enqueue"})
 
@@ -57,6 +58,22 @@ def judge_inputs(subject: CheckedPlugin) -> None:
     for cell, run in _runs(subject):
         for index, text in run.written_inputs.items():
             raise Broken(f"{cell.describe()}: enqueue changed input {index}: {text}")
+    cell = subject.main_cell
+    if _ends_where_inputs_are_read_only(subject, cell):
+        raise Broken(f"{cell.describe()}: enqueue wrote an input and put back what was there")
+
+
+def _ends_where_inputs_are_read_only(subject: CheckedPlugin, cell: Cell) -> bool:
+    """Whether a run in a new process comes to its end, and not when the system refuses writes to its inputs."""
+    try:
+        subject.ask_fresh(cell)
+    except NotApplicable:
+        return False
+    try:
+        subject.ask_fresh(cell, is_protected=True)
+    except Blocked:
+        return True
+    return False
 
 
 @rule(
@@ -127,6 +144,11 @@ def judge_garbage(subject: CheckedPlugin) -> None:
         found = disagreement(cell.second, cell.first)
         if found and not _reads_guards(cell):
             raise Broken(f"{cell.describe()}: with other bytes in {_find_source(cell)}, {found}")
+    for cell in subject.all_cells:
+        run = run_new(cell.life, cell.case, formats=cell.formats, tactic=cell.tactic, fill=FILL_NAN)
+        found = disagreement(run, cell.first)
+        if found:
+            raise Broken(f"{cell.describe()}: with NaN in outputs and workspace before, {found}", fix=_NAN_FIX)
 
 
 @rule(

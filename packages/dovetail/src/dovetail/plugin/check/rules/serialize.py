@@ -7,8 +7,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from dovetail.plugin.check.cases.field_values import copy_fields, overwrite_fields
+from dovetail.plugin.check.cases.zero_fields import find_lost_zero
 from dovetail.plugin.check.driver import CheckedPlugin
-from dovetail.plugin.check.field_values import copy_fields, overwrite_fields
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.plugin_object import Specimen
@@ -112,6 +113,13 @@ def judge_round_trip(subject: CheckedPlugin) -> None:
     again = subject.serialize(revived)
     if again != subject.serialized:
         raise Broken(f"stored {show_fields(subject.serialized) or 'nothing'}, then {show_fields(again) or 'nothing'}")
+    lost = find_lost_zero(subject, lambda made: _revive_from(subject, made))
+    if lost:
+        raise Broken(f"with a field of 0: {lost}", fix="test for a field that is absent, not for one that is 0")
+
+
+def _revive_from(subject: CheckedPlugin, specimen: Specimen) -> Specimen:
+    return subject.create(TensorRTPhase.RUNTIME, decode_fields(subject.serialize(specimen)))
 
 
 @rule(

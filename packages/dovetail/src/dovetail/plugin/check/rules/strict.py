@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Final
 
 from dovetail.formats import size_bytes
+from dovetail.plugin.check.cases.problem import Case
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.memory import open_handles, traced_growth_bytes, traced_peak_bytes
 from dovetail.plugin.check.lifecycle import Life, Prepared
-from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.check.state import changes, state_of
 from dovetail.rules import Blocked, Broken, NotApplicable
@@ -95,7 +95,19 @@ def judge_growth(subject: CheckedPlugin) -> str:
     for name, count in open_handles().items():
         if count - before[name] >= _GROWTH_RUNS // 2:
             raise Broken(f"{_GROWTH_RUNS} runs left {count - before[name]} {name} open")
+    _require_no_handles_by_shape(prepared, case)
     return f"{max(growth_bytes, 0)} bytes after {_GROWTH_RUNS} runs"
+
+
+def _require_no_handles_by_shape(prepared: Prepared, case: Case) -> None:
+    """Shapes change as often as batches do, so what is opened for them must be let go of too."""
+    prepared.reshape(case)
+    before = open_handles()
+    for _ in range(_GROWTH_RUNS):
+        prepared.reshape(case)
+    for name, count in open_handles().items():
+        if count - before[name] >= _GROWTH_RUNS // 2:
+            raise Broken(f"{_GROWTH_RUNS} calls of on_shape_change left {count - before[name]} {name} open")
 
 
 @rule(

@@ -10,13 +10,13 @@ from contextlib import contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any, Final
 
+from dovetail.plugin.check.cases.field_values import copy_fields
+from dovetail.plugin.check.cases.problem import Case
 from dovetail.plugin.check.driver import Cell, CheckedPlugin
-from dovetail.plugin.check.field_values import copy_fields
 from dovetail.plugin.check.host.calls import LIBRARY_FOLDERS, CallbackRaised, call
 from dovetail.plugin.check.host.runs import Run, disagreement
 from dovetail.plugin.check.lifecycle import Life, Prepared
 from dovetail.plugin.check.plugin_object import Specimen
-from dovetail.plugin.check.problem import Case
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.fields import PluginFieldCollection
 from dovetail.rules import Blocked, Broken, NotApplicable

@@ -129,7 +129,7 @@ def judge_types(subject: CheckedProvider) -> str:
     fix="bind what depends on shapes in bind(), or compute it in every run",
 )
 def judge_dynamic(subject: CheckedProvider) -> str:
-    """Larger, smaller, and back."""
+    """Larger, smaller, much larger, and back."""
     return _judge(subject, find_case("dynamic shapes"))
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from dovetail.plugin.check.cases.problem import Case, InputCase
 from dovetail.plugin.check.lifecycle import Life
-from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.check.progress import Progress, progress
 from dovetail.types import DataType
 

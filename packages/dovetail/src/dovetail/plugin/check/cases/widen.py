@@ -15,9 +15,9 @@ from typing import Final
 
 from dovetail.expr import Constant
 from dovetail.formats import size_bytes
+from dovetail.plugin.check.cases.problem import Case, InputCase
 from dovetail.plugin.check.host.calls import CallbackRaised
 from dovetail.plugin.check.lifecycle import Life
-from dovetail.plugin.check.problem import Case, InputCase
 from dovetail.plugin.check.progress import progress
 from dovetail.rules import Blocked
 from dovetail.types import DataType
@@ -31,6 +31,7 @@ _MOST_CASES: Final = 5
 _MOST_TOLD: Final = 3
 _MOST_CASE_BYTES: Final = 4 << 20
 _SLOW_S: Final = 0.03
+_QUICK_S: Final = 0.002
 _ODD_SIZES: Final = (3, 5, 7, 11, 13, 9, 15, 17)
 _TYPES: Final = (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.INT32, DataType.INT64, DataType.INT8)
 _MISFIT: Final = re.compile(
@@ -83,9 +84,11 @@ def widen_sizes(life: Life) -> Widened:
     """Add cases: smaller and larger than the main one, odd, of size one, and empty."""
     widened = Widened(life)
     if life.problem.main and len(life.problem.cases) == 1:
-        most = 2 if _measure_s(life) > _SLOW_S else _MOST_CASES
+        run_s = _measure_s(life)
+        most = 2 if run_s > _SLOW_S else _MOST_CASES
         sizes = _find_free_sizes(widened)
-        for case in _derive(life.problem.main, sizes):
+        # Blocks and buffers of plugins have up to some thousand elements, which only a quick one is run with often.
+        for case in _derive(life.problem.main, sizes, growth=16 if run_s < _QUICK_S else 4):
             _add_case(widened, case, most)
     return widened
 
@@ -129,14 +132,14 @@ def _resize(main: Case, sizes: dict[Handle, int]) -> Case:
     )
 
 
-def _derive(main: Case, free: dict[Handle, int]) -> Iterator[Case]:
+def _derive(main: Case, free: dict[Handle, int], *, growth: int) -> Iterator[Case]:
     first = next(iter(_handles(main)), None)
     if first is not None:
         yield _resize(main, {first: 1})
     current = {handle: main[handle[0][0]][handle[0][1]] for handle in free}
     yield _resize(main, free)
     larger = {handle: size + 1 for handle, size in current.items()}
-    yield _resize(main, larger | {handle: 4 * current[handle] + 1 for handle in list(current)[-1:]})
+    yield _resize(main, larger | {handle: growth * current[handle] + 1 for handle in list(current)[-1:]})
     yield _resize(main, dict.fromkeys(free, 1))
     for handle in free:
         yield _resize(main, {handle: free[handle]})
