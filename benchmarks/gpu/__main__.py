@@ -141,7 +141,7 @@ def main() -> None:
     # Modules have byte code where they are installed; without it each process would compile them anew.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     results = Results(args.results, find_commit())
-    results.machine = describe_machine()
+    results.machine = {**describe_machine(), "builds_at_once": args.builds_at_once}
     _measure(rows, args, results)
     results.save()
     print(results.make_table())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -31,6 +32,7 @@ def build_row(folder: Path, store: Path) -> dict[str, Any]:
     with dt.compile(str(folder / "model.onnx"), shapes=shapes, config=config) as engine:
         built_s = time.perf_counter() - start
         engine.save(str(folder / "model.plan"))
+        (folder / "launches.json").write_text(json.dumps(_list_launches(engine.manifest), indent=1))
         return {"build_s": built_s, **_describe(engine.manifest)}
 
 
@@ -42,16 +44,19 @@ def _name_inputs(folder: Path, arrays: Any) -> dict[str, Any]:
     return {value.name: arrays[f"arr_{number}"] for number, value in enumerate(model.graph.input)}
 
 
+def _list_launches(manifest: Any) -> list[list[Any]]:
+    """Each thing that partitions do: operators, tactic and time."""
+    reports = [step.partition.report for step in manifest.programs[0].steps if step.partition and step.partition.report]
+    return [[node.op, node.tactic, node.time_us] for report in reports for node in report.nodes]
+
+
 def _describe(manifest: Any) -> dict[str, Any]:
     steps = manifest.programs[0].steps
-    reports = [step.partition.report for step in steps if step.partition and step.partition.report]
-    nodes = [node for report in reports for node in report.nodes]
     return {
         "steps": dict(Counter(f"{step.provider} {step.kind}" for step in steps)),
         "elsewhere": dict(Counter(step.op for step in steps if step.provider != "cuda")),
         "reasons": dict(Counter(note.text for note in manifest.notes if note.provider == "cuda").most_common(20)),
-        "launches": len(nodes),
-        "launch_table": [[node.op, node.tactic, node.time_us] for node in nodes],
+        "launches": len(_list_launches(manifest)),
     }
 
 

@@ -83,7 +83,9 @@ class Results:
 
 def _show_machine(commit: str, machine: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.get("versions", {}).items())
-    return f"Commit {commit}, {machine.get('date', '')}, {machine.get('device', '')}, {versions}."
+    text = f"Commit {commit}, {machine.get('date', '')}, {machine.get('device', '')}, {versions}."
+    count = machine.get("builds_at_once", 1)
+    return text if count == 1 else f"{text} Builds ran {count} at once, so that they took longer and chose by chance."
 
 
 def _show_row(row: Row, sides: dict[str, dict[str, Any]]) -> str:
