@@ -45,11 +45,21 @@ def _run(engine: Any, inputs: list[Any]) -> list[Any]:
     return list(results.values()) if isinstance(results, dict) else [results]
 
 
-@pytest.mark.parametrize("kind", list(ERRORS))
-@pytest.mark.parametrize("name", [*MODELS, *(f"large {name}" for name in LARGE)])
-def test_results_are_those_of_the_reference(cuda: Any, name: str, kind: str) -> None:
-    large = LARGE.get(name.removeprefix("large "), "")
-    text = large.format(t=kind) if name.startswith("large ") else MODELS[name].replace("float[", f"{kind}[")
+@pytest.mark.parametrize("name", list(MODELS))
+def test_small_images(cuda: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every kind of convolution, by a few ways each."""
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 2)
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_EARLY", 1)
+    monkeypatch.setattr("dovetail_cuda.lower.convolution._SMALL", 1)
+    _check(MODELS[name].replace("float[", "float16["), ERRORS["float16"])
+
+
+@pytest.mark.parametrize(("name", "kind"), [*((name, "float16") for name in LARGE), ("bottleneck", "float")])
+def test_images_as_networks_have_them(cuda: Any, name: str, kind: str) -> None:
+    _check(LARGE[name].format(t=kind), ERRORS[kind])
+
+
+def _check(text: str, error: float) -> None:
     model = onnx.parser.parse_model(HEAD + text)
     inputs = _make_inputs(model)
     config = dt.BuilderConfig()
@@ -62,4 +72,4 @@ def test_results_are_those_of_the_reference(cuda: Any, name: str, kind: str) -> 
         assert all(np.array_equal(result, first) for result, first in zip(run, runs[0], strict=True))
     for result, right in zip(runs[0], _run(dt.compile(model, providers=["cpu"]), inputs), strict=True):
         wide, expected = result.astype(np.float64), right.astype(np.float64)
-        assert np.linalg.norm(wide - expected) <= ERRORS[kind] * np.linalg.norm(expected)
+        assert np.linalg.norm(wide - expected) <= error * np.linalg.norm(expected)

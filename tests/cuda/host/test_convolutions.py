@@ -27,7 +27,9 @@ from tests.cuda.images import HEAD, MODELS
 
 @pytest.fixture(autouse=True)
 def _few_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes its time."""
+    """The interpreter takes its time: few ways to try, and small images that are convolved as large ones are."""
+    monkeypatch.setattr("dovetail_cuda.lower.convolution._SMALL", 1)
+    monkeypatch.setattr("dovetail_cuda.lower.convolution._MANY_PIXELS", 64)
     monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 2)
     monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_EARLY", 1)
 
@@ -60,7 +62,7 @@ def test_what_follows_a_convolution_is_part_of_it(name: str, ops: list[str]) -> 
 
 def test_results_between_convolutions_lie_with_their_channels_last() -> None:
     first, second = (each for each in _plan(MODELS["residual"]).regions if isinstance(each, ConvRegion))
-    assert second.image.strides == (0, 1, 256, 32)
+    assert second.image.strides == (0, 1, 192, 32)
     assert second.image.buffer == first.stored.buffer
 
 
@@ -72,6 +74,19 @@ def test_filters_with_few_channels_are_packed_in_lines() -> None:
     assert not packed[..., 3].any()
     assert is_recipe(f"{LINES} 8")
     assert not any(is_recipe(text) for text in ("", "lines", "lines -1", "lines 1000", "lines x", "filters 8", "other"))
+
+
+def test_packed_filters_take_no_name_of_the_network() -> None:
+    names, rng = ("w", "w.filters"), np.random.default_rng(3)
+    text = "(float[1,8,8,8] x) => (float[1,8,8,8] y) { a = Conv(x, w) b = Conv(a, w) y = Conv(b, @) }"
+    model = onnx.parser.parse_model(HEAD + text.replace("@", "other"))
+    model.graph.node[2].input[1] = names[1]
+    for name in names:
+        array = rng.standard_normal((8, 8, 1, 1)).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    plan = plan_partition(ir.from_proto(model))
+    found = [region.weight for region in plan.regions if isinstance(region, ConvRegion)]
+    assert found == ["w.filters'", "w.filters'", "w.filters.filters"]
 
 
 def test_splits_are_tried_where_tiles_are_few() -> None:

@@ -35,6 +35,7 @@ from dovetail_cuda import __version__
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
 from dovetail_cuda.run.arrays import CudaArray, import_array
 from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
+from dovetail_cuda.run.cupti import KernelTracer, open_tracer
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.guards import GuardedMemory
@@ -76,7 +77,7 @@ class CudaProvider(Provider):
         self._toolbox = toolbox
         self._gpu = Gpu(toolbox.driver if self.is_here else AbsentDriver(options.target), device.ordinal)
         self._pinned = PinnedMemory(self._gpu)
-        self._profile = LaunchProfile(self._gpu)
+        self._profile = LaunchProfile(self._gpu, toolbox.open_tracer)
 
     # what it takes
 
@@ -216,11 +217,13 @@ class CudaProvider(Provider):
 
     def begin_capture(self, stream: Stream) -> None:
         """Record what is put on the stream."""
+        self._profile.begin_capture(stream.handle)
         self._gpu.begin_capture(stream.handle)
 
     def end_capture(self, stream: Stream) -> CapturedGraph:
         """End the recording."""
-        return CudaGraph(self._gpu, self._gpu.end_capture(stream.handle))
+        graph = self._gpu.end_capture(stream.handle)
+        return CudaGraph(self._gpu, graph, self._profile.label_graph(graph, stream.handle), self._profile.replay)
 
     # profiling
 
@@ -246,6 +249,10 @@ class Toolbox:
     def open_products(self) -> ProductLibrary:
         """What multiplies matrices."""
         return CublasLt()
+
+    def open_tracer(self) -> KernelTracer | None:
+        """What tells of kernels in captured graphs, where it is installed."""
+        return open_tracer()
 
     def compile(self, request: Any) -> Any:
         """Compile a kernel, in a process of its own."""
