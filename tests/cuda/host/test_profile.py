@@ -117,7 +117,7 @@ class FakeTracer:
 def traced(paper: Any) -> Any:
     provider, driver = paper
     tracer = FakeTracer(driver)
-    provider._profile.open_tracer = lambda: tracer
+    provider._profile.open_tracer, provider._profile.has_tracer = lambda: tracer, lambda: True
     return provider
 
 

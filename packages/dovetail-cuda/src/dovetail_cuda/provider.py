@@ -35,7 +35,6 @@ from dovetail_cuda import __version__
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
 from dovetail_cuda.run.arrays import CudaArray, import_array
 from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
-from dovetail_cuda.run.cupti import KernelTracer, open_tracer
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.guards import GuardedMemory
@@ -77,7 +76,7 @@ class CudaProvider(Provider):
         self._toolbox = toolbox
         self._gpu = Gpu(toolbox.driver if self.is_here else AbsentDriver(options.target), device.ordinal)
         self._pinned = PinnedMemory(self._gpu)
-        self._profile = LaunchProfile(self._gpu, toolbox.open_tracer)
+        self._profile = LaunchProfile(self._gpu)
 
     # what it takes
 
@@ -249,10 +248,6 @@ class Toolbox:
     def open_products(self) -> ProductLibrary:
         """What multiplies matrices."""
         return CublasLt()
-
-    def open_tracer(self) -> KernelTracer | None:
-        """What tells of kernels in captured graphs, where it is installed."""
-        return open_tracer()
 
     def compile(self, request: Any) -> Any:
         """Compile a kernel, in a process of its own."""

@@ -6,13 +6,14 @@ one for the process, and so is the tracer.
 
 from __future__ import annotations
 
+import importlib.util
 import threading
 import time
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-__all__ = ["KernelTracer", "TracedKernel", "open_tracer"]
+__all__ = ["KernelTracer", "TracedKernel", "has_tracer", "open_tracer"]
 
 _BUFFER_BYTES: Final = 8 << 20
 
@@ -33,8 +34,16 @@ class TracedKernel:
 
 
 @cache
+def has_tracer() -> bool:
+    """Whether the package is installed; CUPTI itself is left alone, for it slows down whatever it watches."""
+    return importlib.util.find_spec("cupti") is not None
+
+
+@cache
 def open_tracer() -> KernelTracer | None:
     """The tracer of this process; None where the package or its library is not here."""
+    if not has_tracer():
+        return None
     try:
         from cupti import cupti
     except (ImportError, OSError, RuntimeError):

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dovetail.provider.interfaces import ProfileEvent
-from dovetail_cuda.run.cupti import KernelTracer, TracedKernel, open_tracer
+from dovetail_cuda.run.cupti import KernelTracer, TracedKernel, has_tracer, open_tracer
 from dovetail_cuda.run.streams import CudaEvent
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ class LaunchProfile:
 
     gpu: Gpu
     open_tracer: Callable[[], KernelTracer | None] = open_tracer
+    has_tracer: Callable[[], bool] = has_tracer
+    """Whether there is a tracer to be opened, so that captures note what it may ask for later."""
     is_on: bool = False
     _timed: list[_Timed] = field(default_factory=list)
     _clocks: dict[int, _ClockPair] = field(default_factory=dict)
@@ -107,10 +109,11 @@ class LaunchProfile:
 
     def run(self, steps: Sequence[Step], labels: Sequence[LaunchLabel], stream: int) -> None:
         """Put the launches of a step on a stream, watched where somebody does."""
-        tracer = self.open_tracer() if self.is_on or self.gpu.is_capturing else None
-        if self.gpu.is_capturing and tracer is not None:
+        is_captured = self.gpu.is_capturing
+        tracer = self.open_tracer() if self.is_on and not is_captured else None
+        if is_captured and self.has_tracer():
             self._capture(steps, labels, stream)
-        elif self.gpu.is_capturing or not self.is_on:
+        elif is_captured or not self.is_on:
             for step in steps:
                 step(stream)
         elif tracer is not None:
