@@ -15,6 +15,31 @@ if TYPE_CHECKING:
 collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"]
 
 
+_INTERPRETED = (
+    "can_be_replaced",
+    "few_queries",
+    "gives_what_cpu_gives",
+    "give_what_cpu_gives",
+    "half_precision",
+    "is_filled_behind",
+    "merged_projection",
+    "sum_that_is_split",
+    "transformer",
+    "weights_stay_packed",
+    "written_out_is_found",
+)
+_ONE_OF_A_KIND = ("[chain]", "[four bits]", "[moves]", "[picks]", "[plain]", "[pooled]", "[rows]", "[skip]", "[3x3]")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Mark as slow what interprets kernels, which takes seconds each; one of a kind stays."""
+    for item in items:
+        is_interpreted = any(part in item.name for part in _INTERPRETED)
+        if is_interpreted and not item.name.endswith(_ONE_OF_A_KIND):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture
 def paper(tmp_path: Any) -> Iterator[tuple[CudaProvider, FakeDriver]]:
     """The provider 'cuda', and the driver under it."""
