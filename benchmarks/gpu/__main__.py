@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -26,7 +27,7 @@ from benchmarks.gpu.results import Results, describe_machine, find_commit
 from benchmarks.gpu.rows import Row, find_rows
 
 EXPORTS_AT_ONCE = 10
-SIDES = ("build", "rebuild", "run", "witness")
+SIDES = ("build", "rebuild", "run", "plugin", "witness")
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -91,7 +92,7 @@ def _measure(rows: Sequence[Row], args: argparse.Namespace, results: Results) ->
     if "build" in args.sides:
         do_all("build", [row for row in ready if not _find_store(row, args).exists()], args.builds_at_once)
     for row in ready:
-        for side in ("rebuild", "run", "witness"):
+        for side in SIDES[1:]:
             if side in args.sides:
                 do_all(side, [row])
 
@@ -100,7 +101,7 @@ def _measure(rows: Sequence[Row], args: argparse.Namespace, results: Results) ->
 
 
 def _work(side: str, row: Row, store: Path) -> dict[str, Any]:
-    from benchmarks.gpu import networks, ours, peers
+    from benchmarks.gpu import networks, ours, peers, plugin_cost
 
     folder = _find_folder(row)
     store /= folder.name
@@ -111,6 +112,7 @@ def _work(side: str, row: Row, store: Path) -> dict[str, Any]:
         "build": lambda: ours.build_row(folder, store),
         "rebuild": lambda: ours.build_row(folder, store),
         "run": lambda: ours.run_row(folder),
+        "plugin": lambda: plugin_cost.measure_plugin(folder, store),
         "witness": lambda: dict(peers.time_witness(row)),
     }
     return work[side]()
@@ -122,7 +124,7 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", metavar="ROW", help="such as resnet50:1; all of them by default")
     parser.add_argument("--seconds", type=float, default=450, help="how long this call may take")
     parser.add_argument("--side-seconds", type=float, default=200, help="how long one side of a row may take")
-    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES[:-1], help="what is done for each row")
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES[:3], help="what is done for each row")
     parser.add_argument("--builds-at-once", type=int, default=1, help="more are quicker, and choose and time badly")
     parser.add_argument("--store", type=Path, default=ROOT / "build" / "gpu" / "store", help="kernels and timings")
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results", help="where results are kept")
@@ -136,8 +138,10 @@ def main() -> None:
     if args.side:
         print(json.dumps(_work(args.side, rows[0], args.store)))
         return
+    # Modules have byte code where they are installed; without it each process would compile them anew.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     results = Results(args.results, find_commit())
-    results.machine = describe_machine()
+    results.machine = {**describe_machine(), "builds_at_once": args.builds_at_once}
     _measure(rows, args, results)
     results.save()
     print(results.make_table())

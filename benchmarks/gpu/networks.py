@@ -39,7 +39,10 @@ def make_inputs(row: Row) -> tuple[Any, ...]:
 def export_row(row: Row, folder: Path) -> dict[str, Any]:
     """Write the model, its inputs, and its outputs by PyTorch in float32 on the device."""
     import numpy as np
+    import onnx
     import torch
+
+    from tests.cuda.skeletons import strip
 
     network, inputs = make_network(row).half(), make_inputs(row)
     with torch.no_grad():
@@ -50,6 +53,8 @@ def export_row(row: Row, folder: Path) -> dict[str, Any]:
         wide = [x.cuda().float() if x.is_floating_point() else x.cuda() for x in inputs]
         half = network.cuda()(*(x.cuda() for x in inputs)).double()
         reference = network.float()(*wide).double()
+    graph = onnx.load(str(folder / "model.onnx"), load_external_data=False)
+    (folder / "skeleton.onnx.xz").write_bytes(strip(graph))
     np.savez(folder / "inputs.npz", *(x.numpy() for x in inputs))
     np.savez(folder / "reference.npz", reference.cpu().numpy())
     return {"torch_error": float((half - reference).norm() / reference.norm())}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 from benchmarks.gpu.peers import time_synchronised
 
-__all__ = ["build_row", "run_row"]
+__all__ = ["PROVIDERS", "bind_arrays", "build_row", "get_cuda", "run_row"]
 
 PROVIDERS = ["cuda", "cpu"]
 
@@ -31,6 +32,7 @@ def build_row(folder: Path, store: Path) -> dict[str, Any]:
     with dt.compile(str(folder / "model.onnx"), shapes=shapes, config=config) as engine:
         built_s = time.perf_counter() - start
         engine.save(str(folder / "model.plan"))
+        (folder / "launches.json").write_text(json.dumps(_list_launches(engine.manifest), indent=1))
         return {"build_s": built_s, **_describe(engine.manifest)}
 
 
@@ -42,16 +44,19 @@ def _name_inputs(folder: Path, arrays: Any) -> dict[str, Any]:
     return {value.name: arrays[f"arr_{number}"] for number, value in enumerate(model.graph.input)}
 
 
+def _list_launches(manifest: Any) -> list[list[Any]]:
+    """Each thing that partitions do: operators, tactic and time."""
+    reports = [step.partition.report for step in manifest.programs[0].steps if step.partition and step.partition.report]
+    return [[node.op, node.tactic, node.time_us] for report in reports for node in report.nodes]
+
+
 def _describe(manifest: Any) -> dict[str, Any]:
     steps = manifest.programs[0].steps
-    reports = [step.partition.report for step in steps if step.partition and step.partition.report]
-    nodes = [node for report in reports for node in report.nodes]
     return {
         "steps": dict(Counter(f"{step.provider} {step.kind}" for step in steps)),
         "elsewhere": dict(Counter(step.op for step in steps if step.provider != "cuda")),
         "reasons": dict(Counter(note.text for note in manifest.notes if note.provider == "cuda").most_common(20)),
-        "launches": len(nodes),
-        "launch_table": [[node.op, node.tactic, node.time_us] for node in nodes],
+        "launches": len(_list_launches(manifest)),
     }
 
 
@@ -61,23 +66,30 @@ def run_row(folder: Path) -> dict[str, Any]:
 
     import dovetail as dt
 
-    provider = get_cuda(None)
+    provider, load = get_cuda(None), dt.load  # the time to load has no imports in it
     provider.create_stream().synchronize()  # opens the device
     start = time.perf_counter()
-    engine = dt.load(str(folder / "model.plan"))
+    engine = load(str(folder / "model.plan"))
     context = engine.create_execution_context()
     load_ms = (time.perf_counter() - start) * 1e3
     inputs, reference = np.load(folder / "inputs.npz"), np.load(folder / "reference.npz")["arr_0"]
-    for number, tensor in enumerate(engine.manifest.inputs):
-        _bind(context, provider, tensor.name, inputs[f"arr_{number}"])
-    (name,) = (tensor.name for tensor in engine.manifest.outputs)
-    place = _bind(context, provider, name, np.full(reference.shape, np.nan, np.float16))
+    place = bind_arrays(engine, context, provider, inputs, reference.shape)
     stream = provider.create_stream()
     ms = time_synchronised(lambda: context.execute_async_v3(stream.handle), stream.synchronize)
     result = np.empty(reference.shape, np.float16)
     provider.copy(place, result, None)
     difference = result.astype(np.float64) - reference
     return {"ms": ms, "load_ms": load_ms, "error": float(np.linalg.norm(difference) / np.linalg.norm(reference))}
+
+
+def bind_arrays(engine: Any, context: Any, provider: Any, inputs: Any, shape: tuple[int, ...]) -> Any:
+    """Put inputs on the device, and room for the one output, which is given back."""
+    import numpy as np
+
+    for number, tensor in enumerate(engine.manifest.inputs):
+        _bind(context, provider, tensor.name, inputs[f"arr_{number}"])
+    (name,) = (tensor.name for tensor in engine.manifest.outputs)
+    return _bind(context, provider, name, np.full(shape, np.nan, np.float16))
 
 
 def _bind(context: Any, provider: Any, name: str, array: Any) -> Any:

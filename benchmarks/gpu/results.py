@@ -78,12 +78,14 @@ class Results:
         )
         lines = [_show_machine(self.commit, self.machine), "", head, "|" + "---|" * 12]
         lines += [_show_row(row, self.rows[row.name]) for row in find_rows([]) if row.name in self.rows]
-        return "\n".join(lines) + "\n\n" + _show_reasons(self.rows) + "\n"
+        return "\n".join([*lines, "", *_list_notes(self.rows)]) + "\n"
 
 
 def _show_machine(commit: str, machine: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in machine.get("versions", {}).items())
-    return f"Commit {commit}, {machine.get('date', '')}, {machine.get('device', '')}, {versions}."
+    text = f"Commit {commit}, {machine.get('date', '')}, {machine.get('device', '')}, {versions}."
+    count = machine.get("builds_at_once", 1)
+    return text if count == 1 else f"{text} Builds ran {count} at once, so that they took longer and chose by chance."
 
 
 def _show_row(row: Row, sides: dict[str, dict[str, Any]]) -> str:
@@ -119,10 +121,15 @@ def _show_error(error: float | None) -> str:
     return "" if error is None else f"{error:.1e}" + ("" if error < MAX_ERROR else " (!)")
 
 
-def _show_reasons(rows: dict[str, dict[str, Any]]) -> str:
-    lines = [
-        f"- {name}: {count} x {reason}"
-        for name, sides in rows.items()
-        for reason, count in {**sides.get("build", {}), **sides.get("rebuild", {})}.get("reasons", {}).items()
-    ]
-    return "\n".join(lines)
+def _list_notes(rows: dict[str, dict[str, Any]]) -> list[str]:
+    """Why something runs elsewhere, what PyTorch's own float16 is off, and what a plugin costs."""
+    notes = []
+    for name, sides in rows.items():
+        made = {**sides.get("build", {}), **sides.get("rebuild", {})}
+        notes += [f"- {name}: {count} x {reason}" for reason, count in made.get("reasons", {}).items()]
+        if "torch_error" in sides.get("export", {}):
+            notes.append(f"- {name}: float16 in PyTorch is off by {sides['export']['torch_error']:.1e}")
+        if "extra_us" in sides.get("plugin", {}):
+            cost = sides["plugin"]
+            notes.append(f"- {name}: a plugin of {cost['kernel_us']:.1f} us costs {cost['extra_us']:.1f} us more")
+    return notes

@@ -93,6 +93,16 @@ def test_a_scan_over_more_than_it_has(count: int) -> None:
         import_model(_model(helper.make_node("Scan", ["a"], ["y"], num_scan_inputs=count, body=body)))
 
 
+@pytest.mark.parametrize(
+    ("op", "position"), [("Resize", 3), ("Reshape", 1), ("Expand", 1), ("Tile", 1), ("ConstantOfShape", 0), ("Pad", 1)]
+)
+def test_a_shape_of_more_axes_than_there_are(op: str, position: int) -> None:
+    model = _model(helper.make_node(op, [*(["a", "", ""][:position]), "long"], ["y"]))
+    model.graph.input.append(helper.make_tensor_value_info("long", TensorProto.INT64, [2**31 - 1]))
+    with pytest.raises(ModelError, match=f"input {position} has 2147483647 numbers, one for each axis"):
+        import_model(model)
+
+
 def test_nodes_as_they_should_be() -> None:
     import_model(_model(_split(["a", "two"], ["y", ""])))
     import_model(_model(helper.make_node("Transpose", ["a"], ["y"], perm=[1, 0])))

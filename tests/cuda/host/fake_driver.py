@@ -261,6 +261,12 @@ class FakeDriver(Driver):
         self.graphs[handle], found.recording = found.recording, None
         return handle
 
+    def find_newest_node(self, stream: int) -> int:
+        return len(self.streams[stream].recording or ())
+
+    def list_nodes(self, graph: int) -> list[tuple[int, bool]]:
+        return [(place, kind in ("kernel", "product")) for place, (kind, _) in enumerate(self.graphs[graph], 1)]
+
     def count_nodes(self, graph: int) -> int:
         return len(self.graphs[graph])
 

@@ -72,8 +72,18 @@ class ArenaAgainstModel(RuleBasedStateMachine):
         for other, (length, owner) in list(self.waiting.items()):
             overlaps = address < other + length and other < end
             assert not overlaps or owner == stream, "memory of another stream that may still use it"
+        self._stop_waiting(address, address + self.arena._used[address].size)
         self.out[address] = size
         self.num_allocations += 1
+
+    def _stop_waiting(self, start: int, end: int) -> None:
+        """Bytes that are out again wait for whatever is said when they come back."""
+        left: dict[int, tuple[int, int]] = {}
+        for other, (length, owner) in self.waiting.items():
+            for first, last in ((other, min(other + length, start)), (max(other, end), other + length)):
+                if first < last:
+                    left[first] = (last - first, owner)
+        self.waiting = left
 
     @rule(size=st.integers(1, 9000))
     def reserve(self, size: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,60 +12,26 @@ import onnx_ir as ir
 import pytest
 
 import dovetail
+from dovetail_cuda.compile.convolution import write_convolution
+from dovetail_cuda.compile.farm import CompileFarm
+from dovetail_cuda.compile.store import KernelStore
+from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.plan import PartitionPlan
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.run.packing import LINES, is_recipe, pack
 from dovetail_cuda.tune.conv_tiles import list_conv_tiles
-from tests.cuda.host.test_numbers import HEAD, _check
-
-MODELS = {
-    "3x3": """(float[1,8,9,7] x, float[16,8,3,3] w, float[16] b) => (float[1,16,9,7] y) {
-        c = Conv<pads=[1,1,1,1]>(x, w, b) y = Relu(c) }""",
-    "strides": """(float[2,8,11,9] x, float[24,8,3,3] w) => (float[2,24,5,5] y) {
-        y = Conv<pads=[0,1,1,1], strides=[2,2]>(x, w) }""",
-    "dilated": """(float[1,8,12,12] x, float[16,8,3,3] w) => (float[1,16,8,8] y) {
-        c = Conv<dilations=[2,2]>(x, w) y = HardSwish(c) }""",
-    "stem": """(float[1,3,17,19] x, float[16,3,7,7] w, float[16] b) => (float[1,16,5,5] y) {
-        c = Conv<pads=[3,3,3,3], strides=[2,2]>(x, w, b) r = Relu(c)
-        y = MaxPool<kernel_shape=[3,3], strides=[2,2], pads=[1,1,1,1]>(r) }""",
-    "long lines": """(float[1,3,64,65] x, float[16,3,7,5] w) => (float[1,16,32,33] y) {
-        y = Conv<pads=[3,2,3,2], strides=[2,2]>(x, w) }""",
-    "groups": """(float[1,16,8,8] x, float[24,4,3,3] w) => (float[1,24,8,8] y) {
-        y = Conv<pads=[1,1,1,1], group=4>(x, w) }""",
-    "depthwise": """(float[1,24,9,9] x, float[24,1,5,5] w, float[24] b) => (float[1,24,5,5] y) {
-        c = Conv<pads=[2,2,2,2], strides=[2,2], group=24>(x, w, b) y = HardSwish(c) }""",
-    "two for a channel": """(float[1,8,16,16] x, float[16,1,3,3] w) => (float[1,16,16,16] y) {
-        y = Conv<pads=[1,1,1,1], group=8>(x, w) }""",
-    "one dimension": """(float[2,8,40] x, float[32,8,5] w, float[32] b) => (float[2,32,38] y) {
-        c = Conv<pads=[1,1]>(x, w, b) y = Tanh(c) }""",
-    "residual": """(float[1,32,9,8] x, float[32,32,3,3] w, float[32,32,1,1] v, float[32] b) => (float[1,32,9,8] y) {
-        a = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(a) c = Conv(r, v) s = Add(c, x) y = Relu(s) }""",
-    "two branches": """(float[1,8,8,8] x, float[16,8,1,1] w, float[16,8,3,3] v) => (float[1,16,8,8] y) {
-        a = Conv(x, w) b = Conv<pads=[1,1,1,1]>(x, v) y = Add(a, b) }""",
-    "several readers": """(float[1,8,16,16] x, float[8,8,3,3] w) => (float[1,8,16,16] y, float[1,8,16,16] z) {
-        c = Conv<pads=[1,1,1,1]>(x, w) y = Exp(c) z = Neg(c) }""",
-    "excited": """(float[1,16,8,8] x, float[16,1,3,3] w, float[8,16,1,1] s, float[16,8,1,1] e, float[8,16,1,1] p) =>
-        (float[1,8,8,8] y) {
-        d = Conv<pads=[1,1,1,1], group=16>(x, w) h = HardSwish(d) g = GlobalAveragePool(h) a = Conv(g, s) r = Relu(a)
-        b = Conv(r, e) f = HardSigmoid(b) m = Mul(h, f) y = Conv(m, p) }""",
-    "channels last": """(float[1,16,8,8] x, float[16,1,7,7] w, float[16] g, float[16] b, float[16,64] p, float[64,16] q,
-        float[16,1,1] s, float[32,16,2,2] d) => (float[1,32,4,4] y) {
-        c = Conv<pads=[3,3,3,3], group=16>(x, w) t = Transpose<perm=[0,2,3,1]>(c) n = LayerNormalization(t, g, b)
-        h = MatMul(n, p) a = Gelu<approximate="tanh">(h) k = MatMul(a, q) u = Transpose<perm=[0,3,1,2]>(k)
-        z = Mul(u, s) r = Add(z, x) y = Conv<strides=[2,2]>(r, d) }""",
-    "pads": """(float[1,8,8,8] x, float[16,8,3,3] w) => (float[1,16,8,9] y) {
-        k = Constant<value=int64[8]{0,0,1,1,0,0,1,2}>() p = Pad(x, k) y = Conv(p, w) }""",
-    "pooled": """(float[2,16,8,8] x, float[16,16,3,3] w) => (float[2,16,1,1] y, float[2,16,4,4] z) {
-        c = Conv<pads=[1,1,1,1]>(x, w) y = GlobalAveragePool(c)
-        z = AveragePool<kernel_shape=[2,2], strides=[2,2]>(c) }""",
-}
+from tests.cuda.host.test_numbers import _check
+from tests.cuda.images import HEAD, MODELS
 
 
 @pytest.fixture(autouse=True)
 def _few_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes its time."""
-    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 3)
+    """The interpreter takes its time: few ways to try, and small images that are convolved as large ones are."""
+    monkeypatch.setattr("dovetail_cuda.lower.convolution._SMALL", 1)
+    monkeypatch.setattr("dovetail_cuda.lower.convolution._MANY_PIXELS", 64)
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 2)
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_EARLY", 1)
 
 
 def _plan(text: str) -> PartitionPlan:
@@ -94,7 +62,7 @@ def test_what_follows_a_convolution_is_part_of_it(name: str, ops: list[str]) -> 
 
 def test_results_between_convolutions_lie_with_their_channels_last() -> None:
     first, second = (each for each in _plan(MODELS["residual"]).regions if isinstance(each, ConvRegion))
-    assert second.image.strides == (0, 1, 256, 32)
+    assert second.image.strides == (0, 1, 192, 32)
     assert second.image.buffer == first.stored.buffer
 
 
@@ -108,6 +76,19 @@ def test_filters_with_few_channels_are_packed_in_lines() -> None:
     assert not any(is_recipe(text) for text in ("", "lines", "lines -1", "lines 1000", "lines x", "filters 8", "other"))
 
 
+def test_packed_filters_take_no_name_of_the_network() -> None:
+    names, rng = ("w", "w.filters"), np.random.default_rng(3)
+    text = "(float[1,8,8,8] x) => (float[1,8,8,8] y) { a = Conv(x, w) b = Conv(a, w) y = Conv(b, @) }"
+    model = onnx.parser.parse_model(HEAD + text.replace("@", "other"))
+    model.graph.node[2].input[1] = names[1]
+    for name in names:
+        array = rng.standard_normal((8, 8, 1, 1)).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    plan = plan_partition(ir.from_proto(model))
+    found = [region.weight for region in plan.regions if isinstance(region, ConvRegion)]
+    assert found == ["w.filters'", "w.filters'", "w.filters.filters"]
+
+
 def test_splits_are_tried_where_tiles_are_few() -> None:
     plan = _plan(
         "(float16[1,512,7,7] x, float16[512,512,3,3] w) => (float16[1,512,7,7] y) { y = Conv<pads=[1,1,1,1]>(x, w) }"
@@ -115,6 +96,26 @@ def test_splits_are_tried_where_tiles_are_few() -> None:
     region = plan.regions[-1]
     assert isinstance(region, ConvRegion)
     assert any(tile.split > 1 for tile in list_conv_tiles(region.conv, 132))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", ["3x3", "stem", "long lines", "grouped", "depthwise"])
+def test_kernels_compile_for_sm_90(name: str, tmp_path: Any) -> None:
+    """Every cut that differs in kind: early or not, split or not."""
+    text = MODELS[name].replace("float[", "float16[")
+    (region, *_) = (each for each in _plan(text).regions if isinstance(each, ConvRegion))
+    first = list_conv_tiles(region.conv, 132)[0]
+    cuts = [first, replace(first, starts_early=True, prefetches=True)]
+    cuts += [] if region.conv.is_depthwise else [replace(first, split=2)]
+    requests = [request_text(write_convolution(region, tile, precision="ieee"), 90) for tile in cuts]
+    farm = CompileFarm()
+    try:
+        with ThreadPoolExecutor(2) as workers:
+            made = KernelStore(tmp_path, farm.compile).get_all(requests, workers)
+    finally:
+        farm.close()
+    assert all(code.code.startswith(b"\x7fELF") and not code.scratch_bytes for code in made)
+    assert [code.starts_early for code in made[:2]] == [False, True]
 
 
 def test_filters_of_a_packed_convolution_can_be_replaced(paper: Any) -> None:

@@ -43,6 +43,8 @@ MODELS = {
         a = Constant<value=int64[1]{1}>() y = Softmax(x) s = ReduceSum<keepdims=0>(x, a) }""",
     "windows": """(float[1,3,6,6] x, float[4,3,3,3] w, float[4] b) => (float[1,4,2,2] y) {
         c = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(c) y = MaxPool<kernel_shape=[3,3], strides=[3,3]>(r) }""",
+    "picks": """(float[3,5,4] x) => (float[5,4] y) {
+        k = Constant<value=int64{-2}>() g = Gather<axis=0>(x, k) y = Abs(g) }""",
     "gathers": """(float[5,4] x, int64[2,3] i) => (float[2,3,4] y) { g = Gather<axis=0>(x, i) y = Abs(g) }""",
     "product": """(float[48,128] x, float[128,96] w, float[96] b, float[48,96] r) => (float[48,96] y) {
         p = MatMul(x, w) a = Add(p, b) c = Gelu(a) y = Add(c, r) }""",

@@ -16,7 +16,10 @@ from dovetail_cuda.graph.regions import ProductRegion
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import find_matrix
 from dovetail_cuda.lower.tensors import broadcast_to, make_buffer
+from dovetail_cuda.run.cublaslt import ProductLibrary
+from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.library_form import match_library, split_follower
+from dovetail_cuda.tune.product_tiles import list_tiles
 from tests.cuda.models import make_block, make_mlp
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
@@ -99,6 +102,23 @@ def test_what_the_library_has_not_is_a_kernel_behind_it() -> None:
     form, rest = split_follower(region, "made")
     assert form.bias == "b"
     assert rest.buffers == ["made", "y"]
+
+
+@pytest.mark.parametrize(("capability", "most"), [(80, 163), (89, 99), (90, 227), (999, 99)])
+def test_tiles_fit_the_shared_memory_of_the_device(capability: int, most: int) -> None:
+    plan = _plan("(float16[128,768] x, float16[768,3072] w) => (float16[128,3072] y) { y = MatMul(x, w) }")
+    kit = Kit(
+        capability=capability,
+        multiprocessors=132,
+        allows_tf32=False,
+        weights=frozenset("w"),
+        is_cold=True,
+        open_products=ProductLibrary,
+    )
+    tiles = list_tiles(_products(plan)[0], kit)
+    assert tiles
+    assert all((tile.m + tile.n) * tile.k * 2 * tile.num_stages < most << 10 for tile in tiles)
+    assert any(tile.prefetches for tile in tiles)
 
 
 def _products(plan: PartitionPlan) -> list[ProductRegion]:

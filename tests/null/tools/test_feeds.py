@@ -206,3 +206,9 @@ def test_a_small_file_that_becomes_a_large_one_is_refused(tmp_path: Path, monkey
         read_arrays(path, [X])
     np.savez(path, x=np.zeros((1 << 18, 4), np.float32))
     assert read_arrays(path, [X])["x"].shape == (1 << 18, 4)
+
+
+def test_nothing_is_made_up_for_an_absurd_size() -> None:
+    spec = InputSpec(name="x", dtype="int64", dims=read_dims([2**31 - 1]))
+    with pytest.raises(InputError, match="nothing of this size is made up"):
+        make_feeds([spec])

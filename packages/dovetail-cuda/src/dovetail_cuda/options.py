@@ -27,11 +27,7 @@ class CudaOptions:
 
     device_id: int | None = None
     target: str = ""
-    prefer_nhwc: bool = False
     use_tf32: bool = True
-    enable_cudnn: bool = True
-    cudnn_conv_algo_search: str = "EXHAUSTIVE"
-    cudnn_conv_use_max_workspace: bool = True
     enable_cuda_graph: bool = True
     min_num_runs_before_cuda_graph_capture: int = 1
     user_compute_stream: int | None = None
@@ -87,11 +83,7 @@ _Reader = Callable[[str], Any]
 _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "device_id": (_read_number, "", "the CUDA ordinal of the device; by default that of the provider's id"),
     "target": (str, "", "a device that is not here, such as sm_90, to build for; nothing is timed then"),
-    "prefer_nhwc": (_read_flag, "0", "whether convolutions get their inputs in NHWC from the network's side too"),
     "use_tf32": (_read_flag, "1", "whether products of float32 may use TF32 where the build's flag TF32 allows it"),
-    "enable_cudnn": (_read_flag, "1", "whether convolutions and attention may be cuDNN's, where it is installed"),
-    "cudnn_conv_algo_search": (_read_search, "EXHAUSTIVE", "EXHAUSTIVE: its plans are timed; else its first one"),
-    "cudnn_conv_use_max_workspace": (_read_flag, "1", "whether its plans may need much scratch memory"),
     "enable_cuda_graph": (_read_flag, "1", "whether runs are captured and replayed as CUDA graphs"),
     "min_num_runs_before_cuda_graph_capture": (_read_number, "1", "how many runs come before the one that is captured"),
     "user_compute_stream": (_read_number, "", "a stream of the caller that every context uses, decimal or 0x"),
@@ -120,6 +112,10 @@ _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
 }
 _ALIASES: Final = {"prefer_nhwc_layout": "prefer_nhwc", "cudnn_conv_algo": "cudnn_conv_algo_search"}
 _IDLE: Final[Mapping[str, tuple[_Reader, str, str]]] = {
+    "prefer_nhwc": (_read_flag, "0", "how what is stored lies is chosen inside of a partition"),
+    "enable_cudnn": (_read_flag, "1", "convolutions are kernels of its own"),
+    "cudnn_conv_algo_search": (_read_search, "EXHAUSTIVE", "the tuner times every way of a convolution"),
+    "cudnn_conv_use_max_workspace": (_read_flag, "1", "convolutions are kernels of its own"),
     "cudnn_conv1d_pad_to_nc1d": (_read_flag, "0", "convolutions of one dimension are compiled as they are"),
     "fuse_conv_bias": (_read_flag, "0", "a bias is always part of its convolution"),
     "sdpa_kernel": (_read_number, "0", "the tuner chooses how attention is computed"),
@@ -130,7 +126,7 @@ _IDLE: Final[Mapping[str, tuple[_Reader, str, str]]] = {
 """Options of ONNX Runtime that change nothing here, with the reason."""
 OPTIONS: Final[Mapping[str, OptionSpec]] = {
     **{name: OptionSpec(help=text, default=default) for name, (_, default, text) in _READERS.items()},
-    **{name: OptionSpec(help=f"as {known}", default=_READERS[known][1]) for name, known in _ALIASES.items()},
+    **{name: OptionSpec(help=f"as {known}", default=_IDLE[known][1]) for name, known in _ALIASES.items()},
     **{
         name: OptionSpec(help=f"changes nothing: {text}", default=default) for name, (_, default, text) in _IDLE.items()
     },

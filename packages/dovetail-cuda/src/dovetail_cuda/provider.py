@@ -115,7 +115,12 @@ class CudaProvider(Provider):
         allows_tf32 = self.options.use_tf32 and "TF32" in context.flags
 
         def make_chooser(kit: Any) -> Chooser:
-            return Chooser(context, store=store, make_trial=lambda b: Trial(b, tools, is_cold=kit.is_cold))
+            return Chooser(
+                context,
+                store=store,
+                make_trial=lambda buffers: Trial(buffers, tools, is_cold=kit.is_cold),
+                shared_bytes=kit.shared_bytes,
+            )
 
         return EmitOptions(
             make_kit=lambda plan: make_kit(
@@ -211,11 +216,13 @@ class CudaProvider(Provider):
 
     def begin_capture(self, stream: Stream) -> None:
         """Record what is put on the stream."""
+        self._profile.begin_capture(stream.handle)
         self._gpu.begin_capture(stream.handle)
 
     def end_capture(self, stream: Stream) -> CapturedGraph:
         """End the recording."""
-        return CudaGraph(self._gpu, self._gpu.end_capture(stream.handle))
+        graph = self._gpu.end_capture(stream.handle)
+        return CudaGraph(self._gpu, graph, self._profile.label_graph(graph, stream.handle), self._profile.replay)
 
     # profiling
 

@@ -109,6 +109,34 @@ def test_what_the_cache_knows_is_not_started(
     assert _table(again)["a"].time_us == _table(first)["a"].time_us
 
 
+def test_a_reference_is_computed_where_something_is_timed(make: Callable[..., Ways]) -> None:
+    computed: list[bool] = []
+
+    def compute() -> list[Any]:
+        computed.append(True)
+        return [RIGHT]
+
+    for expected in (1, 1):
+        ways = make()
+        candidates = [ways.way("wrong", gives=RIGHT + 1), ways.way("right", 0.002)]
+        assert ways.tuner.choose("q", candidates, reference=compute).name == "right"
+        assert len(computed) == expected
+
+
+def test_for_a_device_that_is_not_here_nothing_starts(make: Callable[..., Ways], device: HostDevice) -> None:
+    first = make()
+    first.tuner.choose("known", [first.way("a", 0.004), first.way("b")])
+    device.is_here = False
+    ways = make()
+    assert ways.tuner.choose("known", [ways.way("c"), ways.way("a"), ways.way("b")]).name == "b"
+    again = make()
+    chosen = again.tuner.choose("new", [again.way("a"), again.way("b")])
+    assert (chosen.name, chosen.time_us) == ("a", None)
+    assert (ways.started, again.started) == ([], [])
+    assert again.closed == ["a", "b"]
+    assert [row.status for row in _table(again).values()] == ["untimed", "refused"]
+
+
 def test_a_miss_is_an_error_where_it_was_asked_for(make: Callable[..., Ways]) -> None:
     ways = make(error_on_cache_miss=True)
     with pytest.raises(TimingCacheError, match="provider 'host_device', q"):

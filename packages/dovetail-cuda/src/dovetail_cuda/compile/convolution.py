@@ -47,14 +47,16 @@ class ConvTile:
     """Among how many programs the sum of an element is split."""
     group: int = 1
     """Rows of tiles that run together."""
+    starts_early: bool = False
+    """Whether it is launched before the kernel in front has ended."""
     prefetches: bool = False
-    """Whether filters are read into the cache before the kernel in front has ended."""
+    """Whether filters are read into the cache then."""
 
     @property
     def name(self) -> str:
         """What plans and timing caches call it."""
-        split = f" split {self.split}" if self.split > 1 else ""
-        return f"tile {self.m}x{self.n}x{self.k} w{self.num_warps} s{self.num_stages}{split}"
+        split, early = f" split {self.split}" if self.split > 1 else "", " early" if self.starts_early else ""
+        return f"tile {self.m}x{self.n}x{self.k} w{self.num_warps} s{self.num_stages}{split}{early}"
 
 
 def count_steps(conv: ConvTensor, block: int) -> int:
@@ -100,6 +102,7 @@ class _ConvText:
             grid=(self._tiles[0] * self._tiles[1], self._tile.split, self._groups),
             num_warps=self._tile.num_warps,
             num_stages=self._tile.num_stages,
+            starts_early=self._tile.starts_early,
         )
 
     def _write_lanes(self) -> list[str]:

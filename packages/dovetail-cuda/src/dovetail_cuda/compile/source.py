@@ -62,6 +62,8 @@ class KernelText:
     grid: tuple[int, int, int]
     num_warps: int
     num_stages: int = 3
+    starts_early: bool = True
+    """Whether it may be launched before the kernel in front of it has ended."""
 
 
 def write_kernel(region: ElementRegion, tile: Tile) -> KernelText:

@@ -20,7 +20,7 @@ def request_text(text: KernelText, capability: int) -> KernelRequest:
         function=text.name,
         text=text.text,
         signature={**dict(zip(text.parameters, types, strict=True)), EARLY: "constexpr"},
-        constants={EARLY: capability >= EARLY_CAPABILITY},
+        constants={EARLY: text.starts_early and capability >= EARLY_CAPABILITY},
         num_warps=text.num_warps,
         num_stages=text.num_stages,
         capability=capability,

@@ -332,11 +332,22 @@ class _Planner:
         """The buffer of a weight in another form, which the plan stores; None where it is no weight."""
         if source not in self.weights:
             return None
-        name = f"{source}.{recipe}"
-        if name not in self.weights:
-            array = pack(recipe, [self.weights[source]])
-            self.weights[name], self.packed[name] = array, (recipe, (source,))
-            self._make(name, array.shape, array.dtype.name, "weight")
+        made = (recipe, (source,))
+        known = next((name for name, origin in self.packed.items() if origin == made), None)
+        if known is not None:
+            return known
+        name, array = self._find_name(f"{source}.{recipe}"), pack(recipe, [self.weights[source]])
+        self.weights[name], self.packed[name] = array, made
+        self._make(name, array.shape, array.dtype.name, "weight")
+        return name
+
+    def _find_name(self, name: str) -> str:
+        """A name that no value of the network has, whatever its author called them."""
+        graph = self.model.graph
+        taken = {value.name for node in graph for value in node.outputs}
+        taken |= {*self.weights, *self.buffers, *(value.name for value in graph.inputs)}
+        while name in taken:
+            name += "'"
         return name
 
     def store_temporary(self, name: str, made: Lowered, op: str) -> Tensor:

@@ -300,6 +300,20 @@ class Driver:
         """The graph of what was recorded."""
         return int(_ask(_cuda().cuStreamEndCapture(stream), "the capture was broken"))
 
+    def find_newest_node(self, stream: int) -> int:
+        """The node that came last in the capture of a stream; 0 where it is not captured."""
+        parts = _ask(_cuda().cuStreamGetCaptureInfo(stream), "the capture cannot be looked at")
+        nodes = next((part for part in parts if isinstance(part, list | tuple)), ())
+        return int(nodes[-1]) if nodes else 0
+
+    def list_nodes(self, graph: int) -> list[tuple[int, bool]]:
+        """The nodes of a graph in the order they were captured, and whether each is a kernel."""
+        cuda = _cuda()
+        _, count = _ask(cuda.cuGraphGetNodes(graph, 0), "no nodes")
+        nodes, _ = _ask(cuda.cuGraphGetNodes(graph, count), "no nodes")
+        kernel = cuda.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
+        return [(int(node), _ask(cuda.cuGraphNodeGetType(node), "a node of no type") == kernel) for node in nodes]
+
     def count_nodes(self, graph: int) -> int:
         """How many things a graph does."""
         return int(_ask(_cuda().cuGraphGetNodes(graph, 0), "no nodes")[1])

@@ -62,7 +62,7 @@ class CudaPartition(LoadedPartition):
         self.name = stored.name
         self.launches: LaunchList = read_payload(stored)
         self.services = services
-        self.labels = [_make_label(launch, self.launches.kernels) for launch in self.launches.launches]
+        self.labels = [_make_label(launch, self.launches.kernels, stored.name) for launch in self.launches.launches]
         self.output_types = [np.dtype(spec.dtype) for spec in stored.output_specs]
         self._loaded = _Loaded(services)
         self._finalizer = weakref.finalize(self, services.gpu.release_later, self._loaded.release)
@@ -128,10 +128,10 @@ class CudaPartition(LoadedPartition):
         return [prepare_launch(launch, resources) for launch in self.launches.launches]
 
 
-def _make_label(launch: Launches, kernels: Sequence[KernelRecord]) -> LaunchLabel:
+def _make_label(launch: Launches, kernels: Sequence[KernelRecord], step: str) -> LaunchLabel:
     """What a profile calls a launch: its layers, and the kernel or the kind of launch."""
     name = kernels[launch.kernel].name if isinstance(launch, KernelLaunch) else str(type(launch).__struct_config__.tag)
-    return LaunchLabel(kernel=name, layers=launch.layers)
+    return LaunchLabel(kernel=name, step=step, layers=launch.layers)
 
 
 class BoundLaunches(BoundPartition):
@@ -177,7 +177,7 @@ class BoundLaunches(BoundPartition):
                 )
             self._addresses[number] = array.address
         stream = 0 if self._context.stream is None else self._context.stream.handle
-        self._partition.services.profile.run(self._steps, self._partition.labels, self._partition.name, stream)
+        self._partition.services.profile.run(self._steps, self._partition.labels, stream)
 
     def _fill_outputs(self, outputs: list[Any]) -> None:
         """Make an array for each output that nobody gave memory for."""

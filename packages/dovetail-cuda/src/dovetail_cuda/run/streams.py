@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import ProviderError
 from dovetail.provider.interfaces import CapturedGraph, Event, Stream
@@ -78,12 +79,25 @@ class CudaStream(Stream):
             self._gpu.driver.destroy_stream(self._handle)
 
 
-class CudaGraph(CapturedGraph):
-    """Work that was captured; it is made ready when it is first replayed."""
+Replay = Callable[[Any, Callable[[], None]], None]
+"""Launches a graph that has some labels, and may watch it."""
 
-    def __init__(self, gpu: Gpu, graph: int) -> None:
+
+class CudaGraph(CapturedGraph):
+    """Work that was captured; it is made ready when it is first replayed.
+
+    Args:
+        gpu: The device.
+        graph: What was captured.
+        labels: What a profile calls its kernels.
+        replay: Launches it.
+    """
+
+    def __init__(self, gpu: Gpu, graph: int, labels: Any, replay: Replay) -> None:
         self._gpu = gpu
         self._graph = graph
+        self._labels = labels
+        self._replay = replay
         self._executable: int | None = None
 
     @property
@@ -96,7 +110,8 @@ class CudaGraph(CapturedGraph):
         driver = self._gpu.driver
         if self._executable is None:
             self._executable = driver.instantiate(self._graph)
-        driver.launch_graph(self._executable, stream.handle)
+        executable, handle = self._executable, stream.handle
+        self._replay(self._labels, lambda: driver.launch_graph(executable, handle))
 
     def update(self, recorded: CapturedGraph) -> bool:
         """Do from now on what another recording does."""
@@ -104,6 +119,7 @@ class CudaGraph(CapturedGraph):
             return False
         is_done = self._gpu.driver.update_graph(self._executable, recorded._graph)
         if is_done:
+            self._labels = recorded._labels
             recorded.close()
         return is_done
 

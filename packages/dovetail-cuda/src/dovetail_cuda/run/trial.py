@@ -37,8 +37,8 @@ class TrialBuffer:
 
     dtype: str
     count: int
-    array: Any
-    """Its numbers; None for an output."""
+    make_array: Callable[[], Any] | None
+    """Gives its numbers; None for an output."""
     is_weight: bool = False
 
 
@@ -155,12 +155,12 @@ class Trial:
 
     def _place(self, buffer: TrialBuffer) -> int:
         address = self._take(_size(buffer))
-        if buffer.array is not None:
-            self._upload(address, buffer.array)
+        if buffer.make_array is not None:
+            self._upload(address, buffer.make_array())
         return address
 
     def _outputs(self) -> list[tuple[int, TrialBuffer]]:
-        return [(a, b) for a, b in zip(self._copies[0], self._buffers.values(), strict=True) if b.array is None]
+        return [(a, b) for a, b in zip(self._copies[0], self._buffers.values(), strict=True) if b.make_array is None]
 
     def _read(self, address: int, buffer: TrialBuffer) -> Any:
         found = np.empty(buffer.count, np.dtype(buffer.dtype))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import KernelTable
 from dovetail_cuda.lower.tensors import refuse
 from dovetail_cuda.run.trial import Trial, TrialBuffer, TrialLaunches, sample
-from dovetail_cuda.tune.questions import Operand, Question, Way
+from dovetail_cuda.tune.questions import Question, Way
 
 __all__ = ["Chooser", "ChosenWay"]
 
@@ -39,12 +39,14 @@ class Chooser:
         context: Has the tuner.
         store: Has or compiles kernels.
         make_trial: Places memory on the device.
+        shared_bytes: The shared memory that one program may have; ways that need more are left out.
     """
 
-    def __init__(self, context: BuildContext, *, store: KernelStore, make_trial: MakeTrial) -> None:
+    def __init__(self, context: BuildContext, *, store: KernelStore, make_trial: MakeTrial, shared_bytes: int) -> None:
         self._context = context
         self._store = store
         self._make_trial = make_trial
+        self._shared_bytes = shared_bytes
         self._ways: dict[str, list[Way]] = {}
         self._chosen: dict[str, ChosenWay] = {}
         self.compiled: dict[str, CompiledCode] = {}
@@ -72,7 +74,7 @@ class Chooser:
         for request, made in zip(missing, self._store.try_all(missing, self._context.workers), strict=True):
             if isinstance(made, BuildError):
                 self._context.logger.log(Severity.WARNING, f"a candidate is left out: {made}")
-            else:
+            elif made.shared_bytes <= self._shared_bytes:
                 self.compiled[request.make_key()] = made
 
     def _ask(self, question: Question, ways: Sequence[Way]) -> ChosenWay:
@@ -80,13 +82,11 @@ class Chooser:
             raise refuse(f"nothing does this: {question.text}")
         if len(ways) == 1:
             return ChosenWay(way=ways[0], time_us=None)
-        arrays = _make_arrays(question.operands)
-        trial = self._make_trial({role: _place(arrays.get(role), o) for role, o in question.operands.items()})
+        numbers = _Numbers(question)
+        trial = self._make_trial({role: numbers.place(role) for role in question.operands})
         try:
             candidates = [self._make_candidate(trial, way) for way in ways]
-            right = question.reference(arrays)
-            right = None if right is None else [sample(np.ravel(array)) for array in right]
-            found = self._context.tuner.choose(question.text, candidates, reference=right)
+            found = self._context.tuner.choose(question.text, candidates, reference=numbers.find_right)
         finally:
             trial.close()
         return ChosenWay(way=next(way for way in ways if way.name == found.name), time_us=found.time_us)
@@ -123,17 +123,31 @@ def _collect(trial: Trial, start: Callable[[], Callable[[], None]]) -> Sequence[
     return trial.read_outputs()
 
 
-def _make_arrays(operands: Mapping[str, Operand]) -> dict[str, Any]:
-    """Inputs and weights of no particular numbers, the same in every build."""
-    import ml_dtypes  # noqa: F401 - has NumPy know the names of its types
+class _Numbers:
+    """Numbers for the operands of a question, the same in every build; made when something is timed."""
 
-    rng, made = np.random.default_rng(13), {}
-    for role, operand in operands.items():
-        if operand.kind != "output":
-            drawn = rng.standard_normal(operand.count, np.float32) if operand.array is None else operand.array
-            made[role] = np.ascontiguousarray(drawn, np.dtype(operand.dtype))
-    return made
+    def __init__(self, question: Question) -> None:
+        self._question = question
 
+    def place(self, role: str) -> TrialBuffer:
+        """Memory for an operand."""
+        operand = self._question.operands[role]
+        make_array = None if operand.kind == "output" else lambda: self._arrays[role]
+        is_weight = operand.kind == "weight"
+        return TrialBuffer(dtype=operand.dtype, count=operand.count, make_array=make_array, is_weight=is_weight)
 
-def _place(array: Any, operand: Operand) -> TrialBuffer:
-    return TrialBuffer(dtype=operand.dtype, count=operand.count, array=array, is_weight=operand.kind == "weight")
+    def find_right(self) -> list[Any] | None:
+        """What comes of them, where that is known; of many elements some from everywhere."""
+        right = self._question.reference(self._arrays)
+        return None if right is None else [sample(np.ravel(array)) for array in right]
+
+    @cached_property
+    def _arrays(self) -> dict[str, Any]:
+        import ml_dtypes  # noqa: F401 - has NumPy know the names of its types
+
+        rng, made = np.random.default_rng(13), {}
+        for role, operand in self._question.operands.items():
+            if operand.kind != "output":
+                drawn = rng.standard_normal(operand.count, np.float32) if operand.array is None else operand.array
+                made[role] = np.ascontiguousarray(drawn, np.dtype(operand.dtype))
+        return made

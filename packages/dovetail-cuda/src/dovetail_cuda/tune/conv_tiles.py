@@ -19,6 +19,7 @@ _SIZES: Final = (
 )
 _SPLITS: Final = (1, 2, 3, 4, 6, 8, 12)
 _MOST_TILES: Final = 8
+_MOST_EARLY: Final = 4
 _MANY_WARPS: Final = 16
 _RESIDENT: Final = 3
 """Programs that a multiprocessor has at once."""
@@ -33,19 +34,21 @@ _BYTES_A_CYCLE: Final = 50
 
 
 def list_conv_tiles(conv: ConvTensor, multiprocessors: int, *, is_weight: bool = False) -> list[ConvTile]:
-    """The tiles worth trying, the most promising first; where all run at once, weights are read into the cache."""
+    """The tiles worth trying, the most promising first; where all programs run at once, some of them early too."""
     if conv.is_depthwise:
-        return _list_depthwise(conv, multiprocessors)
-    found = [tile for m, n in _SIZES for tile in _list_cuts(conv, m, n)]
-    picked = _pick(sorted(found, key=lambda tile: _estimate(conv, tile, multiprocessors)))
+        picked = _list_depthwise(conv, multiprocessors)
+    else:
+        found = [tile for m, n in _SIZES for tile in _list_cuts(conv, m, n)]
+        picked = _pick(sorted(found, key=lambda tile: _estimate(conv, tile, multiprocessors)))
     most = _RESIDENT * multiprocessors
-    return [replace(tile, prefetches=is_weight and _count_programs(conv, tile) <= most) for tile in picked]
+    few = [tile for tile in picked if _count_programs(conv, tile) <= most][:_MOST_EARLY]
+    return [*picked, *(replace(tile, starts_early=True, prefetches=is_weight) for tile in few)]
 
 
 def _count_programs(conv: ConvTensor, tile: ConvTile) -> int:
     batch, filters, high, wide = conv.whole_shape
-    tiles = -(-batch * high * wide // tile.m) * -(-filters // conv.group // tile.n) * conv.group
-    return tiles * tile.split
+    groups = 1 if conv.is_depthwise else conv.group
+    return -(-batch * high * wide // tile.m) * -(-filters // groups // tile.n) * groups * tile.split
 
 
 def _pick(ranked: list[ConvTile]) -> list[ConvTile]:
@@ -65,9 +68,7 @@ def _list_cuts(conv: ConvTensor, m: int, n: int) -> list[ConvTile]:
         return []
     made = []
     for k in (32, 64, 128):
-        is_fitting = (
-            k == 32 if deep < 32 else k <= deep and not (k < 128 and k < deep and deep % (2 * k) == 0 and k < 64)
-        )
+        is_fitting = k == 32 if deep < 32 else k <= deep and (k > 32 or deep % 64 != 0)
         steps = count_steps(conv, k)
         stages = min(4 if k < 128 else 3, max(steps, 2))
         if not is_fitting or (m + n) * k * size_of(conv.dtype) * stages > _SHARED_BYTES:

@@ -14,6 +14,10 @@ __all__ = ["Kit", "make_kit"]
 
 _CACHE_BYTES: Final = 40 << 20
 """Weights up to this much stay in the device's cache from run to run."""
+_SHARED_KIB: Final = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227}
+"""The shared memory that one program may have, by capability."""
+_LEAST_SHARED_KIB: Final = 99
+"""What devices that are not in the table have at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +32,11 @@ class Kit:
     is_cold: bool
     """Whether the weights of the partition are more than the device's cache holds."""
     open_products: Callable[[], ProductLibrary]
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory that one program may have."""
+        return _SHARED_KIB.get(self.capability, _LEAST_SHARED_KIB) << 10
 
     def find_kind(self, buffer: str) -> str:
         """Whether a buffer that is read is an ``input`` or a ``weight`` of a question."""

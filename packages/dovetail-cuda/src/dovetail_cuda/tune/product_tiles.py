@@ -12,10 +12,12 @@ from typing import Final
 from dovetail_cuda.compile.products import ProductTile
 from dovetail_cuda.graph.regions import ProductRegion
 from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.tune.kit import Kit
 
 __all__ = ["list_tiles"]
 
-_SHARED_BYTES: Final = 220 << 10
+_SPARE_BYTES: Final = 7 << 10
+"""Shared memory that is left for what follows the sum."""
 _SHAPES: Final = (
     # rows, columns, what is summed at once, warps, stages
     (16, 64, 64, 4, 4),
@@ -49,27 +51,27 @@ _RESIDENT: Final = 3
 """Programs that a multiprocessor has at once, mostly."""
 
 
-def list_tiles(region: ProductRegion, multiprocessors: int, *, is_right_weight: bool) -> list[ProductTile]:
+def list_tiles(region: ProductRegion, kit: Kit) -> list[ProductTile]:
     """The tiles worth trying, the most promising first; where all run at once, weights are read into the cache."""
     if region.dtype == "float64":
         return []
-    found = {tile: _estimate(region, tile, multiprocessors) for tile in _list_possible(region, multiprocessors)}
+    found = {tile: _estimate(region, tile, kit) for tile in _list_possible(region, kit)}
     best = sorted(found, key=found.__getitem__)[:_MOST]
-    most = _RESIDENT * multiprocessors
-    return [replace(tile, prefetches=is_right_weight and _count_programs(region, tile) <= most) for tile in best]
+    most = _RESIDENT * kit.multiprocessors if kit.find_kind(region.right.buffer) == "weight" else 0
+    return [replace(tile, prefetches=_count_programs(region, tile) <= most) for tile in best]
 
 
-def _list_possible(region: ProductRegion, multiprocessors: int) -> list[ProductTile]:
+def _list_possible(region: ProductRegion, kit: Kit) -> list[ProductTile]:
     """Tiles that do not waste most of themselves, and fit shared memory."""
     width, found = size_of(region.dtype), []
     for m, n, k, warps, stages in _SHAPES:
         is_wasteful = (m > 16 and m >= 2 * region.m) or (n > 32 and n >= 2 * region.n) or (k > 64 and k > region.k)
-        if is_wasteful or (m + n) * k * width * stages > _SHARED_BYTES:
+        if is_wasteful or (m + n) * k * width * stages > kit.shared_bytes - _SPARE_BYTES:
             continue
         blocks = region.batch * -(-region.m // m) * -(-region.n // n)
         for split in _SPLITS:
             is_even = region.k % (k * split) == 0 and region.k // split >= 2 * k
-            if split == 1 or (is_even and blocks * split <= 3 * multiprocessors):
+            if split == 1 or (is_even and blocks * split <= 3 * kit.multiprocessors):
                 found.append(ProductTile(m=m, n=n, k=k, num_warps=warps, num_stages=stages, split=split))
     return found
 
@@ -78,10 +80,10 @@ def _count_programs(region: ProductRegion, tile: ProductTile) -> int:
     return region.batch * -(-region.m // tile.m) * -(-region.n // tile.n) * tile.split
 
 
-def _estimate(region: ProductRegion, tile: ProductTile, multiprocessors: int) -> float:
+def _estimate(region: ProductRegion, tile: ProductTile, kit: Kit) -> float:
     """About how many clocks the busiest multiprocessor takes."""
-    mine = -(-_count_programs(region, tile) // multiprocessors)
-    resident = _count_resident(region, tile)
+    mine = -(-_count_programs(region, tile) // kit.multiprocessors)
+    resident = _count_resident(region, tile, kit)
     together, rounds = min(mine, resident), -(-mine // resident)
     steps, is_wide = -(-region.k // (tile.k * tile.split)), tile.m >= 64
     step_bytes = (tile.m + tile.n) * tile.k * size_of(region.dtype) * together
@@ -92,9 +94,9 @@ def _estimate(region: ProductRegion, tile: ProductTile, multiprocessors: int) ->
     return rounds * (max(loaded, multiplied) + waited) + last * max(1.0, 0.7 * rounds)
 
 
-def _count_resident(region: ProductRegion, tile: ProductTile) -> int:
+def _count_resident(region: ProductRegion, tile: ProductTile, kit: Kit) -> int:
     """How many programs fit a multiprocessor by their shared memory, threads and registers."""
     shared = (tile.m + tile.n) * tile.k * size_of(region.dtype) * tile.num_stages
     threads = 32 * tile.num_warps
     registers = threads * (tile.m * tile.n // threads + 64)
-    return max(1, min(_SHARED_BYTES // shared, 2048 // threads, 65536 // registers))
+    return max(1, min(kit.shared_bytes // shared, 2048 // threads, 65536 // registers))

@@ -129,8 +129,7 @@ def _list_ways(region: ProductRegion, form: LibraryForm | None, kit: Kit) -> lis
 
 def _list_tile_ways(region: ProductRegion, kit: Kit, tolerance: float) -> list[Way]:
     ways = []
-    is_weight = kit.find_kind(region.right.buffer) == "weight"
-    for tile in list_tiles(region, kit.multiprocessors, is_right_weight=is_weight):
+    for tile in list_tiles(region, kit):
         text = write_product(region, tile, allows_tf32=_allows_tf32(region, kit))
         draft = KernelDraft(roles=text.buffers, request=request_text(text, kit.capability), grid=text.grid)
         ways.append(

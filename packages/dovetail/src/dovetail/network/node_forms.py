@@ -12,11 +12,14 @@ import numpy as np
 import onnx_ir as ir
 
 from dovetail.provider.schemas.node_limits import is_bad_count
+from dovetail.provider.schemas.shape_slots import shape_slots
 
 __all__ = ["find_form_problems"]
 
 _MAX_SHOWN: Final = 8
 _KNOWN_DOMAINS: Final = frozenset(("", "ai.onnx", "com.microsoft"))
+_MAX_AXES: Final = 1024
+_LISTS_PARTS: Final = frozenset(("Split", "SplitToSequence"))
 _SIGNED: Final = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT32, ir.DataType.INT64})
 
 
@@ -26,8 +29,9 @@ def find_form_problems(node: ir.Node) -> Iterator[str]:
     if order is not None and sorted(order) != list(range(len(order))):
         yield f"attribute 'perm' is no order of axes: {list(order[:_MAX_SHOWN])}"
     if node.domain in _KNOWN_DOMAINS:
-        yield from _is_bad_counts(node)
+        yield from _find_bad_counts(node)
     if node.domain in ("", "ai.onnx"):
+        yield from _find_long_shapes(node)
         yield from _BY_OPERATOR.get(node.op_type, _find_nothing)(node)
 
 
@@ -35,7 +39,17 @@ def _find_nothing(node: ir.Node) -> Iterator[str]:
     return iter(())
 
 
-def _is_bad_counts(node: ir.Node) -> Iterator[str]:
+def _find_long_shapes(node: ir.Node) -> Iterator[str]:
+    """Inputs with a number for each axis, of which no tensor has so many: each would become a dimension somewhere."""
+    for position in sorted(shape_slots(node.op_type)):
+        value = node.inputs[position] if position < len(node.inputs) else None
+        shape = None if value is None else value.shape
+        size = shape[0] if shape is not None and len(shape) == 1 else None
+        if isinstance(size, int) and size > _MAX_AXES and node.op_type not in _LISTS_PARTS:
+            yield f"input {position} has {size} numbers, one for each axis; expected at most {_MAX_AXES}"
+
+
+def _find_bad_counts(node: ir.Node) -> Iterator[str]:
     for name in node.attributes:
         single = _int(node, name)
         numbers = _ints(node, name) or ([] if single is None else [single])

@@ -6,6 +6,7 @@ everything; inputs whose contents decide shapes are not left to chance.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,8 @@ Array = npt.NDArray[Any]
 
 _WORDS: Final = ("", "a", "b", "dovetail", "tenon", "mortise")
 _SEQUENCE_LENGTH: Final = 2
+_MOST_ELEMENTS: Final = 1 << 28
+"""A model may ask for any size, and random numbers for that would take all memory and minutes."""
 _MADE_UP: Final = 1
 """The size of a dimension, and the contents of a shape input, that nobody set."""
 
@@ -250,6 +253,14 @@ def _make_map(spec: InputSpec, rng: np.random.Generator) -> dict[Any, Any]:
 
 
 def _make_array(spec: InputSpec, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    if math.prod(shape) > _MOST_ELEMENTS:
+        raise InputError(
+            "nothing of this size is made up",
+            where=f"input '{spec.name}'",
+            expected=f"at most {_MOST_ELEMENTS} elements",
+            got=math.prod(shape),
+            fix="give an array (--inputs), or set a smaller shape (--shapes)",
+        )
     if spec.dtype == "object":
         return rng.choice(np.array(_WORDS, object), shape)
     dtype = np.dtype(spec.dtype)

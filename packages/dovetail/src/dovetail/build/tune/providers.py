@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from dovetail.build.tune.agree import Result, describe_arrays
 from dovetail.build.tune.candidates import Outcome, TimedCandidate, pick_best
@@ -12,6 +11,7 @@ from dovetail.build.tune.session import identify
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.errors import BuildError, ProviderError
 from dovetail.plan.manifest import CandidateRecord, LayerRecord
+from dovetail.provider.contract.building import RightOutputs
 from dovetail.provider.interfaces import Candidate, Chosen, Provider, Stream, Tuner
 
 __all__ = ["ProviderTuner", "TuningTables"]
@@ -47,9 +47,7 @@ class ProviderTuner(Tuner):
         """The stream, made when it is first asked for."""
         return self._tuner.find_lane(self._provider).stream
 
-    def choose(
-        self, question: str, candidates: Sequence[Candidate], *, reference: Sequence[Any] | None = None
-    ) -> Chosen:
+    def choose(self, question: str, candidates: Sequence[Candidate], *, reference: RightOutputs = None) -> Chosen:
         """Choose the fastest candidate that is right, and put the table into the plan."""
         where = f"provider '{self._provider.id}', {question}"
         _check_names(candidates, where)
@@ -64,11 +62,13 @@ class ProviderTuner(Tuner):
             raise _no_candidate(where, table)
         return Chosen(name=tried[best].name, time_us=outcomes[best].time_us)
 
-    def _time(
-        self, where: str, candidates: Sequence[TimedCandidate], reference: Sequence[Any] | None
-    ) -> dict[int, Outcome]:
-        right = None if reference is None else describe_arrays(reference)
-        return self._tuner.tune(where, candidates, self._tuner.find_lane(self._provider), reference=right)
+    def _time(self, where: str, candidates: Sequence[TimedCandidate], reference: RightOutputs) -> dict[int, Outcome]:
+        def find_right() -> Result | None:
+            right = reference() if callable(reference) else reference
+            return None if right is None else describe_arrays(right)
+
+        lane = self._tuner.find_lane(self._provider)
+        return self._tuner.tune(where, candidates, lane, reference=None if reference is None else find_right)
 
     def _make_candidate(self, number: int, proposal: Candidate, question: str) -> TimedCandidate:
         started = _StartedProposal(proposal)

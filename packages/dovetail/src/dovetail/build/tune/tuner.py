@@ -7,8 +7,9 @@ those who propose them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from dovetail.build.progress import Phases
@@ -23,7 +24,10 @@ from dovetail.errors import BuildError, TimingCacheError
 from dovetail.loggers import ILogger, Severity
 from dovetail.provider.interfaces import Provider
 
-__all__ = ["CandidateTuner", "TunerOptions"]
+__all__ = ["CandidateTuner", "FindResult", "TunerOptions"]
+
+FindResult = Callable[[], Result | None]
+"""Gives a result, where it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +73,7 @@ class CandidateTuner:
             lane.close()
 
     def tune(
-        self, where: str, candidates: Sequence[TimedCandidate], lane: Lane, *, reference: Result | None = None
+        self, where: str, candidates: Sequence[TimedCandidate], lane: Lane, *, reference: FindResult | None = None
     ) -> dict[int, Outcome]:
         """Find out what each candidate is worth; a single one is not timed, for there is nothing to choose.
 
@@ -79,7 +83,7 @@ class CandidateTuner:
             where: What the candidates are for, in messages.
             candidates: In the order they are worth trying; the first is the default.
             lane: Where they run.
-            reference: The right result, where it is known; else candidates are compared with each other.
+            reference: Gives the right result, where it is known; else candidates are compared with each other.
 
         Returns:
             The outcomes by id.
@@ -111,7 +115,7 @@ class CandidateTuner:
         candidates: Sequence[TimedCandidate],
         lane: Lane,
         *,
-        reference: Result | None = None,
+        reference: FindResult | None = None,
         max_rounds: int = 15,
         target_burst_us: float = 2500.0,
     ) -> dict[int, Outcome]:
@@ -201,15 +205,20 @@ class _CandidateTrial:
     """The measuring for one question: the outcomes fill as it goes."""
 
     def __init__(
-        self, tuner: CandidateTuner, where: str, candidates: Sequence[TimedCandidate], reference: Result | None
+        self, tuner: CandidateTuner, where: str, candidates: Sequence[TimedCandidate], reference: FindResult | None
     ) -> None:
         self._tuner = tuner
         self._where = where
         self._all = candidates
-        self._reference = reference
+        self._find_reference = reference
         self.outcomes: dict[int, Outcome] = {}
         self.abandoned: set[int] = set()
         """Candidates with a call that could not be stopped: what they use must be left as it is."""
+
+    @cached_property
+    def _reference(self) -> Result | None:
+        """The right result, found when results are first compared."""
+        return None if self._find_reference is None else self._find_reference()
 
     def run(self, missing: Sequence[TimedCandidate], lane: Lane, **effort: Any) -> None:
         """Measure and compare what is missing."""

@@ -19,10 +19,22 @@ from dovetail.tensors import ShapeRange, TensorSpec
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["BuildContext", "Candidate", "Chosen", "KernelRequest", "Reference", "RewriteContext", "Tuner"]
+__all__ = [
+    "BuildContext",
+    "Candidate",
+    "Chosen",
+    "KernelRequest",
+    "Reference",
+    "RewriteContext",
+    "RightOutputs",
+    "Tuner",
+]
 
 Reference = Callable[["ir.Model", Mapping[str, Any]], Mapping[str, Any]]
 """Runs a model over inputs by name with the kernels of ``cpu`` and gives its outputs by name, as NumPy arrays."""
+
+RightOutputs = Sequence[Any] | Callable[[], Sequence[Any] | None] | None
+"""What candidates are compared with, as NumPy arrays; or a function that gives it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,9 +102,7 @@ class Tuner(ABC):
         """Where candidates put their work; None where work is done when a call returns."""
 
     @abstractmethod
-    def choose(
-        self, question: str, candidates: Sequence[Candidate], *, reference: Sequence[Any] | None = None
-    ) -> Chosen:
+    def choose(self, question: str, candidates: Sequence[Candidate], *, reference: RightOutputs = None) -> Chosen:
         """Choose the fastest candidate that is right.
 
         Args:
@@ -100,7 +110,8 @@ class Tuner(ABC):
                 provider it is the key of the timings.
             candidates: In the order they are worth trying; those past ``max_num_tactics`` are not tried, and those
                 that the timing cache knows are not started.
-            reference: Right outputs, where they are known; else candidates are compared with each other.
+            reference: Right outputs, where they are known, or a function that computes them, which is called only where
+                something is timed; else candidates are compared with each other.
 
         Raises:
             BuildError: No candidate works.
