@@ -30,6 +30,8 @@ CASES = {
     "{ y = Attention<q_num_heads=2, kv_num_heads=2>(q, k, v) }",
     "odd": "(float[1,3,37,10] q, float[1,3,71,10] k, float[1,3,71,20] v) => (float[1,3,37,20] y) "
     "{ y = Attention<scale=0.7>(q, k, v) }",
+    "one feature": "(float[1,2,20,8] q, float[1,2,20,8] k, float[1,2,20,1] v) => (float[1,2,20,1] y) "
+    "{ y = Attention(q, k, v) }",
     "causal": "(float[1,2,70,16] q, float[1,2,70,16] k, float[1,2,70,16] v) => (float[1,2,70,16] y) "
     "{ y = Attention<is_causal=1>(q, k, v) }",
     "more keys": "(float[1,2,20,16] q, float[1,2,90,16] k, float[1,2,90,16] v) => (float[1,2,20,16] y) "

@@ -101,10 +101,11 @@ class ExpressionWriter:
 
     def store(self, stored: Stored) -> None:
         """Store a result of the kernel."""
-        axes = frozenset((ROW,)) if stored.is_reduced else frozenset((ROW, COLUMN))
+        # A dimension of size 1 has no part in the place, and still a lane for each element of a tile.
+        axes = frozenset((ROW,) if stored.is_reduced else (ROW, COLUMN)) | self._axes[stored.value]
         value, place = self._value(stored.value), self._render(stored.place)
         spread = [axis for axis in sorted(axes) if not mentions(stored.place, axis) and self._has_axis(axis)]
-        place += "".join(f" + 0 * {axis}" for axis in spread)
+        place += "".join(f" + 0 * {self._lane(axis)}" for axis in spread)
         mask = self._live(axes)
         condition = f", mask={' & '.join(mask)}" if mask else ""
         cast = f".to(tl.{triton_name(stored.dtype)})"
