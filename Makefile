@@ -32,7 +32,8 @@ suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py'
 QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
 # What takes long for what it finds: checks of whole plugins and providers, and many runs in threads.
 HEAVY := tests/null/plugin/check/test_corpus.py tests/null/plugin/check/test_callbacks.py tests/cpu/testing \
-	tests/ort_ep/lifetime/test_concurrency.py tests/ort_ep/lifetime/test_lifetimes.py
+	tests/ort_ep/lifetime tests/ort_ep/device/test_exits.py tests/adversarial/network/test_growth.py \
+	tests/adversarial/network/test_mutated_models.py tests/adversarial/plan/test_manifest_fuzz.py
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
 MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devices \
 	--ignore tests/null/plugin/check/test_corpus.py --ignore tests/null/plugin/check/test_rules.py
@@ -58,7 +59,7 @@ demo: venv ## Build, tune, check, save, reload and time a model with a custom op
 test: venv ## Run the tests and the doctests: ten minutes on two cores.
 	$(PYTEST) -n $(JOBS) $(QUICK) $(addprefix --ignore ,$(HEAVY)) --doctest-modules $(SOURCE) $(ARGS)
 
-test-heavy: venv ## The corpus of the checker, the kit for providers, threads in ONNX Runtime: three minutes.
+test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: six minutes.
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
 
 test-all: test test-heavy test-openvino test-cuda test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.

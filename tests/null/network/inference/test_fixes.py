@@ -90,8 +90,8 @@ def test_long_integers_are_data() -> None:
 
 
 def test_a_shape_with_too_many_dimensions() -> None:
-    with pytest.raises(ModelError, match="a shape of 100000000 dimensions"):
-        make("agraph (float[4] x, int64[100000000] s) => (float y) { y = Reshape(x, s) }")
+    with pytest.raises(ModelError, match="a shape of 1000 dimensions"):
+        make("agraph (float[4] x, int64[1000] s) => (float y) { y = Reshape(x, s) }")
 
 
 @pytest.mark.parametrize("op", ["Add", "Mul", "Less", "Max"])
