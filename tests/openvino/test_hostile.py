@@ -11,7 +11,7 @@ import pytest
 from onnx import TensorProto
 
 from dovetail.errors import DovetailError, PlanCorruptError
-from dovetail.provider.interfaces import BindContext, StoredPartition
+from dovetail.provider.interfaces import BindContext, StoredPartition, TensorSpec
 from dovetail.provider.loader import get_provider
 from tests.openvino.stored import WEIGHT, X, make_model, store
 
@@ -53,8 +53,8 @@ def test_no_partition_is_built_that_looks_like_it() -> None:
 WRONG: dict[str, Callable[[StoredPartition], StoredPartition]] = {
     "another format": lambda stored: replace(stored, version="onnx-2"),
     "more inputs": lambda stored: replace(stored, inputs=["x", "z"], input_specs=[X, X]),
-    "another type": lambda stored: replace(stored, output_specs=[replace(X, dtype="float16")]),
-    "another shape": lambda stored: replace(stored, output_specs=[replace(X, dims=(None, 65))]),
+    "another type": lambda stored: replace(stored, output_specs=[TensorSpec.of("float16", (None, 64))]),
+    "another shape": lambda stored: replace(stored, output_specs=[TensorSpec.of("float32", (None, 65))]),
     "a weight too few": lambda stored: replace(stored, weights={}),
     "a weight of another type": lambda stored: replace(stored, weights={"w": WEIGHT.astype(np.int8)}),
     "a weight of another size": lambda stored: replace(stored, weights={"w": WEIGHT[:3]}),
