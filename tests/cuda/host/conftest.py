@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -53,3 +54,11 @@ def paper(tmp_path: Any) -> Iterator[tuple[CudaProvider, FakeDriver]]:
 def small_attention(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the kernel take attention that is small enough to be interpreted."""
     monkeypatch.setattr("dovetail_cuda.graph.attention.FEW_MULTIPLICATIONS", 0)
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Have SIGINT interrupt, also where the tests were started in the background and it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

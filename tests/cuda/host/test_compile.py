@@ -104,6 +104,7 @@ def test_a_kernel_that_starts_early_must_wait() -> None:
         farm.close()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_kernels_that_nobody_waits_for_are_not_compiled(tmp_path: Path) -> None:
     """An interrupted build ends without compiling what was still to come."""
     started: list[str] = []

@@ -130,6 +130,7 @@ def test_what_it_refuses_runs_elsewhere_and_is_reported(paper: Any, text: str, r
 # a build that is interrupted
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_after_ctrl_c_in_a_build_everything_is_back_and_the_next_build_works(
     paper: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
