@@ -33,7 +33,9 @@ QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
 # What takes long for what it finds: checks of whole plugins and providers, and many runs in threads.
 HEAVY := tests/null/plugin/check/test_corpus.py tests/null/plugin/check/test_callbacks.py tests/cpu/testing \
 	tests/ort_ep/lifetime tests/ort_ep/device/test_exits.py tests/adversarial/network/test_growth.py \
-	tests/adversarial/network/test_mutated_models.py tests/adversarial/plan/test_manifest_fuzz.py
+	tests/adversarial/network/test_mutated_models.py tests/adversarial/plan/test_manifest_fuzz.py \
+	tests/adversarial/plan/test_manifest_attacks.py tests/adversarial/plan/test_partition_attacks.py \
+	tests/ort_ep/context/test_hostile_contexts.py tests/ort_ep/library/test_build.py
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
 MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devices \
 	--ignore tests/null/plugin/check/test_corpus.py --ignore tests/null/plugin/check/test_rules.py
