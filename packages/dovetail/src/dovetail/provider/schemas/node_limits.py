@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-__all__ = ["FIRST_VARIADIC", "is_bad_count"]
+__all__ = ["DIVISORS", "FIRST_VARIADIC", "is_bad_count"]
 
 FIRST_VARIADIC: Final = {
     "Concat": 0,
@@ -25,7 +25,7 @@ FIRST_VARIADIC: Final = {
     "Sum": 0,
 }
 """Operator -> from which input on none may be absent; of Scan's first version the first may."""
-_DIVISORS: Final = frozenset(
+DIVISORS: Final = frozenset(
     (
         "blocksize",
         "chunk_size",
@@ -55,5 +55,5 @@ def is_bad_count(op: str, name: str, numbers: Sequence[int]) -> bool:
     >>> is_bad_count("Conv", "strides", [1, 0]), is_bad_count("Conv", "pads", [0, 0])
     (True, False)
     """
-    is_count = name in _DIVISORS and (op, name) not in _MAY_BE_ZERO
+    is_count = name in DIVISORS and (op, name) not in _MAY_BE_ZERO
     return is_count and any(not 0 < number < _MAX_COUNT for number in numbers)

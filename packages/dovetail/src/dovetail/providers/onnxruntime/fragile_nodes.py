@@ -6,20 +6,31 @@ anywhere, so the same forms are looked for in the bytes of its partitions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from dovetail.errors import PlanCorruptError
 from dovetail.protobuf import Field, MalformedMessageError, read_fields
-from dovetail.provider.schemas.node_limits import FIRST_VARIADIC, is_bad_count
+from dovetail.provider.schemas.node_limits import DIVISORS, FIRST_VARIADIC, is_bad_count
 
 __all__ = ["find_fragile_node"]
 
 _MODEL_PARTS: Final = {7: "graph", 25: "function"}
 _NODE_LISTS: Final = {"graph": 1, "function": 7}
+_FORMS: Final = ("num_outputs", "num_scan_inputs", "perm", "split")
 _INPUT, _OUTPUT, _OP, _ATTRIBUTE = 1, 2, 4, 5
 _ATTRIBUTE_NAME, _INT, _GRAPH, _INTS, _GRAPHS = 1, 3, 6, 8, 11
+_ASKED: Final = re.compile(
+    b"|".join((b"\\x0a\\x00", b"branch", b"body", *(name.encode() for name in (*DIVISORS, *_FORMS))))
+)
+"""What a node has in its bytes that is to be looked at: an absent input, a body, or one of these attributes."""
+_SMALL_COUNTS: Final = re.compile(
+    b"\\x0a.(?:" + b"|".join(name.encode() for name in DIVISORS) + b")(?:[\\x18\\x40][\\x01-\\x7f])+\\xa0\\x01.",
+    re.DOTALL,
+)
+"""Counts as nearly every node has them, from 1 to 127: nothing can be wrong with those, and they need not be read."""
 _MAX_DEPTH: Final = 100
 """How deep a reader of ONNX follows messages inside messages."""
 
@@ -81,6 +92,8 @@ def _read_nodes(data: memoryview, owner: Field, number: int, depth: int) -> Iter
         raise MalformedMessageError
     for part in read_fields(data, owner.content, owner.end):
         if part.number == number and part.has_length:
+            if _ASKED.search(data, part.content, part.end) is None:
+                continue
             bodies: list[Field] = []
             yield _read_node(data, part, bodies)
             for body in bodies:
@@ -103,6 +116,9 @@ def _read_node(data: memoryview, node: Field, bodies: list[Field]) -> _Node:
 
 def _read_attribute(data: memoryview, attribute: Field, node: _Node, bodies: list[Field]) -> None:
     name, numbers = "", []
+    place = (data, attribute.content, attribute.end)
+    if _ASKED.search(*place) is None or _SMALL_COUNTS.fullmatch(*place):
+        return
     for part in read_fields(data, attribute.content, attribute.end):
         if part.number == _ATTRIBUTE_NAME:
             name = bytes(data[part.content : part.end]).decode(errors="replace")
