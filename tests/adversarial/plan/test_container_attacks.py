@@ -452,6 +452,20 @@ class TestFiles:
                     use()
 
     @pytest.mark.skipif(os.name != "posix", reason="a mapped file cannot be cut short elsewhere")
+    def test_a_blob_that_is_checked_in_the_file_may_be_cut_short_meanwhile(self, tmp_path: Path) -> None:
+        weights = Blob(name="w", dtype="U8", shape=(1 << 20,), data=bytes(1 << 20))
+        write_plan(tmp_path / "m.plan", MANIFEST, [weights])
+        digest = digest_blob(weights.data, "xxh3")
+        with PlanFile.open(tmp_path / "m.plan") as file:
+            file.verify_in_file("w", "xxh3", digest)
+            os.truncate(tmp_path / "m.plan", 1 << 19)
+            with pytest.raises(PlanCorruptError, match=f"file became shorter while open; expected .* got {1 << 19}"):
+                file.verify_in_file("w", "xxh3", digest)
+            os.truncate(tmp_path / "m.plan", file.size_bytes)
+            with pytest.raises(PlanCorruptError, match="blob 'w': blob does not match its xxh3 digest"):
+                file.verify_in_file("w", "xxh3", digest[::-1])
+
+    @pytest.mark.skipif(os.name != "posix", reason="a mapped file cannot be cut short elsewhere")
     @pytest.mark.parametrize("keep", [4, 100, DATA_START, len(PLAN) - 1])
     def test_a_file_cut_short_while_it_is_being_opened(
         self, keep: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import mmap
 import os
-from collections.abc import Callable, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
@@ -43,7 +45,7 @@ _DIGESTS: Final[Mapping[str, Callable[[memoryview], str]]] = {
 }
 Identity = tuple[int, int, int, int, int]
 
-_DROP_BYTES: Final = 1 << 20
+_READ_BYTES: Final = 1 << 18
 
 
 def plan_bytes(manifest: bytes, blobs: Sequence[Blob]) -> bytes:
@@ -130,15 +132,6 @@ def _require_digest(name: str, algorithm: str, expected: str, got: str) -> None:
         raise corrupt(f"blob does not match its {algorithm} digest", where, expected=show(expected), got=got)
 
 
-def _drop_pages(buffer: mmap.mmap, begin: int, end: int) -> None:
-    """Let go of the whole pages of a range; they are read from the file again if anybody looks."""
-    if not hasattr(mmap, "MADV_DONTNEED"):
-        return
-    first, last = -(-begin // mmap.PAGESIZE) * mmap.PAGESIZE, end // mmap.PAGESIZE * mmap.PAGESIZE
-    if last > first:
-        buffer.madvise(mmap.MADV_DONTNEED, first, last - first)
-
-
 class PlanFile:
     """An open plan: its manifest, and its blobs where they lie in a mapped file or in the caller's buffer.
 
@@ -147,10 +140,18 @@ class PlanFile:
     """
 
     def __init__(
-        self, buffer: mmap.mmap | memoryview, header: Header, where: str, *, origin: tuple[str, Identity] | None = None
+        self,
+        buffer: mmap.mmap | memoryview,
+        header: Header,
+        where: str,
+        *,
+        origin: tuple[str, Identity] | None = None,
+        reader: io.FileIO | None = None,
     ) -> None:
         """Take a buffer and its checked header; ``open`` and ``from_bytes`` are the ways to make one."""
         self._origin = origin
+        self._reader = reader
+        self._close_reader = weakref.finalize(self, reader.close) if reader is not None else None
         self._buffer: mmap.mmap | memoryview | None = buffer
         self._view = memoryview(buffer).toreadonly()
         self._where = where
@@ -174,7 +175,8 @@ class PlanFile:
                 header, size_bytes = _read_header(file, where)
                 # What was opened, not what the path names by now; and where it lies, not a link to it.
                 origin = (os.path.realpath(where), _identify(os.fstat(file.fileno())))
-                return cls(_map(file, size_bytes, where), header, where, origin=origin)
+                buffer = _map(file, size_bytes, where)
+                return cls(buffer, header, where, origin=origin, reader=io.FileIO(os.dup(file.fileno())))
         except NotRegularError as error:
             raise corrupt(
                 str(error.strerror), show(where), expected="a file", fix="give the path of a plan file"
@@ -204,22 +206,32 @@ class PlanFile:
             raise corrupt("plan has no such blob", self._where, expected=show(name), got=f"{len(self.blobs)} others")
         return self._view[info.begin : info.end]
 
-    def verify_and_drop(self, name: str, algorithm: str, hexdigest: str) -> None:
-        """Check a blob against its digest and keep none of it in memory: somebody else will map it.
+    def verify_in_file(self, name: str, algorithm: str, hexdigest: str) -> None:
+        """Check a blob that somebody else will map: it is read, and none of it stays in memory.
+
+        Whoever writes into the file meanwhile is found by the digest. A map would end the process with a signal
+        where the file is cut short, if only for a moment.
 
         Raises:
-            PlanCorruptError: The digest differs.
+            PlanCorruptError: The digest differs, or the file became shorter.
         """
-        if algorithm != "xxh3" or not isinstance(self._buffer, mmap.mmap):
+        if algorithm != "xxh3" or self._reader is None:
             verify_blob(name, self.blob(name), algorithm, hexdigest)
             return
-        info, hasher = self.blobs[name], xxhash.xxh3_128()
-        for begin in range(info.begin, info.end, _DROP_BYTES):
-            end = min(begin + _DROP_BYTES, info.end)
-            with self._view[begin:end] as part:
-                hasher.update(part)
-            _drop_pages(self._buffer, begin, end)
+        hasher = xxhash.xxh3_128()
+        for part in self._read_parts(self._reader, self.blobs[name]):
+            hasher.update(part)
         _require_digest(name, algorithm, hexdigest, hasher.hexdigest())
+
+    def _read_parts(self, reader: io.FileIO, info: BlobInfo) -> Iterator[memoryview]:
+        room, begin = memoryview(bytearray(min(_READ_BYTES, info.end - info.begin))), info.begin
+        reader.seek(begin)
+        while begin < info.end:
+            count = reader.readinto(room[: info.end - begin])
+            if not count:
+                raise _shrunken(self._where, self.size_bytes, begin)
+            begin += count
+            yield room[:count]
 
     @property
     def path(self) -> str | None:
@@ -242,6 +254,8 @@ class PlanFile:
     def close(self) -> None:
         """Let go of the map: it goes away now, or with the last array made over it."""
         self._view.release()
+        if self._close_reader is not None:
+            self._close_reader()
         if isinstance(self._buffer, mmap.mmap):
             # Python refuses to close a map that is still viewed; the last view then closes it.
             with contextlib.suppress(BufferError):

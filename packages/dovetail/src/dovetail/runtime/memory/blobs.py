@@ -41,7 +41,7 @@ class BlobStore:
             record = self._records[name]
             if not record.stripped:
                 self._view(name).release()
-                self._file.verify_and_drop(name, record.algorithm, record.digest)
+                self._file.verify_in_file(name, record.algorithm, record.digest)
 
     def _view(self, name: str) -> memoryview:
         if name not in self._file.blobs:
