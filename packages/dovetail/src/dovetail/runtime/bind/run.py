@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from dovetail.errors import InputError
 from dovetail.plan.manifest import StepRecord
@@ -24,9 +24,6 @@ if TYPE_CHECKING:
     from dovetail.runtime.bind.instance import ProgramInstance
 
 __all__ = ["BoundRun", "Visit"]
-
-_MAX_KNOWN: Final = 16
-"""Sets of addresses that are remembered; a caller with ever new ones must not make a bound run grow."""
 
 Visit = Callable[["BoundRun"], None]
 """Runs the steps of a bound run one by one, for those who look at each, between its ``begin`` and its ``end``."""
@@ -60,7 +57,9 @@ class BoundRun:
         self._border = instance.bind_border(frame)
         self._run_all: BoundStep = steps.run if self._border is None else partial(self._border.run_around, steps.run)
         self._inputs, self._outputs = program.inputs, program.outputs
+        self._ports = (*program.inputs, *program.outputs)
         self._num_inputs = len(program.inputs)
+        self._has_aliases = any(tensor.alias is not None for tensor in instance.manifest.outputs)
         self._before = list(frame.values)
         self._loose = [index for index in range(len(program.values)) if index not in frame.fixed]
         self._views: list[TensorViews] | None = None
@@ -68,8 +67,6 @@ class BoundRun:
         """The addresses that the plugins were told of last, by ``on_shape_change``."""
         self._placed: tuple[int, ...] | None = None
         """The addresses whose views are in the frame now; views keep no memory alive, so they may stay there."""
-        self._known: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
-        """Views by the addresses of all tensors: a caller gives few sets of them again and again."""
         self._is_plain = False
         """Whether a run by address leaves nothing to be done: all outputs are written where they lie."""
 
@@ -92,7 +89,7 @@ class BoundRun:
         """
         values = self._values
         try:
-            self._place(inputs, outputs, keep)
+            self._place([*inputs, *outputs], keep)
             self._run_steps(visit)
             results = [values[index] for index in self._outputs]
             return results if self._border is None else self._border.collect(results)
@@ -118,15 +115,14 @@ class BoundRun:
         finally:
             self._clear()
 
-    def _place(self, inputs: Sequence[Any], outputs: Sequence[Any], keep: bool) -> None:
+    def _place(self, arrays: Sequence[Any], keep: bool) -> None:
+        """Put the inputs and then the outputs of a run into the frame."""
         values = self._values
         self._placed = None
-        for index, array in zip(self._inputs, inputs):  # noqa: B905 - counted by who calls, here and below
-            values[index] = array
-        for index, array in zip(self._outputs, outputs):  # noqa: B905
+        for index, array in zip(self._ports, arrays):  # noqa: B905 - counted by who calls
             values[index] = array
         if self._border is not None:
-            self._border.place(inputs, outputs, keep=keep)
+            self._border.place(arrays[: self._num_inputs], arrays[self._num_inputs :], keep=keep)
         for take_addresses in self.frame.placers:
             take_addresses()
 
@@ -164,22 +160,14 @@ class BoundRun:
 
     def _place_addresses(self, addresses: tuple[int, ...]) -> None:
         if addresses != self._told:
-            self._check_aliases(addresses)
-            self.instance.announced = None  # the contract: plugins hear of shapes again when an address changed
+            if self._has_aliases:
+                self._check_aliases(addresses)
+            if self.frame.announcers:
+                self.instance.announced = None  # the contract: plugins hear of shapes again when an address changed
             self._told = addresses
-        self._place(*(self._known.get(addresses) or self._find_arrays(addresses)), True)
-        self._placed = addresses if self._is_plain else None
-
-    def _find_arrays(self, addresses: tuple[int, ...]) -> tuple[list[Any], list[Any]]:
-        """The inputs and outputs at these addresses; views of memory are remembered."""
         views = self._views if self._views is not None else self._make_views()
-        found = [view.find(address) for view, address in zip(views, addresses)]  # noqa: B905 - one a tensor
-        arrays = found[: self._num_inputs], found[self._num_inputs :]
-        if self._is_plain:
-            if len(self._known) >= _MAX_KNOWN:
-                self._known.clear()
-            self._known[addresses] = arrays
-        return arrays
+        self._place([known[address] for known, address in zip(views, addresses)], True)  # noqa: B905 - one a tensor
+        self._placed = addresses if self._is_plain else None
 
     def _pack_outputs(self, addresses: Sequence[int]) -> None:
         """Bring outputs of which two elements share a byte into the caller's memory."""

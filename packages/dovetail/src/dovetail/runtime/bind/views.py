@@ -20,13 +20,13 @@ from dovetail.types import DataType
 
 __all__ = ["TensorViews"]
 
-_MAX_VIEWS: Final = 64
+_MAX_VIEWS: Final = 128
 """Addresses that are remembered; a caller with ever new ones must not make a bound run grow."""
 _PACKED: Final = frozenset(kind.numpy for kind in DataType if kind.bits < 8)
 
 
-class TensorViews:
-    """One input or output of a bound run: memory at an address, as an array.
+class TensorViews(dict[int, Any]):
+    """One input or output of a bound run: the array at each address; None when the shape is not known before the run.
 
     Args:
         tensor: The input or output.
@@ -34,9 +34,10 @@ class TensorViews:
         providers: Those of the engine, for a tensor that lies on a device.
     """
 
-    __slots__ = ("_dtype", "_provider", "_shape", "_views", "has_shape", "is_packed")
+    __slots__ = ("_dtype", "_provider", "_shape", "has_shape", "is_packed")
 
     def __init__(self, tensor: TensorRecord, shape: Shape | None, providers: Providers) -> None:
+        super().__init__()
         self._dtype = np.dtype(tensor.dtype)
         self._provider = providers[tensor.memory] if tensor.memory else None
         self._shape = shape
@@ -44,22 +45,17 @@ class TensorViews:
         """Whether the shape is known before the run."""
         self.is_packed = not tensor.type and self._dtype in _PACKED
         """Whether two elements share a byte of the caller's memory."""
-        self._views: dict[int, Any] = {}
 
-    def find(self, address: int) -> Any | None:
-        """The array at an address; None when the shape is not known before the run."""
-        view = self._views.get(address)
-        return self._make(address) if view is None else view
-
-    def _make(self, address: int) -> Any | None:
+    def __missing__(self, address: int) -> Any | None:
+        """Make the view at an address that is not remembered."""
         if self._shape is None:
             return None
         if self.is_packed:  # its bytes are read and written around a run, so it is made for each
             return PackedMemory(address, self._shape, self._dtype).read()
         view = array_in(self._provider, address, self._shape, self._dtype)
-        if len(self._views) >= _MAX_VIEWS:
-            self._views.clear()
-        self._views[address] = view
+        if len(self) >= _MAX_VIEWS:
+            self.clear()
+        self[address] = view
         return view
 
     def pack(self, address: int, array: Array) -> None:
