@@ -9,7 +9,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dovetail.errors import ModelError
+import dovetail
+from dovetail.errors import ModelError, ProviderError
 from dovetail.network.importer.importer import import_model
 
 INTS = {"three": [1, 1, 2], "negative": [-1, 5], "two": [1, 3]}
@@ -101,6 +102,39 @@ def test_a_shape_of_more_axes_than_there_are(op: str, position: int) -> None:
     model.graph.input.append(helper.make_tensor_value_info("long", TensorProto.INT64, [2**31 - 1]))
     with pytest.raises(ModelError, match=f"input {position} has 2147483647 numbers, one for each axis"):
         import_model(model)
+
+
+@pytest.mark.parametrize("scale", [np.nan, np.inf, -1.0, 0.0])
+@pytest.mark.parametrize(
+    ("op", "inputs", "opset"), [("Resize", ["a", "", "scales"], 18), ("Upsample", ["a", "scales"], 9)]
+)
+def test_a_scale_that_gives_no_size(op: str, inputs: list[str], opset: int, scale: float) -> None:
+    model = _model(helper.make_node(op, inputs, ["y"]), opset=opset)
+    model.graph.initializer.append(numpy_helper.from_array(np.array([1, scale], np.float32), "scales"))
+    with pytest.raises(ModelError, match=r"'scales' is \[1\.0, .*\]; expected positive numbers"):
+        import_model(model)
+
+
+def test_steps_that_do_not_advance() -> None:
+    model = _model(helper.make_node("STFT", ["a", "step", "", "two"], ["y"]))
+    model.graph.initializer.append(numpy_helper.from_array(np.array(0, np.int64), "step"))
+    with pytest.raises(ModelError, match="'frame_step' is 0; expected at least 1"):
+        import_model(model)
+
+
+def test_weights_that_only_loading_looks_at() -> None:
+    node = helper.make_node(
+        "MatMulNBits", ["a", "w", "s"], ["y"], domain="com.microsoft", K=32, N=16, bits=4, block_size=32
+    )
+    model = _model(node)
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_value = 32
+    weights = {"w": np.zeros((16, 1, 8), np.uint8), "s": np.ones(16, np.float32)}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in weights.items())
+    with pytest.raises(
+        ProviderError, match=r"'MatMulNBits'.*does not match[^\n]*\n  fix: check the node and its weights"
+    ):
+        dovetail.compile(model)
 
 
 def test_nodes_as_they_should_be() -> None:

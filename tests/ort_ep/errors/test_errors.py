@@ -45,6 +45,7 @@ def scale(x: Any, *, by: float = 1.0) -> Any:
 
 BAD_OPTIONS = [
     ({"colour": "red"}, r"unknown option\(s\) colour; expected .*claim, "),
+    ({"clam": "all"}, r"unknown option\(s\) clam; expected .*\n  fix: did you mean 'claim'"),
     ({"claim": "most"}, "option ep.dovetailexecutionprovider.claim: not a choice; expected .* got most"),
     ({"graph_capture": "often"}, "not a switch; expected 0 or 1, got often"),
     ({"capture_after_runs": "-1"}, "not a number; expected 0 or more, got -1"),

@@ -14,7 +14,7 @@ from dovetail.build.builder import Builder, engine_from_plan
 from dovetail.build.config import BuilderConfig
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.shapes import complete_profile
-from dovetail.errors import UsageError
+from dovetail.errors import PlanCorruptError, ProviderError, UsageError
 from dovetail.loggers import ILogger
 from dovetail.network.api.definition import Network
 from dovetail.network.importer.importer import import_model
@@ -84,7 +84,11 @@ def compile(  # noqa: A001 - what users look for
             complete_profile(profile, source.graph.inputs)
     plan = builder.build_plan(source, settings, is_open=not settings.profiles, registry=lookup)
     del source  # and with it the map of the weights as the model has them
-    return engine_from_plan(plan, lookup, settings.provider_options)
+    try:
+        return engine_from_plan(plan, lookup, settings.provider_options)
+    except PlanCorruptError as error:  # nobody could have damaged it: its provider built what it does not take
+        fix = "check the node and its weights, or leave the node to another provider"
+        raise ProviderError(error.what, where=error.where, fix=fix) from error
 
 
 def _import(

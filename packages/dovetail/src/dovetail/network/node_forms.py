@@ -101,12 +101,31 @@ def _find_in_division(node: ir.Node) -> Iterator[str]:
         yield "it divides the smallest integer of its type by -1, and the type does not have the result"
 
 
+def _find_in_resize(node: ir.Node) -> Iterator[str]:
+    position = 1 if node.op_type == "Upsample" or node.version == 10 else 2
+    value = node.inputs[position] if position < len(node.inputs) else None
+    if value is None or value.const_value is None or not _is_constant(value):
+        return
+    scales = value.const_value.numpy().astype(np.float64).reshape(-1)
+    if not (np.isfinite(scales) & (scales > 0)).all():
+        yield f"'scales' is {scales[:_MAX_SHOWN].tolist()}; expected positive numbers"
+
+
+def _find_in_stft(node: ir.Node) -> Iterator[str]:
+    step = _constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    if step and step[0] < 1:
+        yield f"'frame_step' is {step[0]}; expected at least 1"
+
+
 _BY_OPERATOR: Final[Mapping[str, Callable[[ir.Node], Iterator[str]]]] = {
     "Attention": _find_in_attention,
     "Div": _find_in_division,
+    "Resize": _find_in_resize,
+    "STFT": _find_in_stft,
     "Scan": _find_in_scan,
     "Split": _find_in_split,
     "Transpose": _find_in_transpose,
+    "Upsample": _find_in_resize,
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from dovetail import UsageError
+from dovetail._near_names import suggest
 from onnxruntime_ep_dovetail.compiled.options import ContextOptions, read_context_options
 
 __all__ = ["AVAILABLE", "EP_NAME", "PREFIX", "EpOptions", "is_option", "read_options"]
@@ -91,6 +92,7 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
             f"unknown option(s) {', '.join(sorted(unknown))}",
             where=EP_NAME,
             expected=", ".join(sorted(_READERS)) + ", arena.<key> or provider.<name>.<key>",
+            fix=suggest(min(unknown), _READERS),
         )
     values = {key: _READERS[key](key, value) for key, value in plain.items()}
     return EpOptions(

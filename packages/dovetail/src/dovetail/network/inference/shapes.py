@@ -158,7 +158,9 @@ def _describe(node: ir.Node, error: Exception, opset: int) -> ModelError:
     inputs = ", ".join(f"{v.name}{describe_shape(v.shape)}" if v is not None else "-" for v in node.inputs)
     layer = node.metadata_props.get("dovetail.layer")
     where = describe_node(node, opset) if layer is None else f"layer '{layer}' ({node.op_type})"
-    return ModelError(f"shapes do not fit: {error}", where=where, got=inputs)
+    # What arithmetic and lookups of our own say is about our code and not about the model.
+    reason = "" if isinstance(error, ArithmeticError | LookupError | TypeError | AttributeError) else f": {error}"
+    return ModelError(f"shapes do not fit{reason}", where=where, got=inputs)
 
 
 def _value_symbols(value: ir.Value) -> list[str]:

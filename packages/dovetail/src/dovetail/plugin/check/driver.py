@@ -8,9 +8,10 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from dovetail.plugin.check.evidence import Evidence
+from dovetail.plugin.check.history import find_memory_difference
 from dovetail.plugin.check.host.calls import CallbackRaised, read
 from dovetail.plugin.check.host.descriptors import Combination
-from dovetail.plugin.check.host.runs import Run, disagreement, find_gaps
+from dovetail.plugin.check.host.runs import disagreement, find_gaps
 from dovetail.plugin.check.lifecycle import Prepared
 from dovetail.plugin.check.lives import Cell, PluginLives, run_new
 from dovetail.plugin.check.plugin_object import Specimen
@@ -25,7 +26,6 @@ __all__ = ["Cell", "CheckedPlugin", "run_new"]
 
 T = TypeVar("T")
 
-_MANY_RUNS: Final = 20
 _LATE_S: Final = 0.01
 
 
@@ -134,42 +134,10 @@ class CheckedPlugin(PluginLives):
 
     @Evidence
     def memory_difference(self) -> str | None:
-        """How a run of one object changes when it ran other inputs before."""
+        """How a run of one object changes with the runs before it."""
         if self.stale_difference:
             raise Blocked("addresses of an earlier call are used, see R64")
-        case = self.main_cell.case
-        fresh = self.life.prepare()
-        fresh.reshape(case)
-        expected = fresh.run(case, variant=1)
-        prepared = self.life.prepare()
-        prepared.reshape(case)
-        first = prepared.run(case)
-        found = disagreement(prepared.run(case, variant=1), expected)
-        if found:
-            return f"inputs A, then B: {found} on a new object"
-        found = disagreement(prepared.run(case), first)
-        if found:
-            return f"inputs A, then B, then A again: {found} the first time"
-        try:
-            for _ in range(_MANY_RUNS):
-                found = disagreement(prepared.run(case), first)
-        except CallbackRaised as raised:
-            return f"inputs A, up to {_MANY_RUNS} times more: {raised}"
-        if found:
-            return f"inputs A, {_MANY_RUNS} times more: {found} the first time"
-        return self._find_same_memory_difference(expected)
-
-    def _find_same_memory_difference(self, expected: Run) -> str | None:
-        """How a run changes when other numbers lie where those of the run before were."""
-        case = self.main_cell.case
-        prepared = self.life.prepare()
-        prepared.reshape(case)
-        bench = prepared.bench(case)
-        prepared.run_bench(bench, case)
-        self.memory.drop(bench)
-        bench.refill(prepared.bench(case, variant=1))
-        found = disagreement(prepared.run_bench(bench, case), expected)
-        return f"inputs A, then B in the same memory: {found} on a new object" if found else None
+        return find_memory_difference(self)
 
     def remember(self, name: str, find: Callable[[], T]) -> T:
         """A fact that two rules need and no other, found out once."""

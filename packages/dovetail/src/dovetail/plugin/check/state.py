@@ -19,7 +19,7 @@ from dovetail.plugin.check.plugin_object import Specimen
 from dovetail.plugin.fields import PluginField
 from dovetail.plugin.interfaces import IPluginCapability, IPluginResource, IPluginResourceContext, IPluginV3
 
-__all__ = ["State", "buffers_of", "changes", "state_of"]
+__all__ = ["State", "buffers_of", "changes", "numbers_of", "state_of"]
 
 State = dict[str, object]
 """Path of an attribute -> something that compares equal when the value is the same."""
@@ -55,6 +55,17 @@ def buffers_of(specimen: Specimen) -> Iterator[tuple[str, np.ndarray[Any, Any]]]
             value = np.frombuffer(value, np.uint8)
         if isinstance(value, np.ndarray):
             yield path, value
+
+
+def numbers_of(specimen: Specimen) -> dict[str, float]:
+    """Every single number that the plugin object holds, by the path of the attribute; arrays of one element too."""
+    numbers = {}
+    for path, value in _walk(specimen):
+        if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "iuf":
+            value = value.reshape(-1)[0]
+        if isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool):
+            numbers[path] = float(value)
+    return numbers
 
 
 def _walk(specimen: Specimen) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,7 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Final
 
-from dovetail.plugin.check.cases.zero_fields import find_lost_zero
+from dovetail.plugin.check.cases.telling_fields import find_lost_zero
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.memory import traced_peak_bytes

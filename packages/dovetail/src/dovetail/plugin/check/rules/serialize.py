@@ -8,7 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.plugin.check.cases.field_values import copy_fields, overwrite_fields
-from dovetail.plugin.check.cases.zero_fields import find_lost_zero
+from dovetail.plugin.check.cases.telling_fields import find_cut_number, find_lost_zero
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import CallbackRaised, call
 from dovetail.plugin.check.host.runs import Run, disagreement
@@ -116,6 +116,9 @@ def judge_round_trip(subject: CheckedPlugin) -> None:
     lost = find_lost_zero(subject, lambda made: _revive_from(subject, made))
     if lost:
         raise Broken(f"with a field of 0: {lost}", fix="test for a field that is absent, not for one that is 0")
+    cut = find_cut_number(subject, lambda made: _revive_from(subject, made))
+    if cut:
+        raise Broken(f"{cut}, after the fields were stored", fix="store the field in the type that it is declared with")
 
 
 def _revive_from(subject: CheckedPlugin, specimen: Specimen) -> Specimen:
