@@ -1,4 +1,4 @@
-"""What a run owes to the runs before it on the same object: other inputs, many runs, inputs that are almost the same."""
+"""What a run owes to the runs before it on the same object: other inputs, many runs, inputs almost the same."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Fields whose values tell.
 
-Zero is lost where a parameter is taken with ``value or default``, and a number that a smaller type cannot hold where the
-field is stored as one.
+Zero is lost where a parameter is taken with ``value or default``, and a number that a smaller type cannot hold is lost
+where the field is stored as one.
 """
 
 from __future__ import annotations
