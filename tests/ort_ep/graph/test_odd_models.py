@@ -75,6 +75,15 @@ def test_a_session_gives_what_onnxruntime_alone_gives(name: str, dovetail_sessio
         pytest.skip("this ONNX Runtime does not take the model alone")
 
 
+def test_a_layer_of_forty_inputs(dovetail_session: Open) -> None:
+    dovetail.layer("OddSum")(lambda *arrays: sum(arrays[1:], arrays[0]))
+    names = [f"x{number}" for number in range(40)]
+    inputs, outputs = [tensor(name, [4]) for name in names], [tensor("y", [4])]
+    model = make_model([node("OddSum", names, ["y"], domain="trt.plugins")], inputs, outputs, domains=["trt.plugins"])
+    feeds = {name: np.full(4, number, np.float32) for number, name in enumerate(names)}
+    assert dovetail_session(model).run(None, feeds)[0].tolist() == [780.0] * 4
+
+
 # results that nobody reads, of operators that nobody else can run
 
 

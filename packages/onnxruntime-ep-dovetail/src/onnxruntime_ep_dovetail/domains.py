@@ -29,8 +29,8 @@ _CONTROL: Final = ("plugin_version", "plugin_namespace", "tensorrt_plugin_shape_
 _OPTIONAL: Final = 1
 _VARIADIC: Final = 2
 _ANY_TYPE: Final = 0
-_FEW_INPUTS, _MANY_INPUTS = 8, 32
-"""How many inputs a node may have whose plugin says how many it takes, or does not say.
+_FEW_INPUTS, _MANY_INPUTS, _ANY_INPUTS = 8, 32, 64
+"""How many inputs a node may have whose plugin says how many it takes, does not say, or says that it takes any number.
 
 One formal input could stand for any number, but a node may leave out none of those; and each that is listed makes every
 session start a little later.
@@ -286,8 +286,10 @@ class CustomOps:
 
 def _count_inputs(creator: object) -> int:
     """How many inputs the nodes of a creator may have: of a function that becomes a layer it is known."""
-    if not isinstance(creator, LayerCreator) or creator.layer.signature.takes_any_inputs:
+    if not isinstance(creator, LayerCreator):
         return _MANY_INPUTS
+    if creator.layer.signature.takes_any_inputs:
+        return _ANY_INPUTS
     return max(_FEW_INPUTS, len(creator.layer.signature.inputs))
 
 
