@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import onnx_ir as ir
 
-from dovetail.provider.schemas.node_limits import is_bad_count
+from dovetail.provider.schemas.node_limits import NodeForm, find_bad_form
 from dovetail.provider.schemas.shape_slots import shape_slots
 
 __all__ = ["find_form_problems"]
@@ -25,11 +25,8 @@ _SIGNED: Final = frozenset({ir.DataType.INT8, ir.DataType.INT16, ir.DataType.INT
 
 def find_form_problems(node: ir.Node) -> Iterator[str]:
     """What is wrong with a node whose attributes have the right types."""
-    order = _ints(node, "perm")
-    if order is not None and sorted(order) != list(range(len(order))):
-        yield f"attribute 'perm' is no order of axes: {list(order[:_MAX_SHOWN])}"
     if node.domain in _KNOWN_DOMAINS:
-        yield from _find_bad_counts(node)
+        yield from find_bad_form(_read_form(node))
     if node.domain in ("", "ai.onnx"):
         yield from _find_long_shapes(node)
         yield from _BY_OPERATOR.get(node.op_type, _find_nothing)(node)
@@ -49,34 +46,20 @@ def _find_long_shapes(node: ir.Node) -> Iterator[str]:
             yield f"input {position} has {size} numbers, one for each axis; expected at most {_MAX_AXES}"
 
 
-def _find_bad_counts(node: ir.Node) -> Iterator[str]:
-    for name in node.attributes:
-        single = _int(node, name)
-        numbers = _ints(node, name) or ([] if single is None else [single])
-        if is_bad_count(node.op_type, name, numbers):
-            yield f"attribute '{name}' is {numbers if single is None else single}; expected 1 to 2147483647"
+def _read_form(node: ir.Node) -> NodeForm:
+    numbers = {name: found for name in node.attributes if (found := _numbers(node, name)) is not None}
+    sizes = _constant(node.inputs[1]) if node.op_type == "Split" and len(node.inputs) > 1 else None
+    if sizes is not None:
+        numbers["split"] = sizes
+    return NodeForm(op=node.op_type, num_inputs=len(node.inputs), num_outputs=len(node.outputs), numbers=numbers)
 
 
 def _find_in_transpose(node: ir.Node) -> Iterator[str]:
-    order, value = _ints(node, "perm"), node.inputs[0] if node.inputs else None
+    order = _numbers(node, "perm") if "perm" in node.attributes else None
+    value = node.inputs[0] if node.inputs else None
     shape = None if value is None else value.shape
     if order is not None and shape is not None and len(order) != len(shape):
         yield f"attribute 'perm' has {len(order)} axes; expected {len(shape)}, as the input has"
-
-
-def _find_in_split(node: ir.Node) -> Iterator[str]:
-    count = _int(node, "num_outputs")
-    if count is not None and count != len(node.outputs):
-        yield f"attribute 'num_outputs' is {count}; expected {len(node.outputs)}, as there are outputs"
-    sizes = _ints(node, "split")
-    if sizes is None and len(node.inputs) > 1:
-        sizes = _constant(node.inputs[1])
-    if sizes is None:
-        return
-    if len(sizes) != len(node.outputs):
-        yield f"'split' has {len(sizes)} sizes; expected {len(node.outputs)}, as there are outputs"
-    if any(size < 0 for size in sizes):
-        yield f"'split' has a negative size: {list(sizes[:_MAX_SHOWN])}"
 
 
 def _find_in_attention(node: ir.Node) -> Iterator[str]:
@@ -84,12 +67,6 @@ def _find_in_attention(node: ir.Node) -> Iterator[str]:
         count, features = _int(node, name), _last_of_three(value)
         if count and features is not None and features % count:
             yield f"attribute '{name}' is {count}; expected a divisor of {features}, the last size of its input"
-
-
-def _find_in_scan(node: ir.Node) -> Iterator[str]:
-    count = _int(node, "num_scan_inputs")
-    if count is not None and not 1 <= count <= len(node.inputs):
-        yield f"attribute 'num_scan_inputs' is {count}; expected 1 to {len(node.inputs)}, as there are inputs"
 
 
 def _find_in_division(node: ir.Node) -> Iterator[str]:
@@ -122,8 +99,6 @@ _BY_OPERATOR: Final[Mapping[str, Callable[[ir.Node], Iterator[str]]]] = {
     "Div": _find_in_division,
     "Resize": _find_in_resize,
     "STFT": _find_in_stft,
-    "Scan": _find_in_scan,
-    "Split": _find_in_split,
     "Transpose": _find_in_transpose,
     "Upsample": _find_in_resize,
 }
@@ -135,10 +110,13 @@ def _int(node: ir.Node, name: str) -> int | None:
     return attribute.as_int() if attribute is not None and is_int else None
 
 
-def _ints(node: ir.Node, name: str) -> Sequence[int] | None:
-    attribute = node.attributes.get(name)
-    is_list = attribute is not None and not attribute.is_ref() and attribute.type == ir.AttributeType.INTS
-    return list(attribute.as_ints()) if attribute is not None and is_list else None
+def _numbers(node: ir.Node, name: str) -> Sequence[int] | None:
+    """An attribute that is a list of numbers, or one."""
+    attribute = node.attributes[name]
+    if not attribute.is_ref() and attribute.type == ir.AttributeType.INTS:
+        return list(attribute.as_ints())
+    single = _int(node, name)
+    return None if single is None else [single]
 
 
 def _constant(value: ir.Value | None) -> Sequence[int] | None:

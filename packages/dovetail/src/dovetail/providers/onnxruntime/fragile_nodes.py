@@ -8,22 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from dovetail.errors import PlanCorruptError
 from dovetail.protobuf import Field, MalformedMessageError, read_fields
-from dovetail.provider.schemas.node_limits import DIVISORS, FIRST_VARIADIC, is_bad_count
+from dovetail.provider.schemas.node_limits import DIVISORS, FIRST_VARIADIC, FORM_ATTRIBUTES, NodeForm, find_bad_form
 
 __all__ = ["find_fragile_node"]
 
 _MODEL_PARTS: Final = {7: "graph", 25: "function"}
 _NODE_LISTS: Final = {"graph": 1, "function": 7}
-_FORMS: Final = ("num_outputs", "num_scan_inputs", "perm", "split")
 _INPUT, _OUTPUT, _OP, _ATTRIBUTE = 1, 2, 4, 5
 _ATTRIBUTE_NAME, _INT, _GRAPH, _INTS, _GRAPHS = 1, 3, 6, 8, 11
 _ASKED: Final = re.compile(
-    b"|".join((b"\\x0a\\x00", b"branch", b"body", *(name.encode() for name in (*DIVISORS, *_FORMS))))
+    b"|".join((b"\\x0a\\x00", b"branch", b"body", *(name.encode() for name in (*DIVISORS, *FORM_ATTRIBUTES))))
 )
 """What a node has in its bytes that is to be looked at: an absent input, a body, or one of these attributes."""
 _SMALL_COUNTS: Final = re.compile(
@@ -35,16 +34,12 @@ _MAX_DEPTH: Final = 100
 """How deep a reader of ONNX follows messages inside messages."""
 
 
-@dataclass
-class _Node:
+@dataclass(kw_only=True)
+class _Node(NodeForm):
     """What is looked at of a node."""
 
-    op: str = ""
-    inputs: list[int] = field(default_factory=list)
-    """The lengths of their names."""
-    num_outputs: int = 0
-    numbers: dict[str, list[int]] = field(default_factory=dict)
-    """Attributes that are numbers."""
+    absent: int | None = None
+    """The last input that has no name."""
 
 
 def find_fragile_node(model: bytes | memoryview) -> str | None:
@@ -63,22 +58,9 @@ def find_fragile_node(model: bytes | memoryview) -> str | None:
 
 
 def _find_problem(node: _Node) -> str | None:
-    absent = [index for index, length in enumerate(node.inputs) if not length]
-    if absent and absent[-1] >= FIRST_VARIADIC.get(node.op, len(node.inputs)):
-        return f"input {absent[-1]} is absent"
-    order, counts = node.numbers.get("perm", []), node.numbers.get("num_outputs", [])
-    if sorted(order) != list(range(len(order))):
-        return "attribute 'perm' is no order of axes"
-    if node.op == "Split" and counts and counts[-1] != node.num_outputs:
-        return f"attribute 'num_outputs' is {counts[-1]}, and it has {node.num_outputs} outputs"
-    scans = node.numbers.get("num_scan_inputs", [1])[-1]
-    if node.op == "Scan" and not 0 < scans <= len(node.inputs):
-        return f"attribute 'num_scan_inputs' is {scans}, and it has {len(node.inputs)} inputs"
-    sizes = node.numbers.get("split", [])
-    if node.op == "Split" and sizes and (len(sizes) != node.num_outputs or min(sizes) < 0):
-        return "attribute 'split' does not fit the outputs"
-    bad = [name for name, numbers in node.numbers.items() if is_bad_count(node.op, name, numbers)]
-    return f"attribute '{bad[0]}' is no count" if bad else None
+    if node.absent is not None and node.absent >= FIRST_VARIADIC.get(node.op, node.num_inputs):
+        return f"input {node.absent} is absent"
+    return next(find_bad_form(node), None)
 
 
 def _read_model(data: memoryview) -> Iterator[_Node]:
@@ -104,7 +86,9 @@ def _read_node(data: memoryview, node: Field, bodies: list[Field]) -> _Node:
     found = _Node()
     for part in read_fields(data, node.content, node.end):
         if part.number == _INPUT:
-            found.inputs.append(part.end - part.content)
+            if part.end == part.content:
+                found.absent = found.num_inputs
+            found.num_inputs += 1
         elif part.number == _OUTPUT:
             found.num_outputs += 1
         elif part.number == _OP:
