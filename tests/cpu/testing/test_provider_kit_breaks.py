@@ -256,6 +256,16 @@ class NeverDoneStream(HostStream):
         return NeverDone(self, event.position)
 
 
+class AlwaysDone(HostEvent):
+    def is_done(self) -> bool:
+        return True
+
+
+class AlwaysDoneStream(HostStream):
+    def record(self, *, is_timed: bool = False) -> HostEvent:
+        return AlwaysDone(self, super().record(is_timed=is_timed).position)
+
+
 class WaitsForNobody(HostStream):
     def wait(self, event: Event) -> None:
         return
@@ -413,6 +423,7 @@ BROKEN_DEVICES: list[tuple[HostDeviceFactory, str]] = [
     (Factory(_with_stream(OneHandle)), "P60"),
     (Factory(_with_stream(LazyStream)), "P61"),
     (Factory(_with_stream(NeverDoneStream)), "P62"),
+    (Factory(_with_stream(AlwaysDoneStream)), "P62"),
     (Factory(_with_stream(WaitsForNobody)), "P63"),
     (Factory(_with_stream(BackwardsStream)), "P64"),
     (Factory(_with_stream(MillisecondStream)), "P64"),

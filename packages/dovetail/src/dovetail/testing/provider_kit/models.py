@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CHAIN", "MODELS", "TYPES", "Case", "Feed", "find_case", "make_feed", "typed_case"]
+__all__ = ["CHAIN", "MODELS", "TYPES", "Case", "Feed", "find_case", "make_feed", "product_case", "typed_case"]
 
 Feed = dict[str, npt.NDArray[Any]]
 
@@ -83,6 +83,14 @@ def typed_case(dtype: str) -> Case:
     text = f"typed ({name}[N, 4] x, {name}[N, 4] z) => ({name}[N, 4] y) {{ {body} }}"
     shapes = [{"x": (rows, 4), "z": (rows, 4)} for rows in (3, 1)]
     return Case(name=f"types {dtype}", text=text, shapes=shapes, types={"x": dtype, "z": dtype})
+
+
+def product_case(dtype: str) -> Case:
+    """A matrix product of one type, long enough that sums in a smaller type would show."""
+    name = _ONNX_NAMES.get(dtype, dtype)
+    text = f"product ({name}[N, 64] x, {name}[64, 5] z) => ({name}[N, 5] y) {{ y = MatMul(x, z) }}"
+    shapes = [{"x": (rows, 64), "z": (64, 5)} for rows in (3, 1)]
+    return Case(name=f"products of {dtype}", text=text, shapes=shapes, types={"x": dtype, "z": dtype})
 
 
 _WEIGHT: Final = np.random.default_rng(7).integers(-4, 5, (8, 8)).astype(np.float32) / 4

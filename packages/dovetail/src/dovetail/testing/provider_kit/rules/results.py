@@ -7,7 +7,7 @@ from typing import Final
 
 from dovetail.provider.calls import first_line
 from dovetail.rules import Broken, NotJudged, NotOffered
-from dovetail.testing.provider_kit.models import TYPES, Case, find_case, typed_case
+from dovetail.testing.provider_kit.models import TYPES, Case, find_case, product_case, typed_case
 from dovetail.testing.provider_kit.rules.catalogue import rule
 from dovetail.testing.provider_kit.subject import CheckedProvider
 
@@ -87,6 +87,9 @@ _BINARY: Final = frozenset(
 )
 
 
+_MATRIX_TYPES: Final = ("float16", "float32", "float64")
+
+
 def _judge(subject: CheckedProvider, case: Case) -> str:
     engine = subject.build(case)
     model = case.make_model()
@@ -109,11 +112,13 @@ def judge_chain(subject: CheckedProvider) -> str:
     fix="limit the types of the kernel, or refuse the node in get_capability",
 )
 def judge_types(subject: CheckedProvider) -> str:
-    """Sums and products of each type."""
+    """Sums and products of each type, and products of matrices."""
+    cases = [(name, typed_case(name)) for name in TYPES]
+    cases += [(f"matrices of {name}", product_case(name)) for name in _MATRIX_TYPES]
     taken = []
-    for name in TYPES:
+    for name, case in cases:
         try:
-            _judge(subject, typed_case(name))
+            _judge(subject, case)
         except (NotOffered, NotJudged):
             continue
         taken.append(name)

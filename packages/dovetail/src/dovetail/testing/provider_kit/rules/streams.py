@@ -97,6 +97,8 @@ def judge_events(subject: CheckedProvider) -> None:
         numbers, result = _numbers(1), np.zeros(_COUNT, np.float32)
         _pass_through(provider, (numbers, arrays.make((_COUNT,), np.float32), result), stream)
         event = stream.record()
+        if event.is_done() and not np.array_equal(result, numbers):
+            raise Broken("is_done is True before the copy is done")
         event.synchronize()
         if not event.is_done():
             raise Broken("is_done is False after synchronize")
