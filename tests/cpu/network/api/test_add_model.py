@@ -130,3 +130,13 @@ def _compare(first: object, second: object) -> None:
             np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
         else:
             assert str(a) == str(b)
+
+
+def test_the_error_about_a_model_has_its_parts() -> None:
+    text = MODEL.replace("Relu(x)", "Rellu(x)").replace("Mul(h, w)", "Mull(h, w)")
+    with pytest.raises(dovetail.ModelError) as caught:
+        _network(text)
+    assert [part.where for part in caught.value.parts] == [
+        "node 'Rellu' (Rellu, opset 13)",
+        "node 'Mull' (Mull, opset 13)",
+    ]
