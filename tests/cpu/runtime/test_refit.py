@@ -210,3 +210,21 @@ def test_weights_come_with_a_location(location: Any) -> None:
     np.testing.assert_allclose(engine(x), expected(x), rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="7"):
         refitter.set_named_weights("conv.b", new["conv.b"], 7)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("providers", [["cpu"], ["onnxruntime", "cpu"]])
+def test_an_engine_is_written_without_its_weights_and_gets_them_again(providers: list[str]) -> None:
+    weights = _weights(0)
+    engine = _build(weights, dt.BuilderFlag.REFIT, providers=providers)
+    x = _RNG.standard_normal((2, 3, 8, 8)).astype(np.float32)
+    expected = engine(x)
+    runtime = dt.Runtime()
+    runtime.get_plugin_registry().register_creator(PlainCreator("TestScale", ScalePlugin), "")
+    loaded = runtime.deserialize_cuda_engine(engine.serialize(exclude_weights=True))
+    refitter = dt.Refitter(loaded)
+    missing = refitter.get_missing_weights()
+    assert "conv.w" in missing
+    for name in missing:
+        refitter.set_named_weights(name, weights[name])
+    refitter.refit_cuda_engine()
+    np.testing.assert_allclose(loaded(x), expected, rtol=1e-5, atol=1e-6)

@@ -60,6 +60,8 @@ class DovetailError(Exception):
         self.expected = expected
         self.got = got
         self.fix = None if fix is None else escape(fix)
+        self.parts: tuple[DovetailError, ...] = ()
+        """The single errors that one gathers; none for an error about one thing."""
         super().__init__(_format_message(self.what, self.where, expected, got, self.fix))
 
     def _render_traceback_(self) -> list[str]:

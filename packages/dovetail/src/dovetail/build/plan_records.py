@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -19,7 +19,6 @@ from dovetail.plan.manifest import (
     FieldRecord,
     LayerRecord,
     LibraryRecord,
-    PackedRecord,
     PluginRecord,
     ProfileRecord,
     ProgramRecord,
@@ -33,7 +32,6 @@ from dovetail.provider.loader import get_factory
 
 __all__ = [
     "device_records",
-    "find_stripped",
     "layer_record",
     "library_records",
     "plugin_record",
@@ -62,12 +60,6 @@ def refit_record(request: BuildRequest, blobs: BlobTable) -> RefitRecord | None:
     for name in sorted(request.refittable - weights.keys()):
         excluded.setdefault(name, "no step of the plan uses it")
     return RefitRecord(weights=weights, excluded=excluded)
-
-
-def find_stripped(refit: RefitRecord, packed: Mapping[str, PackedRecord]) -> frozenset[str]:
-    """The blobs that a stripped plan leaves out: weights that can be given back, and what is packed from them."""
-    given = frozenset(refit.weights.values())
-    return given | {blob for blob, record in packed.items() if not given.isdisjoint(record.sources.values())}
 
 
 def uses_devices(programs: Sequence[ProgramRecord], providers: Sequence[Provider]) -> bool:

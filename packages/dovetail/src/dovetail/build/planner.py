@@ -34,7 +34,6 @@ from dovetail.build.lower.tensor_records import (
 )
 from dovetail.build.plan_records import (
     device_records,
-    find_stripped,
     layer_record,
     library_records,
     plugin_record,
@@ -59,6 +58,7 @@ from dovetail.plan.manifest import (
     LayerRecord,
     Manifest,
     ProgramRecord,
+    find_stripped,
 )
 from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.options import Providers

@@ -6,6 +6,7 @@ in docs/plan-format.md. Reading and writing is all that happens here.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -42,6 +43,7 @@ __all__ = [
     "ValueRecord",
     "decode_manifest",
     "encode_manifest",
+    "find_stripped",
 ]
 
 FORMAT_VERSION: Final = (2, 0)
@@ -397,3 +399,9 @@ def _decode(decoder: msgspec.json.Decoder[Any], text: bytes) -> Any:
 
 def _malformed(reason: str) -> PlanCorruptError:
     return PlanCorruptError("the manifest is malformed", got=show(reason), fix="build the plan again")
+
+
+def find_stripped(refit: RefitRecord, packed: Mapping[str, PackedRecord]) -> frozenset[str]:
+    """The blobs that a stripped plan leaves out: weights that can be given back, and what is packed from them."""
+    given = frozenset(refit.weights.values())
+    return given | {blob for blob, record in packed.items() if not given.isdisjoint(record.sources.values())}

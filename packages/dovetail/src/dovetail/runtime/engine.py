@@ -270,12 +270,16 @@ class Engine(PlanDescription):
         self._require_open()
         save_engine(self, path)
 
-    def serialize(self) -> HostMemory:
-        """The plan as bytes."""
+    def serialize(self, *, exclude_weights: bool = False) -> HostMemory:
+        """The plan as bytes.
+
+        Args:
+            exclude_weights: Whether weights that can be replaced are left out; a refit puts them in again.
+        """
         from dovetail.runtime.save import serialize_engine
 
         self._require_open()
-        return HostMemory(serialize_engine(self))
+        return HostMemory(serialize_engine(self, exclude_weights=exclude_weights))
 
     def place_array(self, name: str, array: Array) -> Array | DeviceTensor:
         """An array as it can be bound to a tensor by address: itself, or a copy in the memory of a device."""

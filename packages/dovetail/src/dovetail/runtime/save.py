@@ -12,7 +12,7 @@ import numpy as np
 from dovetail.formats import FOUR_BIT_TYPES, pack_nibbles
 from dovetail.plan.blob_types import STORED_TYPES
 from dovetail.plan.container import Blob, digest_blob, plan_bytes, write_plan
-from dovetail.plan.manifest import BlobRecord, Manifest, encode_manifest
+from dovetail.plan.manifest import BlobRecord, Manifest, encode_manifest, find_stripped
 
 if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
@@ -45,11 +45,13 @@ def record_blob(blob: Blob, array: np.ndarray[Any, Any], *, kind: str = "weights
     )
 
 
-def _current(engine: Engine) -> tuple[Manifest, list[Blob]]:
+def _current(engine: Engine, *, exclude_weights: bool = False) -> tuple[Manifest, list[Blob]]:
     blobs, records = [], {}
+    refit = engine.manifest.refit
+    excluded = find_stripped(refit, engine.manifest.packed) if exclude_weights and refit is not None else frozenset()
     for name, record in sorted(engine.manifest.blobs.items(), key=itemgetter(0)):
-        if name in engine.blobs.missing:
-            records[name] = record
+        if name in engine.blobs.missing or name in excluded:
+            records[name] = msgspec.structs.replace(record, digest="", stripped=True)
             continue
         array = _contents(engine, name, record)
         blob = make_blob(name, array)
@@ -70,7 +72,7 @@ def save_engine(engine: Engine, path: str | os.PathLike[str]) -> None:
     write_plan(path, encode_manifest(manifest), blobs)
 
 
-def serialize_engine(engine: Engine) -> bytes:
-    """The plan as bytes."""
-    manifest, blobs = _current(engine)
+def serialize_engine(engine: Engine, *, exclude_weights: bool = False) -> bytes:
+    """The plan as bytes, with or without the weights that can be replaced."""
+    manifest, blobs = _current(engine, exclude_weights=exclude_weights)
     return plan_bytes(encode_manifest(manifest), blobs)

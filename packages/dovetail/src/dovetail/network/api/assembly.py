@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from dovetail.errors import ModelError
 from dovetail.network.api.control_flow import write_conditional, write_loop
-from dovetail.network.api.emission import OPSETS, Emitter
+from dovetail.network.api.emission import Emitter
 from dovetail.network.api.layers.base import ILayer
 from dovetail.network.api.layers.special import IAssertionLayer
 from dovetail.network.api.loops import ILoop
@@ -44,12 +44,12 @@ def assemble(network: NetworkCore) -> ir.Model:
         outputs,
         nodes=emitter.block,
         initializers=[value for value in emitter.initializers if value.uses()],
-        opset_imports={"": OPSETS[""]},
+        opset_imports={"": emitter.opsets[""]},
         name=network.name or "network",
     )
     for node in ir.traversal.RecursiveGraphIterator(graph):
-        graph.opset_imports.setdefault(node.domain, OPSETS[node.domain])
-    version = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", OPSETS[""])])
+        graph.opset_imports.setdefault(node.domain, emitter.opsets[node.domain])
+    version = onnx.helper.find_min_ir_version_for([onnx.helper.make_opsetid("", emitter.opsets[""])])
     return ir.Model(graph, ir_version=version, producer_name="dovetail")
 
 

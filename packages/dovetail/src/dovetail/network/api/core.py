@@ -56,6 +56,9 @@ class NetworkCore:
         self._refittable: set[str] = set()
         self._debug: set[ITensor] = set()
         self._debug_unfused = False
+        self._model_opsets: dict[str, int] = {}
+        """The opsets of the imported model; empty where all layers are of this API."""
+        self._imported_shapes: dict[ITensor, Dims] = {}
         self._trace: TypeTrace | None = None
         self._model: ir.Model | None = None
         self._shape_tensors: frozenset[ITensor] | None = None
@@ -354,8 +357,20 @@ class NetworkCore:
     def _add_layer(self, layer: L) -> L:
         self._layers.append(layer)
         self._count += 1
+        if self._model_opsets:
+            self._trace = None  # the opset follows from all layers
         self._touch_model()
         return layer
+
+    def _opsets(self) -> dict[str, int]:
+        """The opsets that the network is written at: those of this API, unless an imported model cannot be."""
+        from dovetail.network.api.opsets import choose_opsets  # it knows the layers, which know this module
+
+        return choose_opsets(self._layers, self._model_opsets)
+
+    def _has_imported_shapes(self) -> bool:
+        """Whether inputs have the shapes that the model gave them."""
+        return all(tensor.shape == shape for tensor, shape in self._imported_shapes.items())
 
     def _touch_model(self) -> None:
         self._model = None

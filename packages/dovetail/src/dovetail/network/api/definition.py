@@ -22,6 +22,7 @@ from dovetail.network.api.layers.shuffle import ShuffleLayers
 from dovetail.network.api.layers.slice import SliceLayers
 from dovetail.network.api.layers.special import SpecialLayers
 from dovetail.network.api.loops import LoopLayers
+from dovetail.network.api.models import ModelLayers
 
 __all__ = ["INetworkDefinition", "Network"]
 
@@ -47,6 +48,7 @@ class Network(
     SpecialLayers,
     LoopLayers,
     ConditionalLayers,
+    ModelLayers,
 ):
     """A network under construction.
 

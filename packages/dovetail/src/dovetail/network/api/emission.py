@@ -17,9 +17,11 @@ import onnx_ir as ir
 from dovetail.errors import InternalError, ModelError
 from dovetail.expr import Constant, symbols_of
 from dovetail.network.api.layers.base import ILayer, layer_where
+from dovetail.network.api.layers.onnx_node import IOnnxNodeLayer
 from dovetail.network.api.tensor import ITensor
 from dovetail.network.inference.dim_exprs import describe_shape, expr_from_dim
 from dovetail.network.inference.shapes import ShapeInference, data_type_from_ir, ir_type_from_data_type
+from dovetail.network.opsets.versions import has_same_meaning
 from dovetail.network.plugins import PLUGIN_DOMAIN
 from dovetail.types import DataType
 
@@ -44,7 +46,8 @@ class Emitter:
 
     def __init__(self, network: NetworkCore, *, reserved: frozenset[str] = frozenset()) -> None:
         self.network = network
-        self.inference = ShapeInference(OPSETS)
+        self.opsets = network._opsets()
+        self.inference = ShapeInference(self.opsets)
         self.values: MutableMapping[ITensor, ir.Value] = {}
         self.block: list[ir.Node] = []
         self.initializers: list[ir.Value] = []
@@ -222,11 +225,25 @@ class Emitter:
         """Take a node into the block: mark whose it is, and find types and shapes."""
         if self._layer is not None:
             self._mark(node, self._layer)
+        if self.opsets[""] != OPSETS[""]:
+            self._check_opset(node)
         self.inference.infer_node(node)
         for value in node.outputs:
             _settle_dims(value)
         self.block.append(node)
         return list(node.outputs)
+
+    def _check_opset(self, node: ir.Node) -> None:
+        """Refuse a node of this API's opset that means something else at the opset of an imported model."""
+        if node.domain or isinstance(self._layer, IOnnxNodeLayer):
+            return
+        opset = self.opsets[""]
+        if not has_same_meaning(node, OPSETS[""], opset):
+            raise self.error(
+                f"the layer needs opset {OPSETS['']}, and the imported model is of opset {opset} with nodes that mean "
+                "something else at the other",
+                fix=f"export the model at opset {OPSETS['']}",
+            )
 
     def _mark(self, node: ir.Node, layer: ILayer) -> None:
         node.metadata_props["dovetail.layer"] = layer.name
@@ -251,6 +268,17 @@ class Emitter:
     def _initializer(self, array: npt.NDArray[Any], name: str) -> ir.Value:
         tensor = ir.Tensor(array, name=name)
         value = ir.Value(name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor)
+        self.initializers.append(value)
+        return value
+
+    def stored(self, constant: ir.Value) -> ir.Value:
+        """A constant of an imported model, of any type; its contents are shared."""
+        value = ir.Value(
+            name=self.unique(constant.name or "constant"),
+            shape=constant.shape,
+            type=constant.type,
+            const_value=constant.const_value,
+        )
         self.initializers.append(value)
         return value
 

@@ -64,7 +64,9 @@ class Problems:
         lines = [f"  {problem.where}: {problem.what}{_fix(problem)}" for problem in self._found[:_SHOWN]]
         if len(self._found) > _SHOWN:
             lines.append(f"  and {len(self._found) - _SHOWN} more")
-        raise kind(f"{len(self._found)} problems:\n" + "\n".join(lines), where="model")
+        error = kind(f"{len(self._found)} problems:\n" + "\n".join(lines), where="model")
+        error.parts = tuple(problem.kind(problem.what, where=problem.where, fix=problem.fix) for problem in self._found)
+        raise error
 
 
 def _fix(problem: ImportProblem) -> str:

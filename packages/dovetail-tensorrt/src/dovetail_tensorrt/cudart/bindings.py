@@ -1,0 +1,7 @@
+"""Stands in for the package ``cuda.bindings`` where cuda-python is not installed."""
+
+from __future__ import annotations
+
+from dovetail_tensorrt.cudart import driver, runtime
+
+__all__ = ["driver", "runtime"]

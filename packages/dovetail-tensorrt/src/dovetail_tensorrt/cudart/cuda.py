@@ -1,0 +1,10 @@
+"""Stands in for the package ``cuda`` where cuda-python is not installed."""
+
+from __future__ import annotations
+
+from dovetail_tensorrt.cudart import bindings, driver, runtime
+
+__all__ = ["bindings", "cuda", "cudart"]
+
+cuda = driver
+cudart = runtime

@@ -1,0 +1,191 @@
+"""The builder: networks, configurations and profiles, and plans from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+import dovetail
+from dovetail_tensorrt.cudart import has_device
+from dovetail_tensorrt.cudart.devices import can_import
+from dovetail_tensorrt.trt.answers import DeprecatedContext, Reporter
+from dovetail_tensorrt.trt.building.config import IBuilderConfig
+from dovetail_tensorrt.trt.building.network import INetworkDefinition
+from dovetail_tensorrt.trt.building.profile import IOptimizationProfile
+from dovetail_tensorrt.trt.execution.debugging import debug_outputs
+from dovetail_tensorrt.trt.execution.engine import ICudaEngine
+from dovetail_tensorrt.trt.execution.streams import IStreamWriter, write_all
+from dovetail_tensorrt.trt.registry import IPluginRegistry
+
+__all__ = ["Builder"]
+
+T = TypeVar("T")
+
+
+class Builder(DeprecatedContext):
+    """Where building starts.
+
+    Args:
+        logger: Where messages go.
+    """
+
+    def __init__(self, logger: dovetail.ILogger) -> None:
+        self._given_logger = logger
+        self._reporter = Reporter(logger)
+        self._core = dovetail.Builder(self._reporter.logger)
+        self._registry = IPluginRegistry(self._core.get_plugin_registry(), self._reporter)
+        self.gpu_allocator: dovetail.IGpuAllocator | None = None
+        """Taken and kept; a build allocates with the providers' own."""
+
+    def __del__(self) -> None:
+        """Nothing: the contract has the name."""
+
+    @property
+    def logger(self) -> dovetail.ILogger:
+        """Where messages go."""
+        return self._given_logger
+
+    @property
+    def error_recorder(self) -> dovetail.IErrorRecorder | None:
+        """Where errors are recorded too."""
+        return self._reporter.recorder
+
+    @error_recorder.setter
+    def error_recorder(self, recorder: dovetail.IErrorRecorder | None) -> None:
+        self._reporter.recorder = recorder
+
+    @property
+    def max_threads(self) -> int:
+        """How many threads a build may use; 1 until somebody says otherwise."""
+        return self._core.max_threads or 1
+
+    @max_threads.setter
+    def max_threads(self, value: int) -> None:
+        if value < 1:
+            self._reporter.refuse("Builder.max_threads", f"{value} is no number of threads")
+            return
+        self._core.max_threads = int(value)
+
+    @property
+    def num_DLA_cores(self) -> int:  # noqa: N802 - the contract's name
+        """0: there is no DLA."""
+        return 0
+
+    @property
+    def max_DLA_batch_size(self) -> int:  # noqa: N802 - the contract's name
+        """0: there is no DLA."""
+        return 0
+
+    @property
+    def platform_has_tf32(self) -> bool:
+        """Whether TF32 is there; of version 10."""
+        return has_device()
+
+    @property
+    def platform_has_fast_fp16(self) -> bool:
+        """Whether FP16 is faster than FP32; of version 10."""
+        return has_device()
+
+    @property
+    def platform_has_fast_int8(self) -> bool:
+        """Whether INT8 is faster than FP32; of version 10."""
+        return has_device()
+
+    def get_plugin_registry(self) -> IPluginRegistry:
+        """The registry of this builder."""
+        return self._registry
+
+    def reset(self) -> None:
+        """Back to the state after it was made."""
+        self._reporter.recorder = None
+        self.gpu_allocator = None
+        self._core.max_threads = 0
+
+    def create_network(self, flags: int = 0) -> INetworkDefinition:
+        """An empty network."""
+        return INetworkDefinition(self, flags, self._reporter)
+
+    def create_builder_config(self) -> IBuilderConfig:
+        """A configuration with the defaults."""
+        return IBuilderConfig(self._reporter)
+
+    def create_optimization_profile(self) -> IOptimizationProfile:
+        """An empty profile."""
+        return IOptimizationProfile()
+
+    def build_serialized_network(
+        self, network: INetworkDefinition, config: IBuilderConfig
+    ) -> dovetail.IHostMemory | None:
+        """A plan, or None; the log says why."""
+        return self._build(network, config, self._core.build_serialized_network, "Builder.build_serialized_network")
+
+    def build_engine_with_config(self, network: INetworkDefinition, config: IBuilderConfig) -> ICudaEngine | None:
+        """An engine, or None; the log says why."""
+
+        def build(source: dovetail.Network, settings: dovetail.BuilderConfig) -> ICudaEngine:
+            return ICudaEngine(self._core.build_engine_with_config(source, settings), self._reporter)
+
+        return self._build(network, config, build, "Builder.build_engine_with_config")
+
+    def build_serialized_network_to_stream(
+        self, network: INetworkDefinition, config: IBuilderConfig, writer: IStreamWriter
+    ) -> bool:
+        """Write a plan to a stream; False when it cannot be built or the writer does not take it."""
+
+        def build(source: dovetail.Network, settings: dovetail.BuilderConfig) -> bool:
+            write_all(writer, self._core.build_serialized_network(source, settings))
+            return True
+
+        return bool(self._build(network, config, build, "Builder.build_serialized_network_to_stream"))
+
+    def is_network_supported(self, network: INetworkDefinition, config: IBuilderConfig) -> bool:
+        """Whether the network can be built; the log says why not."""
+        return self.build_serialized_network(network, config) is not None
+
+    def _build(
+        self,
+        network: INetworkDefinition,
+        config: IBuilderConfig,
+        build: Callable[[dovetail.Network, dovetail.BuilderConfig], T],
+        call: str,
+    ) -> T | None:
+        def attempt() -> T:
+            with debug_outputs(network), _weakly_typed(network, config):
+                settings = config.to_engine_config(_find_io_memory(network) if _uses_device(config) else {})
+                if _uses_device(config) and settings.providers is None:
+                    settings.providers = ("cuda", *_default_providers())
+                return build(network, settings)
+
+        return self._reporter.attempt(call, attempt, None)
+
+
+@contextmanager
+def _weakly_typed(network: INetworkDefinition, config: IBuilderConfig) -> Iterator[None]:
+    """Let a build choose types where a script of version 10 asks for it."""
+    network.strongly_typed = network.is_typed_by_request or not config.asks_weak_types
+    try:
+        yield
+    finally:
+        network.strongly_typed = True
+
+
+def _uses_device(config: IBuilderConfig) -> bool:
+    if config.providers is not None:
+        return "cuda" in config.providers
+    return has_device() and can_import("dovetail_cuda")
+
+
+def _default_providers() -> tuple[str, ...]:
+    return ("onnxruntime", "cpu") if can_import("onnxruntime") else ("cpu",)
+
+
+def _find_io_memory(network: dovetail.Network) -> dict[str, str]:
+    """Scripts bind device pointers to all tensors but those whose contents decide shapes."""
+    tensors = [network.get_input(i) for i in range(network.num_inputs)]
+    tensors += [network.get_output(i) for i in range(network.num_outputs)]
+    return {
+        tensor.name: "cuda"
+        for tensor in tensors
+        if tensor.location is dovetail.TensorLocation.DEVICE and not tensor.is_shape_tensor and tensor.dtype.bits >= 8
+    }

@@ -1,0 +1,1 @@
+"""From a plan to results: runtimes, engines, contexts, refitters and what a script hands to them."""

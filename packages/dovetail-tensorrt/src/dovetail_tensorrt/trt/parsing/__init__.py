@@ -1,0 +1,1 @@
+"""ONNX models into networks, and their weights into engines."""

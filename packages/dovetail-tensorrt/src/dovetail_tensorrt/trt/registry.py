@@ -1,0 +1,154 @@
+"""The plugin registry, with None and False for what is absent or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import dovetail
+from dovetail_tensorrt.trt.answers import Reporter
+from dovetail_tensorrt.trt.parts import import_part
+
+__all__ = [
+    "IPluginRegistry",
+    "get_builder_plugin_registry",
+    "get_plugin_registry",
+    "init_libnvinfer_plugins",
+]
+
+
+class IPluginRegistry:
+    """Creators, plugin libraries and shared resources; see ``dovetail.PluginRegistry``.
+
+    Args:
+        registry: The engine's own registry.
+        reporter: Who is told of what fails.
+    """
+
+    def __init__(self, registry: dovetail.PluginRegistry, reporter: Reporter) -> None:
+        self.registry = registry
+        self._reporter = reporter
+        self._originals: dict[int, Any] = {}
+        """Id of an adapted creator -> the V2 creator of the script."""
+        self._adapted: dict[int, Any] = {}
+
+    @property
+    def error_recorder(self) -> dovetail.IErrorRecorder | None:
+        """Where errors are recorded too."""
+        return self._reporter.recorder
+
+    @error_recorder.setter
+    def error_recorder(self, recorder: dovetail.IErrorRecorder | None) -> None:
+        self._reporter.recorder = recorder
+
+    @property
+    def parent_search_enabled(self) -> bool:
+        """Whether a search that finds nothing here goes on in the parent."""
+        return self.registry.parent_search_enabled
+
+    @parent_search_enabled.setter
+    def parent_search_enabled(self, value: bool) -> None:
+        self.registry.parent_search_enabled = bool(value)
+
+    def register_creator(self, creator: Any, plugin_namespace: str = "") -> bool:
+        """Add a creator of V3 or V2 plugins; False when one of its name, version and namespace is there."""
+
+        def register() -> bool:
+            return self.registry.register_creator(self._adapt(creator), plugin_namespace)
+
+        return self._reporter.attempt("IPluginRegistry.register_creator", register, failure=False)
+
+    def _adapt(self, creator: Any) -> Any:
+        if not _is_v2_creator(creator):
+            return creator
+        adapted = import_part("v2").adapt_creator(creator)
+        self._originals[id(adapted)], self._adapted[id(creator)] = creator, adapted
+        return adapted
+
+    def _original(self, creator: Any) -> Any:
+        return self._originals.get(id(creator), creator)
+
+    def deregister_creator(self, creator: Any) -> bool:
+        """Remove a creator; False when it is not registered here."""
+        return self.registry.deregister_creator(self._adapted.get(id(creator), creator))
+
+    def get_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any | None:  # noqa: A002
+        """The creator, from here or from a parent, or None."""
+        return self._original(self.registry.find_creator(type, version, plugin_namespace))
+
+    @property
+    def all_creators(self) -> list[Any]:
+        """The creators registered here."""
+        return [self._original(creator) for creator in self.registry.all_creators]
+
+    @property
+    def all_creators_recursive(self) -> list[Any]:
+        """The creators registered here and in every parent that a search reaches."""
+        return [self._original(creator) for creator in self.registry.all_creators_recursive]
+
+    @property
+    def plugin_creator_list(self) -> list[Any]:
+        """The same as ``all_creators``; version 10's name."""
+        return self.all_creators
+
+    def get_plugin_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any | None:  # noqa: A002
+        """The same as ``get_creator``; version 10's name."""
+        return self.get_creator(type, version, plugin_namespace)
+
+    def load_library(self, plugin_path: str) -> Any | None:
+        """Import a plugin library and register its creators; a handle, or None."""
+        return self._reporter.attempt(
+            "IPluginRegistry.load_library", lambda: self.registry.load_library(plugin_path), None
+        )
+
+    def deregister_library(self, handle: Any) -> None:
+        """Remove a library's creators."""
+        self._reporter.attempt(
+            "IPluginRegistry.deregister_library", lambda: self.registry.deregister_library(handle), None
+        )
+
+    def acquire_plugin_resource(self, key: str, resource: Any) -> Any | None:
+        """The resource shared under a key, or None."""
+        return self._reporter.attempt(
+            "IPluginRegistry.acquire_plugin_resource",
+            lambda: self.registry.acquire_plugin_resource(key, resource),
+            None,
+        )
+
+    def release_plugin_resource(self, key: str) -> bool:
+        """Count one user of a resource less."""
+        return self._reporter.attempt(
+            "IPluginRegistry.release_plugin_resource",
+            lambda: self.registry.release_plugin_resource(key),
+            failure=False,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.all_creators)
+
+
+def _is_v2_creator(creator: Any) -> bool:
+    return hasattr(creator, "deserialize_plugin") and not isinstance(creator, dovetail.IPluginCreatorV3One)
+
+
+_global = IPluginRegistry(dovetail.get_plugin_registry(), Reporter(None))
+
+
+def get_plugin_registry() -> IPluginRegistry:
+    """The global registry."""
+    return _global
+
+
+def get_builder_plugin_registry(capability: dovetail.EngineCapability) -> IPluginRegistry | None:
+    """The global registry for STANDARD, and None for the others."""
+    return _global if capability == dovetail.EngineCapability.STANDARD else None
+
+
+def init_libnvinfer_plugins(logger: dovetail.ILogger | None = None, namespace: str = "") -> bool:
+    """Register the built-in plugins, once a namespace; True, also when they are there already."""
+    reporter = Reporter(logger)
+
+    def register() -> bool:
+        return bool(import_part("builtin").register_all(dovetail.get_plugin_registry(), namespace))
+
+    return reporter.attempt("init_libnvinfer_plugins", register, failure=False)
