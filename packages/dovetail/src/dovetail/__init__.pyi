@@ -182,6 +182,7 @@ from dovetail.network.api.layers.normalization import (
     INormalizationLayer as INormalizationLayer,
 )
 from dovetail.network.api.layers.plugin import (
+    IPluginV2Layer as IPluginV2Layer,
     IPluginV3Layer as IPluginV3Layer,
 )
 from dovetail.network.api.layers.pooling import (

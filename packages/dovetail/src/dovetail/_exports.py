@@ -58,7 +58,7 @@ _MODULES: dict[str, str] = {
     "dovetail.network.api.layers.matrix": "IEinsumLayer IMatrixMultiplyLayer",
     "dovetail.network.api.layers.nms": "INMSLayer",
     "dovetail.network.api.layers.normalization": "ILRNLayer INormalizationLayer",
-    "dovetail.network.api.layers.plugin": "IPluginV3Layer",
+    "dovetail.network.api.layers.plugin": "IPluginV2Layer IPluginV3Layer",
     "dovetail.network.api.layers.pooling": "IPoolingLayer",
     "dovetail.network.api.layers.quantize": "IDequantizeLayer IDynamicQuantizeLayer IQuantizeLayer",
     "dovetail.network.api.layers.reduce": "ICumulativeLayer INonZeroLayer IReduceLayer ITopKLayer",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import sys
@@ -15,6 +16,7 @@ from typing import Any
 
 from dovetail._near_names import suggest
 from dovetail.errors import DovetailError, PluginError, UsageError
+from dovetail.plugin.adapters import is_adaptable_creator, is_adaptable_plugin, resolve_creator, resolve_plugin
 from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
 from dovetail.plugin.quick import QuickLayer
 from dovetail.plugin.registry import collect_static_registrations, instantiate
@@ -100,31 +102,42 @@ def _creators_in(module: ModuleType, registered: list[Any]) -> dict[str, Any]:
     get_creators = getattr(module, "get_creators", None)
     found: list[tuple[str, Any]] = [("", creator) for creator in (get_creators() if callable(get_creators) else [])]
     found += [("", creator) for creator in registered]
-    found += [(name, value) for name, value in vars(module).items() if isinstance(value, IPluginCreatorV3One)]
+    found += [(name, value) for name, value in vars(module).items() if _is_creator(value)]
     known = {type(creator) for _, creator in found}
     for name, value in vars(module).items():
         if isinstance(value, QuickLayer):
             found.append((name, value.creator))
-        elif _is_defined_in(value, IPluginCreatorV3One, module) and value not in known:
+        elif _is_creator_class(value, module) and value not in known:
             found.append((name, instantiate(value)))
     names: dict[str, Any] = {}
     for name, creator in found:
+        usable = resolve_creator(creator)
         for key in (name, type(creator).__name__, getattr(creator, "name", "")):
             if key and key not in ("LayerCreator",):
-                names.setdefault(str(key), creator)
+                names.setdefault(str(key), usable)
     return names
 
 
-def _is_defined_in(value: Any, base: type, module: ModuleType) -> bool:
-    return isinstance(value, type) and issubclass(value, base) and value.__module__ == module.__name__
+def _is_creator(value: Any) -> bool:
+    return not isinstance(value, type) and (isinstance(value, IPluginCreatorV3One) or is_adaptable_creator(value))
+
+
+def _is_creator_class(value: Any, module: ModuleType) -> bool:
+    if not isinstance(value, type) or value.__module__ != module.__name__:
+        return False
+    return issubclass(value, IPluginCreatorV3One) or is_adaptable_creator(value)
+
+
+def _is_plugin_class(value: Any) -> bool:
+    return isinstance(value, type) and (issubclass(value, IPluginV3) or is_adaptable_plugin(value))
 
 
 def _pick(target: str, name: str, module: ModuleType, creators: dict[str, Any]) -> LocatedPlugin:
     if name in creators:
         return LocatedPlugin(creator=creators[name])
     plugin_class = getattr(module, name, None) if name else None
-    if isinstance(plugin_class, type) and issubclass(plugin_class, IPluginV3):
-        return LocatedPlugin(make_plugin=plugin_class)
+    if plugin_class is not None and _is_plugin_class(plugin_class):
+        return LocatedPlugin(make_plugin=_maker_of(plugin_class))
     if name:
         raise UsageError(
             f"'{name}' is no creator and no plugin class",
@@ -140,3 +153,11 @@ def _pick(target: str, name: str, module: ModuleType, creators: dict[str, Any]) 
     raise UsageError(
         "there are several creators", where=target, expected=", ".join(sorted(creators)), fix="name one after a colon"
     )
+
+
+def _maker_of(plugin_class: type) -> Callable[[], Any]:
+    @functools.wraps(plugin_class, updated=())
+    def make() -> Any:
+        return resolve_plugin(plugin_class())
+
+    return make

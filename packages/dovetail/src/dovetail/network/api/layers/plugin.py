@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import onnx_ir as ir
 
@@ -13,6 +13,7 @@ from dovetail.network.api.core import NetworkCore
 from dovetail.network.api.enums import LayerType
 from dovetail.network.api.layers.base import ILayer
 from dovetail.network.plugins import PluginEntry, make_plugin_node
+from dovetail.plugin.adapters import is_adaptable_plugin, resolve_plugin
 from dovetail.plugin.handle import PluginHandle
 from dovetail.types import DataType, TensorRTPhase
 
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from dovetail.network.api.tensor import ITensor
     from dovetail.plugin.interfaces import IPluginV3
 
-__all__ = ["IPluginV3Layer", "PluginLayers"]
+__all__ = ["IPluginV2Layer", "IPluginV3Layer", "PluginLayers"]
+
+L = TypeVar("L", bound="IPluginV3Layer")
 
 
 class IPluginV3Layer(ILayer):
@@ -56,6 +59,18 @@ class IPluginV3Layer(ILayer):
         return e.add_node(make_plugin_node(self._entry, self._index, inputs, name=self.name))
 
 
+class IPluginV2Layer(IPluginV3Layer):
+    """A custom layer of an older interface, run by the adapter that it brings."""
+
+    _layer_type = LayerType.PLUGIN_V2
+    _kind = "PluginV2"
+
+    @property
+    def plugin(self) -> Any:
+        """The network's own clone of the plugin, in its own interface."""
+        return self._entry.handle.plugin.adapted
+
+
 class PluginLayers(NetworkCore):
     """The methods that add plugins."""
 
@@ -69,7 +84,16 @@ class PluginLayers(NetworkCore):
             shape_inputs: Integer tensors whose values ``get_output_shapes`` sees; they never reach ``enqueue``.
             plugin: The custom layer, with core, build and runtime capabilities.
         """
-        where = "add_plugin_v3"
+        return self._add_plugin("add_plugin_v3", inputs, shape_inputs, plugin, IPluginV3Layer)
+
+    def _add_plugin(
+        self,
+        where: str,
+        inputs: Sequence[ITensor],
+        shape_inputs: Sequence[ITensor],
+        plugin: Any,
+        layer_class: type[L],
+    ) -> L:
         tensors = self._check_tensors(inputs, where=where, argument="inputs")
         shapes = self._check_tensors(shape_inputs, where=where, argument="shape_inputs")
         for index, tensor in enumerate(shapes):
@@ -88,7 +112,7 @@ class PluginLayers(NetworkCore):
                 self.error_recorder.report_error(ErrorCode.INVALID_ARGUMENT, str(error).splitlines()[0])
             raise
         self.plugins.append(entry)
-        return self._add_layer(IPluginV3Layer(self, [*tensors, *shapes], entry, len(self.plugins) - 1))
+        return self._add_layer(layer_class(self, [*tensors, *shapes], entry, len(self.plugins) - 1))
 
     def _clone_plugin(self, tensors: list[ITensor], shapes: list[ITensor], plugin: Any) -> PluginEntry:
         # This is the order in which the contract's engines call the user's object; afterwards it is the user's again.
@@ -117,12 +141,15 @@ class PluginLayers(NetworkCore):
             )
         return self.add_plugin_v3(*given)
 
-    def add_plugin_v2(self, inputs: Sequence[ITensor], plugin: Any) -> NoReturn:
-        """Refuse: V2 plugins need the adapters of the compatibility package."""
-        self._check_tensors(inputs, where="add_plugin_v2", argument="inputs")
-        raise UnsupportedOpError(
-            "V2 plugins are not part of this API",
-            where="add_plugin_v2",
-            got=type(plugin).__name__,
-            fix="use the tensorrt-shaped module, which adapts V2 plugins, or derive the plugin from IPluginV3",
-        )
+    def add_plugin_v2(self, inputs: Sequence[ITensor], plugin: Any) -> IPluginV2Layer:
+        """Add a custom layer of an older interface, which brings an adapter; the network keeps a clone."""
+        where = "add_plugin_v2"
+        if not is_adaptable_plugin(plugin):
+            self._check_tensors(inputs, where=where, argument="inputs")
+            raise UnsupportedOpError(
+                "V2 plugins are not part of this API",
+                where=where,
+                got=type(plugin).__name__,
+                fix="use the tensorrt-shaped module, which adapts V2 plugins, or derive the plugin from IPluginV3",
+            )
+        return self._add_plugin(where, inputs, [], resolve_plugin(plugin), IPluginV2Layer)

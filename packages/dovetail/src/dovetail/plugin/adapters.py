@@ -1,0 +1,35 @@
+"""Objects of other plugin interfaces, which say themselves what they are under this contract.
+
+A plugin of an older interface has ``as_plugin_v3()``, its creator ``as_creator_v3one()``; both return an adapter. The
+adapter of a plugin has the object that it stands for in ``adapted``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["is_adaptable_creator", "is_adaptable_plugin", "resolve_creator", "resolve_plugin"]
+
+
+def is_adaptable_plugin(thing: Any) -> bool:
+    """Whether a plugin, or a class of plugins, brings an adapter."""
+    return callable(getattr(thing, "as_plugin_v3", None))
+
+
+def is_adaptable_creator(thing: Any) -> bool:
+    """Whether a creator, or a class of creators, brings an adapter."""
+    return callable(getattr(thing, "as_creator_v3one", None))
+
+
+def resolve_plugin(plugin: Any) -> Any:
+    """The plugin under this contract: its adapter where it brings one, else itself.
+
+    >>> resolve_plugin(3)
+    3
+    """
+    return plugin.as_plugin_v3() if is_adaptable_plugin(plugin) else plugin
+
+
+def resolve_creator(creator: Any) -> Any:
+    """The creator under this contract: its adapter where it brings one, else itself."""
+    return creator.as_creator_v3one() if is_adaptable_creator(creator) else creator
