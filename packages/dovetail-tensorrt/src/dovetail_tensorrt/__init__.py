@@ -1,0 +1,1 @@
+"""The tensorrt-shaped module over Dovetail, and what belongs to it."""
