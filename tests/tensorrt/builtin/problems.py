@@ -142,7 +142,10 @@ def convolution_problems(draw: Draw) -> Problem:
     n, c, o = draw(st.integers(1, 2)), 2 * draw(st.integers(1, 2)), group * draw(st.integers(1, 2))
     taps, size = (draw(FEW), draw(FEW)), (draw(SIZES), draw(SIZES))
     out = tuple(
-        max((size[k] + 2 * fields["padding"][k] - fields["dilation"][k] * (taps[k] - 1) - 1) // fields["stride"][k] + 1, 0)
+        max(
+            (size[k] + 2 * fields["padding"][k] - fields["dilation"][k] * (taps[k] - 1) - 1) // fields["stride"][k] + 1,
+            0,
+        )
         for k in (0, 1)
     )
     inputs = [
@@ -153,7 +156,9 @@ def convolution_problems(draw: Draw) -> Problem:
     ]
     if draw(st.booleans()):
         inputs.append(rng.normal(size=o))
-    return Problem("ModulatedDeformConv2d", fields, [array.astype(dtype) for array in inputs], draw(st.sampled_from("12")))
+    return Problem(
+        "ModulatedDeformConv2d", fields, [array.astype(dtype) for array in inputs], draw(st.sampled_from("12"))
+    )
 
 
 @st.composite
@@ -194,7 +199,9 @@ def instance_problems(draw: Draw) -> Problem:
         "relu": draw(FLAGS),
         "alpha": draw(st.sampled_from((0.0, 0.25))),
     }
-    return Problem("InstanceNormalization_TRT", fields, [rng.normal(size=shape).astype(dtype)], draw(st.sampled_from("123")))
+    return Problem(
+        "InstanceNormalization_TRT", fields, [rng.normal(size=shape).astype(dtype)], draw(st.sampled_from("123"))
+    )
 
 
 @st.composite
@@ -204,7 +211,9 @@ def group_problems(draw: Draw) -> Problem:
     c = groups * draw(FEW)
     shape = (draw(st.integers(0, 3)), c, draw(SIZES), draw(SIZES))
     inputs = [rng.normal(size=each).astype(np.float32) for each in (shape, (c,), (c,))]
-    return Problem("GroupNormalizationPlugin", {"eps": draw(st.sampled_from((1e-5, 1e-2))), "num_groups": groups}, inputs)
+    return Problem(
+        "GroupNormalizationPlugin", {"eps": draw(st.sampled_from((1e-5, 1e-2))), "num_groups": groups}, inputs
+    )
 
 
 @st.composite

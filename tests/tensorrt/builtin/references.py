@@ -83,8 +83,10 @@ def _bilinear(plane: Array, y: float, x: float) -> list[float]:
 
 def roi_align(inputs: Sequence[Array], fields: Mapping[str, Any]) -> list[Array]:
     images, rois, batch = inputs
-    high, wide, ratio = (fields.get(name, default) for name, default in
-                         (("output_height", 1), ("output_width", 1), ("sampling_ratio", 0)))
+    high, wide, ratio = (
+        fields.get(name, default)
+        for name, default in (("output_height", 1), ("output_width", 1), ("sampling_ratio", 0))
+    )
     scale, mode = fields.get("spatial_scale", 1.0), fields.get("mode", 1)
     aligned = fields.get("coordinate_transformation_mode", 1)
     out = np.zeros((len(rois), images.shape[1], high, wide))
@@ -125,8 +127,16 @@ def crop_and_resize(inputs: Sequence[Array], fields: Mapping[str, Any]) -> list[
             y1, x1, y2, x2 = (float(v) for v in boxes[image, b].reshape(-1))
             for i in range(high):
                 for j in range(wide):
-                    y = y1 * (height - 1) + i * (y2 - y1) * (height - 1) / (high - 1) if high > 1 else (y1 + y2) / 2 * (height - 1)
-                    x = x1 * (width - 1) + j * (x2 - x1) * (width - 1) / (wide - 1) if wide > 1 else (x1 + x2) / 2 * (width - 1)
+                    y = (
+                        y1 * (height - 1) + i * (y2 - y1) * (height - 1) / (high - 1)
+                        if high > 1
+                        else (y1 + y2) / 2 * (height - 1)
+                    )
+                    x = (
+                        x1 * (width - 1) + j * (x2 - x1) * (width - 1) / (wide - 1)
+                        if wide > 1
+                        else (x1 + x2) / 2 * (width - 1)
+                    )
                     if 0 <= y <= height - 1 and 0 <= x <= width - 1:
                         for k in range(c):
                             out[image, b, k, i, j] = sum(_bilinear(images[image, k].astype(np.float64), y, x))
@@ -165,7 +175,12 @@ def pyramid_roi_align(inputs: Sequence[Array], fields: Mapping[str, Any]) -> lis
                 offset = 0.0
             else:
                 shift = 0.5 if transform == 2 else 0.0
-                top, left, bottom, right = (y1 * height - shift, x1 * width - shift, y2 * height - shift, x2 * width - shift)
+                top, left, bottom, right = (
+                    y1 * height - shift,
+                    x1 * width - shift,
+                    y2 * height - shift,
+                    x2 * width - shift,
+                )
                 step_y, step_x = (bottom - top) / pooled, (right - left) / pooled
                 offset = 0.5 if transform else 0.0
             grid_y = ratio or max(1, math.ceil(np.float32((bottom - top) / pooled)))
@@ -246,7 +261,10 @@ def scatter_elements(inputs: Sequence[Array], fields: Mapping[str, Any]) -> list
 def topk(inputs: Sequence[Array], fields: Mapping[str, Any]) -> list[Array]:
     rows = np.moveaxis(inputs[0], fields.get("axis", -1), -1)
     sign = -1 if fields["is_largest"] else 1
-    values, places = np.zeros((*rows.shape[:-1], fields["k"]), rows.dtype), np.zeros((*rows.shape[:-1], fields["k"]), np.int32)
+    values, places = (
+        np.zeros((*rows.shape[:-1], fields["k"]), rows.dtype),
+        np.zeros((*rows.shape[:-1], fields["k"]), np.int32),
+    )
     for row in np.ndindex(*rows.shape[:-1]):
         order = sorted(range(rows.shape[-1]), key=lambda k: sign * float(rows[row][k]))[: fields["k"]]
         values[row], places[row] = rows[row][order], order

@@ -54,8 +54,7 @@ def build_plan(problem: Problem, config: Any = None) -> bytes:
     builder = dt.Builder()
     network = builder.create_network()
     tensors = [
-        network.add_input(f"x{number}", TYPES[array.dtype], array.shape)
-        for number, array in enumerate(problem.inputs)
+        network.add_input(f"x{number}", TYPES[array.dtype], array.shape) for number, array in enumerate(problem.inputs)
     ]
     layer = network.add_plugin_v3(tensors, [], create(problem))
     for number in range(layer.num_outputs):

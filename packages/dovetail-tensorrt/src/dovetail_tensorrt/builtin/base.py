@@ -25,6 +25,14 @@ from dovetail.plugin.interfaces import (
     IPluginV3OneRuntime,
 )
 from dovetail.types import DataType, TensorFormat
+from dovetail_tensorrt.builtin.device.launch import (
+    BufferSize,
+    DeviceBuffer,
+    DeviceTensor,
+    KernelLaunch,
+    measure_buffers,
+    place_buffers,
+)
 from dovetail_tensorrt.builtin.device.memory import find_device
 from dovetail_tensorrt.builtin.fields import FieldRule, describe_values, list_names, read_fields, write_fields
 
@@ -33,7 +41,6 @@ if TYPE_CHECKING:
     from dovetail.plugin.fields import PluginFieldCollection
     from dovetail.plugin.interfaces import IPluginCapability, IPluginResourceContext, PluginCapabilityType
     from dovetail.types import DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
-    from dovetail_tensorrt.builtin.device.launch import KernelLaunch
 
 __all__ = ["FLOATS", "INDICES", "Array", "BuiltinCreator", "BuiltinPlugin", "Shape", "agree", "require"]
 
@@ -84,15 +91,14 @@ class BuiltinPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3One
         """The outputs, from arrays of the host; half precision comes in as FP32."""
         raise NotImplementedError
 
+    def list_buffers(self, shapes: Sequence[Shape], types: Sequence[DataType]) -> Sequence[BufferSize]:
+        """The buffers of the workspace that ``plan_launches`` uses, for inputs of these shapes and types."""
+        return ()
+
     def plan_launches(
-        self,
-        input_desc: Sequence[PluginTensorDesc],
-        output_desc: Sequence[PluginTensorDesc],
-        inputs: Sequence[int],
-        outputs: Sequence[int],
-        workspace: int,
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
     ) -> list[KernelLaunch]:
-        """The kernels that compute the outputs, over addresses of a device, in their order."""
+        """The kernels that compute the outputs on a device, in their order."""
         raise NotImplementedError
 
     # life
@@ -149,6 +155,11 @@ class BuiltinPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3One
         self._check_count(len(in_))
         self.check_shapes([tuple(desc.desc.dims) for desc in in_])
 
+    def get_workspace_size(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> int:
+        """What the kernels of a device need; the host needs none."""
+        types = [desc.desc.type for desc in in_]
+        return measure_buffers(self.list_buffers([tuple(desc.max) for desc in in_], types))
+
     # runtime
 
     def set_tactic(self, tactic: int) -> None:
@@ -173,7 +184,22 @@ class BuiltinPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3One
         if device is None:
             self._run_on_host(input_desc, output_desc, inputs, outputs)
         else:
-            device.run(self.plan_launches(input_desc, output_desc, inputs, outputs, workspace), stream)
+            device.run(self.plan_run(input_desc, output_desc, inputs, outputs, workspace), stream)
+
+    def plan_run(
+        self,
+        input_desc: Sequence[PluginTensorDesc],
+        output_desc: Sequence[PluginTensorDesc],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        workspace: int,
+    ) -> list[KernelLaunch]:
+        """The kernels of one run over addresses of a device."""
+        sizes = self.list_buffers([tuple(desc.dims) for desc in input_desc], [desc.type for desc in input_desc])
+        given, made = _describe(inputs, input_desc), _describe(outputs, output_desc)
+        if not any(tensor.size for tensor in made):
+            return []
+        return self.plan_launches(given, made, place_buffers(workspace, sizes))
 
     def _run_on_host(
         self,
@@ -190,6 +216,13 @@ class BuiltinPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3One
     def _check_count(self, count: int) -> None:
         words = " or ".join(map(str, self.input_counts))
         require(self.name, count in self.input_counts, "the layer has another number of inputs", words, count)
+
+
+def _describe(addresses: Sequence[int], descs: Sequence[PluginTensorDesc]) -> list[DeviceTensor]:
+    return [
+        DeviceTensor(DeviceBuffer(address, desc.type), tuple(desc.dims), desc.format, desc.scale)
+        for address, desc in zip(addresses, descs, strict=True)
+    ]
 
 
 def _widen(array: Array) -> Array:

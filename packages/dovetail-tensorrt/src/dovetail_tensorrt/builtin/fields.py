@@ -15,7 +15,16 @@ import numpy as np
 from dovetail.errors import PluginError
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType
 
-__all__ = ["REQUIRED", "FieldRule", "describe_values", "is_flag", "is_positive", "list_names", "read_fields", "write_fields"]
+__all__ = [
+    "REQUIRED",
+    "FieldRule",
+    "describe_values",
+    "is_flag",
+    "is_positive",
+    "list_names",
+    "read_fields",
+    "write_fields",
+]
 
 REQUIRED: Final = object()
 """The default of a field that must be given."""
@@ -114,9 +123,7 @@ def _read_numbers(where: str, rule: FieldRule, field: PluginField) -> Any:
     kind = float if rule.type is PluginFieldType.FLOAT32 else int
     values = tuple(kind(value) for value in np.asarray(field.data).reshape(-1))
     if rule.count and len(values) != rule.count:
-        raise PluginError(
-            f"field '{rule.name}' has another length", where=where, expected=rule.count, got=len(values)
-        )
+        raise PluginError(f"field '{rule.name}' has another length", where=where, expected=rule.count, got=len(values))
     return values[0] if rule.count == 1 else values
 
 

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any, Final
 
-from dovetail.types import DataType
+from dovetail.types import DataType, TensorFormat
 
 if TYPE_CHECKING:
     from dovetail_cuda.compile.request import KernelRequest
 
-__all__ = ["Argument", "DeviceBuffer", "KernelLaunch", "align_bytes", "ceil_div", "make_request"]
+__all__ = [
+    "Argument",
+    "BufferSize",
+    "DeviceBuffer",
+    "DeviceTensor",
+    "HostConstant",
+    "KernelLaunch",
+    "ceil_div",
+    "element_grid",
+    "make_request",
+    "measure_buffers",
+    "place_buffers",
+]
 
 _KERNELS: Final = "dovetail_tensorrt.builtin.kernels"
 _ALIGNMENT_BYTES: Final = 256
@@ -40,7 +53,36 @@ class DeviceBuffer:
         return _POINTERS[self.type]
 
 
-Argument = DeviceBuffer | int | float
+@dataclass(frozen=True)
+class DeviceTensor:
+    """A tensor in memory of a device."""
+
+    buffer: DeviceBuffer
+    shape: tuple[int, ...]
+    format: TensorFormat
+    scale: float
+
+    @property
+    def size(self) -> int:
+        """How many elements it has."""
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class HostConstant:
+    """FP32 numbers of the host that a kernel reads; a device brings them into its memory once."""
+
+    data: bytes
+
+    @property
+    def kind(self) -> str:
+        """The type of the pointer in Triton's words."""
+        return _POINTERS[DataType.FLOAT]
+
+
+Argument = DeviceBuffer | HostConstant | int | float
+BufferSize = tuple[int, DataType]
+"""The number and the type of the elements of a buffer in the workspace."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +127,7 @@ def _read_text(module: str) -> str:
 
 
 def _kind_of(value: Argument) -> str:
-    if isinstance(value, DeviceBuffer):
+    if isinstance(value, DeviceBuffer | HostConstant):
         return value.kind
     return "fp32" if isinstance(value, float) else "i32"
 
@@ -99,10 +141,28 @@ def ceil_div(count: int, size: int) -> int:
     return -(-count // size)
 
 
-def align_bytes(size_bytes: int) -> int:
-    """The next multiple of what kernels take the alignment of a buffer to be.
+def element_grid(count: int, block: int) -> tuple[int, int, int]:
+    """A program for each block of elements."""
+    return ceil_div(count, block), 1, 1
 
-    >>> align_bytes(1), align_bytes(256)
-    (256, 256)
+
+def measure_buffers(sizes: Iterable[BufferSize]) -> int:
+    """The bytes of a workspace with these buffers.
+
+    >>> measure_buffers([(1, DataType.INT32), (64, DataType.FLOAT)])
+    512
     """
+    return sum(_align_bytes(count * dtype.bits // 8) for count, dtype in sizes)
+
+
+def place_buffers(workspace: int, sizes: Iterable[BufferSize]) -> list[DeviceBuffer]:
+    """The buffers of a workspace."""
+    found, address = [], workspace
+    for count, dtype in sizes:
+        found.append(DeviceBuffer(address, dtype))
+        address += _align_bytes(count * dtype.bits // 8)
+    return found
+
+
+def _align_bytes(size_bytes: int) -> int:
     return ceil_div(size_bytes, _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES

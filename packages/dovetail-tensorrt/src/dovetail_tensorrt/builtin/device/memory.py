@@ -12,8 +12,11 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from dovetail.errors import PluginError
-from dovetail_tensorrt.builtin.device.launch import Argument, DeviceBuffer, KernelLaunch, make_request
+from dovetail.plugin.arrays import address_of
+from dovetail_tensorrt.builtin.device.launch import Argument, DeviceBuffer, HostConstant, KernelLaunch, make_request
 
 if TYPE_CHECKING:
     from dovetail_cuda.run.driver import Driver, Launch
@@ -71,6 +74,7 @@ class CudaDevice:
         self._capability = major * 10 + minor
         self._lock = threading.Lock()
         self._loaded: dict[str, Launch] = {}
+        self._constants: dict[HostConstant, int] = {}
 
     def run(self, launches: Sequence[KernelLaunch], stream: int) -> None:
         """Put kernels on a stream."""
@@ -80,7 +84,7 @@ class CudaDevice:
         for launch in launches:
             if 0 not in launch.grid:
                 _check(launch)
-                parameters = Parameters([_encode(value) for value in launch.arguments.values()])
+                parameters = Parameters([self._encode(value) for value in launch.arguments.values()])
                 self._driver.launch(self._prepare(launch), parameters, stream)
 
     def _prepare(self, launch: KernelLaunch) -> Launch:
@@ -107,6 +111,27 @@ class CudaDevice:
         return Launch(
             function=function, grid=launch.grid, threads=made.num_warps * _WARP, shared_bytes=made.shared_bytes
         )
+
+    def _encode(self, value: Argument) -> int:
+        """An argument in eight bytes, of which the driver reads as many as the parameter has."""
+        if isinstance(value, DeviceBuffer):
+            return value.address
+        if isinstance(value, HostConstant):
+            return self._upload(value)
+        if isinstance(value, float):
+            return int.from_bytes(struct.pack("<f", value), "little")
+        return value
+
+    def _upload(self, constant: HostConstant) -> int:
+        """Where a constant is on the device; it stays there, because captured graphs may read it at any time."""
+        with self._lock:
+            if constant not in self._constants:
+                source = np.frombuffer(constant.data, np.uint8)
+                address = self._driver.allocate(max(source.nbytes, 1))
+                self._driver.copy(address, address_of(source), source.nbytes, 0)
+                self._driver.synchronize_stream(0)
+                self._constants[constant] = address
+            return self._constants[constant]
 
 
 def _compile(request: object) -> object:
@@ -137,12 +162,3 @@ def _check(launch: KernelLaunch) -> None:
         raise PluginError(
             f"kernel {launch.function} has too many programs", where=_WHERE, expected=_MAX_GRID, got=launch.grid
         )
-
-
-def _encode(value: Argument) -> int:
-    """An argument in the eight bytes that the driver reads as many of as the parameter has."""
-    if isinstance(value, DeviceBuffer):
-        return value.address
-    if isinstance(value, float):
-        return int.from_bytes(struct.pack("<f", value), "little")
-    return value

@@ -7,12 +7,19 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["add_disentangled", "find_buckets"]
+__all__ = ["add_disentangled", "find_bucket_scale", "find_buckets"]
 
 Array = npt.NDArray[Any]
 
 _JUST_BELOW_ONE: Final = np.float32(1 - 1e-7)
 """Makes the ceiling of what is a whole number but for rounding that number."""
+
+
+def find_bucket_scale(span: int, width: int) -> tuple[np.float32, np.float32]:
+    """The logarithm from which distances share columns, and how many columns there are for each unit above it."""
+    middle = np.float32(span // 2)
+    log_middle = np.log(middle)
+    return log_middle, (middle - np.float32(1)) / (np.log(np.float32(width - 1)) - log_middle) * _JUST_BELOW_ONE
 
 
 def find_buckets(distances: Array, span: int, width: int) -> Array:
@@ -27,8 +34,7 @@ def find_buckets(distances: Array, span: int, width: int) -> Array:
     array([0, 3, 4, 5, 7])
     """
     middle = span // 2
-    log_middle = np.log(np.float32(middle))
-    factor = np.float32(middle - 1) / (np.log(np.float32(width - 1)) - log_middle) * _JUST_BELOW_ONE
+    log_middle, factor = find_bucket_scale(span, width)
     far = np.log(np.maximum(np.abs(distances), 1).astype(np.float32))
     shared = np.sign(distances) * (np.ceil((far - log_middle) * factor).astype(np.int64) + middle)
     bucket = np.where(np.abs(distances) <= middle, distances, shared)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.expr import DimsExprs
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, DeviceTensor, KernelLaunch
+from dovetail_tensorrt.builtin.device.regions import plan_crops
 from dovetail_tensorrt.builtin.fields import FieldRule, is_positive
 from dovetail_tensorrt.builtin.host.regions import crop_and_resize
 
@@ -50,3 +52,9 @@ class CropAndResizePlugin(BuiltinPlugin):
         """Crop on the host."""
         images, boxes = inputs
         return [crop_and_resize(images, boxes, self.values["crop_height"], self.values["crop_width"])]
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        return plan_crops(*inputs, outputs[0])

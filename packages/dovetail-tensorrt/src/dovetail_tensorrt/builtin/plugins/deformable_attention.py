@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.expr import DimsExprs
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import FLOATS, INDICES, Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.deformable import plan_attention
+from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, DeviceTensor, KernelLaunch
 from dovetail_tensorrt.builtin.host.deformable import attend_deformably
 
 if TYPE_CHECKING:
@@ -54,3 +56,9 @@ class DeformableAttentionPlugin(BuiltinPlugin):
     def compute(self, inputs: Sequence[Array], descs: Sequence[PluginTensorDesc]) -> Sequence[Array]:
         """Attend on the host."""
         return [attend_deformably(*inputs)]
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        return plan_attention(inputs, outputs[0])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dovetail.expr import DimsExprs
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import FLOATS, Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.deformable import plan_convolution, size_convolution
+from dovetail_tensorrt.builtin.device.launch import BufferSize, DeviceBuffer, DeviceTensor, KernelLaunch
 from dovetail_tensorrt.builtin.fields import FieldRule, is_positive
 from dovetail_tensorrt.builtin.host.deformable import DeformableOptions, convolve_deformably
 
@@ -77,7 +79,13 @@ class DeformableConvolutionPlugin(BuiltinPlugin):
         for name, shape, each in (("offset", offset, 2), ("mask", mask, 1)):
             wanted = each * options.deformable_group * taps if taps >= 0 else -1
             require(self.name, agree(shape[:1], images[:1]), f"'{name}' has another batch", images[0], shape[0])
-            require(self.name, -1 in (wanted, shape[1]) or shape[1] == wanted, f"'{name}' has other channels", wanted, shape[1])
+            require(
+                self.name,
+                -1 in (wanted, shape[1]) or shape[1] == wanted,
+                f"'{name}' has other channels",
+                wanted,
+                shape[1],
+            )
 
     def _find_size(self, size: int, taps: int, axis: int) -> int:
         """Height or width of the output, as for any convolution; nothing fits in what is too small."""
@@ -88,3 +96,13 @@ class DeformableConvolutionPlugin(BuiltinPlugin):
     def compute(self, inputs: Sequence[Array], descs: Sequence[PluginTensorDesc]) -> Sequence[Array]:
         """Convolve on the host."""
         return [convolve_deformably(*inputs[:4], inputs[4] if len(inputs) == 5 else None, self.options)]
+
+    def list_buffers(self, shapes: Sequence[Shape], types: Sequence[DataType]) -> Sequence[BufferSize]:
+        """What the kernels need."""
+        return size_convolution(shapes, types[0])
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        return plan_convolution(inputs, outputs[0], buffers[0], self.options)

@@ -11,6 +11,8 @@ from dovetail.expr import DimsExprs
 from dovetail.plugin.fields import PluginFieldType
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import FLOATS, Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.attention import plan_disentangled
+from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, DeviceTensor, KernelLaunch
 from dovetail_tensorrt.builtin.fields import FieldRule, is_positive
 from dovetail_tensorrt.builtin.host.attention import add_disentangled
 
@@ -61,3 +63,9 @@ class DisentangledAttentionPlugin(BuiltinPlugin):
         if is_quantized:
             result = np.clip(np.rint(result / np.float32(descs[3].scale)), -128, 127)
         return [result]
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        return plan_disentangled(inputs, outputs[0], self.values["span"], self.values["factor"])

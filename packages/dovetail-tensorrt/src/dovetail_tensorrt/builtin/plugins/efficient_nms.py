@@ -9,6 +9,8 @@ from dovetail.expr import DimsExprs
 from dovetail.plugin.fields import PluginFieldType
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import FLOATS, Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.launch import BufferSize, DeviceBuffer, DeviceTensor, KernelLaunch
+from dovetail_tensorrt.builtin.device.selection import plan_suppression, size_suppression
 from dovetail_tensorrt.builtin.fields import FieldRule, is_flag
 from dovetail_tensorrt.builtin.host.detection import NmsOptions, suppress
 
@@ -16,8 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dovetail.expr import IExprBuilder
-    from dovetail.types import DynamicPluginTensorDesc, PluginTensorDesc
-    from dovetail_tensorrt.builtin.device.launch import KernelLaunch
+    from dovetail.types import PluginTensorDesc
 
 __all__ = ["EfficientNmsPlugin"]
 
@@ -104,3 +105,12 @@ class EfficientNmsPlugin(BuiltinPlugin):
         boxes = boxes if boxes.ndim == 4 else boxes[:, :, None]
         return suppress(boxes, scores, inputs[2] if len(inputs) == 3 else None, self.options)
 
+    def list_buffers(self, shapes: Sequence[Shape], types: Sequence[DataType]) -> Sequence[BufferSize]:
+        """What the kernels need."""
+        return size_suppression(shapes[1])
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        return plan_suppression(inputs, outputs, buffers, self.options)

@@ -9,6 +9,8 @@ from dovetail.expr import DimsExprs
 from dovetail.plugin.fields import PluginFieldType
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, DeviceTensor, KernelLaunch
+from dovetail_tensorrt.builtin.device.normalization import plan_normalization
 from dovetail_tensorrt.builtin.fields import FieldRule, is_positive
 from dovetail_tensorrt.builtin.host.normalization import normalize_groups
 
@@ -52,3 +54,11 @@ class GroupNormalizationPlugin(BuiltinPlugin):
         """Normalize on the host."""
         values, scale, bias = inputs
         return [normalize_groups(values, scale, bias, self.values["num_groups"], self.values["eps"])]
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        values, scale, bias = inputs
+        groups, epsilon = self.values["num_groups"], self.values["eps"]
+        return plan_normalization(values, scale.buffer, bias.buffer, outputs[0], groups, epsilon)

@@ -12,6 +12,8 @@ from dovetail.formats import pack, unpack
 from dovetail.plugin.fields import PluginFieldType
 from dovetail.types import DataType, TensorFormat
 from dovetail_tensorrt.builtin.base import FLOATS, Array, BuiltinPlugin, Shape, require
+from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, DeviceTensor, HostConstant, KernelLaunch
+from dovetail_tensorrt.builtin.device.normalization import plan_normalization
 from dovetail_tensorrt.builtin.fields import FieldRule, is_flag, is_positive
 from dovetail_tensorrt.builtin.host.normalization import normalize_instances
 
@@ -82,3 +84,11 @@ class InstanceNormalizationPlugin(BuiltinPlugin):
         if after.type is DataType.INT8:
             result = np.clip(np.rint(result / np.float32(after.scale)), -128, 127)
         return [pack(result, after.format)]
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        scale, bias = HostConstant(self.scale.tobytes()), HostConstant(self.bias.tobytes())
+        groups, epsilon = inputs[0].shape[1], self.values["epsilon"]
+        return plan_normalization(inputs[0], scale, bias, outputs[0], groups, epsilon, self.negative_slope)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from dovetail.expr import DimsExprs
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import FLOATS, INDICES, Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.indexing import plan_pillars, size_pillars
+from dovetail_tensorrt.builtin.device.launch import BufferSize, DeviceBuffer, DeviceTensor, KernelLaunch
 from dovetail_tensorrt.builtin.fields import FieldRule, is_positive
 from dovetail_tensorrt.builtin.host.indexing import scatter_pillars
 
@@ -49,3 +51,13 @@ class PillarScatterPlugin(BuiltinPlugin):
     def compute(self, inputs: Sequence[Array], descs: Sequence[PluginTensorDesc]) -> Sequence[Array]:
         """Scatter on the host."""
         return [scatter_pillars(*inputs, *self.values["dense_shape"])]
+
+    def list_buffers(self, shapes: Sequence[Shape], types: Sequence[DataType]) -> Sequence[BufferSize]:
+        """What the kernels need."""
+        return size_pillars(shapes[0][0], *self.values["dense_shape"])
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        return plan_pillars(inputs, outputs[0], buffers[0])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail.expr import DimsExprs
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, DeviceTensor, KernelLaunch
+from dovetail_tensorrt.builtin.device.regions import plan_pyramid
 from dovetail_tensorrt.builtin.fields import FieldRule, is_flag, is_positive
 from dovetail_tensorrt.builtin.host.regions import PyramidOptions, align_pyramid
 
@@ -76,6 +78,12 @@ class PyramidRoiAlignPlugin(BuiltinPlugin):
     def compute(self, inputs: Sequence[Array], descs: Sequence[PluginTensorDesc]) -> Sequence[Array]:
         """Pool on the host."""
         return [align_pyramid(inputs[0], list(inputs[1:]), self.options)]
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        return plan_pyramid(inputs[0], inputs[1:], outputs[0], self.options)
 
 
 def _read_options(values: Mapping[str, Any]) -> PyramidOptions:

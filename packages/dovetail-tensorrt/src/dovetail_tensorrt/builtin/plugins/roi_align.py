@@ -9,6 +9,8 @@ from dovetail.expr import DimsExprs
 from dovetail.plugin.fields import PluginFieldType
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import FLOATS, INDICES, Array, BuiltinPlugin, Shape, agree, require
+from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, DeviceTensor, KernelLaunch
+from dovetail_tensorrt.builtin.device.regions import plan_regions
 from dovetail_tensorrt.builtin.fields import FieldRule, is_flag, is_positive
 from dovetail_tensorrt.builtin.host.regions import RoiOptions, align_regions
 
@@ -74,3 +76,9 @@ class RoiAlignPlugin(BuiltinPlugin):
     def compute(self, inputs: Sequence[Array], descs: Sequence[PluginTensorDesc]) -> Sequence[Array]:
         """Pool on the host."""
         return [align_regions(*inputs, self.options)]
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        return plan_regions(*inputs, outputs[0], self.options)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Final
 from dovetail.expr import DimsExprs
 from dovetail.types import DataType
 from dovetail_tensorrt.builtin.base import Array, BuiltinPlugin, Shape, require
+from dovetail_tensorrt.builtin.device.launch import BufferSize, DeviceBuffer, DeviceTensor, KernelLaunch
+from dovetail_tensorrt.builtin.device.selection import plan_topk, size_topk
 from dovetail_tensorrt.builtin.fields import FieldRule, is_flag, is_positive
 from dovetail_tensorrt.builtin.host.indexing import find_largest
 
@@ -64,3 +66,14 @@ class TopkLastDimPlugin(BuiltinPlugin):
         """Select on the host."""
         is_largest = bool(self.values["is_largest"])
         return find_largest(inputs[0], self.values["k"], self.values["axis"], is_largest=is_largest)
+
+    def list_buffers(self, shapes: Sequence[Shape], types: Sequence[DataType]) -> Sequence[BufferSize]:
+        """What the kernels need."""
+        return size_topk(shapes[0], self.values["k"], self.values["axis"])
+
+    def plan_launches(
+        self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
+    ) -> list[KernelLaunch]:
+        """The kernels."""
+        count, axis, is_largest = self.values["k"], self.values["axis"], bool(self.values["is_largest"])
+        return plan_topk(inputs[0], *outputs, buffers, count, axis, is_largest=is_largest)
