@@ -1,0 +1,1 @@
+"""Runs code written for the module tensorrt on Dovetail."""

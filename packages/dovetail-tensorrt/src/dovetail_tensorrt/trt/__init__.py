@@ -1,0 +1,1 @@
+"""What ``import tensorrt as trt`` gives."""
