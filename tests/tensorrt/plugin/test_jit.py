@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,19 +11,6 @@ import pytest
 import dovetail
 import dovetail_tensorrt.trt.plugin as trtp
 from dovetail_tensorrt.trt.plugin.definitions import definitions
-
-
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Definitions of a test end with it."""
-    before = dict(definitions._known)
-    yield
-    registry = dovetail.get_plugin_registry()
-    for plugin_id, made in list(definitions._known.items()):
-        if plugin_id not in before:
-            if made.creator is not None:
-                registry.deregister_creator(made.creator)
-            definitions.forget(plugin_id)
 
 
 def build(add: Any, *shapes: tuple[int, ...], dtype: Any = dovetail.float32, profile: Any = None, **settings: Any) -> Any:
