@@ -19,6 +19,7 @@ from dovetail.provider.interfaces import (
     CapturedGraph,
     Claim,
     Device,
+    DeviceKernel,
     KernelRegistry,
     LoadedPartition,
     MemoryInfo,
@@ -42,6 +43,7 @@ from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
 from dovetail_cuda.run.memory_choice import open_memory
 from dovetail_cuda.run.packing import is_recipe, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
+from dovetail_cuda.run.plugin_kernel import PluginKernel
 from dovetail_cuda.run.profile import LaunchProfile
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
 from dovetail_cuda.target import AbsentDriver, AbsentProducts, find_target
@@ -64,6 +66,7 @@ class CudaProvider(Provider):
     step_kind = StepKind.PARTITION
     refit_mode = RefitMode.IN_PLACE
     builds_per_profile = True
+    can_launch = True
 
     def __init__(self, device: Device, options: CudaOptions, toolbox: Toolbox) -> None:
         self.device = device
@@ -132,6 +135,10 @@ class CudaProvider(Provider):
     def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """Put a stored partition's code and weights on the device."""
         return CudaPartition(stored, self._services)
+
+    def load_device_kernel(self, code: bytes, name: str) -> DeviceKernel:
+        """Put the kernel of a plugin on the device."""
+        return PluginKernel(self._gpu, code, name)
 
     def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
         """Weights as the kernels of a partition read them."""

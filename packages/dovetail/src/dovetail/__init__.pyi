@@ -256,6 +256,9 @@ from dovetail.plugin.interfaces import (
     InterfaceInfo as InterfaceInfo,
     PluginCapabilityType as PluginCapabilityType,
 )
+from dovetail.plugin.kernels import (
+    KernelLaunch as KernelLaunch,
+)
 from dovetail.plugin.libraries import (
     PluginLibrary as PluginLibrary,
 )

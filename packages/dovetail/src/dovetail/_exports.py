@@ -76,6 +76,7 @@ _MODULES: dict[str, str] = {
     "dovetail.plugin.interfaces": """APILanguage IPluginCapability IPluginCreatorInterface IPluginCreatorV3One
         IPluginResource IPluginResourceContext IPluginV3 IPluginV3OneBuild IPluginV3OneBuildV2 IPluginV3OneCore
         IPluginV3OneRuntime IVersionedInterface InterfaceInfo PluginCapabilityType""",
+    "dovetail.plugin.kernels": "KernelLaunch",
     "dovetail.plugin.libraries": "PluginLibrary",
     "dovetail.plugin.quick": "layer",
     "dovetail.plugin.registry": """IPluginRegistry PluginRegistry get_builder_plugin_registry get_plugin_registry

@@ -313,7 +313,7 @@ def _as_dims(shape: Dims | Iterable[SupportsIndex]) -> Dims:
 class PluginTensorDesc:
     """What a plugin is told of one tensor: dims, type, format, and the scale when it is INT8 (else -1.0)."""
 
-    __slots__ = ("_dims", "format", "room", "scale", "type")
+    __slots__ = ("_dims", "format", "is_on_device", "room", "scale", "type")
 
     def __init__(
         self,
@@ -328,6 +328,8 @@ class PluginTensorDesc:
         self.scale = scale
         self.room: int | None = None
         """How many elements the memory holds, where the engine knows and the dims do not say (not of the contract)."""
+        self.is_on_device = False
+        """Whether the address that comes with it is one of a device (not of the contract)."""
 
     @property
     def dims(self) -> Dims:
@@ -351,7 +353,7 @@ class PluginTensorDesc:
     def copy(self) -> PluginTensorDesc:
         """An independent twin."""
         twin = PluginTensorDesc(self._dims.__deepcopy__({}), self.type, self.format, self.scale)
-        twin.room = self.room
+        twin.room, twin.is_on_device = self.room, self.is_on_device
         return twin
 
     def __copy__(self) -> PluginTensorDesc:

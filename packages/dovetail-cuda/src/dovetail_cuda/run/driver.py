@@ -45,6 +45,8 @@ class Launch:
     grid: tuple[int, int, int]
     threads: int
     shared_bytes: int
+    more_threads: tuple[int, int] = (1, 1)
+    """How many threads a block has along y and z; along x it has ``threads``."""
     starts_early: bool = False
     """Whether it may start before the kernel in front of it has ended, for which it waits itself."""
 
@@ -251,7 +253,7 @@ class Driver:
     # code
 
     def load_library(self, code: bytes) -> int:
-        """Load a cubin."""
+        """Load a cubin, or PTX with a final NUL, which the driver compiles."""
         what = "the device does not take the code of a kernel"
         return int(_ask(_cuda().cuLibraryLoadData(code, [], [], 0, [], [], 0), what))
 
@@ -274,7 +276,7 @@ class Driver:
         if launch.starts_early:
             self._launch_early(launch, parameters, stream)
             return
-        shape, place = (*launch.grid, launch.threads, 1, 1, launch.shared_bytes), parameters.address
+        shape, place = (*launch.grid, launch.threads, *launch.more_threads, launch.shared_bytes), parameters.address
         _ask(_cuda().cuLaunchKernel(launch.function, *shape, stream, place, 0), "a kernel could not be launched")
 
     def _launch_early(self, launch: Launch, parameters: Parameters, stream: int) -> None:
@@ -284,7 +286,7 @@ class Driver:
         attribute.value.programmaticStreamSerializationAllowed = 1
         config = cuda.CUlaunchConfig()
         config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = launch.threads, 1, 1
+        config.blockDimX, config.blockDimY, config.blockDimZ = launch.threads, *launch.more_threads
         config.sharedMemBytes, config.hStream = launch.shared_bytes, cuda.CUstream(stream)
         config.attrs, config.numAttrs = [attribute], 1
         _ask(cuda.cuLaunchKernelEx(config, launch.function, parameters.address, 0), "a kernel could not be launched")

@@ -101,9 +101,9 @@ def _lists(bounds: tuple[tuple[int, ...], ...]) -> tuple[list[int], list[int], l
     return list(bounds[0]), list(bounds[1]), list(bounds[2])
 
 
-def plugin_record(final: PluginHandle, metadata: str | None) -> PluginRecord:
-    """What makes a plugin again when the plan is loaded."""
-    fields = encode_fields(final.get_fields_to_serialize(), where=final.where)
+def plugin_record(final: PluginHandle, metadata: str | None, *, has_fields: bool = True) -> PluginRecord:
+    """What makes a plugin again when the plan is loaded; one that is a kernel is made of nothing else."""
+    fields = encode_fields(final.get_fields_to_serialize(), where=final.where) if has_fields else []
     return PluginRecord(
         name=final.name,
         version=final.version,

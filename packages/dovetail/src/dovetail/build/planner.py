@@ -50,6 +50,7 @@ from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
 from dovetail.build.tune.trial import PluginLayer, dynamic_descs
 from dovetail.build.tune.tuner import CandidateTuner, TunerOptions
+from dovetail.errors import BuildError
 from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
 from dovetail.network.inference.shapes import ShapeInference, size_symbols
 from dovetail.network.plugins import PluginEntry, entry_of
@@ -61,6 +62,8 @@ from dovetail.plan.manifest import (
     find_stripped,
 )
 from dovetail.plugin.handle import PluginHandle
+from dovetail.plugin.kernels import LAUNCHED, encode_launch
+from dovetail.provider.interfaces import BuiltKernel
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.template import ProgramTemplate
@@ -282,7 +285,9 @@ class _Planner:
         aliases = find_aliases(graph_handle, len(node.outputs), entry.num_inputs, enabled=enabled)
         handle = self._own(graph_handle.clone())
         rule = _type_rule(self._request)
-        return make_plugin_layer(node, entry, handle, context, rule, aliases=aliases, in_body=in_body)
+        layer = make_plugin_layer(node, entry, handle, context, rule, aliases=aliases, in_body=in_body)
+        _check_launch(layer)
+        return layer
 
     def _finish(
         self, node: ir.Node, layer: PluginLayer, tuned: TunedLayer, choice: Choice, profile: int
@@ -294,7 +299,8 @@ class _Planner:
         workspace_bytes = self._plugin_tuner.ask_workspace(layer, final, choice.combination)
         metadata = final.metadata_string
         self._tables.append(layer_record(layer, tuned, choice, profile, metadata))
-        record = plugin_record(final, metadata)
+        kernel = _build_plugin_kernel(final, layer, choice) if final.offers_kernel else None
+        record = plugin_record(final, metadata, has_fields=kernel is None)
         self._finals[id(record)] = final
         return ChosenPlugin(
             handle=self._graph_handles[node],
@@ -304,6 +310,7 @@ class _Planner:
             asks_workspace=not layer.is_bounded,
             record=record,
             aliases=layer.aliases,
+            kernel=kernel,
         )
 
     # the manifest
@@ -359,6 +366,25 @@ def tuner_options(config: BuilderConfig) -> TunerOptions:
         error_on_cache_miss=config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS),
         strict=config.strict,
     )
+
+
+def _check_launch(layer: PluginLayer) -> None:
+    """A plugin that is a kernel needs a provider that launches it."""
+    if layer.handle.offers_kernel and not layer.provider.can_launch:
+        raise BuildError(
+            "the plugin is a kernel of a device, and no provider of this build launches it",
+            where=f"layer '{layer.name}', {layer.handle.where}",
+            expected="a provider such as 'cuda', which needs a CUDA device and the package dovetail-cuda",
+            got=f"provider '{layer.provider.id}'",
+            fix="build where a device is; or name one that is not here (provider 'cuda' with option target=sm_90); "
+            "or run the plugin's Python (aot=False) where it has some",
+        )
+
+
+def _build_plugin_kernel(final: PluginHandle, layer: PluginLayer, choice: Choice) -> BuiltKernel:
+    """What the plan stores of a plugin that is a kernel."""
+    launch = final.get_kernel_launch(*dynamic_descs(layer, choice.combination))
+    return BuiltKernel(payload=encode_launch(launch, final.where), code={LAUNCHED: launch.code})
 
 
 def _type_rule(request: BuildRequest) -> TypeRule:

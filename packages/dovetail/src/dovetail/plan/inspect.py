@@ -183,7 +183,7 @@ def _describe_layer(
 
 def _tactic_name(step: StepRecord, table: LayerRecord | None) -> str:
     """What its plugin or provider calls the tactic of a step; empty where it has no name."""
-    if step.kernel is not None:
+    if step.kernel is not None and step.kernel.tactic:
         return step.kernel.tactic
     candidates = () if table is None else table.candidates
     return next((found.name for found in candidates if found.tactic == step.tactic and found.name), "")
@@ -269,7 +269,9 @@ def plugins_of(manifest: Manifest) -> list[tuple[str, str, str]]:
 
 
 def _plugin_key(step: StepRecord) -> dict[tuple[str, str, str], None]:
-    return {} if step.plugin is None else {(step.plugin.name, step.plugin.version, step.plugin.namespace): None}
+    if step.plugin is None or step.kernel is not None:  # a kernel in the plan needs no creator
+        return {}
+    return {(step.plugin.name, step.plugin.version, step.plugin.namespace): None}
 
 
 def _visit_steps(programs: Sequence[ProgramRecord], visit: Callable[[StepRecord], object]) -> None:

@@ -30,6 +30,7 @@ from dovetail.plugin.interfaces import (
     IPluginV3OneRuntime,
     PluginCapabilityType,
 )
+from dovetail.plugin.kernels import KernelLaunch
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
 
 __all__ = ["PluginHandle", "is_success", "locate_error"]
@@ -161,9 +162,17 @@ class PluginHandle:
             raise PluginError("num_outputs must be a positive integer", where=self.where, got=repr(given))
         return count
 
-    def get_output_data_types(self, input_types: Sequence[DataType]) -> list[DataType]:
-        """The type of each output, checked for count."""
-        types = self._call("get_output_data_types", lambda: self.build.get_output_data_types(list(input_types)))
+    @property
+    def takes_ranks(self) -> bool:
+        """Whether the plugin wants the ranks of its inputs when it is asked for types."""
+        return bool(self._call("takes_ranks", lambda: getattr(self.build, "takes_ranks", False)))
+
+    def get_output_data_types(
+        self, input_types: Sequence[DataType], ranks: Sequence[int | None] = ()
+    ) -> list[DataType]:
+        """The type of each output, checked for count; ranks, None where not known, go to plugins that want them."""
+        given = (list(input_types), list(ranks)) if self.takes_ranks else (list(input_types),)
+        types = self._call("get_output_data_types", lambda: self.build.get_output_data_types(*given))
         self._check_count("get_output_data_types", types)
         return self._call("get_output_data_types", lambda: [DataType(t) for t in types])
 
@@ -206,6 +215,25 @@ class PluginHandle:
         except Exception as error:  # noqa: BLE001 - the contract: an exception is a refusal
             return False, f"raised {type(error).__name__}: {error} ({locate_error(error)})"
 
+    def list_combinations(
+        self, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int
+    ) -> list[list[PluginTensorDesc]] | None:
+        """All combinations of types and formats, where the plugin lists them; None where it is to be asked for each."""
+        method = "get_supported_format_combinations"
+        ask = getattr(self.build, method, None)
+        listed = None if ask is None else self._call(method, lambda: ask(list(in_out), num_inputs))
+        if listed is None:
+            return None
+        flat, count = self._call(method, lambda: list(listed)), len(in_out)
+        if len(flat) % count or not all(isinstance(desc, PluginTensorDesc) for desc in flat):
+            raise PluginError(
+                f"{method} must give a descriptor for each input and output of each combination",
+                where=self.where,
+                expected=f"a multiple of {count} descriptors",
+                got=len(flat),
+            )
+        return [flat[start : start + count] for start in range(0, len(flat), count)]
+
     def configure(self, inputs: Sequence[DynamicPluginTensorDesc], outputs: Sequence[DynamicPluginTensorDesc]) -> None:
         """Tell the plugin one combination of formats."""
         self._call_status("configure_plugin", lambda: self.build.configure_plugin(list(inputs), list(outputs)))
@@ -229,6 +257,21 @@ class PluginHandle:
         if size is None or size < 0:
             raise PluginError("get_workspace_size must give a number of bytes", where=self.where, got=repr(given))
         return size
+
+    @property
+    def offers_kernel(self) -> bool:
+        """Whether the plugin is a kernel that a plan stores."""
+        return self.build is not None and _overrides(self.build, "get_kernel_launch")
+
+    def get_kernel_launch(
+        self, inputs: Sequence[DynamicPluginTensorDesc], outputs: Sequence[DynamicPluginTensorDesc]
+    ) -> KernelLaunch:
+        """The kernel of a plugin that is one, for a combination and the tactic that is set."""
+        method = "get_kernel_launch"
+        launch = self._call(method, lambda: self.build.get_kernel_launch(list(inputs), list(outputs)))
+        if not isinstance(launch, KernelLaunch):
+            raise PluginError(f"{method} gave no KernelLaunch", where=self.where, got=type(launch).__name__)
+        return launch
 
     def get_aliased_input(self, output_index: int) -> int:
         """The input an output shares memory with, or -1."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dovetail.expr import DimsExprs, IExprBuilder
     from dovetail.loggers import IErrorRecorder
     from dovetail.plugin.fields import PluginFieldCollection
+    from dovetail.plugin.kernels import KernelLaunch
     from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
 
 __all__ = [
@@ -176,6 +177,8 @@ class IPluginV3OneBuild(IPluginCapability):
     """Where ``enqueue`` wants its addresses: ``"host"``, ``"device"`` (the first provider of the build whose memory is
     a device's, the host where there is none) or the id of a provider. Empty says nothing, which is the host.
     ``config.layer_providers`` goes before it."""
+    takes_ranks: bool = False
+    """Whether ``get_output_data_types`` gets the ranks of the inputs as a second argument."""
 
     def get_output_data_types(self, input_types: Sequence[DataType]) -> Sequence[DataType]:
         """The type of each output."""
@@ -198,9 +201,24 @@ class IPluginV3OneBuild(IPluginCapability):
         """Whether ``in_out[pos]`` fits what positions below it hold; never read above ``pos``."""
         _refuse(self, "supports_format_combination(pos, in_out, num_inputs)")
 
+    def get_supported_format_combinations(
+        self, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int
+    ) -> Sequence[PluginTensorDesc] | None:
+        """All combinations at once, one descriptor after the other; None has ``supports_format_combination`` asked."""
+        return None
+
     def get_workspace_size(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> int:
         """Bytes of scratch memory that every shape up to max needs."""
         return 0
+
+    def get_kernel_launch(
+        self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]
+    ) -> KernelLaunch | None:
+        """The kernel that this combination with the tactic that is set runs as; None where ``enqueue`` runs.
+
+        A plan stores the kernel, and a device runs it without this object.
+        """
+        return None
 
     def get_valid_tactics(self) -> Sequence[int]:
         """Positive, unique numbers of the ways to run; none means only the default, 0."""

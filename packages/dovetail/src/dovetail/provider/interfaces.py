@@ -30,7 +30,13 @@ from dovetail.provider.contract.building import (
 )
 from dovetail.provider.contract.built import BuildReport, BuiltKernel, BuiltPartition, NodeReport, PackedWeight
 from dovetail.provider.contract.claims import Claim, NodeView, StepKind, claim_by_registry
-from dovetail.provider.contract.loaded import BindContext, BoundPartition, CompiledKernel, LoadedPartition
+from dovetail.provider.contract.loaded import (
+    BindContext,
+    BoundPartition,
+    CompiledKernel,
+    DeviceKernel,
+    LoadedPartition,
+)
 from dovetail.provider.contract.stored import StoredKernel, StoredPartition
 from dovetail.provider.devices import (
     HOST_MEMORY,
@@ -64,6 +70,7 @@ __all__ = [
     "CompiledKernel",
     "Device",
     "DeviceArray",
+    "DeviceKernel",
     "Event",
     "KernelRegistry",
     "KernelRequest",
@@ -134,6 +141,8 @@ class Provider(ABC):
     """Whether ``begin_capture`` and ``end_capture`` work, so that a run can be replayed."""
     num_runs_before_capture: int = 1
     """How many ordinary runs over the same places come before the one that is captured; at least 1."""
+    can_launch: bool = False
+    """Whether ``load_device_kernel`` works, so that kernels which plugins bring can run."""
     budget_bytes: int | None = None
     """How much memory its partitions may need in all, by their claims."""
 
@@ -168,6 +177,10 @@ class Provider(ABC):
         The caller silences floating-point warnings around runs of such steps.
         """
         raise ProviderError("it takes no single nodes", where=f"provider '{self.name}'")
+
+    def load_device_kernel(self, code: bytes, name: str) -> DeviceKernel:
+        """Load the kernel of that name from code that a plugin brought, for providers that ``can_launch``."""
+        raise ProviderError("it launches no kernels of plugins", where=f"provider '{self.name}'", got=name)
 
     def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """Compile a partition: a model whose inputs and outputs are its border, weights as initializers."""

@@ -259,7 +259,9 @@ class Emission:
 
     def _make_plugin(self, layer: NodeLayer, entry: PluginEntry, chosen: ChosenPlugin) -> DraftStep:
         node, count = layer.node, entry.num_inputs
-        memory = self._context.assigner.provider(layer.provider).memory_name
+        provider = self._context.assigner.provider(layer.provider)
+        memory = provider.memory_name
+        owner = StepOwner(provider=provider, name=layer.name)
         places = [msgspec.structs.replace(place_of(layout), memory=memory) for layout in chosen.combination]
         inputs = [self._read(value, place) for value, place in zip(node.inputs[:count], places[:count], strict=True)]
         shape_inputs = [self._read(value) for value in node.inputs[count:]]
@@ -276,6 +278,7 @@ class Emission:
             workspace_bytes=chosen.workspace_bytes,
             asks_workspace=chosen.asks_workspace,
             plugin=chosen.record,
+            kernel=None if chosen.kernel is None else self._context.store.kernel_record(owner, chosen.kernel),
             sizes=dict(shapes.bounds),
         )
         return DraftStep(

@@ -23,7 +23,7 @@ from dovetail.network.value_types import object_type
 from dovetail.plan.manifest import PluginRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import Provider, TensorSpec
+from dovetail.provider.interfaces import BuiltKernel, Provider, TensorSpec
 
 __all__ = ["ChosenPlugin", "ProgramContext", "network_place"]
 
@@ -47,6 +47,8 @@ class ChosenPlugin:
     asks_workspace: bool
     record: PluginRecord
     aliases: tuple[int, ...]
+    kernel: BuiltKernel | None = None
+    """The kernel that it is, where the plan is to have it."""
 
 
 @dataclass(kw_only=True)

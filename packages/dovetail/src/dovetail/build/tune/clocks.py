@@ -139,7 +139,7 @@ class Lane:
 
 
 def open_lane(provider: Provider, tell: Callable[[str], None] = lambda text: None) -> Lane:
-    """A lane of a provider."""
-    stream = call(provider.id, "create_stream", provider.create_stream)
+    """A lane of a provider; one whose device is not here has no stream, and nothing runs on it."""
+    stream = call(provider.id, "create_stream", provider.create_stream) if provider.is_here else None
     clock = HostTimer() if stream is None else EventTimer(provider, stream, tell)
     return Lane(provider=provider, stream=stream, clock=clock)

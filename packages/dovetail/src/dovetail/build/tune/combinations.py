@@ -6,7 +6,7 @@ above it hold nothing valid, and the walk ends at the plugin's limit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -99,8 +99,26 @@ def enumerate_combinations(
         num_inputs: How many of them are inputs.
     """
     result = Enumeration()
-    _Walk(handle, tensors, proposals, num_inputs, result).descend(())
+    plain = [describe_tensor(tensor, layouts[0]) for tensor, layouts in zip(tensors, proposals, strict=True)]
+    listed = handle.list_combinations(plain, num_inputs)
+    answer = handle.supports if listed is None else _answer_from(listed)
+    _Walk(handle, tensors, proposals, num_inputs, result, answer).descend(())
     return result
+
+
+Answer = Callable[[int, Sequence[DynamicPluginTensorDesc], int], tuple[bool, str | None]]
+"""Whether a proposal is accepted, and why not where the plugin says it."""
+
+
+def _answer_from(listed: Sequence[Sequence[PluginTensorDesc]]) -> Answer:
+    """The answers of a plugin that lists its combinations: yes to each beginning of one of them."""
+    rows = [[(desc.type, desc.format) for desc in row] for row in listed]
+
+    def answer(pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int) -> tuple[bool, str | None]:
+        proposed = [(each.desc.type, each.desc.format) for each in in_out[: pos + 1]]
+        return any(row[: pos + 1] == proposed for row in rows), None
+
+    return answer
 
 
 class _Walk:
@@ -111,7 +129,9 @@ class _Walk:
         proposals: Sequence[Combination],
         num_inputs: int,
         result: Enumeration,
+        answer: Answer,
     ) -> None:
+        self._answer = answer
         self._handle, self._tensors, self._proposals = handle, tensors, proposals
         self._num_inputs, self._result = num_inputs, result
         self._limit: int | None = None
@@ -122,7 +142,7 @@ class _Walk:
         if pos == len(self._tensors):
             return self._complete(chosen)
         for layout in self._proposals[pos]:
-            answer, reason = self._handle.supports(pos, self._proposal(chosen, layout), self._num_inputs)
+            answer, reason = self._answer(pos, self._proposal(chosen, layout), self._num_inputs)
             self._result.note(pos, layout, answer, reason)
             if answer and not self.descend((*chosen, layout)):
                 return False

@@ -76,7 +76,8 @@ class PluginTuner:
         """The resource context of plugins that run in a provider's memory."""
         name = provider.memory_name
         if name not in self._contexts:
-            self._contexts[name] = _TuningResources(provider.allocator if name else HostAllocator())
+            is_device = bool(name) and provider.is_here
+            self._contexts[name] = _TuningResources(provider.allocator if is_device else HostAllocator())
         return self._contexts[name]
 
     def tune(self, layer: PluginLayer) -> TunedLayer:
@@ -95,8 +96,11 @@ class PluginTuner:
             )
         trials = self._make_trials(layer, again.accepted or enumeration.accepted)
         candidates = [self._make_candidate(trial, cache_id) for trial in trials]
-        lane = self._tuner.find_lane(layer.provider)
-        outcomes = self._tuner.tune(f"layer '{layer.name}', {layer.handle.where}", candidates, lane)
+        where = f"layer '{layer.name}', {layer.handle.where}"
+        if layer.provider.is_here:
+            outcomes = self._tuner.tune(where, candidates, self._tuner.find_lane(layer.provider))
+        else:
+            outcomes = self._tuner.choose_untimed(candidates)
         return _conclude(layer, trials, outcomes, enumeration)
 
     def _enumerate(self, layer: PluginLayer) -> Enumeration:
@@ -160,7 +164,7 @@ class PluginTuner:
             key=None if cache_id is None else _make_key(trial, cache_id),
             compute=trial.compute,
             check=lambda: trial.check_workspace(self.ask_workspace, self._options.workspace_bytes),
-            close=lambda: trial.handle.destroy(self._logger),
+            close=lambda: trial.close(self._logger),
         )
 
 

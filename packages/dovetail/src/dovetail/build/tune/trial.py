@@ -15,9 +15,12 @@ from dovetail.build.tune.combinations import Combination, describe_tensor, layou
 from dovetail.build.tune.inputs import draw_integers, draw_numbers, make_generator
 from dovetail.build.tune.memory import PlacedArray, place_array, place_workspace
 from dovetail.formats import pack, pack_nibbles, packed_shape, size_bytes, unpack, unpack_nibbles
+from dovetail.loggers import ILogger
 from dovetail.plugin.handle import PluginHandle
+from dovetail.plugin.kernels import decode_launch, encode_launch
 from dovetail.provider.interfaces import Provider
 from dovetail.quantize import convert_type
+from dovetail.runtime.steps.kernel_plugin import load_kernel_plugin
 from dovetail.tensors import TensorSpec
 from dovetail.types import DataType, Dims, PluginTensorDesc
 
@@ -69,6 +72,8 @@ class PluginTrial:
         self.label = f"{', '.join(map(layout_text, combination))} tactic {tactic}{name}"
         self.title = f"tactic {tactic}{name} of '{layer.name}'"
         self._lane = lane
+        self._running = handle
+        """What runs: the plugin, or the kernel that it gave."""
         self._arrays: list[PlacedArray] | None = None
         self._workspace_bytes = 0
         self._workspace: PlacedArray | None = None
@@ -88,13 +93,30 @@ class PluginTrial:
         """Everything before a burst of runs that is not to be timed: nobody else uses the object, so once is enough."""
         if self._arrays is None:
             self._allocate()
-            self.handle.on_shape_change(self._arguments[0], self._arguments[1])
+            self._load_kernel()
+            self._running.on_shape_change(self._arguments[0], self._arguments[1])
 
     def run(self) -> None:
         """One enqueue; a status that is a failure is raised."""
-        returned = self.handle.runtime.enqueue(*self._arguments)
+        returned = self._running.runtime.enqueue(*self._arguments)
         if returned is not None:
             self.handle.check_status("enqueue", returned)
+
+    def close(self, logger: ILogger) -> None:
+        """Let go of the plugin, and of its kernel where it gave one."""
+        if self._running is not self.handle:
+            self._running.destroy(logger)
+        self.handle.destroy(logger)
+
+    def _load_kernel(self) -> None:
+        """Have a plugin that is a kernel run as the kernel of this combination and tactic."""
+        if not self.handle.offers_kernel or self._running is not self.handle:
+            return
+        handle, provider = self.handle, self._lane.provider
+        launch = handle.get_kernel_launch(*dynamic_descs(self.layer, self.combination))
+        stored = decode_launch(encode_launch(launch, handle.where), handle.where)
+        identity = (handle.name, handle.version, handle.namespace)
+        self._running = load_kernel_plugin(identity, stored, launch.code, provider)
 
     def compute(self) -> Result:
         """One run from fresh inputs; the outputs as plain float64 arrays for comparison."""
@@ -124,7 +146,11 @@ class PluginTrial:
             if position >= count:
                 for axis in self.layer.data_dependent[position - count]:
                     dims[axis] = -1
-            descs.append(PluginTensorDesc(Dims(dims), layout.data_type, layout.tensor_format, layout.scale))
+            desc = PluginTensorDesc(Dims(dims), layout.data_type, layout.tensor_format, layout.scale)
+            desc.is_on_device = not self._lane.provider.memory.is_host
+            if -1 in dims:
+                desc.room = math.prod(packed_shape(self.layer.rooms[position], layout.tensor_format))
+            descs.append(desc)
         return descs[:count], descs[count:]
 
     def _outputs(self) -> Result:

@@ -188,8 +188,10 @@ class PluginImport:
         """The types of what the plugin makes, by making one and letting it go."""
         handle = self._create(request, self._where(request.node))
         try:
-            types = [data_type_from_ir(value.dtype) for value in request.split_inputs()[0]]
-            made = handle.get_output_data_types([dtype for dtype in types if dtype is not None])
+            inputs = request.split_inputs()[0]
+            types = [data_type_from_ir(value.dtype) for value in inputs]
+            ranks = [None if value.shape is None else len(value.shape) for value in inputs]
+            made = handle.get_output_data_types([dtype for dtype in types if dtype is not None], ranks)
         finally:
             handle.destroy()
         return [ir.TensorType(ir_type_from_data_type(dtype)) for dtype in made]

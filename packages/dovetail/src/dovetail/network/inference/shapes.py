@@ -194,7 +194,7 @@ def _infer_plugin(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
     entry = entry_of(node)
     if entry is None:
         raise ModelError("a plugin node without its plugin", where=f"node '{node.name}'")
-    types = entry.handle.get_output_data_types(_input_types(node, entry))
+    types = entry.handle.get_output_data_types(_input_types(node, entry), _input_ranks(node, entry))
     shapes = _plugin_shapes(context, node, entry)
     known = _known_dims(node)
     sizes: list[SizeSymbol] = []
@@ -218,6 +218,11 @@ def _check_size_tensor(entry: PluginEntry, index: int, dtype: DataType, rank: in
             got=f"{rank}-D {dtype.name}",
             fix=f"return DimsExprs(0) for output {index} in get_output_shapes, and an integer type for it",
         )
+
+
+def _input_ranks(node: ir.Node, entry: PluginEntry) -> list[int | None]:
+    values = node.inputs[: entry.num_inputs]
+    return [None if value is None or value.shape is None else len(value.shape) for value in values]
 
 
 def _input_types(node: ir.Node, entry: PluginEntry) -> list[DataType]:

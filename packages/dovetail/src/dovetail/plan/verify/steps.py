@@ -15,6 +15,7 @@ from dovetail.plan.manifest import FieldRecord, Manifest, PluginRecord, ProgramR
 from dovetail.plan.verify.built import verify_kernel, verify_partition
 from dovetail.plan.verify.rules import MAX_BYTES, check_dims, check_name, check_range, dtype_from_name, require
 from dovetail.plugin.fields import MAX_NAME_BYTES, decode_fields
+from dovetail.plugin.kernels import LAUNCHED
 from dovetail.provider.schemas.shape_slots import reads_only_shape
 from dovetail.types import data_type_from_numpy
 
@@ -51,7 +52,8 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     require(is_partition == (step.partition is not None), where, "compiled steps, and only they, have a partition")
     is_plugin = step.kind == "plugin"
     require(is_plugin == (step.plugin is not None), where, "plugin steps, and only they, name a plugin")
-    require(step.kernel is None or step.kind == "kernel", where, "has what only kernels are built to")
+    has_kernel = step.kind in ("kernel", "plugin")
+    require(step.kernel is None or has_kernel, where, "has what only kernels and plugins are built to")
     others = (step.shape_inputs, step.sizes, step.tactic, step.asks_workspace)
     require(is_plugin or not any(others), where, "has what only plugin steps have")
     has_workspace = is_plugin or is_partition or step.kind == "kernel"
@@ -197,6 +199,10 @@ _CONTROL: Final = {"If": _count_if, "Loop": _count_loop, "Scan": _count_scan}
 def _verify_plugin(step: StepRecord, scope: Scope, where: str) -> None:
     if step.plugin is not None:
         _verify_plugin_record(step.plugin, where)
+    if step.kernel is not None:
+        verify_kernel(step.kernel, scope.manifest, where)
+        is_launch = bool(step.kernel.payload) and list(step.kernel.code) == [LAUNCHED]
+        require(is_launch, where, "a plugin that is a kernel has a launch and its code", sorted(step.kernel.code))
     values, ports = scope.program.values, (*step.inputs, *step.outputs)
     require(min(ports, default=-1) >= 0, where, "a plugin has no absent inputs or outputs")
     require(bool(step.outputs), where, "a plugin has at least one output")

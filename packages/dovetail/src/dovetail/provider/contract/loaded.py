@@ -5,11 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dovetail.provider.devices import Stream
 
-__all__ = ["BindContext", "BoundPartition", "CompiledKernel", "LoadedPartition"]
+if TYPE_CHECKING:
+    from dovetail.plugin.kernels import LaunchShape
+
+__all__ = ["BindContext", "BoundPartition", "CompiledKernel", "DeviceKernel", "LoadedPartition"]
 
 Shape = tuple[int, ...]
 
@@ -105,4 +108,16 @@ class LoadedPartition(ABC):
 
     def close(self) -> None:
         """Let go of everything."""
+        return
+
+
+class DeviceKernel(ABC):
+    """A kernel that a plugin brought, loaded on a device: what ``Provider.load_device_kernel`` gives."""
+
+    @abstractmethod
+    def launch(self, shape: LaunchShape, parameters: Sequence[int], stream: int) -> None:
+        """Put it on a stream; parameters are addresses and 32-bit integers, in the order that the kernel takes them."""
+
+    def close(self) -> None:
+        """Let go of its code."""
         return

@@ -12,6 +12,7 @@ from dovetail.plan.manifest import KernelRecord, Manifest, PluginRecord, Program
 from dovetail.plugin.fields import decode_fields
 from dovetail.plugin.handle import PluginHandle, locate_error
 from dovetail.plugin.interfaces import IPluginResourceContext
+from dovetail.plugin.kernels import LAUNCHED, StoredLaunch, decode_launch
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import CompiledKernel, StoredKernel, TensorSpec
@@ -28,6 +29,7 @@ from dovetail.runtime.steps.copy import CopyStep
 from dovetail.runtime.steps.device_kernel import DeviceKernelStep
 from dovetail.runtime.steps.frame import Frame
 from dovetail.runtime.steps.kernel import KernelStep
+from dovetail.runtime.steps.kernel_plugin import load_kernel_plugin
 from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence, add_checks
 from dovetail.runtime.steps.partition import PartitionLease, PartitionStep
 from dovetail.runtime.steps.plugin import PluginStep
@@ -46,6 +48,8 @@ class _StepTemplate:
     record: StepRecord
     kernel: CompiledKernel | None = None
     handle: PluginHandle | None = None
+    launch: tuple[StoredLaunch, bytes] | None = None
+    """A plugin that is a kernel of the plan: how it is launched, and its code."""
     partition: PartitionLease | None = None
     bodies: list[ProgramTemplate] = field(default_factory=list)
 
@@ -79,7 +83,7 @@ class ProgramTemplate:
     def plugin_records(self) -> Iterator[PluginRecord]:
         """What each plugin is to be made from, bodies included."""
         for template in self._steps:
-            if template.record.plugin is not None:
+            if template.record.plugin is not None and template.launch is None:
                 yield template.record.plugin
             for body in template.bodies:
                 yield from body.plugin_records()
@@ -88,14 +92,24 @@ class ProgramTemplate:
         """Make the plugin of every layer, bodies included; what was made before one fails is among ``handles``."""
         for template in self._steps:
             if template.record.plugin is not None:
-                template.handle = make_plugin(template.record.name, template.record.plugin)
+                template.handle = self._make_plugin(template, template.record.plugin, make_plugin)
                 template.handle.set_tactic(template.record.tactic)
             for body in template.bodies:
                 body.create_plugins(make_plugin)
 
+    def _make_plugin(self, template: _StepTemplate, record: PluginRecord, make_plugin: PluginMaker) -> PluginHandle:
+        if template.launch is None:
+            return make_plugin(template.record.name, record)
+        provider = self._providers[template.record.provider]
+        return load_kernel_plugin((record.name, record.version, record.namespace), *template.launch, provider)
+
     def _prepare(self, record: StepRecord, load_blob: Callable[[str], Array]) -> _StepTemplate:
         if record.kind == "reformat" and not self._providers[record.provider].memory.is_host:
             return _StepTemplate(record, kernel=self._load_reformat(record))
+        if record.kind == "plugin" and record.kernel is not None:
+            stored = self._stored_kernel(record, load_blob)
+            launch = decode_launch(bytes(stored.payload), f"step '{record.name}'")
+            return _StepTemplate(record, launch=(launch, bytes(stored.code[LAUNCHED])))
         if record.kind in ("plugin", "reformat", "copy"):
             return _StepTemplate(record)
         if record.kind == "control":

@@ -33,7 +33,19 @@ Descs = list[PluginTensorDesc]
 class PluginPort:
     """What is fixed about one input or output of a plugin step."""
 
-    __slots__ = ("alias", "dims", "dtype", "format", "index", "is_four_bit", "placed", "scale", "sizes", "type")
+    __slots__ = (
+        "alias",
+        "dims",
+        "dtype",
+        "format",
+        "index",
+        "is_four_bit",
+        "is_on_device",
+        "placed",
+        "scale",
+        "sizes",
+        "type",
+    )
 
     def __init__(self, index: int, value: ValueRecord, sizes: Mapping[str, Expr]) -> None:
         self.index = index
@@ -41,6 +53,7 @@ class PluginPort:
         self.dtype = np.dtype(value.dtype)
         self.type = value.data_type
         self.is_four_bit = self.type.bits < 8
+        self.is_on_device = bool(value.memory)
         self.format = value.tensor_format
         self.scale = value.scale
         exprs = [dim for dim in value.dims or () if dim is not None]
@@ -50,7 +63,9 @@ class PluginPort:
 
     def describe(self, dims: Sequence[int]) -> PluginTensorDesc:
         """The descriptor for these dims."""
-        return PluginTensorDesc(Dims(dims), self.type, self.format, self.scale)
+        desc = PluginTensorDesc(Dims(dims), self.type, self.format, self.scale)
+        desc.is_on_device = self.is_on_device
+        return desc
 
     @property
     def is_data_dependent(self) -> bool:

@@ -71,6 +71,14 @@ class IPluginV2Layer(IPluginV3Layer):
         return self._entry.handle.plugin.adapted
 
 
+def _rank_of(tensor: ITensor) -> int | None:
+    """How many dimensions a tensor has; None where that is not known."""
+    try:
+        return len(tensor.shape)
+    except ValueError:
+        return None
+
+
 class PluginLayers(NetworkCore):
     """The methods that add plugins."""
 
@@ -119,7 +127,8 @@ class PluginLayers(NetworkCore):
         theirs = PluginHandle(plugin, phase=TensorRTPhase.BUILD, owned=False)
         if theirs.num_outputs < 1:
             raise PluginError("a plugin needs an output", where=theirs.where)
-        theirs.get_output_data_types([tensor.dtype for tensor in tensors])
+        ranks = [_rank_of(tensor) for tensor in tensors] if theirs.takes_ranks else []
+        theirs.get_output_data_types([tensor.dtype for tensor in tensors], ranks)
         ours = theirs.clone()
         if not ours.name:
             raise PluginError("plugin_name is empty", where=ours.where, fix="set self.plugin_name")

@@ -1,0 +1,65 @@
+"""Kernels that plugins bring as PTX or cubins: loaded once for an engine, launched with what each run has."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from dovetail.provider.interfaces import DeviceKernel
+from dovetail_cuda.run.driver import Launch, Parameters
+from dovetail_cuda.run.gpu import Gpu
+
+if TYPE_CHECKING:
+    from dovetail.plugin.kernels import LaunchShape
+
+__all__ = ["PluginKernel"]
+
+_ELF: Final = b"\x7fELF"
+_MASK: Final = (1 << 64) - 1
+
+
+class PluginKernel(DeviceKernel):
+    """One kernel, whose code goes when nothing on the device can use it any more."""
+
+    def __init__(self, gpu: Gpu, code: bytes, name: str) -> None:
+        gpu.release_now()
+        self._gpu, self._name = gpu, name
+        library = gpu.driver.load_library(_finish(code))
+        self._finalizer = weakref.finalize(self, gpu.release_later, lambda: gpu.driver.unload_library(library))
+        self._finalizer.atexit = False  # the process ends, and its code with it
+        self._library = library
+        self._functions: dict[int, int] = {}
+        """The kernel as it was found for each amount of shared memory."""
+        self._find(0)
+
+    def launch(self, shape: LaunchShape, parameters: Sequence[int], stream: int) -> None:
+        """Put it on a stream; an integer of 32 bits lies in the first half of its place."""
+        threads, *more = shape.block
+        launch = Launch(
+            function=self._find(shape.shared_bytes),
+            grid=shape.grid,
+            threads=threads,
+            more_threads=(more[0], more[1]),
+            shared_bytes=shape.shared_bytes,
+        )
+        self._gpu.driver.launch(launch, Parameters([value & _MASK for value in parameters]), stream)
+
+    def _find(self, shared_bytes: int) -> int:
+        if shared_bytes not in self._functions:
+            driver = self._gpu.driver
+            self._functions[shared_bytes] = driver.find_function(self._library, self._name, shared_bytes)
+        return self._functions[shared_bytes]
+
+    def close(self) -> None:
+        """Let go of the code."""
+        self._finalizer()
+
+
+def _finish(code: bytes) -> bytes:
+    """PTX is text, which the driver reads to its final NUL.
+
+    >>> _finish(b".version 8.0"), _finish(b"\\x7fELF...")
+    (b'.version 8.0\\x00', b'\\x7fELF...')
+    """
+    return code if code.startswith(_ELF) or code.endswith(b"\0") else code + b"\0"

@@ -1,0 +1,195 @@
+"""Plugins that are a kernel: built, stored in the plan, loaded and launched without their author's code."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from dovetail import DataType, IPluginV3, IPluginV3OneBuild, IPluginV3OneCore, IPluginV3OneRuntime, KernelLaunch
+from dovetail.errors import BuildError, PlanTrustError
+from dovetail.expr import Constant, DimensionOperation, IExprBuilder
+from dovetail.provider.loader import get_provider, register_provider, unregister_provider
+from dovetail_cuda.provider import CudaFactory
+from dovetail_cuda.run.driver import Launch, Parameters
+from tests.cuda.host.fake_driver import FakeDriver
+from tests.cuda.host.fake_provider import FakeToolbox
+
+PTX = b".version 8.0 // what the paper device knows by name"
+Kernel = Callable[..., None]
+
+
+def scale_rows(driver: FakeDriver, grid: Any, source: int, count: int, factor: int, target: int) -> None:
+    """What the kernel 'scale' does: one thread an element, and no more elements than there are."""
+    assert grid == (-(-count // 64), 1, 1)
+    driver.view(target, (count,), np.float32)[:] = driver.view(source, (count,), np.float32) * factor
+
+
+class PtxDriver(FakeDriver):
+    """A paper device that takes PTX and runs kernels that it knows by name; integers are read as 32 bits."""
+
+    kernels: dict[str, tuple[Kernel, str]] = {"scale": (scale_rows, "piip")}
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ptx: dict[int, bytes] = {}
+        self.functions: dict[int, str] = {}
+        self.launches: list[Launch] = []
+
+    def load_library(self, code: bytes) -> int:
+        assert code.endswith(b"\0"), "the driver reads PTX to its final NUL"
+        handle = next(self._handles)
+        self.ptx[handle] = code
+        return handle
+
+    def unload_library(self, library: int) -> None:
+        del self.ptx[library]
+
+    def find_function(self, library: int, name: str, shared_bytes: int) -> int:
+        if name not in self.kernels:
+            return super().find_function(library, name, shared_bytes)
+        self.functions[library] = name
+        return library
+
+    def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
+        kernel, kinds = self.kernels[self.functions[launch.function]]
+        places = (ctypes.c_uint64 * len(kinds)).from_address(parameters.address)
+        readers = {"p": ctypes.c_uint64, "i": ctypes.c_int32}
+        values = [readers[kind].from_address(place).value for kind, place in zip(kinds, places, strict=True)]
+        self.launches.append(launch)
+        self._submit(stream, "kernel", lambda: kernel(self, launch.grid, *values))
+
+
+@pytest.fixture
+def device() -> Iterator[PtxDriver]:
+    """The provider 'cuda' over a device that takes PTX."""
+    driver = PtxDriver()
+    register_provider(CudaFactory(FakeToolbox(driver)))
+    try:
+        yield driver
+    finally:
+        unregister_provider("cuda")
+
+
+class ScalePlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRuntime):
+    """Multiplies by its tactic, or by 3."""
+
+    plugin_name, plugin_version, plugin_namespace = "Scale", "1", "test"
+    num_outputs = 1
+    preferred_memory = "device"
+
+    def __init__(self, tactics: Sequence[int] = (), factor: int = 3) -> None:
+        super().__init__()
+        self.tactics, self.factor = list(tactics), factor
+
+    def get_capability_interface(self, type: Any) -> Any:
+        return self
+
+    def clone(self) -> ScalePlugin:
+        twin = ScalePlugin()
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def get_output_data_types(self, input_types: Sequence[DataType]) -> list[DataType]:
+        return list(input_types)
+
+    def get_output_shapes(self, inputs: Any, shape_inputs: Any, exprBuilder: Any) -> list[Any]:
+        return [dovetail.DimsExprs(inputs[0])]
+
+    def configure_plugin(self, in_: Any, out: Any) -> None:
+        return
+
+    def supports_format_combination(self, pos: int, in_out: Any, num_inputs: int) -> bool:
+        return bool(in_out[pos].desc.format == dovetail.TensorFormat.LINEAR)
+
+    def get_valid_tactics(self) -> list[int]:
+        return self.tactics
+
+    def get_kernel_launch(self, in_: Any, out: Any) -> KernelLaunch:
+        builder, one = IExprBuilder(), Constant(1)
+        count = builder.operation(
+            DimensionOperation.PROD, KernelLaunch.name_dimension(0, 0), KernelLaunch.name_dimension(0, 1)
+        )
+        blocks = builder.operation(DimensionOperation.CEIL_DIV, count, Constant(64))
+        return KernelLaunch(
+            name="scale",
+            code=PTX,
+            grid=(blocks, one, one),
+            block=(Constant(32), Constant(2), one),
+            shared_bytes=Constant(0),
+            arguments=(count, Constant(self.factor)),
+        )
+
+    def set_tactic(self, tactic: int) -> None:
+        return
+
+    def on_shape_change(self, in_: Any, out: Any) -> None:
+        raise AssertionError("the engine launches the kernel itself")
+
+    def enqueue(self, *arguments: Any) -> None:
+        raise AssertionError("the engine launches the kernel itself")
+
+    def attach_to_context(self, resource_context: Any) -> ScalePlugin:
+        return self.clone()
+
+    def get_fields_to_serialize(self) -> list[Any]:
+        raise AssertionError("the plan has the kernel and needs no fields")
+
+
+def build(plugin: ScalePlugin, providers: Sequence[str] = ("cuda", "cpu"), options: Any = None) -> bytes:
+    builder = dovetail.Builder()
+    network = builder.create_network()
+    x = network.add_input("x", dovetail.float32, (-1, 4))
+    network.mark_output(network.add_plugin_v3([x], [], plugin).get_output(0))
+    config = builder.create_builder_config()
+    config.providers = list(providers)
+    config.provider_options = options or {}
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (0, 4), (20, 4), (100, 4))
+    config.add_optimization_profile(profile)
+    return bytes(builder.build_serialized_network(network, config))
+
+
+@pytest.mark.parametrize("tactics", [(), (1, 2)])
+def test_a_plan_holds_the_kernel_and_runs_it(device: PtxDriver, tactics: Sequence[int]) -> None:
+    engine = dovetail.Runtime().deserialize_cuda_engine(build(ScalePlugin(tactics)))
+    for rows in (20, 1, 100):
+        x = np.arange(rows * 4, dtype=np.float32).reshape(rows, 4)
+        np.testing.assert_array_equal(engine(x), x * 3)
+    assert device.launches[-1].threads == 32
+    assert device.launches[-1].more_threads == (2, 1)
+    assert list(engine.manifest.blobs.values())[-1].kind in ("kernel", "payload")
+    assert len(device.ptx) == 1, "code is loaded once for an engine, whatever shapes come"
+    engine.close()
+    get_provider("cuda").synchronize()
+    get_provider("cuda")._gpu.release_now()  # type: ignore[attr-defined]
+    assert not device.ptx
+
+
+def test_nothing_is_launched_over_no_elements(device: PtxDriver) -> None:
+    engine = dovetail.Runtime().deserialize_cuda_engine(build(ScalePlugin()))
+    launched = len(device.launches)
+    assert engine(np.zeros((0, 4), np.float32)).shape == (0, 4)
+    assert len(device.launches) == launched
+
+
+def test_device_code_of_a_plugin_needs_trust(device: PtxDriver) -> None:
+    runtime = dovetail.Runtime()
+    runtime.engine_device_code_allowed = False
+    with pytest.raises(PlanTrustError, match="device code"):
+        runtime.deserialize_cuda_engine(build(ScalePlugin()))
+
+
+def test_a_plan_can_be_built_for_a_device_that_is_not_here(device: PtxDriver) -> None:
+    plan = build(ScalePlugin((1, 2)), options={"cuda": {"target": "sm_90"}})
+    assert not device.launches
+    assert PTX in plan
+
+
+def test_without_a_device_the_error_says_what_is_needed() -> None:
+    with pytest.raises(BuildError, match="needs a CUDA device and the package dovetail-cuda"):
+        build(ScalePlugin(), providers=("cpu",))

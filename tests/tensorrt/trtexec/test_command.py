@@ -1,0 +1,167 @@
+"""``dovetail trtexec`` from its words to its files, its lines and its exit code."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import dovetail
+from dovetail_tensorrt.trtexec.command import run_trtexec
+
+QUICK = ("--iterations=3", "--duration=0", "--warmUp=0")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    """A model with a dynamic batch: x @ w."""
+    weight = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+        [weight],
+    )
+    path = tmp_path / "model.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    return str(path)
+
+
+def run(*words: str) -> tuple[int, str]:
+    stream = io.StringIO()
+    code = run_trtexec(words, stream)
+    return code, stream.getvalue()
+
+
+def test_a_model_is_built_saved_loaded_and_measured(model: str, tmp_path: Path) -> None:
+    plan, times, cache = tmp_path / "m.plan", tmp_path / "times.json", tmp_path / "t.cache"
+    code, text = run(
+        f"--onnx={model}",
+        "--minShapes=x:1x4",
+        "--optShapes=x:8x4",
+        "--maxShapes=x:16x4",
+        "--fp16",
+        "--memPoolSize=workspace:64",
+        f"--saveEngine={plan}",
+        f"--timingCacheFile={cache}",
+        "--skipInference",
+    )
+    assert code == 0, text
+    assert "Engine built in" in text
+    assert "Input build shape (profile 0): x=1x4+8x4+16x4" in text
+    assert cache.is_file()
+    assert text.splitlines()[0].startswith("&&&& RUNNING TensorRT.trtexec")
+    assert text.splitlines()[-1].startswith("&&&& PASSED TensorRT.trtexec")
+    code, text = run(f"--loadEngine={plan}", "--shapes=x:16x4", f"--exportTimes={times}", "--percentile=50,99", *QUICK)
+    assert code == 0, text
+    for line in (
+        r"Throughput: [\d.e+]+ qps",
+        r"Latency: min = .* ms, max = .* ms, mean = .* ms, median = .* ms, percentile\(50%\) = .*percentile\(99%\) = ",
+        r"Enqueue Time: min = ",
+        r"H2D Latency: min = ",
+        r"GPU Compute Time: min = ",
+        r"D2H Latency: min = ",
+        r"Total Host Walltime: .* s",
+        r"Total GPU Compute Time: .* s",
+    ):
+        assert re.search(line, text), line
+    rows = json.loads(times.read_text())
+    assert len(rows) >= 3
+    assert set(rows[0]) == set(
+        "startEnqMs endEnqMs startH2dMs endH2dMs startComputeMs endComputeMs startD2hMs endD2hMs h2dMs computeMs d2hMs "
+        "latencyMs".split()
+    )
+    assert all(row["latencyMs"] >= row["computeMs"] > 0 for row in rows)
+
+
+def test_inputs_come_from_files_and_outputs_go_to_them(model: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    (tmp_path / "x.bin").write_bytes(x.tobytes())
+    words = [f"--onnx={model}", "--shapes=x:2x4", *QUICK, "--includeDataTransfers", "--infStreams=2"]
+    words += ["--loadInputs=x:x.bin", "--exportOutput=out.json", "--dumpOutput", "--dumpRawBindingsToFile"]
+    code, text = run(*words, "--dumpProfile", "--exportProfile=p.json", "--dumpLayerInfo", "--exportLayerInfo=l.json")
+    assert code == 0, text
+    expected = x @ np.arange(12, dtype=np.float32).reshape(4, 3)
+    (output,) = json.loads((tmp_path / "out.json").read_text())
+    assert output["name"] == "y"
+    assert output["dimensions"] == "2x3"
+    np.testing.assert_allclose(output["values"], expected.reshape(-1))
+    raw = np.frombuffer((tmp_path / "y.output.2.3.float32.raw").read_bytes(), np.float32)
+    np.testing.assert_allclose(raw, expected.reshape(-1))
+    count, *layers = json.loads((tmp_path / "p.json").read_text())
+    assert count == {"count": 3}
+    assert set(layers[0]) == {"name", "timeMs", "averageMs", "medianMs", "percentage"}
+    assert "=== Profile (3 iterations ) ===" in text
+    assert "Total" in text
+    assert json.loads((tmp_path / "l.json").read_text())
+
+
+def test_open_dimensions_become_one_and_that_is_said(model: str) -> None:
+    code, text = run(f"--onnx={model}", *QUICK)
+    assert code == 0, text
+    assert "Automatically overriding shape to: 1x4" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--onxx=a"], "did you mean --onnx?"),
+        (["--fp17"], "unknown option: --fp17"),
+        (["--onnx=missing.onnx"], "there is no such file"),
+        (["--loadEngine=a", "--onnx=b"], "only one"),
+        (["--fp16=yes", "--onnx=a"], "takes no value"),
+        (["--onnx"], "needs a value"),
+        (["--onnx=a", "--shapes=x:1xq"], "cannot be read"),
+        (["--onnx=a", "--percentile=101"], "from 0 to 100"),
+        (["--profile=2", "--minShapes=x:1", "--onnx=a"], "without gaps"),
+    ],
+)
+def test_what_cannot_be_done_is_said_and_fails(words: list[str], expected: str) -> None:
+    code, text = run(*words)
+    assert code == 1
+    assert expected in text
+    assert text.splitlines()[-1].startswith("&&&& FAILED TensorRT.trtexec")
+
+
+def test_flags_without_an_effect_are_named(model: str) -> None:
+    code, text = run(f"--onnx={model}", "--useCudaGraph", "--useDLACore=0", "--separateProfileRun", "--skipInference")
+    assert code == 0, text
+    for name in ("useCudaGraph", "useDLACore", "separateProfileRun"):
+        assert f"--{name} has no effect" in text
+
+
+def test_a_wrong_plan_fails(tmp_path: Path) -> None:
+    (tmp_path / "no.plan").write_bytes(b"nothing")
+    code, text = run(f"--loadEngine={tmp_path / 'no.plan'}")
+    assert code == 1
+    assert "[E]" in text
+
+
+def test_plans_tell_who_wrote_them(model: str, tmp_path: Path) -> None:
+    plan = tmp_path / "m.plan"
+    dovetail.compile(model).save(plan)
+    code, text = run(f"--loadEngine={plan}", "--getPlanVersionOnly")
+    assert code == 0, text
+    assert "dovetail" in text
+
+
+def test_the_command_is_one_of_dovetail(model: str, monkeypatch: Any, capsys: Any) -> None:
+    from dovetail.cli import main, parser
+    from dovetail_tensorrt.trtexec import declare
+
+    monkeypatch.setattr(parser, "load_declare", lambda name: declare)
+    monkeypatch.setattr(parser, "_summaries", lambda command: {"trtexec": "as trtexec"})
+    assert main(["trtexec", f"--onnx={model}", "--skipInference"]) == 0
+    assert "&&&& PASSED" in capsys.readouterr().out
+    assert main(["trtexec", "--nothing"]) == 1
+    assert main(["trtexec", "--help"]) == 0
+    assert "--minShapes=..." in capsys.readouterr().out
