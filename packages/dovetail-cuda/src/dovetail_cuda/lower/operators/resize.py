@@ -41,7 +41,7 @@ class _ResizedAxis:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Region:
+class _Span:
     """The part of an axis that is looked at, and the exact length of the result."""
 
     start: float
@@ -49,7 +49,7 @@ class _Region:
     exact: float
 
 
-def _locate(mode: str, size: int, resized: int, scale: float, region: _Region) -> Positions:
+def _locate(mode: str, size: int, resized: int, scale: float, region: _Span) -> Positions:
     """Where the elements of a resized axis lie, in elements of the axis."""
     out, last = np.arange(resized, dtype=np.float64), size - 1
     if mode == "half_pixel" or (mode == "pytorch_half_pixel" and resized > 1):
@@ -134,11 +134,12 @@ def _resize_taps(at: Index, axis: _ResizedAxis, mode: str, factor: float, *, exc
 
 def _normalize(taps: list[Tap]) -> list[Tap]:
     """Weights that add up to one."""
-    total = taps[0].weight
-    for tap in taps[1:]:
-        total = apply("{0} + {1}", total, tap.weight, dtype="float64")  # type: ignore[arg-type]
-    text = "{0} / tl.where({1} == 0, 1.0, {1})"
-    return [Tap(t.index, apply(text, t.weight, total, dtype="float64"), None) for t in taps]  # type: ignore[arg-type]
+    weights = [tap.weight for tap in taps if tap.weight is not None]
+    text = " + ".join(f"{{{number}}}" for number in range(len(weights)))
+    total = apply(text, *weights, dtype="float64")
+    ratio = "{0} / tl.where({1} == 0, 1.0, {1})"
+    shares = [apply(ratio, weight, total, dtype="float64") for weight in weights]
+    return [Tap(tap.index, share, tap.inside) for tap, share in zip(taps, shares, strict=True)]
 
 
 def _plan_axes(x: Tensor, along: Sequence[int], scales: Any, sizes: Any, policy: str) -> list[tuple[int, float, float]]:
@@ -201,7 +202,7 @@ def resize(
         if resized == x.shape[axis] and scale == 1.0 and (start, end) == (0.0, 1.0):
             continue
         positions = _locate(
-            coordinate_transformation_mode, x.shape[axis], resized, scale, _Region(start=start, end=end, exact=exact)
+            coordinate_transformation_mode, x.shape[axis], resized, scale, _Span(start=start, end=end, exact=exact)
         )
         made[axis] = _ResizedAxis(size=x.shape[axis], resized=resized, scale=scale, positions=positions)
     shape = [made[axis].resized if axis in made else size for axis, size in enumerate(x.shape)]
