@@ -18,6 +18,7 @@ collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"
 
 _INTERPRETED = (
     "can_be_replaced",
+    "category",
     "few_queries",
     "gives_what_cpu_gives",
     "give_what_cpu_gives",
@@ -29,7 +30,20 @@ _INTERPRETED = (
     "weights_stay_packed",
     "written_out_is_found",
 )
-_ONE_OF_A_KIND = ("[chain]", "[four bits]", "[moves]", "[picks]", "[plain]", "[pooled]", "[rows]", "[skip]", "[3x3]")
+_ONE_OF_A_KIND = (
+    "[chain]",
+    "[four bits]",
+    "[moves]",
+    "[picks]",
+    "[plain]",
+    "[pooled]",
+    "[rows]",
+    "[skip]",
+    "[3x3]",
+    "TopK]",
+    "-Resize]",
+    "ScatterND]",
+)
 
 
 @pytest.hookimpl(tryfirst=True)

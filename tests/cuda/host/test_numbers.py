@@ -19,6 +19,7 @@ from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ProductRegion
 from tests.conformance.onnx_backend.harness import compare, load_cases, load_skips
 from tests.cuda.host.interpreter import FakeCode, run_kernel
+from tests.cuda.inputs import make_inputs
 from tests.cuda.models import make_block, make_mlp
 
 PARTS = 12
@@ -63,19 +64,8 @@ MODELS = {
 }
 
 
-def _make_inputs(model: onnx.ModelProto) -> list[Any]:
-    rng, made = np.random.default_rng(2), []
-    for value in model.graph.input:
-        kind = value.type.tensor_type
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)
-        shape = [dim.dim_value for dim in kind.shape.dim]
-        is_integer = np.issubdtype(dtype, np.integer)
-        made.append((rng.integers(1, 4, shape) if is_integer else rng.standard_normal(shape)).astype(dtype))
-    return made
-
-
 def _check(model: onnx.ModelProto, tolerance: float) -> Any:
-    inputs = _make_inputs(model)
+    inputs = make_inputs(model)
     expected = dovetail.compile(model, providers=["cpu"])(*inputs)
     engine = dovetail.compile(model, providers=["cuda", "cpu"])
     assert {step.provider for step in engine.manifest.programs[0].steps} == {"cuda"}

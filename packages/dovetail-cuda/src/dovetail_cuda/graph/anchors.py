@@ -25,6 +25,7 @@ from dovetail_cuda.lower.index import Index, flatten, replace_variables, unflatt
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
 from dovetail_cuda.lower.packed import ComputedProductTensor
+from dovetail_cuda.lower.stages import StagedTensor
 from dovetail_cuda.lower.tensors import (
     CHANNELS_LAST,
     Anchor,
@@ -172,10 +173,22 @@ def _settle_operand(desk: Desk, name: str, operand: Tensor, batch: tuple[int, ..
     return found
 
 
+def _make_staged(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:
+    """The last of several steps; those before it are written first."""
+    made = follower.anchor
+    if not isinstance(made, StagedTensor):
+        raise refuse("no steps")
+    last = made.read(lambda name, each: desk.store_temporary(f"{buffer}.{name}", each, ops[-1]))
+    at = unflatten(Index.variable(ROW, last.count), last.shape)
+    stored = write_follower(follower, buffer, at, last.at(at))
+    return ElementRegion(stored=(stored,), count=last.count, layers=layers, ops=ops)
+
+
 _MAKERS: Final[Mapping[type[Anchor], Callable[[Desk, Follower, str, tuple[str, ...], tuple[str, ...]], Region]]] = {
     AttentionTensor: make_attention_region,
     ComputedProductTensor: make_computed_region,
     ConvTensor: _make_conv,
     ProductTensor: _make_product,
     RowTensor: _make_rows,
+    StagedTensor: _make_staged,
 }

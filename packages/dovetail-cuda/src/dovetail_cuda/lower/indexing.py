@@ -16,7 +16,7 @@ from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Tensor, broadcast_shapes, broadcast_to, make_constant, refuse
 from dovetail_cuda.lower.types import TYPES
 
-__all__ = ["find_axes", "find_axis", "move", "pad", "reshape_to", "transpose_to"]
+__all__ = ["concat", "find_axes", "find_axis", "move", "pad", "reshape_to", "transpose_to"]
 
 Coordinates = Sequence[Index]
 

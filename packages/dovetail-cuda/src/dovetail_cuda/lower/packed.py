@@ -15,7 +15,7 @@ from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Anchor, ProductTensor, Tensor, make_constant, refuse
 
-__all__ = ["ComputedProductTensor"]
+__all__ = ["ComputedProductTensor", "unpack_bits"]
 
 _REAL: Final = ("float32", "float16", "bfloat16")
 _BITS: Final = (2, 4, 8)
@@ -77,7 +77,7 @@ def matmul_nbits(
         block = inner // block_size
         if g_idx is not None:
             block = clamp_index(convert(g_idx.at((inner,), guard), "int64"), blocks)
-        number = _unpack(packed, row, inner, bits, guard)
+        number = unpack_bits(packed, (row,), inner, bits, guard)
         zero, factor = (convert(each.at((row, block), guard), "float32") for each in (zeros, factors))
         text = "({0} - {1}) * {2}"
         return convert(apply(text, convert(number, "float32"), zero, factor, dtype="float32"), a.dtype)
@@ -94,12 +94,12 @@ def matmul_nbits(
     return ComputedProductTensor(shape=shape, dtype=a.dtype, left=reshape_to(a, (rows, K)), right=weight, finish=finish)
 
 
-def _unpack(packed: Tensor, row: Index, number: Index, bits: int, guard: Expr | None) -> Expr:
-    """One of the numbers that lie in bytes, the first in the lowest bits."""
+def unpack_bits(packed: Tensor, lead: Coordinates, number: Index, bits: int, guard: Expr | None) -> Expr:
+    """One of the numbers that lie in bytes along the last axis, the first in the lowest bits."""
     if bits == 8:
-        return packed.at((row, number), guard)
+        return packed.at((*lead, number), guard)
     each = 8 // bits
-    byte = convert(packed.at((row, number // each), guard), "int32")
+    byte = convert(packed.at((*lead, number // each), guard), "int32")
     shift = position(number % each * bits, "int32")
     return apply("({0} >> {1}) & {2}", byte, shift, literal(2**bits - 1, "int32"), dtype="int32")
 
@@ -113,6 +113,6 @@ def _read_zeros(zero_points: Tensor | None, bits: int, rows: int, blocks: int) -
     packed = reshape_to(zero_points, (rows, -(-blocks * bits // 8)))
 
     def pull(at: Coordinates, guard: Expr | None) -> Expr:
-        return _unpack(packed, at[0], at[1], bits, guard)
+        return unpack_bits(packed, at[:1], at[1], bits, guard)
 
     return Tensor(shape=(rows, blocks), dtype="uint8" if bits == 8 else "int32", pull=pull)

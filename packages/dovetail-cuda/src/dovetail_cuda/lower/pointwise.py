@@ -8,7 +8,18 @@ from typing import Any, Final
 from dovetail_cuda.lower.expr import Expr, Literal, apply, convert, literal, select
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Tensor, broadcast_shapes, broadcast_to, make_constant, refuse
-from dovetail_cuda.lower.types import FLOATS, INTEGERS, NUMBERS, SIGNED, TYPES, WIDE, is_float
+from dovetail_cuda.lower.types import (
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    SIGNED,
+    TYPES,
+    WIDE,
+    is_float,
+    is_signed,
+    size_of,
+    triton_name,
+)
 
 __all__ = ["ELEMENTWISE", "GELU_TANH", "MAXIMUM", "ONNX_TYPES", "RELU", "map_elements"]
 
@@ -82,8 +93,34 @@ _BITWISE: Final = {"BitwiseAnd": (18, "{0} & {1}"), "BitwiseOr": (18, "{0} | {1}
 ELEMENTWISE: Final = frozenset(
     (
         *(*_UNARY, *_BINARY, *_VARIADIC, *_COMPARED, *_LOGICAL, *_BITWISE),
-        *("BitShift", "BitwiseNot", "Cast", "CastLike", "Celu", "Clip", "Elu", "Gelu", "HardSigmoid", "Identity"),
-        *("IsInf", "IsNaN", "LeakyRelu", "Mod", "Not", "Pow", "Selu", "Shrink", "Swish", "ThresholdedRelu", "Where"),
+        *(
+            "BitCast",
+            "BitShift",
+            "BitwiseNot",
+            "Cast",
+            "CastLike",
+            "Celu",
+            "Clip",
+            "Elu",
+            "Gelu",
+            "HardSigmoid",
+            "Identity",
+        ),
+        *(
+            "IsInf",
+            "IsNaN",
+            "LeakyRelu",
+            "Mean",
+            "Mod",
+            "Not",
+            "Pow",
+            "Selu",
+            "Shrink",
+            "SwiGLU",
+            "Swish",
+            "ThresholdedRelu",
+            "Where",
+        ),
     )
 )
 """Operators of which an element of the result needs one element of each input."""
@@ -180,10 +217,15 @@ def bitwise_not(x: Tensor) -> Tensor:
     return map_elements(lambda a: apply("~{0}", a, dtype=x.dtype), x, dtype=x.dtype)
 
 
-@registry.register("BitShift", since=11, types={"T": ("uint8", "uint16", "uint32", "uint64")})
+@registry.register("BitShift", since=11, until=27, types={"T": ("uint8", "uint16", "uint32", "uint64")})
+@registry.register("BitShift", since=28, types={"T": INTEGERS})
 def bit_shift(x: Tensor, y: Tensor, *, direction: str) -> Tensor:
-    """Bits moved to one side."""
-    text = "{0} << {1}" if direction == "LEFT" else "{0} >> {1}"
+    """Bits moved to one side; by more than there are, what is left is the sign."""
+    bits = 8 * size_of(x.dtype)
+    inside = f"(({{1}} >= 0) & ({{1}} < {bits}))"
+    beyond = "0" if direction == "LEFT" or not is_signed((x.dtype,)) else f"{{0}} >> {bits - 1}"
+    moved = "{0} << tl.where(" if direction == "LEFT" else "{0} >> tl.where("
+    text = f"tl.where({inside}, {moved}{inside}, {{1}}, 0), {beyond})"
     return map_elements(lambda a, b: apply(text, a, b, dtype=x.dtype), x, y, dtype=x.dtype)
 
 
@@ -218,6 +260,26 @@ def power(x: Tensor, y: Tensor) -> Tensor:
 
 
 _POWERS: Final[dict[float, str]] = {1: "{0}", 2: "{0} * {0}", 3: "{0} * {0} * {0}"}
+
+
+@registry.register("BitCast", since=26)
+def bit_cast(x: Tensor, *, to: int) -> Tensor:
+    """The same bits as another type; not of half precision, which is single in registers."""
+    dtype = ONNX_TYPES.get(to, "")
+    kept = {x.dtype, dtype}
+    if dtype not in TYPES or size_of(dtype) != size_of(x.dtype) or kept & {"bool", *_HALVES}:
+        raise refuse(f"it does not read the bits of {x.dtype} as {dtype or 'that type'}")
+    text = f"{{0}}.to(tl.{triton_name(dtype)}, bitcast=True)"
+    return map_elements(lambda a: apply(text, a, dtype=dtype), x, dtype=dtype)
+
+
+@registry.register("Mean", since=8, until=12, types={"T": ("float16", "float32", "float64")})
+@registry.register("Mean", since=13, types={"T": FLOATS})
+def mean(*tensors: Tensor) -> Tensor:
+    """The mean of tensors, element by element."""
+    count, dtype = len(tensors), tensors[0].dtype
+    text = " + ".join(f"{{{number}}}" for number in range(count))
+    return map_elements(lambda *values: apply(f"({text}) / {count}", *values, dtype=dtype), *tensors, dtype=dtype)
 
 
 @registry.register("Mod", since=10, types={"T": NUMBERS})
@@ -285,6 +347,13 @@ def dropout(
     return (x, make_constant(value=True, shape=x.shape, dtype="bool"))[:num_outputs]
 
 
+@registry.register("Dropout", since=7, until=9, types={"T": ("float16", "float32", "float64")})
+@registry.register("Dropout", since=10, until=11, types={"T": ("float16", "float32", "float64"), "T1": ("bool",)})
+def dropout_by_attribute(x: Tensor, *, ratio: float = 0.5, num_outputs: int = 1) -> tuple[Tensor, ...]:
+    """The same tensor: what drops anything was told so by an input later."""
+    return dropout(x, num_outputs=num_outputs)
+
+
 # activations with attributes
 
 
@@ -341,3 +410,11 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """A number times its own sigmoid."""
     return _map("{0} / (1 + tl.exp(-{1} * {0}))", x, alpha)
+
+
+@registry.register("SwiGLU", since=28, types={"T": FLOATS})
+def swiglu(gate: Tensor, value: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """The swish of one tensor times another."""
+    number = literal(alpha, gate.dtype)
+    text = "{0} / (1 + tl.exp(-{2} * {0})) * {1}"
+    return map_elements(lambda a, b: apply(text, a, b, number, dtype=gate.dtype), gate, value, dtype=gate.dtype)

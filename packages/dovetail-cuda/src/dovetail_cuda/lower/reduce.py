@@ -12,7 +12,7 @@ from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Lowered, Rows, RowTensor, Tensor
 from dovetail_cuda.lower.types import FLOATS, NUMBERS, WIDE
 
-__all__ = ["make_reduced", "make_rows"]
+__all__ = ["log_softmax", "make_reduced", "make_rows"]
 
 _EXTREME: Final = (*WIDE, "int8", "uint8")
 _TEXTS: Final = {

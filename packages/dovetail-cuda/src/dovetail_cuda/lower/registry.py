@@ -29,15 +29,23 @@ def load_registry() -> KernelRegistry:
     )
     from dovetail_cuda.lower.operators import (  # noqa: F401
         attention_operators,
+        causal,
         contrib,
         contrib_attention,
+        contrib_fused,
         einsum,
         gather,
+        integer,
         losses,
         norm,
         quantize,
+        recurrent,
+        resize,
         rotary,
+        sampling,
         scan,
+        scatter,
+        sort,
     )
 
     return registry

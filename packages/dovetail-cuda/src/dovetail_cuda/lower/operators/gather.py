@@ -78,6 +78,19 @@ def gather_nd(x: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     return Tensor(shape=shape, dtype=x.dtype, pull=pull, is_mapped=True)
 
 
+@registry.register("ReverseSequence", since=10, types={"T": TYPES})
+def reverse_sequence(x: Tensor, sequence_lens: Tensor, *, batch_axis: int = 1, time_axis: int = 0) -> Tensor:
+    """The first elements of each sequence turned round, so many as the sequence is long."""
+
+    def pull(at: Coordinates, guard: Expr | None) -> Expr:
+        length = convert(sequence_lens.at((at[batch_axis],), guard), "int64")
+        text = "tl.where({0} < {1}, {1} - 1 - {0}, {0})"
+        index = clamp_index(apply(text, position(at[time_axis]), length, dtype="int64"), x.shape[time_axis])
+        return x.at([index if axis == time_axis else each for axis, each in enumerate(at)], guard)
+
+    return Tensor(shape=x.shape, dtype=x.dtype, pull=pull, is_mapped=True)
+
+
 @registry.register("OneHot", since=9, types={"T1": ("int32", "int64", "float32"), "T3": TYPES}, host_inputs=(1,))
 def one_hot(indices: Tensor, depth: Any, values: Tensor, *, axis: int = -1) -> Tensor:
     """One of two values: where the coordinate is the index, and elsewhere."""

@@ -8,8 +8,9 @@ from typing import Any
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal, select
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.operators.gather import clamp_index
-from dovetail_cuda.lower.reduce import make_reduced
+from dovetail_cuda.lower.reduce import log_softmax, make_reduced
 from dovetail_cuda.lower.registry import registry
+from dovetail_cuda.lower.stages import Store, make_staged
 from dovetail_cuda.lower.tensors import Lowered, Rows, Tensor, make_constant
 
 __all__: list[str] = []
@@ -49,3 +50,24 @@ def negative_log_likelihood(
         return total if reduction == "sum" else apply("{0} / {1}", total, rows.reduce("sum", values[1]), dtype=x.dtype)
 
     return make_reduced(loss, range(target.rank), body, keep=False)
+
+
+@registry.register("SoftmaxCrossEntropyLoss", since=12, types={"T": ("float16", "float32", "float64")})
+def softmax_cross_entropy(
+    scores: Tensor,
+    labels: Tensor,
+    weights: Tensor | None = None,
+    *,
+    ignore_index: int | None = None,
+    reduction: str = "mean",
+    num_outputs: int = 1,
+) -> tuple[Lowered, ...]:
+    """The loss of the logarithms of a softmax over classes, and these logarithms."""
+
+    def steps(store: Store) -> Sequence[Tensor]:
+        logarithms = store("logarithms", log_softmax(scores, axis=1))
+        loss = negative_log_likelihood(logarithms, labels, weights, ignore_index=ignore_index, reduction=reduction)
+        return store("loss", loss), logarithms
+
+    shape = labels.shape if reduction == "none" else ()
+    return make_staged([(shape, scores.dtype), (scores.shape, scores.dtype)], steps)[:num_outputs]

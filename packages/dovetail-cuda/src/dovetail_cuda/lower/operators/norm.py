@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from dovetail_cuda.lower.expr import Expr, apply, convert, literal
+from dovetail_cuda.lower.expr import Expr, apply, both, convert, literal, within
+from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import find_axis, reshape_to
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.reduce import make_reduced, make_rows
@@ -176,3 +177,28 @@ def batch_normalization(
 
 def _stretch_channels(tensor: Tensor, shape: Sequence[int]) -> Tensor:
     return broadcast_to(_along_channels(tensor, max(len(shape), 2)), shape)
+
+
+@registry.register("LRN", since=1, until=12, types={"T": ("float16", "float32", "float64")})
+@registry.register("LRN", since=13, types={"T": FLOATS})
+def local_response_normalization(
+    x: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0
+) -> Lowered:
+    """Elements divided by a power of the squares of the channels round theirs."""
+    channels, before = x.shape[1], (size - 1) // 2
+    wide = "float64" if x.dtype == "float64" else "float32"
+
+    def pull(at: Sequence[Index], guard: Expr | None) -> Expr:
+        channel = at[1] + at[-1] - before
+        inside = within(channel, 0, channels)
+        value = convert(x.at((at[0], channel, *at[2:-1]), both(guard, inside)), wide)
+        return apply("{0} * {0}", value, dtype=wide)
+
+    squares = Tensor(shape=(*x.shape, size), dtype=wide, pull=pull)
+
+    def body(rows: Rows) -> Expr:
+        numbers = [literal(number, wide) for number in (bias, alpha / size, beta)]
+        total, value = rows.reduce("sum", rows.read(squares)), convert(x.at(rows.coordinates[:-1]), wide)
+        return convert(apply("{0} / f.pow({2} + {3} * {1}, {4})", value, total, *numbers, dtype=wide), x.dtype)
+
+    return make_reduced(squares, (x.rank,), body, keep=False, dtype=x.dtype)
