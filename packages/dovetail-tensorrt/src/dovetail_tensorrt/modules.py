@@ -36,7 +36,15 @@ class _AliasLoader(importlib.abc.Loader):
         sys.modules[module.__name__] = importlib.import_module(self._target)
 
 
-class AliasFinder(importlib.abc.MetaPathFinder):
+class ModuleFinder(importlib.abc.MetaPathFinder):
+    """Finds modules as long as it is installed."""
+
+    def target_of(self, fullname: str) -> str | None:
+        """The module that a name stands for, or None."""
+        return None
+
+
+class AliasFinder(ModuleFinder):
     """Finds modules under other names.
 
     Args:
@@ -44,7 +52,7 @@ class AliasFinder(importlib.abc.MetaPathFinder):
     """
 
     def __init__(self, names: dict[str, str]) -> None:
-        self.names = names
+        self.names = dict(names)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -64,7 +72,7 @@ class AliasFinder(importlib.abc.MetaPathFinder):
         return None if meant is None else f"{meant}.{child}"
 
 
-_installed: list[AliasFinder] = []
+_installed: list[ModuleFinder] = []
 
 
 def install(*, cudart: bool = True) -> ModuleType:
@@ -79,18 +87,18 @@ def install(*, cudart: bool = True) -> ModuleType:
     """
     if not _installed:
         _refuse_taken(_NAMES)
-        _add(_NAMES)
+        _add(AliasFinder(_NAMES))
         if cudart:
-            from dovetail_tensorrt.cudart import find_aliases
+            from dovetail_tensorrt.cudart import find_aliases, find_patches
 
-            _add(find_aliases())
+            _add(AliasFinder(find_aliases()), *find_patches())
     return importlib.import_module("tensorrt")
 
 
-def _add(names: dict[str, str]) -> None:
-    finder = AliasFinder(dict(names))
-    sys.meta_path.insert(0, finder)
-    _installed.append(finder)
+def _add(*finders: ModuleFinder) -> None:
+    for finder in finders:
+        sys.meta_path.insert(0, finder)
+        _installed.append(finder)
 
 
 def _refuse_taken(names: dict[str, str]) -> None:

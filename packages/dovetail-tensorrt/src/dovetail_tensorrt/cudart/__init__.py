@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from dovetail_tensorrt.cudart.devices import can_import, has_device
+from dovetail_tensorrt.modules import ModuleFinder
 
-__all__ = ["find_aliases", "has_device"]
+__all__ = ["find_aliases", "find_patches", "has_device"]
 
 _CUDA: Final = {
     "cuda.cudart": "dovetail_tensorrt.cudart.runtime",
@@ -24,6 +25,15 @@ _PYCUDA: Final = {
     "pycuda.autoinit": "dovetail_tensorrt.cudart.pycuda_autoinit",
     "pycuda.driver": "dovetail_tensorrt.cudart.pycuda_driver",
 }
+
+
+def find_patches() -> list[ModuleFinder]:
+    """What is loaded as it is and changed then."""
+    if has_device():
+        return []
+    from dovetail_tensorrt.cudart.polygraphy import PolygraphyFinder
+
+    return [PolygraphyFinder()]
 
 
 def find_aliases() -> dict[str, str]:
