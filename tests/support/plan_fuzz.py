@@ -116,16 +116,16 @@ def _spoil(manifest: Json, owner: Any, key: Any, paths: list[tuple[Any, ...]], r
 
 def _resize(manifest: Json, owner: Any, key: Any, paths: list[tuple[Any, ...]], rng: random.Random) -> None:
     """Give a tensor other dimensions or another type in one of the records that speak of it, or in several."""
-    places = [p for p in paths if p[-1] in ("dims", "max_dims") and isinstance(_find(manifest, p), list)]
-    for path in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 3)))):
-        dims = _find(manifest, path)
+    # Found before anything is changed: one may stand inside another.
+    records = [_find(manifest, p[:-1]) for p in paths if p[-1] == "dtype"]
+    places = [_find(manifest, p) for p in paths if p[-1] in ("dims", "max_dims")]
+    places = [dims for dims in places if isinstance(dims, list)]
+    for dims in rng.sample(places, min(len(places), rng.choice((1, 1, 2, 3)))):
         if dims:
             position = rng.randrange(len(dims))
             dims[position] = rng.choice((1, 2, 3, 8, 4096, None, "_d0", ["prod", copy.deepcopy(dims[position]), 8]))
-    types = [p for p in paths if p[-1] == "dtype" and isinstance(_find(manifest, p[:-1]), dict)]
-    if types and rng.random() < 0.2:
-        record = rng.choice(types)
-        _find(manifest, record[:-1])["dtype"] = rng.choice(("float64", "int8", "int4", "complex128"))
+    if records and rng.random() < 0.2:
+        rng.choice(records)["dtype"] = rng.choice(("float64", "int8", "int4", "complex128"))
 
 
 _CHANGES: list[Callable[..., None]] = [
