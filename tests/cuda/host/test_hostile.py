@@ -21,9 +21,8 @@ from dovetail_cuda.run.payload import (
     LaunchList,
     Product,
     ProductLaunch,
-    read_payload,
-    write_payload,
 )
+from dovetail_cuda.run.variants import Payload, Variant, read_payload, write_payload
 
 SIZE = 16 * 64 * 4
 PRODUCT = Product(m=16, n=64, k=64, dtype="float32", left_line=64, right_line=64, result_line=64, has_bias=True)
@@ -46,8 +45,12 @@ GOOD = LaunchList(
 )
 
 
+def _wrap(launches: LaunchList) -> Payload:
+    return Payload(variants=[Variant(launches=launches)])
+
+
 def _store(launches: LaunchList | bytes) -> StoredPartition:
-    payload = launches if isinstance(launches, bytes) else write_payload(launches)
+    payload = launches if isinstance(launches, bytes) else write_payload(_wrap(launches))
     spec = TensorSpec.of("float32", (16, 64))
     return StoredPartition(
         name="step",
@@ -130,7 +133,7 @@ ATTACKS = {
 
 
 def test_a_payload_that_is_good_is_read() -> None:
-    assert read_payload(_store(GOOD)) == GOOD
+    assert read_payload(_store(GOOD)) == _wrap(GOOD)
 
 
 @pytest.mark.parametrize("name", list(ATTACKS))
@@ -140,7 +143,7 @@ def test_what_cannot_be_is_refused(name: str) -> None:
 
 
 def test_what_is_cut_short_or_changed_at_random_is_refused_or_read() -> None:
-    whole, rng = write_payload(GOOD), np.random.default_rng(3)
+    whole, rng = write_payload(_wrap(GOOD)), np.random.default_rng(3)
     for end in range(0, len(whole), 7):
         with pytest.raises(PlanCorruptError):
             read_payload(_store(whole[:end]))
