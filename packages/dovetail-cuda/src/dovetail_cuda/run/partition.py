@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -15,11 +15,11 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, ProviderError, ResourceError
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
 from dovetail_cuda.run.arrays import CudaArray
-from dovetail_cuda.run.cublaslt import ProductLibrary
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList, read_payload
 from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
 from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
+from dovetail_cuda.run.stream_states import StreamStates
 
 __all__ = ["BoundLaunches", "CudaPartition", "Services"]
 
@@ -32,7 +32,7 @@ class Services:
 
     gpu: Gpu
     allocator: IGpuAllocator
-    open_products: Callable[[], ProductLibrary]
+    streams: StreamStates
     profile: LaunchProfile
 
 
@@ -124,7 +124,7 @@ class CudaPartition(LoadedPartition):
         """Everything that is launched, made ready as far as it is the same for all contexts."""
         gpu, kernels = self.services.gpu, self.launches.kernels
         functions = load_functions(gpu.driver, kernels, stored.code, self._loaded.libraries)
-        resources = Resources(gpu=gpu, kernels=kernels, functions=functions, open_products=self.services.open_products)
+        resources = Resources(gpu=gpu, kernels=kernels, functions=functions, streams=self.services.streams)
         return [prepare_launch(launch, resources) for launch in self.launches.launches]
 
 
@@ -153,7 +153,7 @@ class BoundLaunches(BoundPartition):
         self._addresses = [self._find_address(buffer) for buffer in launches.buffers]
         self._border = [(n, b) for n, b in enumerate(launches.buffers) if b.kind in ("input", "output")]
         scratch = context.workspace + launches.arena_bytes
-        self._steps = [launch.bind(self._addresses, scratch) for launch in partition.ready]
+        self._steps = [launch.bind(self._addresses, scratch, self._stream) for launch in partition.ready]
 
     def _find_address(self, buffer: BufferRecord) -> int:
         if buffer.kind == "arena":
@@ -176,8 +176,12 @@ class BoundLaunches(BoundPartition):
                     got=f"{array.nbytes} bytes, shape {array.shape}",
                 )
             self._addresses[number] = array.address
-        stream = 0 if self._context.stream is None else self._context.stream.handle
-        self._partition.services.profile.run(self._steps, self._partition.labels, stream)
+        self._partition.services.profile.run(self._steps, self._partition.labels, self._stream)
+
+    @property
+    def _stream(self) -> int:
+        """The stream that the context has now, which a caller may change between runs."""
+        return 0 if self._context.stream is None else self._context.stream.handle
 
     def _fill_outputs(self, outputs: list[Any]) -> None:
         """Make an array for each output that nobody gave memory for."""
