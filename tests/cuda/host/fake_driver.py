@@ -31,6 +31,7 @@ MEMORY_BYTES = 1 << 30
 
 @dataclass
 class FakeStream:
+    number: int = 0
     queue: deque[Work] = field(default_factory=deque)
     recording: list[tuple[str, Work]] | None = None
 
@@ -58,6 +59,8 @@ class FakeDriver(Driver):
         self.executables: dict[int, list[tuple[str, Work]]] = {}
         self.launched: list[str] = []
         self.num_replays = 0
+        self.freed_streams: list[int] = []
+        self._numbers = itertools.count(1)
         self._handles = itertools.count(1)
         self._lock = threading.RLock()
         self._current = threading.local()
@@ -82,6 +85,9 @@ class FakeDriver(Driver):
 
     def use_context(self, context: int) -> None:
         self._current.context = context
+
+    def find_context(self) -> int:
+        return int(getattr(self._current, "context", 0))
 
     def _check_context(self) -> None:
         if getattr(self._current, "context", None) is None:
@@ -155,13 +161,20 @@ class FakeDriver(Driver):
 
     def create_stream(self) -> int:
         self._check_context()
-        handle = next(self._handles)
-        self.streams[handle] = FakeStream()
+        handle = self.freed_streams.pop() if self.freed_streams else next(self._handles)
+        self.streams[handle] = FakeStream(number=next(self._numbers))
         return handle
+
+    def identify_stream(self, stream: int) -> int:
+        self._check_context()
+        if stream not in self.streams:
+            raise ProviderError("a stream that is none", where="CUDA driver")
+        return self.streams[stream].number
 
     def destroy_stream(self, stream: int) -> None:
         self.synchronize_stream(stream)
         del self.streams[stream]
+        self.freed_streams.append(stream)  # the next one has its address, as a driver may have it
 
     def synchronize_stream(self, stream: int) -> None:
         with self._lock:

@@ -23,6 +23,7 @@ class FakeProducts(ProductLibrary):
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
         self.version = 130100
+        self.is_closed = False
 
     def get_version(self) -> int:
         return self.version
@@ -31,11 +32,17 @@ class FakeProducts(ProductLibrary):
         return [bytes([number]) * 64 for number in range(min(count, 2))]
 
     def prepare(self, product: Product, algorithm: bytes) -> RunProduct:
+        assert not self.is_closed, "the handle of a stream that is gone"
+
         def run(addresses: list[int], workspace: int, stream: int) -> None:
+            assert not self.is_closed, "the handle of a stream that is gone"
             given = list(addresses)
             self.driver._submit(stream, "product", lambda: self._multiply(product, given))
 
         return run
+
+    def close(self) -> None:
+        self.is_closed = True
 
     def _multiply(self, product: Product, addresses: list[int]) -> None:
         self.driver.launched.append("product")
@@ -75,11 +82,13 @@ def _matrices(flat: Any, product: Product, side: str) -> Any:
 class FakeToolbox(Toolbox):
     def __init__(self, driver: FakeDriver) -> None:
         super().__init__(driver)
-        self.products = FakeProducts(driver)
+        self.opened: list[FakeProducts] = []
         self.compiled: list[Any] = []
 
     def open_products(self) -> ProductLibrary:
-        return self.products
+        assert isinstance(self.driver, FakeDriver)
+        self.opened.append(FakeProducts(self.driver))
+        return self.opened[-1]
 
     def compile(self, request: Any) -> Any:
         self.compiled.append(request)

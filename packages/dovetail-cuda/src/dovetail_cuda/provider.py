@@ -45,6 +45,7 @@ from dovetail_cuda.run.packing import is_recipe, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
 from dovetail_cuda.run.plugin_kernel import PluginKernel
 from dovetail_cuda.run.profile import LaunchProfile
+from dovetail_cuda.run.stream_states import StreamStates
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
 from dovetail_cuda.target import AbsentDriver, AbsentProducts, find_target
 
@@ -79,6 +80,7 @@ class CudaProvider(Provider):
         self.memory = MemoryInfo(name="cuda", ordinal=device.ordinal)
         self._toolbox = toolbox
         self._gpu = Gpu(toolbox.driver if self.is_here else AbsentDriver(options.target), device.ordinal)
+        self._streams = StreamStates(self._gpu, self._open_products)
         self._pinned = PinnedMemory(self._gpu)
         self._profile = LaunchProfile(self._gpu)
 
@@ -115,7 +117,7 @@ class CudaProvider(Provider):
 
         folder = Path(self.options.kernel_store) if self.options.kernel_store else default_folder()
         store = KernelStore(folder, self._toolbox.compile)
-        tools = TrialTools(gpu=self._gpu, open_memory=lambda: self.allocator, open_products=lambda: self.products)
+        tools = TrialTools(gpu=self._gpu, open_memory=lambda: self.allocator, streams=self._streams)
         allows_tf32 = self.options.use_tf32 and "TF32" in context.flags
 
         def make_chooser(kit: Any) -> Chooser:
@@ -149,13 +151,15 @@ class CudaProvider(Provider):
 
     @cached_property
     def _services(self) -> Services:
-        return Services(
-            gpu=self._gpu, allocator=self.allocator, open_products=lambda: self.products, profile=self._profile
-        )
+        return Services(gpu=self._gpu, allocator=self.allocator, streams=self._streams, profile=self._profile)
 
-    @cached_property
+    @property
     def products(self) -> ProductLibrary:
-        """What multiplies matrices, opened when it is first needed."""
+        """What multiplies matrices where no stream is asked for: that of the default stream."""
+        return self._streams.find(0).products
+
+    def _open_products(self) -> ProductLibrary:
+        """What multiplies matrices, for one stream."""
         if not self.is_here:
             return AbsentProducts()
         _ = self._gpu.driver  # its context is current from here on
@@ -210,15 +214,18 @@ class CudaProvider(Provider):
 
     def create_stream(self) -> Stream:
         """A stream for a context, or the one that the user gave."""
-        return CudaStream(self._gpu, self.options.user_compute_stream)
+        return CudaStream(self._gpu, self._streams, self.options.user_compute_stream)
 
     def wrap_stream(self, handle: int) -> Stream:
         """A stream of a caller."""
-        return CudaStream(self._gpu, handle)
+        return CudaStream(self._gpu, self._streams, handle)
 
     def synchronize(self) -> None:
-        """Wait for everything on the device."""
+        """Wait for everything on the device; the thread has the context afterwards that it had before."""
+        before = self._toolbox.driver.find_context() if self.is_here else 0
         self._gpu.driver.synchronize()
+        if before:
+            self._toolbox.driver.use_context(before)
 
     # capture
 

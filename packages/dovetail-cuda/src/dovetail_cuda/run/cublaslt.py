@@ -52,6 +52,9 @@ class ProductLibrary:
         """Make a product ready to run."""
         raise NotImplementedError
 
+    def close(self) -> None:
+        """Give its handle back; nothing that it prepared is run any more."""
+
 
 def _list_places() -> list[str]:
     """Where the library may be: beside the wheels of NVIDIA, else where the system finds it."""
@@ -116,6 +119,12 @@ class CublasLt(ProductLibrary):
         check = self._library.cublasLtMatmulAlgoCheck
         _check(check(self._handle, described.operation, *layouts, algorithm, checked), "the algorithm does not fit")
         return _Prepared(self._library, self._handle, described, algorithm).run
+
+    def close(self) -> None:
+        """Give the handle back."""
+        handle, self._handle = self._handle, c_void_p()
+        if handle.value:
+            _check(self._library.cublasLtDestroy(handle), "the library does not end")
 
 
 class _Described:

@@ -141,6 +141,10 @@ class Driver:
         """Make a context that of this thread."""
         _ask(_cuda().cuCtxSetCurrent(context), "the context cannot be used")
 
+    def find_context(self) -> int:
+        """The context of this thread; 0 for none."""
+        return int(_ask(_cuda().cuCtxGetCurrent(), "the context of this thread is not known"))
+
     def synchronize(self) -> None:
         """Wait for everything in the context of this thread."""
         _ask(_cuda().cuCtxSynchronize(), "work on the device failed")
@@ -210,6 +214,10 @@ class Driver:
     def create_stream(self) -> int:
         """A stream that does not wait for the default one."""
         return int(_ask(_cuda().cuStreamCreate(1), "no stream"))
+
+    def identify_stream(self, stream: int) -> int:
+        """The number of a stream, which no other one of this process has, not even later at the same address."""
+        return int(_ask(_cuda().cuStreamGetId(stream), "a stream that is none"))
 
     def destroy_stream(self, stream: int) -> None:
         """Give it back."""

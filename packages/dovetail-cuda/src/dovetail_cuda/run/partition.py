@@ -15,11 +15,11 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.errors import InputError, PlanCorruptError, ProviderError, ResourceError
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
 from dovetail_cuda.run.arrays import CudaArray
-from dovetail_cuda.run.cublaslt import ProductLibrary
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList
 from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
 from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
+from dovetail_cuda.run.stream_states import StreamStates
 from dovetail_cuda.run.variants import BufferTemplate, Payload, read_payload, read_symbols, resolve
 
 __all__ = ["BoundLaunches", "CudaPartition", "Program", "Services"]
@@ -33,7 +33,7 @@ class Services:
 
     gpu: Gpu
     allocator: IGpuAllocator
-    open_products: Callable[[], ProductLibrary]
+    streams: StreamStates
     profile: LaunchProfile
 
 
@@ -154,7 +154,7 @@ class CudaPartition(LoadedPartition):
             gpu=self.services.gpu,
             kernels=launches.kernels,
             functions=[self._functions[kernel.code, kernel.name] for kernel in launches.kernels],
-            open_products=self.services.open_products,
+            streams=self.services.streams,
         )
         return Program(
             launches=launches,
@@ -214,7 +214,7 @@ class BoundLaunches(BoundPartition):
         self._addresses = [self._find_address(buffer) for buffer in launches.buffers]
         self._border = [(n, b) for n, b in enumerate(launches.buffers) if b.kind in ("input", "output")]
         scratch = context.workspace + launches.arena_bytes
-        self._steps = [launch.bind(self._addresses, scratch) for launch in program.ready]
+        self._steps = [launch.bind(self._addresses, scratch, self._stream) for launch in program.ready]
 
     def _find_address(self, buffer: BufferRecord) -> int:
         if buffer.kind == "arena":
@@ -237,8 +237,12 @@ class BoundLaunches(BoundPartition):
                     got=f"{array.nbytes} bytes, shape {array.shape}",
                 )
             self._addresses[number] = array.address
-        stream = 0 if self._context.stream is None else self._context.stream.handle
-        self._partition.services.profile.run(self._steps, self._program.labels, stream)
+        self._partition.services.profile.run(self._steps, self._program.labels, self._stream)
+
+    @property
+    def _stream(self) -> int:
+        """The stream that the context has now, which a caller may change between runs."""
+        return 0 if self._context.stream is None else self._context.stream.handle
 
     def _fill_outputs(self, outputs: list[Any]) -> None:
         """Make an array for each output that nobody gave memory for."""

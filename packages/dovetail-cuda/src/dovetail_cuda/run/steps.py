@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
-from dovetail_cuda.run.cublaslt import ProductLibrary
+from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
 from dovetail_cuda.run.driver import Driver, Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.payload import KernelLaunch, KernelRecord, Launches, ProductLaunch
+from dovetail_cuda.run.stream_states import StreamStates
 
 __all__ = ["ReadyLaunch", "Resources", "Step", "load_functions", "prepare_launch"]
 
@@ -31,15 +32,15 @@ class Resources:
     kernels: Sequence[KernelRecord]
     functions: Sequence[int]
     """The kernels as the driver has loaded them."""
-    open_products: Callable[[], ProductLibrary]
+    streams: StreamStates
 
 
 class ReadyLaunch(ABC):
     """A launch with everything that does not change between contexts."""
 
     @abstractmethod
-    def bind(self, addresses: list[int], scratch: int) -> Step:
-        """The launch over buffers, whose addresses are read at every run, and over scratch memory."""
+    def bind(self, addresses: list[int], scratch: int, stream: int) -> Step:
+        """The launch over buffers, whose addresses are read at every run, over scratch memory and first on a stream."""
 
 
 def load_functions(
@@ -76,7 +77,7 @@ class _ReadyKernel(ReadyLaunch):
             starts_early=kernel.starts_early,
         )
 
-    def bind(self, addresses: list[int], scratch: int) -> Step:
+    def bind(self, addresses: list[int], scratch: int, stream: int) -> Step:
         shape, places = self._shape, self._places
         parameters = Parameters([*[0] * len(places), *self._sizes])
         launch = self._gpu.driver.launch
@@ -93,19 +94,30 @@ class _ReadyProduct(ReadyLaunch):
     """A product by the library; one of another version of it gets a new algorithm."""
 
     def __init__(self, launch: ProductLaunch, resources: Resources) -> None:
-        _ = resources.gpu.driver  # its context is current from here on
-        library, algorithm = resources.open_products(), launch.algorithm
+        self._gpu, self._streams = resources.gpu, resources.streams
+        _ = self._gpu.driver  # its context is current from here on
+        library, algorithm = self._streams.find(0).products, launch.algorithm
         if launch.library_version != library.get_version():
             algorithm = _find_algorithm(library, launch)
-        self._run, self._places = library.prepare(launch.product, algorithm), _places(launch)
+        library.prepare(launch.product, algorithm)  # so that one that does not fit is told when a plan is loaded
+        self._product, self._algorithm, self._places = launch.product, algorithm, _places(launch)
 
-    def bind(self, addresses: list[int], scratch: int) -> Step:
-        run, places = self._run, self._places
+    def bind(self, addresses: list[int], scratch: int, stream: int) -> Step:
+        """What is prepared belongs to the library of a stream, and to this binding: a bias is written into it."""
+        streams, places = self._streams, self._places
+        known, run = (stream, streams.generation), self._prepare(stream)
 
         def step(stream: int) -> None:
+            nonlocal known, run
+            if known != (stream, streams.generation):
+                known, run = (stream, streams.generation), self._prepare(stream)
             run([addresses[number] + offset for number, offset in places], scratch, stream)
 
         return step
+
+    def _prepare(self, stream: int) -> RunProduct:
+        _ = self._gpu.driver  # its context is current from here on
+        return self._streams.find(stream).products.prepare(self._product, self._algorithm)
 
 
 def _find_algorithm(library: ProductLibrary, launch: ProductLaunch) -> bytes:

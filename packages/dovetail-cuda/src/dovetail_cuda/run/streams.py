@@ -10,6 +10,7 @@ from dovetail.provider.interfaces import CapturedGraph, Event, Stream
 
 if TYPE_CHECKING:
     from dovetail_cuda.run.gpu import Gpu
+    from dovetail_cuda.run.stream_states import StreamState, StreamStates
 
 __all__ = ["CudaEvent", "CudaGraph", "CudaStream"]
 
@@ -45,12 +46,14 @@ class CudaEvent(Event):
 
 
 class CudaStream(Stream):
-    """A queue of a device, made here or lent by a caller."""
+    """A queue of a device, made here or lent by a caller; it has a state of its own among those of all streams."""
 
-    def __init__(self, gpu: Gpu, lent: int | None = None) -> None:
+    def __init__(self, gpu: Gpu, states: StreamStates, lent: int | None = None) -> None:
         self._gpu = gpu
+        self._states = states
         self._is_own = lent is None
         self._handle = gpu.driver.create_stream() if lent is None else lent
+        self._state: StreamState | None = states.enter(self._handle)
 
     @property
     def handle(self) -> int:
@@ -73,9 +76,12 @@ class CudaStream(Stream):
         self._gpu.driver.synchronize_stream(self._handle)
 
     def close(self) -> None:
-        """Give the queue back, where it is our own."""
+        """Give the queue back, where it is our own; its state is found no more."""
+        state, self._state = self._state, None
         if self._is_own:
             self._is_own = False
+            if state is not None:
+                self._states.retire(self._handle, state)
             self._gpu.driver.destroy_stream(self._handle)
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from dovetail.allocators import IGpuAllocator
 from dovetail.errors import ResourceError
 from dovetail.provider.interfaces import Stream
-from dovetail_cuda.run.cublaslt import ProductLibrary
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.payload import KernelRecord, Launches
 from dovetail_cuda.run.steps import Resources, Step, load_functions, prepare_launch
+from dovetail_cuda.run.stream_states import StreamStates
 
 __all__ = ["Trial", "TrialBuffer", "TrialLaunches", "TrialTools", "sample"]
 
@@ -60,7 +60,7 @@ class TrialTools:
 
     gpu: Gpu
     open_memory: Callable[[], IGpuAllocator]
-    open_products: Callable[[], ProductLibrary]
+    streams: StreamStates
 
 
 class Trial:
@@ -84,7 +84,7 @@ class Trial:
 
     def start(self, way: TrialLaunches, stream: Stream) -> Callable[[], None]:
         """Make a way ready, and give what puts it on the stream once."""
-        runs = self._bind(way)
+        runs = self._bind(way, stream.handle)
         turn = 0
 
         def run_once() -> None:
@@ -120,7 +120,7 @@ class Trial:
 
     # launches
 
-    def _bind(self, way: TrialLaunches) -> list[list[Step]]:
+    def _bind(self, way: TrialLaunches, stream: int) -> list[list[Step]]:
         """The launches of a way, over each copy of the weights."""
         loaded: dict[str, int] = {}
         try:
@@ -128,12 +128,12 @@ class Trial:
         finally:
             self._libraries += loaded.values()
         resources = Resources(
-            gpu=self._tools.gpu, kernels=way.kernels, functions=functions, open_products=self._tools.open_products
+            gpu=self._tools.gpu, kernels=way.kernels, functions=functions, streams=self._tools.streams
         )
         ready = [prepare_launch(launch, resources) for launch in way.launches]
         extra = [self._take_temporary(size, is_zeroed) for size, is_zeroed in way.temporaries]
         scratch = self._take(way.scratch_bytes) if way.scratch_bytes else 0
-        return [[launch.bind([*copy, *extra], scratch) for launch in ready] for copy in self._copies]
+        return [[launch.bind([*copy, *extra], scratch, stream) for launch in ready] for copy in self._copies]
 
     def _take_temporary(self, size_bytes: int, is_zeroed: bool) -> int:
         address = self._take(size_bytes)

@@ -39,9 +39,9 @@ def rnn(
     sequence_lens: Tensor | None = None,
     initial_h: Tensor | None = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = (),
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None,
     clip: float | None = None,
     direction: str = "forward",
     hidden_size: int = 0,
@@ -52,9 +52,9 @@ def rnn(
     settings = RecurrentSettings(
         direction=direction,
         layout=layout,
-        activations=activations,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
+        activations=activations or (),
+        activation_alpha=activation_alpha or (),
+        activation_beta=activation_beta or (),
         clip=clip,
     )
     layer = make_layer((x, w, r, b, sequence_lens), (initial_h,), settings, ("Tanh",), 1)
@@ -81,9 +81,9 @@ def gru(
     sequence_lens: Tensor | None = None,
     initial_h: Tensor | None = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = (),
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None,
     clip: float | None = None,
     direction: str = "forward",
     hidden_size: int = 0,
@@ -95,9 +95,9 @@ def gru(
     settings = RecurrentSettings(
         direction=direction,
         layout=layout,
-        activations=activations,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
+        activations=activations or (),
+        activation_alpha=activation_alpha or (),
+        activation_beta=activation_beta or (),
         clip=clip,
     )
     layer = make_layer((x, w, r, b, sequence_lens), (initial_h,), settings, ("Sigmoid", "Tanh"), 3)
@@ -140,9 +140,9 @@ def lstm(
     initial_c: Tensor | None = None,
     p: Tensor | None = None,
     *,
-    activation_alpha: Sequence[float] = (),
-    activation_beta: Sequence[float] = (),
-    activations: Sequence[str] = (),
+    activation_alpha: Sequence[float] | None = None,
+    activation_beta: Sequence[float] | None = None,
+    activations: Sequence[str] | None = None,
     clip: float | None = None,
     direction: str = "forward",
     hidden_size: int = 0,
@@ -154,9 +154,9 @@ def lstm(
     settings = RecurrentSettings(
         direction=direction,
         layout=layout,
-        activations=activations,
-        activation_alpha=activation_alpha,
-        activation_beta=activation_beta,
+        activations=activations or (),
+        activation_alpha=activation_alpha or (),
+        activation_beta=activation_beta or (),
         clip=clip,
     )
     layer = make_layer((x, w, r, b, sequence_lens), (initial_h, initial_c), settings, ("Sigmoid", "Tanh", "Tanh"), 4)

@@ -28,6 +28,7 @@ __all__: list[str] = []
 
 Coordinates = Sequence[Index]
 Positions = npt.NDArray[np.float64]
+_OLD_TYPES: Final = [name for name in TYPES if name != "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,8 +161,8 @@ def _plan_axes(x: Tensor, along: Sequence[int], scales: Any, sizes: Any, policy:
     return [(n, f, f * x.shape[axis]) for n, f, axis in zip(lengths, factors, along, strict=True)]
 
 
-@registry.register("Upsample", since=9, until=9, types={"T": TYPES}, host_inputs=(1,))
-@registry.register("Resize", since=10, until=10, types={"T": TYPES}, host_inputs=(1,))
+@registry.register("Upsample", since=9, until=9, types={"T": _OLD_TYPES}, host_inputs=(1,))
+@registry.register("Resize", since=10, until=10, types={"T": _OLD_TYPES}, host_inputs=(1,))
 def resize_by_scales(x: Tensor, scales: Any, *, mode: str = "nearest") -> Tensor:
     """From the left edge of each element, rounded down."""
     renamed = "linear" if mode == "bilinear" else mode

@@ -27,6 +27,7 @@ Coordinates = Sequence[Index]
 FindUpdate = Callable[[Coordinates, Index, "Expr | None"], tuple[Expr, Expr]]
 """For an element of the result and the number of an update: whether it is meant for the element, and what it is."""
 _KINDS: Final = {"add": ("sum", "{0} + {1}"), "mul": ("prod", "{0} * {1}"), "max": ("max", ""), "min": ("min", "")}
+_OLD_TYPES: Final = [name for name in TYPES if name != "bfloat16"]
 _NAN: Final = ", propagate_nan=tl.PropagateNan.ALL"
 
 
@@ -78,7 +79,7 @@ def _from_the_end(value: Expr, size: int) -> Expr:
 
 
 @registry.register("ScatterElements", since=11, until=15, types={"T": TYPES, "Tind": ("int32", "int64")})
-@registry.register("Scatter", since=9, types={"T": TYPES, "Tind": ("int32", "int64")})
+@registry.register("Scatter", since=9, until=10, types={"T": _OLD_TYPES, "Tind": ("int32", "int64")})
 def scatter_elements_plain(data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0) -> Lowered:
     """Elements along an axis, each at a place of its own."""
     return scatter_elements(data, indices, updates, axis=axis)

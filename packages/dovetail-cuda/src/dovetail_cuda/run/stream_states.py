@@ -1,0 +1,104 @@
+"""What streams own: each has handles of the libraries that are called on it, opened once, when they are first needed.
+
+A kernel or a library's call is given a raw stream, so the state is found by that. A driver uses the address of a stream
+that is gone for a new one; the state of the old one must not be found then. Therefore a stream that is closed is taken
+out of the map at once, and of one that a caller lends the driver's own number is compared. Whoever keeps what it found
+compares the generation of the map, which grows whenever something is taken out of it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from dovetail_cuda.run.cublaslt import ProductLibrary
+
+if TYPE_CHECKING:
+    from dovetail_cuda.run.gpu import Gpu
+
+__all__ = ["StreamState", "StreamStates"]
+
+_DEFAULT: Final = 0
+"""The stream of the driver that is always there."""
+
+
+class StreamState:
+    """The libraries of one stream.
+
+    Args:
+        number: What the driver calls the stream, which it calls no other one.
+        open_products: Opens what multiplies matrices; the context is current then.
+    """
+
+    def __init__(self, number: int, open_products: Callable[[], ProductLibrary]) -> None:
+        self.number = number
+        self._open_products = open_products
+        self._opened: list[ProductLibrary] = []
+        self._lock = threading.Lock()
+
+    @property
+    def products(self) -> ProductLibrary:
+        """What multiplies matrices on this stream."""
+        with self._lock:
+            if not self._opened:
+                self._opened.append(self._open_products())
+            return self._opened[0]
+
+    @property
+    def opened(self) -> list[ProductLibrary]:
+        """What was opened so far, to be closed when the stream is gone."""
+        return self._opened
+
+
+class StreamStates:
+    """The states of a device's streams by their raw handles.
+
+    A state lives as long as somebody has it: a stream that was made or lent. That of the default stream lives always.
+
+    Args:
+        gpu: The device.
+        open_products: Opens what multiplies matrices.
+    """
+
+    def __init__(self, gpu: Gpu, open_products: Callable[[], ProductLibrary]) -> None:
+        self._gpu = gpu
+        self._open_products = open_products
+        self._states: weakref.WeakValueDictionary[int, StreamState] = weakref.WeakValueDictionary()
+        self._lock = threading.RLock()
+        self._default = StreamState(0, open_products)
+        self.generation = 0
+
+    def enter(self, handle: int) -> StreamState:
+        """The state of a stream that is made or lent; those of one stream have it together."""
+        if handle == _DEFAULT:
+            return self._default
+        number = self._gpu.driver.identify_stream(handle)
+        with self._lock:
+            known = self._states.get(handle)
+            if known is not None and known.number == number:
+                return known
+            if known is not None:
+                self.retire(handle, known)
+            made = StreamState(number, self._open_products)
+            self._states[handle] = made
+            weakref.finalize(made, self._release, made.opened).atexit = False
+            return made
+
+    def find(self, handle: int) -> StreamState:
+        """The state of a raw stream; that of the default one where nobody has entered it."""
+        return self._states.get(handle, self._default)
+
+    def retire(self, handle: int, state: StreamState) -> None:
+        """Take a state out of the map: its stream is gone, and another one may have the handle next."""
+        with self._lock:
+            if self._states.get(handle) is state:
+                del self._states[handle]
+            self.generation += 1
+
+    def _release(self, opened: list[ProductLibrary]) -> None:
+        """Close libraries when nothing runs that could use them."""
+        self.generation += 1
+        for library in opened:
+            self._gpu.release_later(library.close)

@@ -1,0 +1,163 @@
+"""Streams own the handles of their libraries, are found by their raw handles, and wait for one another."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dovetail.errors import ProviderError
+from dovetail.provider.devices import Event
+from dovetail_cuda.provider import CudaProvider
+from dovetail_cuda.run.payload import Product, ProductLaunch
+from dovetail_cuda.run.steps import Resources, prepare_launch
+from tests.cuda.host.fake_driver import FakeDriver
+
+
+@pytest.fixture
+def device(paper: Any) -> tuple[CudaProvider, FakeDriver, Any]:
+    provider, driver = paper
+    return provider, driver, provider._streams
+
+
+def test_a_stream_opens_its_library_once_and_no_other_stream_has_it(device: Any) -> None:
+    provider, _, states = device
+    first, second = provider.create_stream(), provider.create_stream()
+    library = states.find(first.handle).products
+    assert states.find(first.handle).products is library
+    assert states.find(second.handle).products is not library
+    assert len(provider._toolbox.opened) == 2
+
+
+def test_nothing_is_opened_for_a_stream_that_multiplies_nothing(device: Any) -> None:
+    provider, _, _ = device
+    provider.create_stream()
+    assert not provider._toolbox.opened
+
+
+def test_a_stream_at_the_address_of_one_that_is_gone_has_a_state_of_its_own(device: Any) -> None:
+    provider, _, states = device
+    first = provider.create_stream()
+    handle, library, generation = first.handle, states.find(first.handle).products, states.generation
+    first.close()
+    second = provider.create_stream()
+    assert second.handle == handle
+    assert states.generation > generation
+    assert states.find(handle).products is not library
+
+
+def test_a_lent_stream_at_the_address_of_another_one_is_told_apart_by_its_number(device: Any) -> None:
+    """The caller destroys its stream without a word, and the driver gives the address to the next one."""
+    provider, driver, states = device
+    provider.synchronize()
+    handle = driver.create_stream()
+    first = provider.wrap_stream(handle)
+    library = states.find(handle).products
+    driver.destroy_stream(handle)
+    assert driver.create_stream() == handle
+    second = provider.wrap_stream(handle)
+    assert first.handle == second.handle
+    assert states.find(handle).products is not library
+
+
+def test_those_who_wrap_one_stream_share_its_state_until_the_last_of_them_is_gone(device: Any) -> None:
+    provider, driver, states = device
+    provider.synchronize()
+    handle = driver.create_stream()
+    first, second = provider.wrap_stream(handle), provider.wrap_stream(handle)
+    library = states.find(handle).products
+    first.close()
+    assert states.find(handle).products is library
+    second.close()
+    gc.collect()
+    provider._gpu.release_now()
+    assert library.is_closed
+    assert states.find(handle) is states.find(0)
+    assert handle in driver.streams  # closing leaves the caller's stream alone
+
+
+def test_a_product_is_run_by_the_library_of_the_stream_that_it_is_put_on(device: Any) -> None:
+    provider, driver, states = device
+    first, second = provider.create_stream(), provider.create_stream()
+    arrays = [driver.allocate(4 * count) for count in (8 * 4, 4 * 6, 8 * 6)]
+    rng = np.random.default_rng(1)
+    left, right = (
+        driver.view(place, shape, np.float32) for place, shape in zip(arrays, ((8, 4), (4, 6)), strict=False)
+    )
+    left[:], right[:] = rng.standard_normal((8, 4)), rng.standard_normal((4, 6))
+    product = Product(m=8, n=6, k=4, dtype="float32", left_line=4, right_line=6, result_line=6)
+    launch = ProductLaunch(product=product, buffers=[0, 1, 2], algorithm=bytes(64), library_version=130100)
+    resources = Resources(gpu=provider._gpu, kernels=[], functions=[], streams=states)
+    step = prepare_launch(launch, resources).bind(arrays, 0, first.handle)
+    prepared = _watch_libraries(states, first, second)
+    for stream in (first, second):
+        step(stream.handle)
+        stream.synchronize()
+        np.testing.assert_allclose(driver.view(arrays[2], (8, 6), np.float32), left @ right, rtol=1e-5)
+    assert prepared == ["second"]  # that of the first was ready when the launch was bound
+    handle = second.handle
+    second.close()
+    third = provider.create_stream()
+    assert third.handle == handle
+    step(third.handle)  # a handle that is closed would be told
+    third.synchronize()
+    assert len(provider._toolbox.opened) == 4  # three streams and the default one
+
+
+def _watch_libraries(states: Any, first: Any, second: Any) -> list[str]:
+    """The names of the streams whose libraries prepare something from now on."""
+    seen: list[str] = []
+    for name, stream in (("first", first), ("second", second)):
+        library = states.find(stream.handle).products
+        prepare = library.prepare
+        library.prepare = lambda *args, name=name, prepare=prepare: (seen.append(name), prepare(*args))[1]
+    return seen
+
+
+def test_an_unknown_stream_is_an_error(device: Any) -> None:
+    provider, _, _ = device
+    with pytest.raises(ProviderError, match="a stream that is none"):
+        provider.wrap_stream(0xBAD)
+
+
+def test_a_stream_waits_for_what_another_one_has_done(device: Any) -> None:
+    provider, driver, _ = device
+    first, second, order = provider.create_stream(), provider.create_stream(), []
+    driver._submit(first.handle, "kernel", lambda: order.append("first"))
+    second.wait(first.record())
+    driver._submit(second.handle, "kernel", lambda: order.append("second"))
+    assert order == []
+    second.synchronize()
+    assert order == ["first", "second"]
+
+
+def test_an_event_of_another_back_end_is_waited_for_by_the_host(device: Any) -> None:
+    class OtherEvent(Event):
+        is_waited_for = False
+
+        def synchronize(self) -> None:
+            self.is_waited_for = True
+
+        def is_done(self) -> bool:
+            return True
+
+        def elapsed_us(self, earlier: Event) -> float:
+            return 0.0
+
+    provider, _, _ = device
+    event = OtherEvent()
+    provider.create_stream().wait(event)
+    assert event.is_waited_for
+
+
+def test_waiting_for_the_device_leaves_the_thread_its_context(device: Any) -> None:
+    provider, driver, _ = device
+    order: list[str] = []
+    stream = provider.create_stream()
+    driver._submit(stream.handle, "kernel", lambda: order.append("done"))
+    driver.use_context(77)
+    provider.synchronize()
+    assert order == ["done"]
+    assert driver.find_context() == 77
