@@ -233,9 +233,9 @@ class FakeDriver(Driver):
 
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         code = self.libraries[launch.function]
-        pointers = [name for name, kind in code.request.signature.items() if kind.startswith("*")]
-        assert len(parameters.values) == len(pointers) + 2, "the kernel has other parameters"
-        places = (ctypes.c_uint64 * (len(pointers) + 2)).from_address(parameters.address)
+        kinds = {name: kind for name, kind in code.request.signature.items() if name not in code.request.constants}
+        assert len(parameters.values) == len(kinds) + 2, "the kernel has other parameters"
+        places = (ctypes.c_uint64 * (len(kinds) + 2)).from_address(parameters.address)
         values = [ctypes.c_uint64.from_address(place).value for place in places]
         assert values[-2:] == [0, 0], "scratch memory that nobody asked for"
         assert launch.starts_early == code.request.starts_early
@@ -243,8 +243,9 @@ class FakeDriver(Driver):
         assert math.prod(launch.grid) > 0
 
         def work() -> None:
-            for name, address in zip(pointers, values, strict=False):
-                assert self._find_block(address) is not None, f"parameter {name} is not in memory of the device"
+            for (name, kind), value in zip(kinds.items(), values, strict=False):
+                is_sound = not kind.startswith("*") or self._find_block(value) is not None
+                assert is_sound, f"parameter {name} is not in memory of the device"
             self.launched.append(code.request.function)
             run_kernel(code, values[:-2], launch.grid)
 
