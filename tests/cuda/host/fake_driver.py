@@ -25,7 +25,6 @@ from dovetail_cuda.run.driver import DeviceFacts, Driver, Launch, Parameters
 from tests.cuda.host.interpreter import FakeCode, read_code, run_kernel
 
 Work = Callable[[], None]
-_SIZES: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64}
 MEMORY_BYTES = 1 << 30
 
 
@@ -247,26 +246,19 @@ class FakeDriver(Driver):
 
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         code = self.libraries[launch.function]
-        signature = code.request.signature
-        pointers = [name for name, kind in signature.items() if kind.startswith("*")]
-        sizes = [kind for kind in signature.values() if kind in ("i32", "i64")]
-        assert len(parameters.values) == len(pointers) + len(sizes) + 2, "the kernel has other parameters"
-        places = (ctypes.c_uint64 * len(parameters.values)).from_address(parameters.address)
-        kinds = [
-            *[ctypes.c_uint64] * len(pointers),
-            *(_SIZES[kind] for kind in sizes),
-            ctypes.c_uint64,
-            ctypes.c_uint64,
-        ]
-        values = [kind.from_address(place).value for kind, place in zip(kinds, places, strict=True)]
+        kinds = {name: kind for name, kind in code.request.signature.items() if name not in code.request.constants}
+        assert len(parameters.values) == len(kinds) + 2, "the kernel has other parameters"
+        places = (ctypes.c_uint64 * (len(kinds) + 2)).from_address(parameters.address)
+        values = [ctypes.c_uint64.from_address(place).value for place in places]
         assert values[-2:] == [0, 0], "scratch memory that nobody asked for"
         assert launch.starts_early == code.request.starts_early
         assert launch.threads == 32 * code.request.num_warps
         assert math.prod(launch.grid) > 0
 
         def work() -> None:
-            for name, address in zip(pointers, values, strict=False):
-                assert self._find_block(address) is not None, f"parameter {name} is not in memory of the device"
+            for (name, kind), value in zip(kinds.items(), values, strict=False):
+                is_sound = not kind.startswith("*") or self._find_block(value) is not None
+                assert is_sound, f"parameter {name} is not in memory of the device"
             self.launched.append(code.request.function)
             run_kernel(code, values[:-2], launch.grid)
 

@@ -110,22 +110,26 @@ def _make_function(function: Any) -> Any:
     return call
 
 
-def run_kernel(code: FakeCode, addresses: Sequence[int], grid: tuple[int, int, int]) -> None:
-    """Run a kernel over addresses."""
+def run_kernel(code: FakeCode, values: Sequence[int], grid: tuple[int, int, int]) -> None:
+    """Run a kernel over addresses and numbers, each in the low bytes of eight."""
     _patch()
-    request, left = code.request, list(addresses)
+    request, left = code.request, list(values)
     constants = {**request.constants, EARLY: False}  # it has no kernels that overlap
     arguments = [
-        constants[name]
-        if kind == "constexpr"
-        else Pointer(left.pop(0), _TYPES[kind])
-        if kind[0] == "*"
-        else left.pop(0)
+        constants[name] if name in constants else convert_parameter(left.pop(0), kind)
         for name, kind in request.signature.items()
     ]
     with _lock, warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         load_kernel(request)[grid](*arguments)
+
+
+def convert_parameter(value: int, kind: str) -> Any:
+    """A parameter as the interpreter takes it, from the eight bytes that the driver reads."""
+    if kind.startswith("*"):
+        return Pointer(value, _TYPES[kind])
+    raw, numbers = value.to_bytes(8, "little"), {"i32": "<i4", "i64": "<i8", "fp32": "<f4"}
+    return np.frombuffer(raw, numbers[kind], 1)[0].item()
 
 
 _TYPES = {

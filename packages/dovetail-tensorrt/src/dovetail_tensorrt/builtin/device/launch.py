@@ -105,6 +105,12 @@ class KernelLaunch:
     grid: tuple[int, int, int]
     num_warps: int = 4
 
+    @property
+    def variant(self) -> tuple[object, ...]:
+        """What decides the code: launches that agree in it run the same one."""
+        kinds = (*self.arguments, *map(_kind_of, self.arguments.values()))
+        return self.module, self.function, self.num_warps, kinds, tuple(self.constants.items())
+
 
 def make_request(launch: KernelLaunch, capability: int) -> KernelRequest:
     """What has to be compiled for a launch on a device of this compute capability."""
@@ -129,7 +135,9 @@ def _read_text(module: str) -> str:
 def _kind_of(value: Argument) -> str:
     if isinstance(value, DeviceBuffer | HostConstant):
         return value.kind
-    return "fp32" if isinstance(value, float) else "i32"
+    if isinstance(value, float):
+        return "fp32"
+    return "i32" if -(2**31) <= value < 2**31 else "i64"
 
 
 def ceil_div(count: int, size: int) -> int:

@@ -6,6 +6,7 @@ host. Kernels are compiled by Triton when a device first needs them and kept in 
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import threading
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ from dovetail.plugin.arrays import address_of
 from dovetail_tensorrt.builtin.device.launch import Argument, DeviceBuffer, HostConstant, KernelLaunch, make_request
 
 if TYPE_CHECKING:
+    from dovetail_cuda.compile.request import CompiledCode, KernelRequest
     from dovetail_cuda.run.driver import Driver, Launch
 
 __all__ = ["CudaDevice", "find_device"]
@@ -73,7 +75,7 @@ class CudaDevice:
         major, minor = driver.describe_device(ordinal).capability
         self._capability = major * 10 + minor
         self._lock = threading.Lock()
-        self._loaded: dict[str, Launch] = {}
+        self._loaded: dict[tuple[object, ...], Launch] = {}
         self._constants: dict[HostConstant, int] = {}
 
     def run(self, launches: Sequence[KernelLaunch], stream: int) -> None:
@@ -89,21 +91,16 @@ class CudaDevice:
 
     def _prepare(self, launch: KernelLaunch) -> Launch:
         """The kernel of a launch, compiled and loaded when it is first needed, with the launch's grid."""
-        import dataclasses
-
-        request = make_request(launch, self._capability)
-        key = request.make_key()
         with self._lock:
-            if key not in self._loaded:
-                self._loaded[key] = self._load(launch, key)
-            return dataclasses.replace(self._loaded[key], grid=launch.grid)
+            if launch.variant not in self._loaded:
+                self._loaded[launch.variant] = self._load(launch)
+            return dataclasses.replace(self._loaded[launch.variant], grid=launch.grid)
 
-    def _load(self, launch: KernelLaunch, key: str) -> Launch:
+    def _load(self, launch: KernelLaunch) -> Launch:
         from dovetail_cuda.compile.store import KernelStore, default_folder
         from dovetail_cuda.run.driver import Launch
 
-        request = make_request(launch, self._capability)
-        made = KernelStore(default_folder(), _compile).get(request)
+        made = KernelStore(default_folder(), _compile).get(make_request(launch, self._capability))
         if made.scratch_bytes:
             raise PluginError(f"kernel {launch.function} needs scratch memory", where=_WHERE)
         library = self._driver.load_library(made.code)  # stays for the life of the process, as the device does
@@ -134,17 +131,17 @@ class CudaDevice:
             return self._constants[constant]
 
 
-def _compile(request: object) -> object:
+def _compile(request: KernelRequest) -> CompiledCode:
+    from dovetail_cuda.compile.triton_compiler import compile_kernel
+
     try:
-        from dovetail_cuda.compile.triton_compiler import compile_kernel
-        import triton  # noqa: F401 - tells early, and in our words, that it is missing
+        return compile_kernel(request)
     except ImportError as error:
         raise PluginError(
             "Triton is not installed, which compiles the kernels of built-in plugins",
             where=_WHERE,
             fix="pip install 'dovetail-cuda[build]', or keep the layer on the host with config.layer_providers",
         ) from error
-    return compile_kernel(request)  # type: ignore[arg-type]
 
 
 def _check(launch: KernelLaunch) -> None:
