@@ -32,10 +32,9 @@ def scale_rows(driver: FakeDriver, grid: Any, source: int, count: int, factor: i
 class PtxDriver(FakeDriver):
     """A paper device that takes PTX and runs kernels that it knows by name; integers are read as 32 bits."""
 
-    kernels: dict[str, tuple[Kernel, str]] = {"scale": (scale_rows, "piip")}
-
     def __init__(self) -> None:
         super().__init__()
+        self.kernels: dict[str, tuple[Kernel, str]] = {"scale": (scale_rows, "piip")}
         self.ptx: dict[int, bytes] = {}
         self.functions: dict[int, str] = {}
         self.launches: list[Launch] = []

@@ -12,6 +12,7 @@ import pytest
 import dovetail
 import dovetail_tensorrt.trt.plugin as trtp
 from dovetail.plan.container import PlanFile
+from dovetail.provider.loader import register_provider, unregister_provider
 from dovetail_tensorrt.trt.plugin.definitions import definitions
 
 Kernel = tuple[str | bytes, str | bytes, trtp.KernelLaunchParams, trtp.SymExprs]
@@ -62,7 +63,6 @@ def build(options: Any = None, providers: Sequence[str] = ("cuda", "cpu"), aot: 
 def device() -> Iterator[Any]:
     """The provider 'cuda' over a device of paper."""
     pytest.importorskip("triton", reason="the paper device of tests/cuda/host needs Triton: make test-cuda has it")
-    from dovetail.provider.loader import register_provider, unregister_provider
     from dovetail_cuda.provider import CudaFactory
     from tests.cuda.host.fake_provider import FakeToolbox
     from tests.cuda.host.test_plugin_kernels import PtxDriver
@@ -91,9 +91,13 @@ def test_the_kernel_runs_without_the_plugin(device: Any, tactics: list[int] | No
 
 
 def test_a_plan_for_an_absent_device_holds_code_and_launch() -> None:
-    pytest.importorskip("dovetail_cuda")
+    provider = pytest.importorskip("dovetail_cuda.provider", reason="the package dovetail-cuda is not installed")
     define_scale()
-    plan = build(options={"cuda": {"target": "sm_90"}})
+    register_provider(provider.create_factory())
+    try:
+        plan = build(options={"cuda": {"target": "sm_90"}})
+    finally:
+        unregister_provider("cuda")
     file = PlanFile.from_bytes(memoryview(plan))
     manifest = json.loads(bytes(file.manifest))
     step = next(step for step in manifest["programs"][0]["steps"] if step["kind"] == "plugin")

@@ -13,7 +13,9 @@ import dovetail_tensorrt.trt.plugin as trtp
 from dovetail_tensorrt.trt.plugin.definitions import definitions
 
 
-def build(add: Any, *shapes: tuple[int, ...], dtype: Any = dovetail.float32, profile: Any = None, **settings: Any) -> Any:
+def build(
+    add: Any, *shapes: tuple[int, ...], dtype: Any = dovetail.float32, profile: Any = None, **settings: Any
+) -> Any:
     """An engine of one plugin layer, from its plan; ``add`` makes the call of the plugin over the inputs."""
     builder = dovetail.Builder()
     network = builder.create_network()
@@ -37,13 +39,23 @@ def test_a_plugin_runs_from_a_plan_with_the_attributes_its_function_takes() -> N
     seen: list[Any] = []
 
     @trtp.register("t::scale_pad")
-    def desc(x: trtp.TensorDesc, pad: int, scale: float, mode: str, on: bool, table: npt.NDArray[np.float16]) -> trtp.TensorDesc:
+    def desc(
+        x: trtp.TensorDesc, pad: int, scale: float, mode: str, on: bool, table: npt.NDArray[np.float16]
+    ) -> trtp.TensorDesc:
         out = x.like()
         out.shape_expr = (x.shape_expr[0], x.shape_expr[1] + 2 * pad)
         return out
 
     @trtp.impl("t::scale_pad")
-    def run(x: trtp.Tensor, scale: float, mode: str, on: bool, table: npt.NDArray[np.float16], outputs: tuple[trtp.Tensor], stream: int) -> None:
+    def run(
+        x: trtp.Tensor,
+        scale: float,
+        mode: str,
+        on: bool,
+        table: npt.NDArray[np.float16],
+        outputs: tuple[trtp.Tensor],
+        stream: int,
+    ) -> None:
         seen.append((scale, mode, on, table.tolist()))
         out, source = np.asarray(outputs[0]), np.asarray(x)
         edge = (out.shape[1] - source.shape[1]) // 2
@@ -138,7 +150,8 @@ def test_types_without_a_name_in_array_interfaces_are_refused() -> None:
     def run(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
         with pytest.raises(ValueError, match="BF16"):
             _ = x.__array_interface__
-        assert x.data_ptr and x.strides == (1,)
+        assert x.data_ptr
+        assert x.strides == (1,)
 
     build(lambda x: trtp.op.t.brain(x), (4,), dtype=dovetail.bfloat16)(np.zeros(4, dovetail.bfloat16.numpy))
 
@@ -174,11 +187,15 @@ def test_an_onnx_node_finds_the_plugin() -> None:
         return trtp.from_shape_expr((n, m * len(taps)), x.dtype)
 
     @trtp.impl("t::Affine")
-    def run(x: trtp.Tensor, slope: float, offset: int, taps: npt.NDArray[np.int64], outputs: tuple[trtp.Tensor], stream: int) -> None:
+    def run(
+        x: trtp.Tensor, slope: float, offset: int, taps: npt.NDArray[np.int64], outputs: tuple[trtp.Tensor], stream: int
+    ) -> None:
         parts = [np.asarray(x) * slope + offset + tap for tap in taps]
         np.asarray(outputs[0])[:] = np.concatenate(parts, 1)
 
-    node = helper.make_node("Affine", ["x"], ["y"], slope=0.5, offset=3, taps=[10, 20], plugin_namespace="t", domain="my")
+    node = helper.make_node(
+        "Affine", ["x"], ["y"], slope=0.5, offset=3, taps=[10, 20], plugin_namespace="t", domain="my"
+    )
     graph = helper.make_graph(
         [node],
         "g",

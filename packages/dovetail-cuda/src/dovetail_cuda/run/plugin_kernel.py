@@ -57,9 +57,9 @@ class PluginKernel(DeviceKernel):
 
 
 def _finish(code: bytes) -> bytes:
-    """PTX is text, which the driver reads to its final NUL.
+    r"""PTX is text, which the driver reads to its final NUL.
 
-    >>> _finish(b".version 8.0"), _finish(b"\\x7fELF...")
-    (b'.version 8.0\\x00', b'\\x7fELF...')
+    >>> _finish(b".version 8.0"), _finish(b"\x7fELF...")
+    (b'.version 8.0\x00', b'\x7fELF...')
     """
     return code if code.startswith(_ELF) or code.endswith(b"\0") else code + b"\0"

@@ -1,4 +1,4 @@
-"""``dovetail trtexec``: build or load, run, and report, as the flags say; the last line and the exit code tell the rest."""
+"""``dovetail trtexec``: build or load, run and report as the flags say; the last line and the exit code judge it."""
 
 from __future__ import annotations
 
@@ -116,7 +116,9 @@ class _Session:
             if section == "Build":
                 for index, bounds in enumerate(options.profiles):
                     for name, (low, opt, high) in bounds.complete().items():
-                        console.say(f"Input build shape (profile {index}): {name}={'+'.join(map(_dims, (low, opt, high)))}")
+                        console.say(
+                            f"Input build shape (profile {index}): {name}={'+'.join(map(_dims, (low, opt, high)))}"
+                        )
         for flag in options.idle:
             console.warn(f"--{flag.name} has no effect: {flag.idle}")
         console.title("Device Information")

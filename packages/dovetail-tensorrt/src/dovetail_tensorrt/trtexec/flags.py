@@ -200,7 +200,9 @@ _IDLE: Final = (
         ],
         _NO_PLACE,
     ),
-    *_flags("System", [("useDLACore", "int", "a DLA"), ("allowGPUFallback", "switch", "what a DLA cannot run")], _NO_DLA),
+    *_flags(
+        "System", [("useDLACore", "int", "a DLA"), ("allowGPUFallback", "switch", "what a DLA cannot run")], _NO_DLA
+    ),
 )
 
 _ALIASES: Final = (
@@ -214,8 +216,6 @@ _REPEATABLE: Final = frozenset(("staticPlugins", "dynamicPlugins", "setPluginsTo
 FLAGS: Final = {
     flag.name: flag
     if flag.name not in _REPEATABLE
-    else Flag(
-        name=flag.name, section=flag.section, kind=flag.kind, help=flag.help, alias=flag.alias, can_repeat=True
-    )
+    else Flag(name=flag.name, section=flag.section, kind=flag.kind, help=flag.help, alias=flag.alias, can_repeat=True)
     for flag in (*_WORKING, *_IDLE, *_ALIASES)
 }

@@ -55,7 +55,9 @@ def _profile_shapes(engine: Any, options: Options) -> dict[str, tuple[int, ...]]
     """The shapes that the profile to run with is tuned for."""
     number, profiles = options.get("useProfile", 0), engine.manifest.profiles
     if number and number >= len(profiles):
-        raise InputError("there is no such profile", where="--useProfile", expected=f"below {len(profiles)}", got=number)
+        raise InputError(
+            "there is no such profile", where="--useProfile", expected=f"below {len(profiles)}", got=number
+        )
     return {name: tuple(opt) for name, (_, opt, _) in profiles[number].shapes.items()} if profiles else {}
 
 

@@ -136,11 +136,15 @@ def show_profile(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """The table of layers."""
     count, *layers = rows
     titles = ("Time(ms)", "Avg.(ms)", "Median(ms)", "Time(%)")
-    lines = [f"=== Profile ({count['count']} iterations ) ===", " ".join(f"{title:>12}" for title in titles) + "   Layer"]
-    lines += [_show_row(row["timeMs"], row["averageMs"], row["medianMs"], row["percentage"], row["name"]) for row in layers]
-    sums = [sum(row[name] for row in layers) for name in ("timeMs", "averageMs", "medianMs", "percentage")]
-    return [*lines, _show_row(*sums, "Total")]
+    lines = [
+        f"=== Profile ({count['count']} iterations ) ===",
+        " ".join(f"{title:>12}" for title in titles) + "   Layer",
+    ]
+    lines += [_show_row(row) for row in layers]
+    total = {name: sum(row[name] for row in layers) for name in ("timeMs", "averageMs", "medianMs", "percentage")}
+    return [*lines, _show_row({**total, "name": "Total"})]
 
 
-def _show_row(time_ms: float, average_ms: float, median_ms: float, percentage: float, name: str) -> str:
-    return f"{time_ms:>12.2f} {average_ms:>12.4f} {median_ms:>12.4f} {percentage:>12.1f}   {name}"
+def _show_row(row: Mapping[str, Any]) -> str:
+    times = f"{row['timeMs']:>12.2f} {row['averageMs']:>12.4f} {row['medianMs']:>12.4f}"
+    return f"{times} {row['percentage']:>12.1f}   {row['name']}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -119,7 +119,9 @@ def _read(flag: Flag, text: str | None, word: str) -> Any:
     try:
         return _READERS[flag.kind](text)
     except ValueError as error:
-        raise UsageError(f"the value cannot be read: {error}", where=f"--{flag.name}", got=text, fix=flag.help) from None
+        raise UsageError(
+            f"the value cannot be read: {error}", where=f"--{flag.name}", got=text, fix=flag.help
+        ) from None
 
 
 def _split(text: str) -> list[str]:
@@ -160,7 +162,7 @@ def _read_pairs(text: str) -> dict[str, str]:
     return dict(map(_read_pair, _split(text)))
 
 
-_READERS: Final = {
+_READERS: Final[Mapping[str, Callable[[str], Any]]] = {
     "text": str,
     "int": int,
     "float": float,

@@ -71,7 +71,7 @@ def encode_launch(launch: KernelLaunch, where: str) -> bytes:
     """The form that a plan stores, without the code; refused where the plan could not be run."""
     if not launch.name or len(launch.name) > _MAX_NAME_CHARS or not launch.code:
         raise PluginError("a kernel needs a name and code", where=where, got=repr(launch.name)[:60])
-    exprs = (*launch.grid, *launch.block, launch.shared_bytes, *launch.arguments)
+    exprs: list[Any] = [*launch.grid, *launch.block, launch.shared_bytes, *launch.arguments]
     if any(not isinstance(expr, IDimensionExpr) or isinstance(expr, SizeTensor) for expr in exprs):
         raise PluginError(
             "a launch is made of expressions over the dimensions of inputs", where=where, got=[str(e) for e in exprs]
@@ -155,7 +155,9 @@ def decode_launch(payload: bytes, where: str) -> StoredLaunch:
     """Read what ``encode_launch`` wrote; anything else is refused."""
 
     def fail(reason: str) -> PlanCorruptError:
-        return PlanCorruptError(f"the launch of a kernel is malformed: {reason}", where=where, fix="build the plan again")
+        return PlanCorruptError(
+            f"the launch of a kernel is malformed: {reason}", where=where, fix="build the plan again"
+        )
 
     record: _LaunchRecord = decode(_DECODER, payload, fail)
     stored = [*record.grid, *record.block, record.shared_bytes, *record.arguments]

@@ -44,7 +44,8 @@ class AotPlugin(DecoratedPlugin, IPluginV3OneRuntime):
         """The dimensions of an input, by the names that a launch has for what varies."""
         sizes = desc.desc.dims
         return [
-            ShapeExpr(size if size >= 0 else KernelLaunch.name_dimension(index, axis)) for axis, size in enumerate(sizes)
+            ShapeExpr(size if size >= 0 else KernelLaunch.name_dimension(index, axis))
+            for axis, size in enumerate(sizes)
         ]
 
     def _read(self, returned: Any) -> KernelLaunch:

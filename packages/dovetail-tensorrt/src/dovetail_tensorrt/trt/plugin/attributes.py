@@ -32,9 +32,7 @@ _ARRAYS: Final = {
     "float64": PluginFieldType.FLOAT64,
     "bool": PluginFieldType.INT8,
 }
-_EXPECTED: Final = (
-    "int, float, str, bool, bytes, or numpy.typing.NDArray of int8, int16, int32, int64, float16, float32, float64, bool"
-)
+_EXPECTED: Final = f"int, float, str, bool, bytes, or numpy.typing.NDArray of {', '.join(_ARRAYS)}"
 
 
 @dataclass(frozen=True)

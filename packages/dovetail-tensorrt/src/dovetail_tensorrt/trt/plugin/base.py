@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
@@ -30,7 +30,7 @@ __all__ = ["DecoratedPlugin", "Offers", "ask_outputs", "describe_inputs"]
 VERSION: Final = "1"
 
 
-def describe_inputs(types: Sequence[DataType], shapes: Sequence[Sequence[Any]]) -> list[TensorDesc]:
+def describe_inputs(types: Sequence[DataType], shapes: Sequence[Iterable[Any]]) -> list[TensorDesc]:
     """Descriptors of inputs that nobody can change."""
     return [
         TensorDesc(ShapeExprs.from_tuple(shape), dtype).freeze() for dtype, shape in zip(types, shapes, strict=True)
@@ -128,7 +128,9 @@ class DecoratedPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuildV2):
 
     # types and shapes
 
-    def get_output_data_types(self, input_types: Sequence[DataType], ranks: Sequence[int | None] = ()) -> list[DataType]:
+    def get_output_data_types(
+        self, input_types: Sequence[DataType], ranks: Sequence[int | None] = ()
+    ) -> list[DataType]:
         """The types that the register function gives, over shapes of which only the ranks are known."""
         self._check_count(len(input_types))
         if len(ranks) != len(input_types) or None in ranks:

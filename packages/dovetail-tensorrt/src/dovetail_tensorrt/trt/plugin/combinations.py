@@ -78,15 +78,14 @@ class AutoTuneCombination:
         _parse(types, _TYPES, "type")
         _parse(layouts, _FORMATS, "layout")
         for position in positions:
-            if isinstance(position, bool) or not isinstance(position, int) or position < 0:
+            if not _is_index(position):
                 raise DecoratorError("a position is an index", expected="0 or more", got=repr(position))
             self._types[position], self._layouts[position] = types, layouts
 
     def tactics(self, tactics: Iterable[int]) -> None:
         """Say which ways to run are tried with these types and layouts."""
         numbers = tuple(tactics)
-        is_right = all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in numbers)
-        if not is_right or len(set(numbers)) != len(numbers):
+        if not all(_is_index(number) and number for number in numbers) or len(set(numbers)) != len(numbers):
             raise DecoratorError("tactics are different positive integers", got=numbers)
         self._tactics = numbers
 
@@ -108,6 +107,10 @@ class AutoTuneCombination:
 
     def __repr__(self) -> str:
         return f"AutoTuneCombination({self._types}, {self._layouts}, tactics={self._tactics})"
+
+
+def _is_index(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _split(text: str) -> list[str]:

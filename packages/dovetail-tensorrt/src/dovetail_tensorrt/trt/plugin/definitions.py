@@ -114,7 +114,7 @@ class DefinitionTable:
         self._known.pop(plugin_id, None)
 
 
-def split_id(plugin_id: str) -> tuple[str, str]:
+def split_id(plugin_id: Any) -> tuple[str, str]:
     """The namespace and the name of ``namespace::name``, checked."""
     parts = plugin_id.split("::") if isinstance(plugin_id, str) else []
     if len(parts) != 2 or not parts[1]:

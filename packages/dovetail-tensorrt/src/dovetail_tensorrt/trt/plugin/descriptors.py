@@ -22,7 +22,7 @@ class Shape:
 
     >>> shape = Shape(DynamicPluginTensorDesc(min=(1, 3), opt=(4, 3), max=(8, 3)))
     >>> tuple(shape), shape.is_dynamic, shape.opt, shape.numel()
-    ((-1, 3), True, (4, 3), 24)
+    ((-1, 3), True, (4, 3), 12)
     """
 
     def __init__(self, desc: DynamicPluginTensorDesc | Sequence[int]) -> None:
@@ -253,9 +253,7 @@ def _as_exprs(value: Any) -> ShapeExprs:
     if isinstance(value, ShapeExprs):
         return value
     if not isinstance(value, tuple | list):
-        raise DecoratorError(
-            "a shape is a tuple of expressions and integers, or ShapeExprs", got=type(value).__name__
-        )
+        raise DecoratorError("a shape is a tuple of expressions and integers, or ShapeExprs", got=type(value).__name__)
     return ShapeExprs.from_tuple(value)
 
 

@@ -1,4 +1,4 @@
-"""The error that a wrong decorator, signature or call raises: one of ours, and the ``ValueError`` that scripts catch."""
+"""The error that a wrong decorator, signature or call raises: one of ours, and a ``ValueError``, as scripts expect."""
 
 from __future__ import annotations
 

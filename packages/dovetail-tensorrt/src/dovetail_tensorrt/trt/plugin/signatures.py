@@ -1,4 +1,4 @@
-"""The signatures of decorated functions, read once and checked: each error names the function, its place and the parameter.
+"""The signatures of decorated functions, read once and checked; each error names the function and the parameter.
 
 ``register`` fixes the inputs, attributes and outputs of a plugin. The other functions take the inputs by the same names
 and in the same order, then some of the attributes, then what their kind adds.

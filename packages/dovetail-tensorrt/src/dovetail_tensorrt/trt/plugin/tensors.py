@@ -117,7 +117,9 @@ class Tensor:
         """The same memory, with another shape of as many elements where one is given."""
         sizes = self._shape if shape is None else tuple(shape)
         if math.prod(sizes) > self.numel():
-            raise DecoratorError("the memory is smaller than that", expected=f"at most {self.numel()} elements", got=sizes)
+            raise DecoratorError(
+                "the memory is smaller than that", expected=f"at most {self.numel()} elements", got=sizes
+            )
         return type(self)(self._address, self._desc, sizes, self._stream, aliased_to=self)
 
     def _describe(self) -> dict[str, Any]:
@@ -164,9 +166,7 @@ class _DeviceTensor(Tensor):
         return {**self._describe(), "stream": self._stream or 1}
 
 
-def make_tensor(
-    address: int, desc: PluginTensorDesc, stream: int, *, aliased_to: Tensor | None = None
-) -> Tensor:
+def make_tensor(address: int, desc: PluginTensorDesc, stream: int, *, aliased_to: Tensor | None = None) -> Tensor:
     """The tensor at an address, as large as it can be where the plugin tells its size."""
     kind = _DeviceTensor if desc.is_on_device else _HostTensor
     sizes = tuple(desc.dims)
