@@ -8,12 +8,14 @@
 #   SHARD    a part of the tests on a GPU, such as 1/3          make test-gpu SHARD=1/3
 #   ROWS     rows of the benchmark on a GPU                     make bench-gpu ROWS="resnet50:1 bert_base"
 #   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
+#   TENSORRT all, quick or off: tests of the tensorrt module    make test-all TENSORRT=off
 
 PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
 OPENVINO ?= all
 CUDA ?= all
+TENSORRT ?= all
 SHARD ?=
 ROWS ?=
 TOOL ?= memcheck
@@ -24,6 +26,7 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 OPENVINO_VENV := .venv-openvino
 CUDA_VENV := .venv-cuda
+TENSORRT_VENV := .venv-tensorrt
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
 # A suite that has no test file yet is left out, because pytest calls an empty run a failure.
@@ -47,7 +50,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-newest test-gpu sanitize-gpu bench-gpu test-cuda test-openvino test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-heavy test-newest test-gpu sanitize-gpu bench-gpu test-cuda test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -64,7 +67,7 @@ test: venv ## Run the tests and the doctests: ten minutes on two cores.
 test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: four minutes.
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
 
-test-all: test test-heavy test-openvino test-cuda test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
+test-all: test test-heavy test-openvino test-cuda test-tensorrt test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 
 test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
 ifneq ($(OPENVINO),off)
@@ -84,6 +87,17 @@ ifneq ($(CUDA),off)
 	elif [ $$status -ne 0 ]; then exit $$status; \
 	else $(CUDA_VENV)/bin/python -m pytest -n $(JOBS) \
 		$(if $(filter quick,$(CUDA)),-m "not slow") tests/cuda/host $(ARGS); fi
+endif
+
+test-tensorrt: venv ## The tests of packages/dovetail-tensorrt, in an environment of their own: three minutes.
+ifneq ($(TENSORRT),off)
+	@status=0; tools/provider_venv tensorrt $(TENSORRT_VENV) $(VENV) || status=$$?; \
+	if [ $$status -eq 3 ] && [ "$(TENSORRT)" = quick ]; then \
+		echo "Left out: the tensorrt module, whose locked packages cannot be installed on this machine."; \
+	elif [ $$status -ne 0 ]; then exit $$status; \
+	else $(TENSORRT_VENV)/bin/python -m pytest -n $(JOBS) \
+		$(if $(filter quick,$(TENSORRT)),-m "not slow") tests/tensorrt \
+		--doctest-modules packages/dovetail-tensorrt/src $(ARGS); fi
 endif
 
 # What runs on a machine with a CUDA device: its own Python, whatever that has installed.
@@ -141,7 +155,7 @@ format: venv ## Format the code and mend what ruff can mend.
 wheels: venv ## Build the wheels into dist, for each Python of this machine.
 	@$(VENV)/bin/python tools/wheels dist
 
-lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt and cuda.txt.
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt and tensorrt.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -158,6 +172,9 @@ lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntim
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		requirements/cuda.in --output-file requirements/cuda.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		requirements/tensorrt.in --output-file requirements/tensorrt.txt
 	# One file cannot ask for several versions of a package, so each is locked by itself.
 	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
 	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \

@@ -33,7 +33,8 @@ def main() -> None:
     try:
         _run_module(arguments[0]) if is_module else _run_script(arguments[0])
     except Exception as error:  # noqa: BLE001 - what the script raised is shown as Python shows it
-        sys.excepthook(type(error), error, _own_frames(error.__traceback__))
+        shown = error.with_traceback(_own_frames(error.__traceback__))
+        sys.excepthook(type(shown), shown, shown.__traceback__)
         raise SystemExit(1) from None
 
 

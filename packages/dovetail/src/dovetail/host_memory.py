@@ -15,6 +15,9 @@ class HostMemory(bytes, NoOpContext):
     (4, 'INT8')
     """
 
+    def __del__(self) -> None:
+        """Nothing: the contract has the name, and scripts call it."""
+
     @property
     def nbytes(self) -> int:
         """How many bytes there are."""

@@ -240,3 +240,16 @@ def test_a_wrong_shape_is_told_with_what_the_profile_allows() -> None:
     context = _positive_engine().create_execution_context()
     with pytest.raises(dt.InputError, match=r"expected \(0\.\.32\), got \(4, 5\)"):
         context.set_input_shape("x", (4, 5))
+
+
+def test_the_memory_of_what_non_zero_finds_has_a_bound() -> None:
+    network = dt.Network()
+    x = network.add_input("x", dt.float32, (-1, 5))
+    layer = network.add_non_zero(x)
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+    engine = dt.compile(network, shapes={"x": ((1, 5), (2, 5), (4, 5))})
+    context = engine.create_execution_context()
+    context.set_input_shape("x", (3, 5))
+    assert context.get_max_output_size("y") == 2 * 15 * 4
+    assert context.get_tensor_shape("y") == (2, -1)

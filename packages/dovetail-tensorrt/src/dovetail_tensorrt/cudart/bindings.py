@@ -5,3 +5,6 @@ from __future__ import annotations
 from dovetail_tensorrt.cudart import driver, runtime
 
 __all__ = ["driver", "runtime"]
+
+__path__: list[str] = []
+"""Modules under this name are found by the import hook."""

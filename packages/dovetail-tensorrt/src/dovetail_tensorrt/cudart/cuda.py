@@ -6,5 +6,8 @@ from dovetail_tensorrt.cudart import bindings, driver, runtime
 
 __all__ = ["bindings", "cuda", "cudart"]
 
+__path__: list[str] = []
+"""Modules under this name are found by the import hook."""
+
 cuda = driver
 cudart = runtime

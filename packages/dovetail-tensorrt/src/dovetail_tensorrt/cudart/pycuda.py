@@ -4,4 +4,7 @@ from __future__ import annotations
 
 __all__ = ["VERSION"]
 
+__path__: list[str] = []
+"""Modules under this name are found by the import hook."""
+
 VERSION = (2025, 1)

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from dovetail import (
     ActivationType,
-    AllocatorFlag,
     APILanguage,
     AttentionIOForm,
     AttentionNormalizationOp,
@@ -134,7 +133,6 @@ from dovetail import (
     PluginFieldType,
     PluginTensorDesc,
     PoolingType,
-    PreviewFeature,
     Profiler,
     ProfilingVerbosity,
     ReduceOperation,
@@ -173,6 +171,7 @@ from dovetail_tensorrt.trt.building.timing_cache import (
     TimingCacheValue,
 )
 from dovetail_tensorrt.trt.enums import (
+    AllocatorFlag,
     BuilderFlag,
     DeviceType,
     EngineStat,
@@ -180,6 +179,7 @@ from dovetail_tensorrt.trt.enums import (
     HardwareCompatibilityLevel,
     NetworkDefinitionCreationFlag,
     OnnxParserFlag,
+    PreviewFeature,
     RuntimePlatform,
     SeekPosition,
     SerializationFlag,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 __all__ = [
+    "AllocatorFlag",
     "BuilderFlag",
     "DeviceType",
     "EngineStat",
@@ -12,6 +13,7 @@ __all__ = [
     "HardwareCompatibilityLevel",
     "NetworkDefinitionCreationFlag",
     "OnnxParserFlag",
+    "PreviewFeature",
     "RuntimePlatform",
     "SeekPosition",
     "SerializationFlag",
@@ -151,3 +153,17 @@ class OnnxParserFlag(IntEnum):
     REPORT_CAPABILITY_DLA = 2
     ENABLE_PLUGIN_OVERRIDE = 3
     ADJUST_FOR_DLA = 4
+
+
+class PreviewFeature(IntEnum):
+    """Features that must be switched on by name; PROFILE_SHARING_0806 is of version 10, where it was always on."""
+
+    PROFILE_SHARING_0806 = 0
+    ALIASED_PLUGIN_IO_10_03 = 1
+    RUNTIME_ACTIVATION_RESIZE_10_10 = 2
+
+
+class AllocatorFlag(IntEnum):
+    """What an allocation must allow, as a bit of the flags that an allocator gets."""
+
+    RESIZABLE = 0

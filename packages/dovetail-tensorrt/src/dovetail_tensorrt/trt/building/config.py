@@ -13,6 +13,7 @@ from dovetail_tensorrt.trt.enums import (
     BuilderFlag,
     DeviceType,
     HardwareCompatibilityLevel,
+    PreviewFeature,
     RuntimePlatform,
     TacticSource,
     TilingOptimizationLevel,
@@ -65,7 +66,7 @@ class IBuilderConfig(DeprecatedContext):
         """Back ends of Dovetail in order of preference; None for the default ones."""
         self._sources = _DEFAULT_SOURCES
         self._pools: dict[dovetail.MemoryPoolType, int] = {}
-        self._previews: set[dovetail.PreviewFeature] = set()
+        self._previews: set[PreviewFeature] = set()
         self._profiles: list[dovetail.OptimizationProfile] = []
         self._calibration_profile: dovetail.OptimizationProfile | None = None
         self._device_types: dict[Any, DeviceType] = {}
@@ -88,13 +89,13 @@ class IBuilderConfig(DeprecatedContext):
         """Whether a flag is on."""
         return bool(self.flags >> BuilderFlag(flag) & 1)
 
-    def set_preview_feature(self, feature: dovetail.PreviewFeature, enable: bool) -> None:
+    def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
         """Switch a preview feature on or off."""
-        (self._previews.add if enable else self._previews.discard)(dovetail.PreviewFeature(feature))
+        (self._previews.add if enable else self._previews.discard)(PreviewFeature(feature))
 
-    def get_preview_feature(self, feature: dovetail.PreviewFeature) -> bool:
+    def get_preview_feature(self, feature: PreviewFeature) -> bool:
         """Whether a preview feature is on."""
-        return dovetail.PreviewFeature(feature) in self._previews
+        return PreviewFeature(feature) in self._previews
 
     @property
     def all_build_routes(self) -> str:
@@ -223,8 +224,8 @@ class IBuilderConfig(DeprecatedContext):
         for pool, size_bytes in self._pools.items():
             if pool is dovetail.MemoryPoolType.WORKSPACE:
                 config.set_memory_pool_limit(pool, size_bytes)
-        for feature in self._previews:
-            config.set_preview_feature(feature, True)
+        if PreviewFeature.ALIASED_PLUGIN_IO_10_03 in self._previews:
+            config.set_preview_feature(dovetail.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
         for profile in self._profiles:
             config.add_optimization_profile(profile)
         if self._calibration_profile is not None:
