@@ -19,6 +19,7 @@ collect_ignore_glob = [] if importlib.util.find_spec("triton") else ["test_*.py"
 _INTERPRETED = (
     "can_be_replaced",
     "category",
+    "every_candidate",
     "few_queries",
     "gives_what_cpu_gives",
     "give_what_cpu_gives",

@@ -41,7 +41,8 @@ def make_inputs(model: onnx.ModelProto) -> dict[str, Any]:
     return made
 
 
-def _make_kit(multiprocessors: int) -> Kit:
+def make_kit(multiprocessors: int) -> Kit:
+    """What ways are made with, for a device with so many multiprocessors."""
     return Kit(
         capability=90,
         multiprocessors=multiprocessors,
@@ -76,7 +77,7 @@ def check_ways(model: onnx.ModelProto, inputs: dict[str, Any], tolerance: float,
     expected = _list(dovetail.compile(model, providers=["cpu"])(*inputs.values()))[0]
     regions = plan_partition(ir.from_proto(model)).regions
     (region,) = [each for each in regions if isinstance(each, AttentionRegion | ComputedRegion)]
-    task = make_task(region, _make_kit(multiprocessors))
+    task = make_task(region, make_kit(multiprocessors))
     ways = task.question.make_ways()
     for way in [way for way in ways if way.name in TILES or not way.name.startswith("attention") or way.drafts[1:]]:
         if any(isinstance(each, ShiftedDraft) and isinstance(each.draft, LibraryDraft) for each in way.drafts):

@@ -185,7 +185,7 @@ class _ConvText:
         split = self._tile.split > 1
         partial = self._partial | ({ROW} if split else set())
         shift = f"tl.program_id(2) * {self._columns} + " if self._groups > 1 else ""
-        live = f"({ROW} < {self._pixels}) & is_last" if split else f"{ROW} < {self._pixels}"
+        live = f"{ROW} < tl.where(is_last, {self._pixels}, 0)" if split else f"{ROW} < {self._pixels}"
         lines = write_epilogue(self._region.stored, partial, uses_int64=self._uses_int64)
         return [
             f"{ROW}_live = ({live})[:, None]",
