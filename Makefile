@@ -26,6 +26,8 @@ VENV := .venv
 RUN := $(VENV)/bin/python -m
 OPENVINO_VENV := .venv-openvino
 CUDA_VENV := .venv-cuda
+# Tests of another package that need Triton and the device of paper.
+ON_PAPER := tests/tensorrt/builtin/test_kernels.py tests/tensorrt/builtin/test_paper_device.py tests/tensorrt/plugin/test_aot.py
 TENSORRT_VENV := .venv-tensorrt
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
@@ -85,8 +87,8 @@ ifneq ($(CUDA),off)
 	if [ $$status -eq 3 ] && [ "$(CUDA)" = quick ]; then \
 		echo "Left out: the CUDA provider, whose locked packages cannot be installed on this machine."; \
 	elif [ $$status -ne 0 ]; then exit $$status; \
-	else $(CUDA_VENV)/bin/python -m pytest -n $(JOBS) \
-		$(if $(filter quick,$(CUDA)),-m "not slow") tests/cuda/host $(ARGS); fi
+	else PYTHONPATH=packages/dovetail-tensorrt/src $(CUDA_VENV)/bin/python -m pytest -n $(JOBS) \
+		$(if $(filter quick,$(CUDA)),-m "not slow") tests/cuda/host $(ON_PAPER) $(ARGS); fi
 endif
 
 test-tensorrt: venv ## The tests of packages/dovetail-tensorrt, in an environment of their own: three minutes.

@@ -41,7 +41,12 @@ COMMANDS: Final = {
 }
 """Each command and what it is for; the module of the same name declares its arguments and runs it."""
 
-_ELSEWHERE: Final = {"serve": "dovetail-serve"}
+_ELSEWHERE: Final = {
+    "lint": "dovetail-tensorrt",
+    "migrate": "dovetail-tensorrt",
+    "serve": "dovetail-serve",
+    "trtexec": "dovetail-tensorrt",
+}
 """Commands of packages that are known, and the package to install for each."""
 
 
