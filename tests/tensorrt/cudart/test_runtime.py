@@ -1,0 +1,118 @@
+"""The stand-in for cudart: memory with ends, copies that look at them, events that take the time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail_tensorrt.cudart import driver, find_aliases, has_device, runtime
+
+OK = runtime.cudaError_t.cudaSuccess
+INVALID = runtime.cudaError_t.cudaErrorInvalidValue
+KIND = runtime.cudaMemcpyKind.cudaMemcpyHostToDevice
+
+
+def _malloc(size: int) -> int:
+    error, address = runtime.cudaMalloc(size)
+    assert error == OK
+    return address
+
+
+@given(size=st.integers(0, 300), offset=st.integers(0, 310), count=st.integers(0, 320))
+def test_copies_stay_within_their_block(size: int, offset: int, count: int) -> None:
+    address = _malloc(size)
+    source = np.arange(320, dtype=np.uint8) % 251
+    is_inside = offset < max(size, 1)
+    (error,) = runtime.cudaMemcpy(address + offset, source.ctypes.data, count, KIND) if is_inside else (OK,)
+    if is_inside:
+        assert (error == OK) == (offset + count <= size)
+        result = np.zeros(320, np.uint8)
+        (back,) = runtime.cudaMemcpy(result.ctypes.data, address + offset, count, KIND)
+        assert back == error
+        if error == OK:
+            np.testing.assert_array_equal(result[:count], source[:count])
+    assert runtime.cudaFree(address) == (OK,)
+
+
+def test_an_array_that_is_too_short_is_refused() -> None:
+    address = _malloc(64)
+    assert runtime.cudaMemcpy(address, np.zeros(8, np.uint8), 9, KIND) == (INVALID,)
+    assert runtime.cudaMemcpyAsync(address, np.zeros(9, np.uint8), 9, KIND, 0) == (OK,)
+    runtime.cudaFree(address)
+
+
+def test_null_takes_nothing() -> None:
+    assert runtime.cudaMemcpy(0, np.zeros(4, np.uint8), 4, KIND) == (INVALID,)
+    assert runtime.cudaMemset(0, 1, 4) == (INVALID,)
+    assert runtime.cudaFree(0) == (OK,)
+
+
+def test_a_block_is_freed_once() -> None:
+    address = _malloc(8)
+    assert runtime.cudaFree(address) == (OK,)
+    assert runtime.cudaFree(address) == (INVALID,)
+
+
+def test_bytes_are_set_within_a_block() -> None:
+    address = _malloc(8)
+    assert runtime.cudaMemset(address, 7, 8) == (OK,)
+    assert runtime.cudaMemset(address, 7, 9) == (INVALID,)
+    result = np.zeros(8, np.uint8)
+    runtime.cudaMemcpy(result, address, 8, KIND)
+    assert result.tolist() == [7] * 8
+    runtime.cudaFree(address)
+
+
+def test_no_memory_is_an_error_code() -> None:
+    assert runtime.cudaMalloc(1 << 60)[0] == runtime.cudaError_t.cudaErrorMemoryAllocation
+    assert runtime.cudaMalloc(-1)[0] == INVALID
+
+
+def test_streams_are_zero_and_events_take_the_time() -> None:
+    _, stream = runtime.cudaStreamCreate()
+    assert int(stream) == 0
+    _, start = runtime.cudaEventCreate()
+    _, end = runtime.cudaEventCreate()
+    assert runtime.cudaEventElapsedTime(start, end)[0] != OK
+    runtime.cudaEventRecord(start, stream)
+    runtime.cudaEventRecord(end, stream)
+    error, elapsed_ms = runtime.cudaEventElapsedTime(start, end)
+    assert error == OK
+    assert elapsed_ms >= 0
+    assert runtime.cudaStreamSynchronize(stream) == (OK,)
+
+
+def test_errors_have_names() -> None:
+    assert runtime.cudaGetErrorName(INVALID) == (OK, b"cudaErrorInvalidValue")
+    assert runtime.cudaGetErrorString(INVALID) == (OK, b"invalid value")
+
+
+def test_what_is_not_stood_in_for_says_so() -> None:
+    with pytest.raises(AttributeError, match="'cudaGraphCreate' is not stood in for"):
+        _ = runtime.cudaGraphCreate
+    with pytest.raises(AttributeError, match="kernels cannot be loaded"):
+        _ = driver.cuModuleLoadData
+
+
+def test_the_driver_has_the_same_memory() -> None:
+    error, address = driver.cuMemAlloc(16)
+    assert error == driver.CUresult.CUDA_SUCCESS
+    assert driver.cuMemcpyHtoD(address, np.zeros(17, np.uint8), 17) == (driver.CUresult.CUDA_ERROR_INVALID_VALUE,)
+    assert driver.cuMemFree(address) == (driver.CUresult.CUDA_SUCCESS,)
+
+
+def test_the_host_is_the_only_device() -> None:
+    assert runtime.cudaGetDeviceCount() == (OK, 1)
+    assert runtime.cudaSetDevice(0) == (OK,)
+    assert runtime.cudaSetDevice(1) == (runtime.cudaError_t.cudaErrorInvalidDevice,)
+    _, free_bytes, total_bytes = runtime.cudaMemGetInfo()
+    assert 0 < free_bytes <= total_bytes
+
+
+@pytest.mark.skipif(has_device(), reason="there is a CUDA device, so that the real modules are used where installed")
+def test_everything_is_stood_in_for_where_no_device_is() -> None:
+    aliases = find_aliases()
+    assert aliases["cuda.bindings.runtime"] == "dovetail_tensorrt.cudart.runtime"
+    assert aliases["pycuda.driver"] == "dovetail_tensorrt.cudart.pycuda_driver"

@@ -1,0 +1,229 @@
+"""ONNX models into networks: errors with their nodes, support, weights that scripts bring, plugins, refits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dovetail_tensorrt import trt
+from tests.support.plugins import PlainCreator, ScalePlugin
+from tests.support.trt_objects import KeptMessages, make_network
+
+W = np.float32([[1, 2], [3, 4]])
+
+
+def _model(*ops: str, weights: np.ndarray = W, **attributes: Any) -> onnx.ModelProto:
+    names = ["h", *(f"t{i}" for i in range(1, len(ops))), "y"]
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["h"], name="dense")]
+    for index, op in enumerate(ops):
+        extra = attributes if op.startswith("Test") else {}
+        nodes.append(helper.make_node(op, [names[index]], [names[index + 1]], name=f"{op.lower()}_{index}", **extra))
+    graph = helper.make_graph(
+        nodes,
+        "model",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2])],
+        [helper.make_tensor_value_info("y" if ops else "h", TensorProto.FLOAT, [1, 2])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def _run(builder: Any, network: Any, x: np.ndarray) -> np.ndarray:
+    engine = builder.build_engine_with_config(network, builder.create_builder_config())
+    context = engine.create_execution_context()
+    y = np.zeros((1, 2), np.float32)
+    assert context.execute_v2([x.ctypes.data, y.ctypes.data])
+    return y
+
+
+X = np.float32([[1, -1]])
+
+
+def test_a_model_becomes_the_network() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    parser = trt.OnnxParser(network, logger)
+    assert parser.parse(_model("Relu", "Neg").SerializeToString())
+    assert parser.num_errors == 0
+    layers = [network.get_layer(i) for i in range(network.num_layers)]
+    assert [layer.name for layer in layers] == ["w", "dense", "relu_0", "neg_1"]
+    kinds = [trt.LayerType.CONSTANT, trt.LayerType.MATRIX_MULTIPLY, trt.LayerType.ACTIVATION, trt.LayerType.UNARY]
+    assert [layer.type for layer in layers] == kinds
+    assert parser.get_layer_output_tensor("relu_0", 0).name == "t1"
+    assert parser.get_layer_output_tensor("nothing", 0) is None
+    np.testing.assert_array_equal(_run(builder, network, X), -np.maximum(X @ W, 0))
+
+
+def test_a_parsed_network_can_be_changed() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    assert trt.OnnxParser(network, logger).parse(_model("Relu").SerializeToString())
+    y = network.get_output(0)
+    network.unmark_output(y)
+    doubled = network.add_elementwise(y, y, trt.ElementWiseOperation.SUM).get_output(0)
+    network.mark_output(doubled)
+    np.testing.assert_array_equal(_run(builder, network, X), 2 * np.maximum(X @ W, 0))
+
+
+def test_what_is_wrong_is_told_node_by_node() -> None:
+    logger = KeptMessages()
+    _, network = make_network(logger)
+    parser = trt.OnnxParser(network, logger)
+    assert not parser.parse(_model("Rellu", "Neg", "Absolutely").SerializeToString())
+    assert parser.num_errors == 2
+    first, second = parser.get_error(0), parser.get_error(1)
+    assert (first.code(), first.node(), first.node_name(), first.node_operator()) == (
+        trt.ErrorCode.UNSUPPORTED_NODE,
+        1,
+        "rellu_0",
+        "Rellu",
+    )
+    assert second.node() == 3
+    assert first.func() == "parse"
+    assert str(first).startswith("In node 1 with name: rellu_0 and operator: Rellu (parse): UNSUPPORTED_NODE: ")
+    assert len(logger.errors) == 2
+    parser.clear_errors()
+    assert parser.num_errors == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"no model at all", b"\x08\x08"])
+def test_bytes_that_are_no_model(data: bytes) -> None:
+    logger = KeptMessages()
+    _, network = make_network(logger)
+    parser = trt.OnnxParser(network, logger)
+    assert not parser.parse(data)
+    assert parser.get_error(0).code() == trt.ErrorCode.MODEL_DESERIALIZE_FAILED
+    assert not parser.parse_from_file("/no/such/model.onnx")
+    assert "cannot be read" in parser.get_error(1).desc()
+
+
+def test_parts_that_are_supported_and_not() -> None:
+    logger = KeptMessages()
+    _, network = make_network(logger)
+    parser = trt.OnnxParser(network, logger)
+    assert parser.supports_model_v2(_model("Relu").SerializeToString())
+    assert parser.num_subgraphs == 1
+    assert not parser.supports_model_v2(_model("Relu", "Rellu", "Neg").SerializeToString())
+    parts = [(parser.get_subgraph_nodes(i), parser.is_subgraph_supported(i)) for i in range(parser.num_subgraphs)]
+    assert parts == [([0, 1], True), ([2], False), ([3], True)]
+    assert network.num_layers == 0
+    assert parser.supports_operator("Conv")
+    assert not parser.supports_operator("Convv")
+
+
+def test_weights_beside_the_model(tmp_path: Path) -> None:
+    model = _model("Relu", weights=np.float32([[2, 0], [0, 2]]))
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    assert trt.OnnxParser(network, logger).parse_from_file(str(path))
+    np.testing.assert_array_equal(_run(builder, network, X), np.float32([[2, 0]]))
+    parser = trt.OnnxParser(builder.create_network(), logger)
+    assert not parser.parse(path.read_bytes())
+    assert "other files" in parser.get_error(0).desc()
+    assert trt.OnnxParser(builder.create_network(), logger).parse(path.read_bytes(), str(path))
+
+
+def test_weights_that_the_script_brings(tmp_path: Path) -> None:
+    path = tmp_path / "model.onnx"
+    onnx.save(_model(), path, save_as_external_data=True, location="weights.bin", size_threshold=0)
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    parser = trt.OnnxParser(network, logger)
+    assert parser.load_model_proto(path.read_bytes())
+    assert not parser.load_initializer("nothing", W, W.nbytes)
+    assert parser.load_initializer("w", W, W.nbytes)
+    assert parser.parse_model_proto()
+    np.testing.assert_array_equal(_run(builder, network, X), X @ W)
+
+
+def test_plugins_are_found_and_take_over_operators_when_asked() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    registry = builder.get_plugin_registry()
+    assert registry.register_creator(PlainCreator("TestScale", ScalePlugin), "")
+    assert registry.register_creator(PlainCreator("Relu", lambda: ScalePlugin(3.0)), "")
+    parser = trt.OnnxParser(network, logger)
+    assert parser.parse(_model("TestScale", "Relu", factor=2.0).SerializeToString()), parser.get_error(0)
+    assert network.get_layer(2).type == trt.LayerType.PLUGIN_V3
+    np.testing.assert_array_equal(_run(builder, network, X), np.maximum(2 * (X @ W), 0))
+    network = builder.create_network()
+    parser = trt.OnnxParser(network, logger)
+    parser.set_flag(trt.OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE)
+    assert parser.get_flag(trt.OnnxParserFlag.ENABLE_PLUGIN_OVERRIDE)
+    assert parser.parse(_model("Relu").SerializeToString()), parser.get_error(0)
+    np.testing.assert_array_equal(_run(builder, network, X), 3 * (X @ W))
+
+
+def test_nodes_without_names_are_named_after_what_they_make() -> None:
+    model = _model("Relu")
+    for node in model.graph.node:
+        node.name = ""
+    logger = KeptMessages()
+    _, network = make_network(logger)
+    assert trt.OnnxParser(network, logger).parse(model.SerializeToString())
+    assert [network.get_layer(i).name for i in (1, 2)] == ["node_of_h", "node_of_y"]
+
+
+def test_a_refit_from_another_model() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    assert trt.OnnxParser(network, logger).parse(_model().SerializeToString())
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.REFIT)
+    engine = builder.build_engine_with_config(network, config)
+    refitter = trt.Refitter(engine, logger)
+    other = trt.OnnxParserRefitter(refitter, logger)
+    assert not other.refit_from_bytes(_model(weights=np.float32([[1, 2, 3], [4, 5, 6]])).SerializeToString())
+    assert other.get_error(0).code() == trt.ErrorCode.REFIT_FAILED
+    other.clear_errors()
+    assert other.refit_from_bytes(_model(weights=-W).SerializeToString())
+    assert refitter.refit_cuda_engine()
+    context = engine.create_execution_context()
+    y = np.zeros((1, 2), np.float32)
+    assert context.execute_v2([X.ctypes.data, y.ctypes.data])
+    np.testing.assert_array_equal(y, -(X @ W))
+
+
+def test_weights_by_layer_and_role() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    x = network.add_input("x", trt.float32, (1, 1, 3, 3))
+    kernel = np.ones((1, 1, 3, 3), np.float32)
+    layer = network.add_convolution_nd(x, 1, (3, 3), kernel, np.zeros(1, np.float32))
+    layer.name = "conv"
+    network.mark_output(layer.get_output(0))
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.REFIT)
+    engine = builder.build_engine_with_config(network, config)
+    refitter = trt.Refitter(engine, logger)
+    names, roles = refitter.get_all()
+    assert sorted(zip(names, roles, strict=True)) == [
+        ("conv", trt.WeightsRole.KERNEL),
+        ("conv", trt.WeightsRole.BIAS),
+    ]
+    assert refitter.get_missing() == ([], [])
+    assert refitter.set_weights("conv", trt.WeightsRole.BIAS, np.float32([5]))
+    assert not refitter.set_weights("conv", trt.WeightsRole.SCALE, np.float32([5]))
+    assert refitter.get_named_weights("conv.bias").numpy().tolist() == [5.0]
+    assert refitter.get_weights_location("conv.bias") == trt.TensorLocation.HOST
+    assert refitter.refit_cuda_engine_async(0)
+    ones = np.ones((1, 1, 3, 3), np.float32)
+    y = np.zeros((1, 1, 1, 1), np.float32)
+    assert engine.create_execution_context().execute_v2([ones.ctypes.data, y.ctypes.data])
+    assert y.item() == 14.0
+
+
+def test_an_engine_without_refit_has_no_refitter() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    network.mark_output(network.add_identity(network.add_input("x", trt.float32, (1,))).get_output(0))
+    engine = builder.build_engine_with_config(network, builder.create_builder_config())
+    with pytest.raises(RuntimeError, match="not built for refit"):
+        trt.Refitter(engine, logger)
