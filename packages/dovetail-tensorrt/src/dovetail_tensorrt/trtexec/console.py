@@ -53,5 +53,6 @@ class Console(dovetail.ILogger):
 
     def mark(self, verdict: str) -> None:
         """Print the first or last line, which scripts look for."""
-        self._stream.write(f"&&&& {verdict} TensorRT.trtexec [Dovetail v{dovetail.__version__}] # {escape(self._command)}\n")
+        program = f"TensorRT.trtexec [Dovetail v{dovetail.__version__}]"
+        self._stream.write(f"&&&& {verdict} {program} # {escape(self._command)}\n")
         self._stream.flush()
