@@ -17,8 +17,11 @@ PACKED = "packed/packed:w"
 LONG = "n" * 70_000
 
 BUILT_RULES: dict[str, list[Case]] = {
-    "has what only kernels are built to": each(
+    "has what only kernels and plugins are built to": each(
         "built", step(0, kernel={"tactic": "fast"}), step(4, kernel={}), step(5, kernel={"payload": "kernel:product"})
+    ),
+    "a plugin that is a kernel has a launch and its code": each(
+        "chain", step(1, kernel={}), step(1, kernel={"tactic": "fast"}), step(1, kernel={"version": "1"})
     ),
     "has a workspace that it cannot use": each("built", step(0, workspace_bytes=64), step(3, workspace_bytes=1)),
     "workspace out of range": each("built", *(step(1, workspace_bytes=n) for n in (-1, 2**47, 2**70))),

@@ -138,6 +138,13 @@ def test_both_kinds_need_a_choice() -> None:
 
     with pytest.raises(ValueError, match="nothing says which"):
         build(aot=None, providers=("cpu",))
+    flags = dovetail.NetworkDefinitionCreationFlag
+    for flag, kind in ((flags.PREFER_AOT_PYTHON_PLUGINS, "Aot"), (flags.PREFER_JIT_PYTHON_PLUGINS, "Jit")):
+        network = dovetail.Builder().create_network(1 << flag)
+        assert network.get_flag(flag)
+        tensor = network.add_input("x", dovetail.float32, (2, 4))
+        layer = trtp.expand(network, trtp.op.aot.scale(tensor, name="n", factor=2))
+        assert type(layer.plugin).__name__ == f"{kind}Plugin"
     x = np.arange(8, dtype=np.float32).reshape(2, 4)
     engine = dovetail.Runtime().deserialize_cuda_engine(build(aot=False, providers=("cpu",)))
     np.testing.assert_array_equal(engine(x), x * 3)

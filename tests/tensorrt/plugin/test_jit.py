@@ -25,6 +25,7 @@ def build(
         layer.get_output(index).name = f"y{index}"
         network.mark_output(layer.get_output(index))
     config = builder.create_builder_config()
+    config.providers = settings.get("providers")
     if settings.get("aliases"):
         config.set_preview_feature(dovetail.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
     if profile is not None:
@@ -204,3 +205,61 @@ def test_an_onnx_node_finds_the_plugin() -> None:
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18), helper.make_opsetid("my", 1)])
     assert dovetail.compile(model)(np.array([[2, 4]], np.float32)).tolist() == [[14, 15, 24, 25]]
+
+
+def test_on_a_device_tensors_are_those_of_cuda() -> None:
+    from dovetail.testing import host_device
+
+    @trtp.register("t::device_twice")
+    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl("t::device_twice")
+    def run(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+        out = outputs[0]
+        assert not hasattr(x, "__array_interface__")
+        assert not hasattr(x, "__dlpack__")
+        facts = x.__cuda_array_interface__
+        assert facts["data"] == (x.data_ptr, False)
+        assert facts["shape"] == (2, 3)
+        assert facts["strides"] == (12, 4)
+        assert facts["stream"] == stream
+        source, target = (device.view_at(each.data_ptr, each.shape, np.float32) for each in (x, out))
+        device.find_stream(stream).submit("twice", lambda: np.multiply(source.view(), 2, out=target.view()))
+
+    with host_device() as device:
+        x = np.arange(6, dtype=np.float32).reshape(2, 3)
+        engine = build(lambda x: trtp.op.t.device_twice(x), (2, 3), providers=[device.id, "cpu"])
+        np.testing.assert_array_equal(engine(x), x * 2)
+
+
+def test_a_layer_is_called_quick() -> None:
+    @trtp.register("t::named")
+    def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+        return x.like()
+
+    @trtp.impl("t::named")
+    def run(x: trtp.Tensor, outputs: tuple[trtp.Tensor], stream: int) -> None:
+        return
+
+    network = dovetail.Builder().create_network()
+    layer = trtp.expand(network, trtp.op.t.named(network.add_input("x", dovetail.float32, (2,))))
+    assert layer.name == "(Unnamed Layer* 0) [PluginV3_V3QUICK]"
+
+
+def test_arrays_of_a_tensor_are_its_memory() -> None:
+    from dovetail_tensorrt.trt.plugin.tensors import make_tensor
+
+    memory = np.arange(6, dtype=np.float32).reshape(2, 3)
+    tensor = make_tensor(memory.ctypes.data, dovetail.PluginTensorDesc((2, 3)), 0)
+    np.from_dlpack(tensor)[0, 0] = 7
+    np.asarray(tensor)[1, 2] = 9
+    assert memory[0, 0] == 7
+    assert memory[1, 2] == 9
+    flat = tensor.aliased((6,))
+    assert flat.get_aliased() is tensor
+    assert np.asarray(flat)[5] == 9
+    with pytest.raises(ValueError, match="smaller"):
+        tensor.aliased((7,))
+    with pytest.raises(ValueError, match="cannot be set"):
+        tensor.shape = (1,)  # type: ignore[misc]

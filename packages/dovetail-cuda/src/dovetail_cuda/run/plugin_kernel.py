@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from dovetail.provider.interfaces import DeviceKernel
+from dovetail.provider.interfaces import DeviceKernel, LaunchShape
 from dovetail_cuda.run.driver import Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
-
-if TYPE_CHECKING:
-    from dovetail.plugin.kernels import LaunchShape
 
 __all__ = ["PluginKernel"]
 

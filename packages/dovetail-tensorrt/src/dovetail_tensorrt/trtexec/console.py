@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from typing import TextIO
 
-from dovetail import ILogger, __version__
+import dovetail
 from dovetail.escapes import escape
 from dovetail.loggers import Severity
 
@@ -21,7 +21,7 @@ _LETTERS = {
 }
 
 
-class Console(ILogger):
+class Console(dovetail.ILogger):
     """Prints to a stream, and is the logger of builds and engines."""
 
     def __init__(self, stream: TextIO, command: str, *, is_verbose: bool) -> None:
@@ -53,5 +53,6 @@ class Console(ILogger):
 
     def mark(self, verdict: str) -> None:
         """Print the first or last line, which scripts look for."""
-        self._stream.write(f"&&&& {verdict} TensorRT.trtexec [Dovetail v{__version__}] # {escape(self._command)}\n")
+        program = f"TensorRT.trtexec [Dovetail v{dovetail.__version__}]"
+        self._stream.write(f"&&&& {verdict} {program} # {escape(self._command)}\n")
         self._stream.flush()

@@ -77,8 +77,9 @@ class Builder(NoOpContext):
         Raises:
             UsageError: The flags say that it is strongly typed, and the argument that it is not.
         """
-        _check_creation(flags, strongly_typed=strongly_typed, logger=self.logger)
+        _check_creation(flags, strongly_typed=strongly_typed)
         network = Network(strongly_typed=strongly_typed, registry=self._registry)
+        network.preferences = sum(flags & 1 << flag for flag in _PREFERENCES)
         network.builder, network.error_recorder = self, self.error_recorder
         return network
 
@@ -204,15 +205,17 @@ def _check_threads(count: int) -> int:
     return count
 
 
-def _check_creation(flags: int, *, strongly_typed: bool, logger: ILogger) -> None:
-    """Refuse flags that contradict an argument, and tell of those that nothing reads."""
+_PREFERENCES: Final = (
+    NetworkDefinitionCreationFlag.PREFER_AOT_PYTHON_PLUGINS,
+    NetworkDefinitionCreationFlag.PREFER_JIT_PYTHON_PLUGINS,
+)
+
+
+def _check_creation(flags: int, *, strongly_typed: bool) -> None:
+    """Refuse flags that contradict an argument."""
     asked = [flag for flag in NetworkDefinitionCreationFlag if flags >> flag & 1]
     if NetworkDefinitionCreationFlag.STRONGLY_TYPED in asked and not strongly_typed:
         raise UsageError("STRONGLY_TYPED is set and strongly_typed is False", where="create_network", fix="say one")
-    for flag in asked:
-        if flag is not NetworkDefinitionCreationFlag.STRONGLY_TYPED:
-            text = f"NetworkDefinitionCreationFlag.{flag.name} has no effect: plugins run as the Python they are"
-            logger.log(Severity.WARNING, text)
 
 
 def engine_from_plan(plan: BuiltPlan, registry: PluginRegistry, options: ProviderOptions | None = None) -> Engine:

@@ -7,7 +7,7 @@ each be one. Subclasses set the attributes and override the methods; nothing her
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from types import MappingProxyType
@@ -290,6 +290,8 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
         field_names: PluginFieldCollection
     else:
         field_names = _Required()
+    optional_fields: Collection[str] = ()
+    """Fields that an ONNX node may leave out without being told of it."""
 
     def create_plugin(self, name: str, field_collection: PluginFieldCollection, phase: TensorRTPhase) -> IPluginV3:
         """A new plugin; copy what you keep of the fields, their memory is gone after the call."""

@@ -35,6 +35,7 @@ from dovetail.provider.contract.loaded import (
     BoundPartition,
     CompiledKernel,
     DeviceKernel,
+    LaunchShape,
     LoadedPartition,
 )
 from dovetail.provider.contract.stored import StoredKernel, StoredPartition
@@ -74,6 +75,7 @@ __all__ = [
     "Event",
     "KernelRegistry",
     "KernelRequest",
+    "LaunchShape",
     "LoadedPartition",
     "MemoryInfo",
     "NodeReport",

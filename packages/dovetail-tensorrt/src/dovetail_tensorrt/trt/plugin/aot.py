@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from dovetail import (
@@ -14,6 +15,7 @@ from dovetail import (
     PluginTensorDesc,
 )
 from dovetail_tensorrt.trt.plugin.base import DecoratedPlugin
+from dovetail_tensorrt.trt.plugin.definitions import Definition
 from dovetail_tensorrt.trt.plugin.errors import DecoratorError
 from dovetail_tensorrt.trt.plugin.expressions import ShapeExpr, SymExprs, SymInt32
 from dovetail_tensorrt.trt.plugin.launch import KernelLaunchParams
@@ -26,7 +28,9 @@ _EXPECTED: Final = "(kernel name, PTX or cubin, KernelLaunchParams, SymExprs)"
 class AotPlugin(DecoratedPlugin, IPluginV3OneRuntime):
     """A plugin that is a kernel of a device."""
 
-    timing_cache_id = ""
+    def __init__(self, definition: Definition, attributes: Mapping[str, Any]) -> None:
+        super().__init__(definition, attributes)
+        self.timing_cache_id = _digest(attributes)  # attributes are in the kernel, so each value has its own timings
 
     def get_kernel_launch(
         self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]
@@ -103,3 +107,12 @@ class AotPlugin(DecoratedPlugin, IPluginV3OneRuntime):
     def get_fields_to_serialize(self) -> PluginFieldCollection:
         """None: the kernel holds what the attributes were for."""
         return PluginFieldCollection()
+
+
+def _digest(attributes: Mapping[str, Any]) -> str:
+    """A short text that differs where an attribute does."""
+    found = hashlib.sha256()
+    for name, value in attributes.items():
+        raw = value.tobytes() if hasattr(value, "tobytes") else repr(value).encode()
+        found.update(f"{name}:{len(raw)}:".encode() + raw)
+    return found.hexdigest()[:16]

@@ -62,6 +62,7 @@ class DecoratedCreator(IPluginCreatorV3One):
         fields = [PluginField(name, None, kind.field_type) for name, kind in definition.signature.attributes.items()]
         if _AOT not in definition.signature.attributes:
             fields.append(PluginField(_AOT, None, PluginFieldType.INT32))
+            self.optional_fields = (_AOT,)
         self.field_names = PluginFieldCollection(fields)
         self.__wrapped__ = definition.signature.function  # so that messages name the file of the function
 

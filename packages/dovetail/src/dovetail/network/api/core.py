@@ -41,6 +41,8 @@ class NetworkCore:
     def __init__(self, *, strongly_typed: bool = True, registry: Any = None, name: str = "") -> None:
         self.name = name
         self.strongly_typed = strongly_typed
+        self.preferences = 0
+        """The creation flags that say which kind of plugin is preferred where there are two."""
         self.registry = registry
         self.error_recorder: Any = None
         self.builder: Any = None
@@ -279,7 +281,7 @@ class NetworkCore:
     @property
     def flags(self) -> int:
         """The creation flags as a mask of ``1 << flag``."""
-        return int(self.strongly_typed) << NetworkDefinitionCreationFlag.STRONGLY_TYPED
+        return int(self.strongly_typed) << NetworkDefinitionCreationFlag.STRONGLY_TYPED | self.preferences
 
     def get_flag(self, flag: NetworkDefinitionCreationFlag) -> bool:
         """Whether the network was created with a flag."""

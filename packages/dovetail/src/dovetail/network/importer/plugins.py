@@ -262,8 +262,12 @@ def check_override(model: ir.Model, override: Collection[str]) -> None:
 
 
 def _has_default(creator: Any, name: str) -> bool:
-    """Whether a field that is left out has a value all the same, which the author of a layer gave its parameter."""
-    return isinstance(creator, LayerCreator) and creator.layer.signature.has_default(name)
+    """Whether a field may be left out: it has a default, or the creator says that nobody needs it."""
+    return (
+        name in getattr(creator, "optional_fields", ())
+        or (isinstance(creator, LayerCreator)
+        and creator.layer.signature.has_default(name))
+    )
 
 
 def _identities(node: ir.Node) -> list[tuple[str, str, str]]:

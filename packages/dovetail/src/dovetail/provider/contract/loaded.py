@@ -5,14 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dovetail.plugin.kernels import LaunchShape
 from dovetail.provider.devices import Stream
 
-if TYPE_CHECKING:
-    from dovetail.plugin.kernels import LaunchShape
-
-__all__ = ["BindContext", "BoundPartition", "CompiledKernel", "DeviceKernel", "LoadedPartition"]
+__all__ = ["BindContext", "BoundPartition", "CompiledKernel", "DeviceKernel", "LaunchShape", "LoadedPartition"]
 
 Shape = tuple[int, ...]
 

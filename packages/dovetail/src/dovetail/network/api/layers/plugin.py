@@ -15,6 +15,7 @@ from dovetail.network.api.layers.base import ILayer
 from dovetail.network.plugins import PluginEntry, make_plugin_node
 from dovetail.plugin.adapters import is_adaptable_plugin, resolve_plugin
 from dovetail.plugin.handle import PluginHandle
+from dovetail.plugin.interfaces import InterfaceInfo
 from dovetail.types import DataType, TensorRTPhase
 
 if TYPE_CHECKING:
@@ -34,6 +35,9 @@ class IPluginV3Layer(ILayer):
     _kind = "PluginV3_V3ONE"
 
     def __init__(self, network: NetworkCore, tensors: Sequence[ITensor], entry: PluginEntry, index: int) -> None:
+        info = getattr(entry.handle.core, "interface_info", None)
+        if isinstance(info, InterfaceInfo) and "V3QUICK" in info.kind:
+            self._kind = "PluginV3_V3QUICK"  # type: ignore[misc]  # the default name has it
         super().__init__(network, tensors, num_outputs=entry.handle.num_outputs)
         self._entry = entry
         self._index = index
