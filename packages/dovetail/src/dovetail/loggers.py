@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from enum import IntEnum
 from typing import ClassVar
 
 from dovetail._no_op_context import NoOpContext
+from dovetail.contract_enum import ContractEnum
 from dovetail.escapes import escape
 
 __all__ = [
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-class Severity(IntEnum):
+class Severity(ContractEnum):
     """How much a message matters; a smaller number matters more."""
 
     INTERNAL_ERROR = 0
@@ -33,7 +33,7 @@ class Severity(IntEnum):
     VERBOSE = 4
 
 
-class ErrorCode(IntEnum):
+class ErrorCode(ContractEnum):
     """What kind of error was recorded."""
 
     SUCCESS = 0

@@ -159,6 +159,7 @@ from dovetail_tensorrt.trt.absent import (
     IAttentionInputLayer,
     IAttentionOutputLayer,
     IDistCollectiveLayer,
+    IInt8LegacyCalibrator,
     IMoELayer,
 )
 from dovetail_tensorrt.trt.building.builder import Builder
@@ -295,6 +296,7 @@ __all__ = [
     "IInt8Calibrator",
     "IInt8EntropyCalibrator",
     "IInt8EntropyCalibrator2",
+    "IInt8LegacyCalibrator",
     "IInt8MinMaxCalibrator",
     "IIteratorLayer",
     "IKVCacheUpdateLayer",

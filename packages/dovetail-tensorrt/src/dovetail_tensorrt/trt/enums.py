@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from dovetail.contract_enum import ContractEnum
 
 __all__ = [
     "AllocatorFlag",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-class NetworkDefinitionCreationFlag(IntEnum):
+class NetworkDefinitionCreationFlag(ContractEnum):
     """How a network is made; EXPLICIT_BATCH is of version 10, where it had no effect any more."""
 
     EXPLICIT_BATCH = 0
@@ -32,7 +32,7 @@ class NetworkDefinitionCreationFlag(IntEnum):
     PREFER_AOT_PYTHON_PLUGINS = 3
 
 
-class BuilderFlag(IntEnum):
+class BuilderFlag(ContractEnum):
     """Switches of a build, with the numbers of version 10; those for precisions are of its weakly typed networks."""
 
     FP16 = 0
@@ -66,7 +66,7 @@ class BuilderFlag(IntEnum):
     DISTRIBUTIVE_INDEPENDENCE = 28
 
 
-class ExecutionContextAllocationStrategy(IntEnum):
+class ExecutionContextAllocationStrategy(ContractEnum):
     """Who provides the memory of a context, and when."""
 
     STATIC = 0
@@ -74,7 +74,7 @@ class ExecutionContextAllocationStrategy(IntEnum):
     USER_MANAGED = 2
 
 
-class SerializationFlag(IntEnum):
+class SerializationFlag(ContractEnum):
     """What a serialized engine leaves out or keeps."""
 
     EXCLUDE_WEIGHTS = 0
@@ -82,14 +82,14 @@ class SerializationFlag(IntEnum):
     INCLUDE_REFIT = 2
 
 
-class EngineStat(IntEnum):
+class EngineStat(ContractEnum):
     """Numbers that an engine can be asked for."""
 
     TOTAL_WEIGHTS_SIZE = 0
     STRIPPED_WEIGHTS_SIZE = 1
 
 
-class SeekPosition(IntEnum):
+class SeekPosition(ContractEnum):
     """What an offset in a stream counts from."""
 
     SET = 0
@@ -97,7 +97,7 @@ class SeekPosition(IntEnum):
     END = 2
 
 
-class HardwareCompatibilityLevel(IntEnum):
+class HardwareCompatibilityLevel(ContractEnum):
     """On which other devices an engine is to run."""
 
     NONE = 0
@@ -105,28 +105,28 @@ class HardwareCompatibilityLevel(IntEnum):
     SAME_COMPUTE_CAPABILITY = 2
 
 
-class RuntimePlatform(IntEnum):
+class RuntimePlatform(ContractEnum):
     """On which platform an engine is to run."""
 
     SAME_AS_BUILD = 0
     WINDOWS_AMD64 = 1
 
 
-class DeviceType(IntEnum):
+class DeviceType(ContractEnum):
     """What runs a layer; there is no DLA here."""
 
     GPU = 0
     DLA = 1
 
 
-class TempfileControlFlag(IntEnum):
+class TempfileControlFlag(ContractEnum):
     """Which temporary files a runtime may make."""
 
     ALLOW_IN_MEMORY_FILES = 0
     ALLOW_TEMPORARY_FILES = 1
 
 
-class TacticSource(IntEnum):
+class TacticSource(ContractEnum):
     """Libraries that tactics come from; the first three are of version 10."""
 
     CUBLAS = 0
@@ -136,7 +136,7 @@ class TacticSource(IntEnum):
     JIT_CONVOLUTIONS = 4
 
 
-class TilingOptimizationLevel(IntEnum):
+class TilingOptimizationLevel(ContractEnum):
     """How much effort goes into tiling."""
 
     NONE = 0
@@ -145,7 +145,7 @@ class TilingOptimizationLevel(IntEnum):
     FULL = 3
 
 
-class OnnxParserFlag(IntEnum):
+class OnnxParserFlag(ContractEnum):
     """Switches of the ONNX parser."""
 
     NATIVE_INSTANCENORM = 0
@@ -155,7 +155,7 @@ class OnnxParserFlag(IntEnum):
     ADJUST_FOR_DLA = 4
 
 
-class PreviewFeature(IntEnum):
+class PreviewFeature(ContractEnum):
     """Features that must be switched on by name; PROFILE_SHARING_0806 is of version 10, where it was always on."""
 
     PROFILE_SHARING_0806 = 0
@@ -163,7 +163,7 @@ class PreviewFeature(IntEnum):
     RUNTIME_ACTIVATION_RESIZE_10_10 = 2
 
 
-class AllocatorFlag(IntEnum):
+class AllocatorFlag(ContractEnum):
     """What an allocation must allow, as a bit of the flags that an allocator gets."""
 
     RESIZABLE = 0

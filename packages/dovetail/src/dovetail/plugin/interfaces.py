@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
     from dovetail.plugin.fields import PluginFieldCollection
     from dovetail.plugin.kernels import KernelLaunch
     from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
+
+from dovetail.contract_enum import ContractEnum
 
 __all__ = [
     "PREFERS_DEVICE",
@@ -45,7 +46,7 @@ PREFERS_HOST: Final = "host"
 PREFERS_DEVICE: Final = "device"
 
 
-class PluginCapabilityType(IntEnum):
+class PluginCapabilityType(ContractEnum):
     """Which capability is asked for."""
 
     CORE = 0
@@ -53,7 +54,7 @@ class PluginCapabilityType(IntEnum):
     RUNTIME = 2
 
 
-class APILanguage(IntEnum):
+class APILanguage(ContractEnum):
     """The language an interface was implemented in."""
 
     CPP = 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
 import dovetail
+from dovetail.contract_enum import ContractEnum
 
 __all__ = ["ErrorCode", "ParserError", "describe_errors"]
 
@@ -16,7 +16,7 @@ _NODE: Final = re.compile(r"node '(?P<name>[^']*)' \((?P<op>[^,]*), opset")
 """How the engine's messages name a node."""
 
 
-class ErrorCode(IntEnum):
+class ErrorCode(ContractEnum):
     """What kind of error it is."""
 
     SUCCESS = 0

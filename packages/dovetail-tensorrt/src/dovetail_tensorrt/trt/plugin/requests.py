@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from dovetail.contract_enum import ContractEnum
 
 __all__ = ["QuickPluginCreationRequest"]
 
 
-class QuickPluginCreationRequest(IntEnum):
+class QuickPluginCreationRequest(ContractEnum):
     """Nothing, a preference, or a demand.
 
     >>> QuickPluginCreationRequest.strict(aot=True).name

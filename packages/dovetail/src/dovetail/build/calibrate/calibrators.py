@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from enum import IntEnum
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 
 from dovetail.build.calibrate.calibration_cache import MAX_CACHE_BYTES
 from dovetail.build.calibrate.range_stats import EntropyStatistic, MinMaxStatistic, RangeStatistic
+from dovetail.contract_enum import ContractEnum
 from dovetail.errors import BuildError, DovetailError, InputError, ResourceError, UsageError
 from dovetail.files import is_out_of_space, read_bytes, replacing
 
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class CalibrationAlgoType(IntEnum):
+class CalibrationAlgoType(ContractEnum):
     """How a range follows from what was seen. The two entropy kinds are one here."""
 
     LEGACY_CALIBRATION = 0

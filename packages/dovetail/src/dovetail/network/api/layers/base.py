@@ -52,6 +52,7 @@ class ILayer(ABC):
         self._name = name = network._next_name(self._kind)
         self._metadata = ""
         self._num_ranks = 1
+        self._taken_for: type | None = None
         self._values: dict[str, Any] = {}
         self._inputs: list[ITensor | None] = list(inputs)
         self._precision: DataType | None = None
@@ -62,6 +63,23 @@ class ILayer(ABC):
         ]
 
     # identity
+
+    @property
+    def __class__(self) -> type:
+        """The kind that a program has taken the layer for, by ``layer.__class__ = IConvolutionLayer``, or its own.
+
+        Bindings give layers of a base class, which programs cast so. What the layer is does not change by that.
+        """
+        return self._taken_for or type(self)
+
+    @__class__.setter
+    def __class__(self, kind: type) -> None:
+        self._taken_for = kind
+
+    def __dir__(self) -> list[str]:
+        """What programs may use, also of the kind that they have taken the layer for."""
+        kinds = {type(self), self._taken_for or type(self)}
+        return sorted({name for kind in kinds for name in dir(kind) if not name.startswith("_")})
 
     @property
     def name(self) -> str:

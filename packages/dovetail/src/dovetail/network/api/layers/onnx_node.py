@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from dovetail.network.api.enums import LayerType
 from dovetail.network.api.layers.base import ILayer
+from dovetail.network.api.layers.onnx_properties import PROPERTIES, read_operation
 from dovetail.network.plugins import entry_of
 
 if TYPE_CHECKING:
@@ -90,6 +91,18 @@ class IOnnxNodeLayer(ILayer):
         """Such constants that bodies read."""
         self._plugin_offset: int = given["plugin_offset"]
         self._required_inputs = self._max_inputs  # type: ignore[misc]
+
+    @property
+    def type(self) -> Any:
+        """The kind of layer; the operation once the layer was taken for one of activation or pooling."""
+        return self._layer_type if self._taken_for is None else read_operation(self._node) or self._layer_type
+
+    def __getattr__(self, name: str) -> Any:
+        """What a layer of the network's own kinds would say, as far as the node says it."""
+        read = None if name.startswith("_") else PROPERTIES.get(self._layer_type, {}).get(name)
+        if read is None:
+            raise AttributeError(f"a layer that was read from a model has no '{name}'", name=name, obj=self)
+        return read(self._node)
 
     @property
     def op_type(self) -> str:
