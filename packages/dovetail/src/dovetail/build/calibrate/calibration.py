@@ -88,7 +88,7 @@ class _Calibration:
         statistics = self._run()
         ranges = {name: statistics[name].range() if name in statistics else None for name in self._names}
         text = encode_cache(self._algorithm.name, ranges)
-        self._ask("write_calibration_cache", lambda: self._calibrator.write_calibration_cache(text))
+        self._ask("write_calibration_cache", lambda: self._calibrator.write_calibration_cache(memoryview(text)))
         return ranges
 
     def _read_cache(self) -> dict[str, Range | None] | None:

@@ -59,7 +59,7 @@ class IInt8Calibrator:
         """What ``write_calibration_cache`` was given in an earlier build; None to run the batches."""
         return None
 
-    def write_calibration_cache(self, cache: bytes) -> None:
+    def write_calibration_cache(self, cache: bytes | memoryview) -> None:
         """Keep the ranges that were found."""
 
     def get_algorithm(self) -> CalibrationAlgoType:
@@ -144,7 +144,7 @@ class ArrayCalibrator(IInt8Calibrator):
         except OSError as error:
             raise _unusable(self._path, "read", error) from error
 
-    def write_calibration_cache(self, cache: bytes) -> None:
+    def write_calibration_cache(self, cache: bytes | memoryview) -> None:
         """Replace the file as a whole, so that nobody ever reads half of it."""
         if self._path is not None:
             try:
