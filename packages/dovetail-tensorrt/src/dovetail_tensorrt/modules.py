@@ -64,7 +64,7 @@ class AliasFinder(importlib.abc.MetaPathFinder):
         return None if meant is None else f"{meant}.{child}"
 
 
-_installed: list[AliasFinder] = []
+_installed: list[importlib.abc.MetaPathFinder] = []
 
 
 def install(*, cudart: bool = True) -> ModuleType:
@@ -79,16 +79,23 @@ def install(*, cudart: bool = True) -> ModuleType:
     """
     if not _installed:
         _refuse_taken(_NAMES)
-        _add(_NAMES)
+        _add(AliasFinder(_NAMES))
         if cudart:
-            from dovetail_tensorrt.cudart import find_aliases
-
-            _add(find_aliases())
+            _stand_in()
     return importlib.import_module("tensorrt")
 
 
-def _add(names: dict[str, str]) -> None:
-    finder = AliasFinder(dict(names))
+def _stand_in() -> None:
+    from dovetail_tensorrt.cudart import find_aliases, has_device
+
+    _add(AliasFinder(find_aliases()))
+    if not has_device():
+        from dovetail_tensorrt.cudart.library import LibraryFinder
+
+        _add(LibraryFinder())
+
+
+def _add(finder: importlib.abc.MetaPathFinder) -> None:
     sys.meta_path.insert(0, finder)
     _installed.append(finder)
 
@@ -109,6 +116,7 @@ def uninstall() -> None:
     """Undo ``install``: later imports find what is installed under the names, if anything is."""
     for finder in _installed:
         sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if finder.target_of(name) is not None]:
+        aliases = [name for name in sys.modules if isinstance(finder, AliasFinder) and finder.target_of(name)]
+        for name in aliases:
             del sys.modules[name]
     _installed.clear()

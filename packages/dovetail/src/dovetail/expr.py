@@ -8,9 +8,9 @@ is for build time; ``compile_exprs`` makes the closures that the runtime calls w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final, SupportsIndex, TypeAlias, Union
 
+from dovetail._contract_enum import ContractEnum
 from dovetail.errors import UsageError
 
 __all__ = [
@@ -37,7 +37,7 @@ __all__ = [
 _INT64_MIN: Final = -(2**63)
 
 
-class DimensionOperation(IntEnum):
+class DimensionOperation(ContractEnum):
     """The nine operations of the contract; EQUAL and LESS give 1 or 0."""
 
     SUM = 0

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from enum import IntEnum
 from typing import ClassVar
 
+from dovetail._contract_enum import ContractEnum
 from dovetail._no_op_context import NoOpContext
 from dovetail.escapes import escape
 
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 
-class Severity(IntEnum):
+class Severity(ContractEnum):
     """How much a message matters; a smaller number matters more."""
 
     INTERNAL_ERROR = 0
@@ -33,7 +33,7 @@ class Severity(IntEnum):
     VERBOSE = 4
 
 
-class ErrorCode(IntEnum):
+class ErrorCode(ContractEnum):
     """What kind of error was recorded."""
 
     SUCCESS = 0

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from typing import Any, ClassVar, Final, SupportsIndex, overload
 
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._contract_enum import ContractEnum
 from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import UsageError
 
@@ -41,7 +41,7 @@ __all__ = [
 DTypeLike = npt.DTypeLike
 
 
-class DataType(IntEnum):
+class DataType(ContractEnum):
     """The twelve element types.
 
     >>> DataType.BF16.numpy.name, DataType.INT4.itemsize
@@ -124,7 +124,7 @@ def volume(dims: Iterable[int]) -> int:
     return math.prod(dims)
 
 
-class TensorFormat(IntEnum):
+class TensorFormat(ContractEnum):
     """The thirteen memory layouts; what each looks like is in ``dovetail.formats``."""
 
     LINEAR = 0
@@ -142,14 +142,14 @@ class TensorFormat(IntEnum):
     DHWC = 12
 
 
-class TensorRTPhase(IntEnum):
+class TensorRTPhase(ContractEnum):
     """Whether a creator makes a plugin for a network or for a loaded plan."""
 
     BUILD = 0
     RUNTIME = 1
 
 
-class EngineCapability(IntEnum):
+class EngineCapability(ContractEnum):
     """What kind of engine a network is built for."""
 
     STANDARD = 0
@@ -157,7 +157,7 @@ class EngineCapability(IntEnum):
     DLA_STANDALONE = 2
 
 
-class TensorIOMode(IntEnum):
+class TensorIOMode(ContractEnum):
     """What a named tensor of an engine is."""
 
     NONE = 0
@@ -165,7 +165,7 @@ class TensorIOMode(IntEnum):
     OUTPUT = 2
 
 
-class TensorLocation(IntEnum):
+class TensorLocation(ContractEnum):
     """Where the bytes of a tensor are expected."""
 
     DEVICE = 0

@@ -140,3 +140,10 @@ def test_the_error_about_a_model_has_its_parts() -> None:
         "node 'Rellu' (Rellu, opset 13)",
         "node 'Mull' (Mull, opset 13)",
     ]
+
+
+def test_the_class_of_a_layer_stays() -> None:
+    layer = _network().get_layer(1)
+    layer.__class__ = dovetail.IActivationLayer
+    assert layer.type == LayerType.ACTIVATION
+    assert layer.op_type == "Relu"

@@ -11,6 +11,7 @@ __all__ = [
     "EngineStat",
     "ExecutionContextAllocationStrategy",
     "HardwareCompatibilityLevel",
+    "NamedEnum",
     "NetworkDefinitionCreationFlag",
     "OnnxParserFlag",
     "PreviewFeature",
@@ -23,7 +24,17 @@ __all__ = [
 ]
 
 
-class NetworkDefinitionCreationFlag(IntEnum):
+class NamedEnum(IntEnum):
+    """A number that prints as its class and name."""
+
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+    def __format__(self, spec: str) -> str:
+        return int.__format__(self, spec) if spec else str(self)
+
+
+class NetworkDefinitionCreationFlag(NamedEnum):
     """How a network is made; EXPLICIT_BATCH is of version 10, where it had no effect any more."""
 
     EXPLICIT_BATCH = 0
@@ -32,7 +43,7 @@ class NetworkDefinitionCreationFlag(IntEnum):
     PREFER_AOT_PYTHON_PLUGINS = 3
 
 
-class BuilderFlag(IntEnum):
+class BuilderFlag(NamedEnum):
     """Switches of a build, with the numbers of version 10; those for precisions are of its weakly typed networks."""
 
     FP16 = 0
@@ -66,7 +77,7 @@ class BuilderFlag(IntEnum):
     DISTRIBUTIVE_INDEPENDENCE = 28
 
 
-class ExecutionContextAllocationStrategy(IntEnum):
+class ExecutionContextAllocationStrategy(NamedEnum):
     """Who provides the memory of a context, and when."""
 
     STATIC = 0
@@ -74,7 +85,7 @@ class ExecutionContextAllocationStrategy(IntEnum):
     USER_MANAGED = 2
 
 
-class SerializationFlag(IntEnum):
+class SerializationFlag(NamedEnum):
     """What a serialized engine leaves out or keeps."""
 
     EXCLUDE_WEIGHTS = 0
@@ -82,14 +93,14 @@ class SerializationFlag(IntEnum):
     INCLUDE_REFIT = 2
 
 
-class EngineStat(IntEnum):
+class EngineStat(NamedEnum):
     """Numbers that an engine can be asked for."""
 
     TOTAL_WEIGHTS_SIZE = 0
     STRIPPED_WEIGHTS_SIZE = 1
 
 
-class SeekPosition(IntEnum):
+class SeekPosition(NamedEnum):
     """What an offset in a stream counts from."""
 
     SET = 0
@@ -97,7 +108,7 @@ class SeekPosition(IntEnum):
     END = 2
 
 
-class HardwareCompatibilityLevel(IntEnum):
+class HardwareCompatibilityLevel(NamedEnum):
     """On which other devices an engine is to run."""
 
     NONE = 0
@@ -105,28 +116,28 @@ class HardwareCompatibilityLevel(IntEnum):
     SAME_COMPUTE_CAPABILITY = 2
 
 
-class RuntimePlatform(IntEnum):
+class RuntimePlatform(NamedEnum):
     """On which platform an engine is to run."""
 
     SAME_AS_BUILD = 0
     WINDOWS_AMD64 = 1
 
 
-class DeviceType(IntEnum):
+class DeviceType(NamedEnum):
     """What runs a layer; there is no DLA here."""
 
     GPU = 0
     DLA = 1
 
 
-class TempfileControlFlag(IntEnum):
+class TempfileControlFlag(NamedEnum):
     """Which temporary files a runtime may make."""
 
     ALLOW_IN_MEMORY_FILES = 0
     ALLOW_TEMPORARY_FILES = 1
 
 
-class TacticSource(IntEnum):
+class TacticSource(NamedEnum):
     """Libraries that tactics come from; the first three are of version 10."""
 
     CUBLAS = 0
@@ -136,7 +147,7 @@ class TacticSource(IntEnum):
     JIT_CONVOLUTIONS = 4
 
 
-class TilingOptimizationLevel(IntEnum):
+class TilingOptimizationLevel(NamedEnum):
     """How much effort goes into tiling."""
 
     NONE = 0
@@ -145,7 +156,7 @@ class TilingOptimizationLevel(IntEnum):
     FULL = 3
 
 
-class OnnxParserFlag(IntEnum):
+class OnnxParserFlag(NamedEnum):
     """Switches of the ONNX parser."""
 
     NATIVE_INSTANCENORM = 0
@@ -155,7 +166,7 @@ class OnnxParserFlag(IntEnum):
     ADJUST_FOR_DLA = 4
 
 
-class PreviewFeature(IntEnum):
+class PreviewFeature(NamedEnum):
     """Features that must be switched on by name; PROFILE_SHARING_0806 is of version 10, where it was always on."""
 
     PROFILE_SHARING_0806 = 0
@@ -163,7 +174,7 @@ class PreviewFeature(IntEnum):
     RUNTIME_ACTIVATION_RESIZE_10_10 = 2
 
 
-class AllocatorFlag(IntEnum):
+class AllocatorFlag(NamedEnum):
     """What an allocation must allow, as a bit of the flags that an allocator gets."""
 
     RESIZABLE = 0

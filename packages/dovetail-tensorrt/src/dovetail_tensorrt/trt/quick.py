@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
 import dovetail
+from dovetail_tensorrt.trt.enums import NamedEnum
 
 __all__ = [
     "IPluginCreatorV3Quick",
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 
-class QuickPluginCreationRequest(IntEnum):
+class QuickPluginCreationRequest(NamedEnum):
     """Which implementation of a plugin is wanted: Python that runs, or a kernel that was compiled."""
 
     UNKNOWN = 0
@@ -31,13 +31,13 @@ class QuickPluginCreationRequest(IntEnum):
     STRICT_AOT = 4
 
 
-class PluginArgType(IntEnum):
+class PluginArgType(NamedEnum):
     """What an extra argument of a kernel is."""
 
     INT = 0
 
 
-class PluginArgDataType(IntEnum):
+class PluginArgDataType(NamedEnum):
     """How wide an extra argument of a kernel is."""
 
     INT8 = 0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Final
 
+from dovetail._contract_enum import ContractEnum
 from dovetail._no_op_context import NoOpContext
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import IProgressMonitor
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["BuilderConfig", "BuilderFlag", "IBuilderConfig", "MemoryPoolType", "PreviewFeature", "ProfilingVerbosity"]
 
 
-class BuilderFlag(IntEnum):
+class BuilderFlag(ContractEnum):
     """Switches of a build. The last four are of the weakly typed rule.
 
     A build tells of each that was set and changes nothing for the network, as those four do for strongly typed ones.
@@ -53,7 +53,7 @@ class BuilderFlag(IntEnum):
     FP8 = 23
 
 
-class MemoryPoolType(IntEnum):
+class MemoryPoolType(ContractEnum):
     """Pools whose size can be limited; only WORKSPACE means something on a CPU."""
 
     WORKSPACE = 0
@@ -64,14 +64,14 @@ class MemoryPoolType(IntEnum):
     TACTIC_SHARED_MEMORY = 5
 
 
-class PreviewFeature(IntEnum):
+class PreviewFeature(ContractEnum):
     """Features that must be switched on by name."""
 
     ALIASED_PLUGIN_IO_10_03 = 0
     RUNTIME_ACTIVATION_RESIZE_10_10 = 1
 
 
-class ProfilingVerbosity(IntEnum):
+class ProfilingVerbosity(ContractEnum):
     """How much of the layers an inspector shows."""
 
     LAYER_NAMES_ONLY = 0

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, Final
 
+from dovetail._contract_enum import ContractEnum
 from dovetail.element_types import ELEMENT_TYPES
 from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, UsageError
 from dovetail.escapes import escape_line
@@ -42,7 +42,7 @@ _PRECISIONS: Final = {each.name: each.label for each in ELEMENT_TYPES if each.la
 """How layer information spells types; others are their NumPy name in capitals."""
 
 
-class LayerInformationFormat(IntEnum):
+class LayerInformationFormat(ContractEnum):
     """How an inspector writes."""
 
     ONELINE = 0

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import IntEnum
 from typing import Any, Final
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from dovetail._contract_enum import ContractEnum
 from dovetail.errors import PluginError, UsageError
 
 __all__ = [
@@ -31,7 +31,7 @@ MAX_NAME_BYTES: Final = 1023
 """Names, versions, namespaces and field names have at most 1024 bytes with their final NUL."""
 
 
-class PluginFieldType(IntEnum):
+class PluginFieldType(ContractEnum):
     """How the bytes of a field are to be read."""
 
     FLOAT16 = 0

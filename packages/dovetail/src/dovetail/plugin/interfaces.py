@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+
+from dovetail._contract_enum import ContractEnum
 
 if TYPE_CHECKING:
     from dovetail.allocators import IGpuAllocator
@@ -44,7 +45,7 @@ PREFERS_HOST: Final = "host"
 PREFERS_DEVICE: Final = "device"
 
 
-class PluginCapabilityType(IntEnum):
+class PluginCapabilityType(ContractEnum):
     """Which capability is asked for."""
 
     CORE = 0
@@ -52,7 +53,7 @@ class PluginCapabilityType(IntEnum):
     RUNTIME = 2
 
 
-class APILanguage(IntEnum):
+class APILanguage(ContractEnum):
     """The language an interface was implemented in."""
 
     CPP = 0

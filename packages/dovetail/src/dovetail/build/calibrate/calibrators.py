@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
-from enum import IntEnum
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dovetail._contract_enum import ContractEnum
 from dovetail.build.calibrate.calibration_cache import MAX_CACHE_BYTES
 from dovetail.build.calibrate.range_stats import EntropyStatistic, MinMaxStatistic, RangeStatistic
 from dovetail.errors import BuildError, DovetailError, InputError, ResourceError, UsageError
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class CalibrationAlgoType(IntEnum):
+class CalibrationAlgoType(ContractEnum):
     """How a range follows from what was seen. The two entropy kinds are one here."""
 
     LEGACY_CALIBRATION = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
+from dovetail._contract_enum import ContractEnum
 
 __all__ = [
     "ActivationType",
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-class NetworkDefinitionCreationFlag(IntEnum):
+class NetworkDefinitionCreationFlag(ContractEnum):
     """Bits of the flags that a network is created with, as ``1 << int(flag)``."""
 
     STRONGLY_TYPED = 0
@@ -46,7 +46,7 @@ class NetworkDefinitionCreationFlag(IntEnum):
     PREFER_JIT_PYTHON_PLUGINS = 2
 
 
-class WeightsRole(IntEnum):
+class WeightsRole(ContractEnum):
     """What a layer uses its weights for; names weights together with the layer's name."""
 
     KERNEL = 0
@@ -57,7 +57,7 @@ class WeightsRole(IntEnum):
     ANY = 5
 
 
-class LayerType(IntEnum):
+class LayerType(ContractEnum):
     """What kind of layer an ``ILayer`` is."""
 
     CONVOLUTION = 0
@@ -119,7 +119,7 @@ class LayerType(IntEnum):
     DIST_COLLECTIVE = 56
 
 
-class PaddingMode(IntEnum):
+class PaddingMode(ContractEnum):
     """How padding and output size of a window layer follow from each other."""
 
     EXPLICIT_ROUND_DOWN = 0
@@ -128,7 +128,7 @@ class PaddingMode(IntEnum):
     SAME_LOWER = 3
 
 
-class ActivationType(IntEnum):
+class ActivationType(ContractEnum):
     """The functions of an activation layer; some use ``alpha`` and ``beta``."""
 
     RELU = 0
@@ -147,7 +147,7 @@ class ActivationType(IntEnum):
     GELU_TANH = 13
 
 
-class PoolingType(IntEnum):
+class PoolingType(ContractEnum):
     """How a pooling window becomes one number."""
 
     MAX = 0
@@ -155,7 +155,7 @@ class PoolingType(IntEnum):
     MAX_AVERAGE_BLEND = 2
 
 
-class ScaleMode(IntEnum):
+class ScaleMode(ContractEnum):
     """How many coefficients a scale layer has."""
 
     UNIFORM = 0
@@ -163,7 +163,7 @@ class ScaleMode(IntEnum):
     ELEMENTWISE = 2
 
 
-class ElementWiseOperation(IntEnum):
+class ElementWiseOperation(ContractEnum):
     """The operations of two tensors, element by element."""
 
     SUM = 0
@@ -182,14 +182,14 @@ class ElementWiseOperation(IntEnum):
     LESS = 13
 
 
-class ScatterMode(IntEnum):
+class ScatterMode(ContractEnum):
     """How the indices of a scatter layer are read."""
 
     ELEMENT = 0
     ND = 1
 
 
-class GatherMode(IntEnum):
+class GatherMode(ContractEnum):
     """How the indices of a gather layer are read."""
 
     DEFAULT = 0
@@ -197,7 +197,7 @@ class GatherMode(IntEnum):
     ND = 2
 
 
-class UnaryOperation(IntEnum):
+class UnaryOperation(ContractEnum):
     """The operations of one tensor, element by element."""
 
     EXP = 0
@@ -227,7 +227,7 @@ class UnaryOperation(IntEnum):
     ISNAN = 24
 
 
-class ReduceOperation(IntEnum):
+class ReduceOperation(ContractEnum):
     """How a reduce layer joins the elements of its axes."""
 
     SUM = 0
@@ -238,7 +238,7 @@ class ReduceOperation(IntEnum):
     NONE = 5
 
 
-class InterpolationMode(IntEnum):
+class InterpolationMode(ContractEnum):
     """How a value between grid points is found."""
 
     NEAREST = 0
@@ -246,7 +246,7 @@ class InterpolationMode(IntEnum):
     CUBIC = 2
 
 
-class SampleMode(IntEnum):
+class SampleMode(ContractEnum):
     """What lies outside a tensor's bounds."""
 
     STRICT_BOUNDS = 0
@@ -256,14 +256,14 @@ class SampleMode(IntEnum):
     REFLECT = 4
 
 
-class TopKOperation(IntEnum):
+class TopKOperation(ContractEnum):
     """Whether the largest or the smallest elements are kept."""
 
     MAX = 0
     MIN = 1
 
 
-class MatrixOperation(IntEnum):
+class MatrixOperation(ContractEnum):
     """How a tensor is read before it is multiplied."""
 
     NONE = 0
@@ -271,7 +271,7 @@ class MatrixOperation(IntEnum):
     VECTOR = 2
 
 
-class CollectiveOperation(IntEnum):
+class CollectiveOperation(ContractEnum):
     """What several devices do together."""
 
     ALL_REDUCE = 0
@@ -284,7 +284,7 @@ class CollectiveOperation(IntEnum):
     SCATTER = 7
 
 
-class ResizeCoordinateTransformation(IntEnum):
+class ResizeCoordinateTransformation(ContractEnum):
     """How an output coordinate maps to an input coordinate."""
 
     ALIGN_CORNERS = 0
@@ -292,14 +292,14 @@ class ResizeCoordinateTransformation(IntEnum):
     HALF_PIXEL = 2
 
 
-class ResizeSelector(IntEnum):
+class ResizeSelector(ContractEnum):
     """Which coordinate is taken when a dimension is resized to one."""
 
     FORMULA = 0
     UPPER = 1
 
 
-class ResizeRoundMode(IntEnum):
+class ResizeRoundMode(ContractEnum):
     """How a coordinate is rounded to the nearest element."""
 
     HALF_UP = 0
@@ -308,7 +308,7 @@ class ResizeRoundMode(IntEnum):
     CEIL = 3
 
 
-class LoopOutput(IntEnum):
+class LoopOutput(ContractEnum):
     """What leaves a loop: the last value, or the values of all iterations."""
 
     LAST_VALUE = 0
@@ -316,21 +316,21 @@ class LoopOutput(IntEnum):
     REVERSE = 2
 
 
-class TripLimit(IntEnum):
+class TripLimit(ContractEnum):
     """What ends a loop: a count, or a condition that becomes false."""
 
     COUNT = 0
     WHILE = 1
 
 
-class BoundingBoxFormat(IntEnum):
+class BoundingBoxFormat(ContractEnum):
     """What the four numbers of a box are."""
 
     CORNER_PAIRS = 0
     CENTER_SIZES = 1
 
 
-class FillOperation(IntEnum):
+class FillOperation(ContractEnum):
     """What a fill layer writes."""
 
     LINSPACE = 0
@@ -338,27 +338,27 @@ class FillOperation(IntEnum):
     RANDOM_NORMAL = 2
 
 
-class CumulativeOperation(IntEnum):
+class CumulativeOperation(ContractEnum):
     """What a cumulative layer accumulates."""
 
     SUM = 0
 
 
-class AttentionNormalizationOp(IntEnum):
+class AttentionNormalizationOp(ContractEnum):
     """What is done to the scores of an attention."""
 
     NONE = 0
     SOFTMAX = 1
 
 
-class AttentionIOForm(IntEnum):
+class AttentionIOForm(ContractEnum):
     """How sequences of different length lie in a tensor: padded to the longest, or packed end to end."""
 
     PADDED_BHND = 0
     PACKED_NHD = 1
 
 
-class CausalMaskKind(IntEnum):
+class CausalMaskKind(ContractEnum):
     """Which corner of the scores the causal diagonal is anchored at."""
 
     NONE = 0
@@ -366,13 +366,13 @@ class CausalMaskKind(IntEnum):
     LOWER_RIGHT = 2
 
 
-class KVCacheMode(IntEnum):
+class KVCacheMode(ContractEnum):
     """Where an update goes in a key-value cache."""
 
     LINEAR = 0
 
 
-class MoEActType(IntEnum):
+class MoEActType(ContractEnum):
     """The activation of a mixture of experts."""
 
     NONE = 0

@@ -91,6 +91,11 @@ class IOnnxNodeLayer(ILayer):
         self._plugin_offset: int = given["plugin_offset"]
         self._required_inputs = self._max_inputs  # type: ignore[misc]
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Scripts give the layers of a parsed network the class of their type; these have the attributes of none.
+        if name != "__class__":
+            super().__setattr__(name, value)
+
     @property
     def op_type(self) -> str:
         """The operator of the node."""
