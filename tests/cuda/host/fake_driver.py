@@ -8,6 +8,7 @@ runs in Triton's interpreter.
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 import math
 import threading
@@ -26,6 +27,17 @@ from tests.cuda.host.interpreter import FakeCode, read_code, run_kernel
 
 Work = Callable[[], None]
 MEMORY_BYTES = 1 << 30
+
+
+def _do(work: Work) -> None:
+    """Do work of a device, in which nothing of the host can happen: what is collected may wait for this very work."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        work()
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @dataclass
@@ -181,7 +193,7 @@ class FakeDriver(Driver):
             if found.recording is not None:
                 raise ProviderError("a stream that is captured cannot be waited for", where="CUDA driver")
             while found.queue:
-                found.queue.popleft()()
+                _do(found.queue.popleft())
 
     def _submit(self, stream: int, kind: str, work: Work) -> None:
         self._check_context()
@@ -218,7 +230,7 @@ class FakeDriver(Driver):
     def _reach(self, event: FakeEvent) -> None:
         with self._lock:
             while not event.is_done and event.stream is not None and event.stream.queue:
-                event.stream.queue.popleft()()
+                _do(event.stream.queue.popleft())
 
     def synchronize_event(self, event: int) -> None:
         self._reach(self.events[event])

@@ -62,14 +62,30 @@ def test_a_malformed_value_is_told_and_the_default_used(name: str, text: str) ->
 
 def test_options_of_onnxruntime_are_known() -> None:
     assert parse_options({"cudnn_conv_algo": "0", "do_copy_in_default_stream": "1"}) == CudaOptions()
-    with pytest.warns(RuntimeWarning, match="option cudnn_conv_algo changes nothing here: the tuner times every way"):
-        parse_options({"cudnn_conv_algo": "HEURISTIC"})
+    with pytest.warns(
+        RuntimeWarning, match="option enable_cudnn changes nothing here: convolutions are kernels of its"
+    ):
+        parse_options({"enable_cudnn": "0"})
+    assert parse_options({"cudnn_conv_algo": "1"}).cudnn_conv_algo_search == "HEURISTIC"
     with pytest.warns(RuntimeWarning, match="option prefer_nhwc_layout has no value 'maybe'"):
         parse_options({"prefer_nhwc_layout": "maybe"})
-    with pytest.warns(RuntimeWarning, match="option sdpa_kernel changes nothing here: the tuner chooses"):
-        assert parse_options({"sdpa_kernel": "2"}) == CudaOptions()
     with pytest.warns(RuntimeWarning, match="gpu_external_alloc and gpu_external_free belong together"):
         assert not parse_options({"gpu_external_alloc": "0x10"}).has_external_allocator
+
+
+def test_a_stream_that_is_promised_must_be_given() -> None:
+    with pytest.raises(ProviderError, match="has_user_compute_stream is set, and there is no stream of the caller"):
+        parse_options({"has_user_compute_stream": "1"})
+    assert parse_options({"has_user_compute_stream": "1", "user_compute_stream": "16"}).user_compute_stream == 16
+
+
+@pytest.mark.parametrize(
+    ("bits", "kinds"), [("0", {True, False}), ("16", {False}), ("3", {True}), ("17", {True, False})]
+)
+def test_bits_choose_how_attention_is_computed(bits: str, kinds: set[bool]) -> None:
+    options = parse_options({"sdpa_kernel": bits})
+    assert {True} & kinds == ({True} if options.allows_one_kernel else set())
+    assert {False} & kinds == ({False} if options.allows_steps else set())
 
 
 def test_options_that_exclude_each_other_are_refused() -> None:

@@ -12,7 +12,15 @@ import pytest
 import dovetail as dt
 from dovetail.cli import main
 from dovetail.errors import ProviderError
-from dovetail.provider.loader import get_provider, register_provider, set_default_options, unregister_provider
+from dovetail.plan.compatibility import check_plan
+from dovetail.plan.untimed import count_untimed
+from dovetail.provider.loader import (
+    get_default_options,
+    get_provider,
+    register_provider,
+    set_default_options,
+    unregister_provider,
+)
 from dovetail_cuda.provider import CudaFactory
 from dovetail_cuda.target import find_target
 from tests.cuda.models import make_mlp
@@ -92,3 +100,58 @@ def test_a_target_needs_a_provider_that_knows_it(tmp_path: Path, capsys: Any) ->
 def test_what_is_covered_is_told_without_a_device(nowhere: Any, capsys: Any) -> None:
     assert not main(["parity", "cpu", "cuda", "--json"])
     assert '"Conv"' in capsys.readouterr().out
+
+
+def test_an_untuned_plan_is_told_apart_and_tuned_when_it_first_meets_its_device(
+    paper: Any, tmp_path: Path, capsys: Any
+) -> None:
+    """Built for the very device by its name, timed when asked there, and left alone afterwards."""
+    path, plan, cache = (tmp_path / name for name in ("m.onnx", "m.plan", "timings"))
+    onnx.save(make_mlp(rows=64, width=64, depth=1), path)
+    _, driver = paper
+    build = ["build", str(path), "-o", str(plan), "--providers", "cuda", "--timing-cache", str(cache)]
+    fingerprint = get_provider("cuda").device.fingerprint
+    store = get_default_options("cuda")
+    assert not main([*build, "--target", fingerprint, "--quiet"])
+    set_default_options("cuda", store)
+    assert not driver.launched
+
+    report = check_plan(plan)
+    assert report.verdict == "usable"
+    assert report.reasons == [
+        "1 of 1 choices were not timed: it was built for a device that was not there; others may be faster"
+    ]
+    messages: list[str] = []
+    with dt.load(str(plan), logger=_Messages(messages)) as engine:
+        assert count_untimed(engine.manifest) == 1
+    assert len(messages) == 1
+    assert "--if-untuned" in messages[0]
+
+    capsys.readouterr()
+    assert not main([*build, "--if-untuned", "--quiet"])
+    assert driver.launched
+    assert check_plan(plan).verdict == "optimal"
+    messages.clear()
+    with dt.load(str(plan), logger=_Messages(messages)) as engine:
+        (table,) = engine.manifest.tuning
+        assert {row.status for row in table.candidates if row.chosen} == {"timed"}
+    assert not messages
+
+    before, written = len(driver.launched), plan.read_bytes()
+    assert not main([*build, "--if-untuned"])
+    assert "kept, tuned for this device" in capsys.readouterr().out
+    assert (len(driver.launched), plan.read_bytes()) == (before, written)
+
+    assert not main([*build, "--target", fingerprint, "--quiet"])  # where the plan is built, with the timings
+    set_default_options("cuda", store)
+    assert check_plan(plan).verdict == "optimal"
+    assert len(driver.launched) == before
+
+
+class _Messages(dt.ILogger):
+    def __init__(self, kept: list[str]) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def log(self, severity: Any, msg: str) -> None:
+        self._kept.append(msg)

@@ -18,6 +18,8 @@ __all__ = ["OPTIONS", "CudaOptions", "parse_options"]
 
 _WHERE: Final = "provider 'cuda'"
 _FLAGS: Final = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+_SDPA_STEPS: Final = 16
+"""The bit of ONNX Runtime's numbers for attention that stands for a product, a softmax and a product."""
 _SEARCHES: Final = ("EXHAUSTIVE", "HEURISTIC", "DEFAULT")
 
 
@@ -28,6 +30,10 @@ class CudaOptions:
     device_id: int | None = None
     target: str = ""
     use_tf32: bool = True
+    cudnn_conv_algo_search: str = "EXHAUSTIVE"
+    sdpa_kernel: int = 0
+    use_ep_level_unified_stream: bool = False
+    has_user_compute_stream: bool = False
     enable_cuda_graph: bool = True
     min_num_runs_before_cuda_graph_capture: int = 1
     user_compute_stream: int | None = None
@@ -45,6 +51,16 @@ class CudaOptions:
     arena_use_cuda_mempool: bool = True
     arena_cuda_mempool_release_threshold: int = 1 << 62
     arena_cuda_mempool_bytes_to_keep_on_shrink: int = 0
+
+    @property
+    def allows_one_kernel(self) -> bool:
+        """Whether attention may be one kernel."""
+        return not self.sdpa_kernel or bool(self.sdpa_kernel & ~_SDPA_STEPS)
+
+    @property
+    def allows_steps(self) -> bool:
+        """Whether attention may be done in steps."""
+        return not self.sdpa_kernel or bool(self.sdpa_kernel & _SDPA_STEPS)
 
     @property
     def has_external_allocator(self) -> bool:
@@ -84,6 +100,22 @@ _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "device_id": (_read_number, "", "the CUDA ordinal of the device; by default that of the provider's id"),
     "target": (str, "", "a device that is not here, such as sm_90, to build for; nothing is timed then"),
     "use_tf32": (_read_flag, "1", "whether products of float32 may use TF32 where the build's flag TF32 allows it"),
+    "cudnn_conv_algo_search": (
+        _read_search,
+        "EXHAUSTIVE",
+        "EXHAUSTIVE: every tile of a convolution is timed; HEURISTIC or DEFAULT: the most promising one is taken",
+    ),
+    "sdpa_kernel": (
+        _read_number,
+        "0",
+        "how attention is computed, by ONNX Runtime's bits: 16 in steps, others as one kernel, 0 as the tuner chooses",
+    ),
+    "use_ep_level_unified_stream": (
+        _read_flag,
+        "0",
+        "whether all contexts share one stream, and nothing is captured: what one thread runs waits for the others",
+    ),
+    "has_user_compute_stream": (_read_flag, "0", "whether user_compute_stream must be given"),
     "enable_cuda_graph": (_read_flag, "1", "whether runs are captured and replayed as CUDA graphs"),
     "min_num_runs_before_cuda_graph_capture": (_read_number, "1", "how many runs come before the one that is captured"),
     "user_compute_stream": (_read_number, "", "a stream of the caller that every context uses, decimal or 0x"),
@@ -114,19 +146,18 @@ _ALIASES: Final = {"prefer_nhwc_layout": "prefer_nhwc", "cudnn_conv_algo": "cudn
 _IDLE: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "prefer_nhwc": (_read_flag, "0", "how what is stored lies is chosen inside of a partition"),
     "enable_cudnn": (_read_flag, "1", "convolutions are kernels of its own"),
-    "cudnn_conv_algo_search": (_read_search, "EXHAUSTIVE", "the tuner times every way of a convolution"),
     "cudnn_conv_use_max_workspace": (_read_flag, "1", "convolutions are kernels of its own"),
     "cudnn_conv1d_pad_to_nc1d": (_read_flag, "0", "convolutions of one dimension are compiled as they are"),
     "fuse_conv_bias": (_read_flag, "0", "a bias is always part of its convolution"),
-    "sdpa_kernel": (_read_number, "0", "the tuner chooses how attention is computed"),
-    "has_user_compute_stream": (_read_flag, "0", "user_compute_stream says it"),
     "do_copy_in_default_stream": (_read_flag, "1", "copies go on the stream of their context"),
-    "use_ep_level_unified_stream": (_read_flag, "0", "each context has a stream, or all have user_compute_stream"),
 }
 """Options of ONNX Runtime that change nothing here, with the reason."""
 OPTIONS: Final[Mapping[str, OptionSpec]] = {
     **{name: OptionSpec(help=text, default=default) for name, (_, default, text) in _READERS.items()},
-    **{name: OptionSpec(help=f"as {known}", default=_IDLE[known][1]) for name, known in _ALIASES.items()},
+    **{
+        name: OptionSpec(help=f"as {known}", default={**_IDLE, **_READERS}[known][1])
+        for name, known in _ALIASES.items()
+    },
     **{
         name: OptionSpec(help=f"changes nothing: {text}", default=default) for name, (_, default, text) in _IDLE.items()
     },
@@ -167,6 +198,12 @@ def _settle(options: CudaOptions) -> CudaOptions:
             "memory of the caller's functions and a stream of the caller exclude each other",
             where=_WHERE,
             fix="give either gpu_external_alloc and gpu_external_free, or user_compute_stream",
+        )
+    if options.has_user_compute_stream and options.user_compute_stream is None:
+        raise ProviderError(
+            "has_user_compute_stream is set, and there is no stream of the caller",
+            where=_WHERE,
+            fix="give its address as user_compute_stream",
         )
     if bool(options.gpu_external_alloc) != bool(options.gpu_external_free):
         _warn("gpu_external_alloc and gpu_external_free belong together; the one without the other is left out")

@@ -74,7 +74,7 @@ class CudaProvider(Provider):
         self.device = device
         self.options = options
         self.is_here = not options.target
-        self.can_capture = options.enable_cuda_graph
+        self.can_capture = options.enable_cuda_graph and not options.use_ep_level_unified_stream
         self.num_runs_before_capture = options.min_num_runs_before_cuda_graph_capture
         self.budget_bytes = options.arena_max_mem or None
         self.memory = MemoryInfo(name="cuda", ordinal=device.ordinal)
@@ -130,7 +130,13 @@ class CudaProvider(Provider):
 
         return EmitOptions(
             make_kit=lambda plan: make_kit(
-                plan, context.device, allows_tf32=allows_tf32, open_products=lambda: self.products
+                plan,
+                context.device,
+                allows_tf32=allows_tf32,
+                open_products=lambda: self.products,
+                searches_convolutions=self.options.cudnn_conv_algo_search == "EXHAUSTIVE",
+                allows_one_kernel=self.options.allows_one_kernel,
+                allows_steps=self.options.allows_steps,
             ),
             make_chooser=make_chooser,
         )
@@ -213,8 +219,14 @@ class CudaProvider(Provider):
     # order
 
     def create_stream(self) -> Stream:
-        """A stream for a context, or the one that the user gave."""
+        """A stream for a context, the one that the user gave, or the one that all contexts share."""
+        if self.options.use_ep_level_unified_stream and self.options.user_compute_stream is None:
+            return CudaStream(self._gpu, self._streams, self._unified_stream.handle)
         return CudaStream(self._gpu, self._streams, self.options.user_compute_stream)
+
+    @cached_property
+    def _unified_stream(self) -> CudaStream:
+        return CudaStream(self._gpu, self._streams)
 
     def wrap_stream(self, handle: int) -> Stream:
         """A stream of a caller."""

@@ -140,3 +140,15 @@ def test_the_error_about_a_model_has_its_parts() -> None:
         "node 'Rellu' (Rellu, opset 13)",
         "node 'Mull' (Mull, opset 13)",
     ]
+
+
+def test_a_layer_can_be_taken_for_its_kind() -> None:
+    layer = _network().get_layer(1)
+    assert layer.type == LayerType.ACTIVATION
+    layer.__class__ = dovetail.IActivationLayer
+    assert isinstance(layer, dovetail.IActivationLayer)
+    assert (layer.type, layer.alpha) == (dovetail.ActivationType.RELU, 0.0)
+    assert layer.op_type == "Relu"
+    assert "alpha" in dir(layer)
+    with pytest.raises(AttributeError, match="a layer that was read from a model has no 'kernel'"):
+        _ = layer.kernel

@@ -100,7 +100,9 @@ def _count_elements(region: AttentionRegion) -> dict[str, int]:
 def _list_ways(region: AttentionRegion, kit: Kit, roles: Mapping[str, str]) -> list[Way]:
     tolerance = TF32_TOLERANCE if _precision(region, kit) == "tf32" else 0.0
     tiles = [_make_tile_way(region, kit, roles, tile, tolerance) for tile in list_tiles(region, kit.multiprocessors)]
-    return [*tiles, *list_step_ways(region.steps, kit, roles, tolerance)]
+    steps = list_step_ways(region.steps, kit, roles, tolerance)
+    allowed = [*(tiles if kit.allows_one_kernel else []), *(steps if kit.allows_steps else [])]
+    return allowed or [*tiles, *steps]
 
 
 # one kernel

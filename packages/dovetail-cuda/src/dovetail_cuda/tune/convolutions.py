@@ -57,7 +57,7 @@ def _list_operands(region: ConvRegion, kit: Kit) -> dict[str, Operand]:
 def _list_ways(region: ConvRegion, kit: Kit) -> Sequence[Way]:
     is_weight = kit.find_kind(region.weight) == "weight"
     tiles = list_conv_tiles(region.conv, kit.multiprocessors, is_weight=is_weight)
-    return [_make_way(region, tile, kit) for tile in tiles]
+    return [_make_way(region, tile, kit) for tile in (tiles if kit.searches_convolutions else tiles[:1])]
 
 
 def _make_way(region: ConvRegion, tile: ConvTile, kit: Kit) -> Way:

@@ -34,6 +34,12 @@ class Kit:
     open_products: Callable[[], ProductLibrary]
     is_generic: bool = False
     """Whether sizes vary: then nothing is timed, and libraries, which are asked shape by shape, are left out."""
+    searches_convolutions: bool = True
+    """Whether all tiles of a convolution are timed, or the most promising one is taken."""
+    allows_one_kernel: bool = True
+    """Whether attention may be one kernel."""
+    allows_steps: bool = True
+    """Whether attention may be a product, a softmax and a product."""
 
     @property
     def shared_bytes(self) -> int:
@@ -46,7 +52,14 @@ class Kit:
 
 
 def make_kit(
-    plan: PartitionPlan, device: Device, *, allows_tf32: bool, open_products: Callable[[], ProductLibrary]
+    plan: PartitionPlan,
+    device: Device,
+    *,
+    allows_tf32: bool,
+    open_products: Callable[[], ProductLibrary],
+    searches_convolutions: bool = True,
+    allows_one_kernel: bool = True,
+    allows_steps: bool = True,
 ) -> Kit:
     """What the ways of a partition are made with."""
     weights = {name: buffer for name, buffer in plan.buffers.items() if buffer.kind == "weight"}
@@ -58,4 +71,7 @@ def make_kit(
         is_cold=sum(buffer.size_bytes for buffer in weights.values()) > _CACHE_BYTES,
         open_products=open_products,
         is_generic=plan.is_generic,
+        searches_convolutions=searches_convolutions,
+        allows_one_kernel=allows_one_kernel,
+        allows_steps=allows_steps,
     )

@@ -15,6 +15,7 @@ from dovetail.errors import DovetailError, PlanCorruptError, PlanDeviceMismatchE
 from dovetail.plan.container import PlanFile
 from dovetail.plan.inspect import find_damage, plugins_of
 from dovetail.plan.manifest import DeviceRecord, Manifest, ProgramRecord, StepRecord, decode_manifest
+from dovetail.plan.untimed import describe_untimed
 from dovetail.plan.verify.manifest_rules import verify_manifest
 from dovetail.provider.interfaces import ProviderFactory
 from dovetail.provider.loader import get_factory, get_provider, split_id
@@ -68,6 +69,10 @@ def _judge(manifest: Manifest) -> PlanReport:
         missing = [text for device in manifest.devices for text in _missing_kernels(device.provider, manifest)]
         if missing:
             return PlanReport(verdict="rebuild", reasons=missing, notes=notes)
+    untimed = describe_untimed(manifest)
+    if untimed is not None and report.verdict != "rebuild":
+        differences = report.reasons if report.verdict == "usable" else []
+        return PlanReport(verdict="usable", reasons=[*differences, f"{untimed}; others may be faster"], notes=notes)
     return PlanReport(verdict=report.verdict, reasons=report.reasons, notes=notes)
 
 

@@ -12,6 +12,7 @@ from dovetail.errors import PlanCorruptError, PlanTrustError, UsageError
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
+from dovetail.plan.untimed import describe_untimed
 from dovetail.plan.verify.manifest_rules import verify_manifest
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.options import ProviderOptions, Providers
@@ -87,6 +88,7 @@ class Runtime(NoOpContext):
         verify_manifest(manifest, file)
         file.verify_padding()
         self._check_trust(manifest)
+        self._tell_untimed(manifest)
         # Every digest is checked before any code of the plan runs, and before the caller has the engine.
         others = weights_of_partitions(manifest)
         blobs = BlobStore(manifest.blobs, file, mapped_by_others=others)
@@ -101,6 +103,13 @@ class Runtime(NoOpContext):
         if self.max_threads != 1:
             reason = "providers have threads of their own; give them with provider_options"
             self.logger.log(Severity.WARNING, f"runtime.max_threads has no effect: {reason}")
+
+    def _tell_untimed(self, manifest: Manifest) -> None:
+        """Tell of a plan that meets a device without having been tuned on one."""
+        untimed = describe_untimed(manifest)
+        if untimed is not None:
+            fix = "have it tuned here with 'dovetail build MODEL -o PLAN --if-untuned'"
+            self.logger.log(Severity.WARNING, f"plan '{manifest.name[:200]}': {untimed}; {fix}")
 
     def _check_trust(self, manifest: Manifest) -> None:
         if manifest.libraries and not self.engine_host_code_allowed:

@@ -22,6 +22,7 @@ from dovetail.build.tune.session import CacheSession
 from dovetail.build.tune.worker import CallTimeoutError, TimingWorker
 from dovetail.errors import BuildError, TimingCacheError
 from dovetail.loggers import ILogger, Severity
+from dovetail.plan.untimed import DEVICE_IS_ABSENT
 from dovetail.provider.interfaces import Provider
 
 __all__ = ["CandidateTuner", "FindResult", "TunerOptions"]
@@ -101,7 +102,7 @@ class CandidateTuner:
 
     def choose_untimed(self, candidates: Sequence[TimedCandidate]) -> dict[int, Outcome]:
         """Outcomes where nothing can run: the timings that the cache has, else the first candidate."""
-        outcomes, reason = self._look_up(candidates), "the device that it is for is not here"
+        outcomes, reason = self._look_up(candidates), DEVICE_IS_ABSENT
         if candidates and not any(outcome.is_usable for outcome in outcomes.values()):
             outcomes[candidates[0].id] = Outcome("untimed", None, reason)
         for candidate in candidates:

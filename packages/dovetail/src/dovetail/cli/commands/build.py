@@ -43,6 +43,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target", metavar="DEVICE", help="build for a device that is not here, such as sm_90; nothing is timed"
     )
+    parser.add_argument(
+        "--if-untuned", action="store_true", help="keep a plan that is there and was tuned on this device already"
+    )
     parser.add_argument("--refit", action="store_true", help="keep weights replaceable")
     parser.add_argument("--strip-weights", action="store_true", help="leave replaceable weights out of the plan")
     parser.add_argument("--alias-io", action="store_true", help="let plugins write outputs into their inputs (preview)")
@@ -103,6 +106,9 @@ def run(args: argparse.Namespace) -> Reply:
     model = require_file(args.model)
     target = Path(args.output) if args.output is not None else model.with_suffix(".plan")
     _check_target(target, model)
+    kept = _find_tuned(target) if args.if_untuned else None
+    if kept is not None:
+        return Reply(document=kept, show=_show_nothing if args.quiet else _show_kept)
 
     from dovetail.build.builder import Builder
     from dovetail.loggers import Severity
@@ -114,6 +120,16 @@ def run(args: argparse.Namespace) -> Reply:
     plan = job.build(model, target, [*args.plugins, *args.carry_plugins])
     document = _describe(plan, job.phase_times, target, logger, time.perf_counter() - start)
     return Reply(document=document, show=_show_nothing if args.quiet else _show_verbose if args.verbose else _show)
+
+
+def _find_tuned(target: Path) -> dict[str, Any] | None:
+    """What is said of a plan that is there and need not be built again; None where it must be."""
+    from dovetail.plan.compatibility import check_plan
+
+    if not target.is_file():
+        return None
+    report = check_plan(target)
+    return {"plan": str(target), "kept": report.reasons} if report.verdict == "optimal" else None
 
 
 def _target_options(device: str | None, settings: BuildSettings) -> list[str]:
@@ -288,6 +304,10 @@ def _find_rivals(manifest: Manifest) -> str | None:
 
 def _show_nothing(document: Document, screen: Screen) -> None:
     """What ``--quiet`` shows."""
+
+
+def _show_kept(document: Document, screen: Screen) -> None:
+    screen.line(f"{document['plan']}: kept, {'; '.join(document['kept'])}")
 
 
 def _show(document: Document, screen: Screen) -> None:

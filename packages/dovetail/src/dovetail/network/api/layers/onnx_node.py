@@ -95,7 +95,8 @@ class IOnnxNodeLayer(ILayer):
     @property
     def type(self) -> Any:
         """The kind of layer; the operation once the layer was taken for one of activation or pooling."""
-        return self._layer_type if self._taken_for is None else read_operation(self._node) or self._layer_type
+        operation = None if self._taken_for is None else read_operation(self._node)
+        return self._layer_type if operation is None else operation
 
     def __getattr__(self, name: str) -> Any:
         """What a layer of the network's own kinds would say, as far as the node says it."""

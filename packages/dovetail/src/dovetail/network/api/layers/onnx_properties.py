@@ -85,7 +85,8 @@ def read_operation(node: ir.Node) -> Any:
     >>> read_operation(ir.node("Relu", [ir.Value(name="x")])).name
     'RELU'
     """
-    return _ACTIVATIONS.get(node.op_type) or _POOLING.get(node.op_type, None)
+    known: Mapping[str, Any] = {**_ACTIVATIONS, **_POOLING}
+    return known.get(node.op_type)
 
 
 def _int(name: str, default: int) -> Reader:
