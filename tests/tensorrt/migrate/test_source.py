@@ -149,6 +149,7 @@ class P(trt.IPluginV2DynamicExt):
             "creator.create_plugin(name='P', field_collection=fc, phase=trt.TensorRTPhase.BUILD)",
         ),
         ("isinstance(p, trt.IPluginV2DynamicExt)", "isinstance(p, trt.IPluginV3)"),
+        ("registry.get_plugin_creator('P', '1', '')", "registry.get_creator('P', '1', '')"),
         ("print(p.plugin_type)", "print(p.plugin_name)"),
     ],
 )
@@ -173,6 +174,18 @@ def test_methods_with_other_parameters_are_left_and_noted() -> None:
         (3, "get_output_dimensions takes other parameters than the interface gives it")
     ]
     assert "    def get_output_dimensions(self, *a): return 1\n" in done.code
+
+
+def test_methods_that_have_a_name_of_v3_already_step_aside() -> None:
+    method = "    def get_output_data_types(self, index, types): return 1\n"
+    done = migrate_source(f"import tensorrt as trt\nclass P(trt.IPluginV2DynamicExt):\n{method}")
+    assert [note.what for note in done.notes] == ["get_output_data_types is a method of V3, which V2 never called"]
+    assert "    def v2_get_output_data_types(self, index, types): return 1\n" in done.code
+
+
+def test_a_plugin_that_stores_nothing_has_no_fields() -> None:
+    done = migrate_source("import tensorrt as trt\n\n\nclass P(trt.IPluginV2DynamicExt):\n    pass\n")
+    assert "    def get_fields_to_serialize(self):\n        return trt.PluginFieldCollection([])\n" in done.code
 
 
 def test_a_class_on_one_line_is_migrated() -> None:

@@ -15,7 +15,7 @@ from dovetail._near_names import suggest
 from dovetail.errors import InputError, UsageError
 from dovetail_tensorrt.lint.comments import ALL
 from dovetail_tensorrt.lint.cpp_source import adopt_definitions, read_cpp
-from dovetail_tensorrt.lint.facts import ClassFacts, FileFacts
+from dovetail_tensorrt.lint.facts import ClassFacts, FileFacts, Language, inherit
 from dovetail_tensorrt.lint.python_source import read_python
 from dovetail_tensorrt.lint.rules import CLASS_RULES, FILE_RULES, RULES, LintRule, Place
 
@@ -139,6 +139,9 @@ class SourceReader:
 
     def judge(self) -> Iterator[Finding]:
         """What the rules find in the files that are to be judged."""
+        inherit(self._cpp_classes)
+        for python in [facts for facts in self._files.values() if facts.language is Language.PYTHON]:
+            inherit(python.classes)
         for facts in self._files.values():
             for found in facts.classes.values():
                 for rule, judge in CLASS_RULES:

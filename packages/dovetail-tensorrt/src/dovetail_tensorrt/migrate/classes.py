@@ -17,6 +17,16 @@ from dovetail_tensorrt.migrate.v2_class import V2Class
 
 __all__ = ["migrate_creator", "migrate_plugin"]
 
+_V3_ONLY: Final = frozenset(
+    (
+        "get_capability_interface",
+        "get_output_data_types",
+        "get_output_shapes",
+        "get_fields_to_serialize",
+        "on_shape_change",
+        "set_tactic",
+    )
+)
 _NUM_PARAMETERS: Final = {
     ("get_output_datatype", True): 3,
     ("get_output_data_type", False): 3,
@@ -42,7 +52,7 @@ def migrate_plugin(node: cst.ClassDef, interface: str, names: ApiNames, notes: N
     for part in rest:
         body += _migrate_part(part, v2, names, notes)
     body += make_missing_methods(v2) if v2.is_dynamic else make_implicit_methods(v2, names)
-    body += make_phase_methods(v2)
+    body += make_phase_methods(v2, names)
     return _with_bases(node, names).with_changes(body=node.body.with_changes(body=body))
 
 
@@ -59,6 +69,11 @@ def _migrate_part(
     if not isinstance(part, cst.FunctionDef):
         return [part]
     name = part.name.value
+    if name in _V3_ONLY:
+        notes.add(
+            part, f"{name} is a method of V3, which V2 never called", f"it is called v2_{name} now: see what it was for"
+        )
+        return [rename_method(part, f"v2_{name}")]
     if name == "__init__":
         return migrate_init(v2, names)
     if len(parameter_names(part)) != _NUM_PARAMETERS.get((name, v2.is_dynamic), len(parameter_names(part))):
@@ -110,8 +125,8 @@ def _migrate_create(method: cst.FunctionDef, names: ApiNames) -> cst.FunctionDef
     _, name, fields, *_ = parameter_names(method)
     reading = make_statements(f"""
         if phase == {names("TensorRTPhase")}.RUNTIME:
-            stored = next(field for field in {fields} if field.name == "{FIELD}")
-            return self._deserialize_plugin({name}, stored.data.tobytes())
+            stored = [field.data.tobytes() for field in {fields} if field.name == "{FIELD}"]
+            return self._deserialize_plugin({name}, b"".join(stored))
         """)
     params = [*method.params.params, cst.Param(cst.Name("phase"))]
     with_phase = method.with_changes(params=method.params.with_changes(params=params))

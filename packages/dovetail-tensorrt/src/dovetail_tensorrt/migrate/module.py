@@ -22,6 +22,8 @@ _RENAMED: Final = {
     "plugin_type": "plugin_name",
     "IPluginCreator": "IPluginCreatorV3One",
     "IPluginV2Layer": "IPluginV3Layer",
+    "get_plugin_creator": "get_creator",
+    "plugin_creator_list": "all_creators",
     **dict.fromkeys(INTERFACES, "IPluginV3"),
 }
 _INTERFACE_NAMES: Final = frozenset((*INTERFACES, CREATOR, "IPluginV2Layer"))

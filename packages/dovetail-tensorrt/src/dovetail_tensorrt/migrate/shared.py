@@ -137,6 +137,13 @@ def _make_storing(names: ApiNames) -> cst.FunctionDef:
         """)
 
 
+def _make_storing_nothing(names: ApiNames) -> cst.FunctionDef:
+    return make_method(f"""
+        def get_fields_to_serialize(self):
+            return {names("PluginFieldCollection")}([])
+        """)
+
+
 def _migrate_clone(v2: V2Class, method: cst.FunctionDef, notes: Notebook) -> list[cst.FunctionDef]:
     if not v2.has_phases:
         return [method]
@@ -167,9 +174,10 @@ def start_phases(v2: V2Class) -> list[cst.BaseStatement]:
         """)
 
 
-def make_phase_methods(v2: V2Class) -> list[cst.FunctionDef]:
-    """``set_tactic``, ``attach_to_context`` and ``destroy``."""
-    methods = [make_method("def set_tactic(self, tactic):\n    pass"), _make_attach(v2)]
+def make_phase_methods(v2: V2Class, names: ApiNames) -> list[cst.FunctionDef]:
+    """``set_tactic``, ``attach_to_context`` and ``destroy``, and fields for a class that stores nothing."""
+    stores = [] if "serialize" in v2.methods else [_make_storing_nothing(names)]
+    methods = [*stores, make_method("def set_tactic(self, tactic):\n    pass"), _make_attach(v2)]
     if v2.has_phases:
         methods.append(_make_destroy(v2))
     return methods
