@@ -10,6 +10,7 @@ import pytest
 import dovetail as dt
 from dovetail.plugin.adapters import resolve_creator, resolve_plugin
 from dovetail.plugin.check.locate import locate
+from dovetail.plugin.registry import PluginRegistry
 from tests.support.plugins import ScalePlugin
 
 
@@ -61,3 +62,40 @@ def test_the_checker_finds_creators_and_classes_that_bring_an_adapter(tmp_path: 
     assert made() == "plugin"
     with pytest.raises(dt.UsageError, match="is no creator and no plugin class"):
         locate(f"{path}:Other")
+
+
+class OlderCreator:
+    """A creator whose ``create_plugin`` knows no phase."""
+
+    def as_creator_v3one(self) -> Any:
+        return CreatorAdapter(self)
+
+
+class CreatorAdapter(dt.IPluginCreatorV3One):
+    name, plugin_version = "Older", "1"
+
+    def __init__(self, adapted: Any) -> None:
+        self.adapted = adapted
+        self.field_names = dt.PluginFieldCollection([])
+
+    def create_plugin(self, name: str, field_collection: Any, phase: Any) -> Any:
+        return Adapter()
+
+
+def test_a_registry_keeps_the_adapter_and_lets_go_of_it_by_the_creator() -> None:
+    registry, creator = PluginRegistry(), OlderCreator()
+    assert registry.register_creator(creator)
+    assert isinstance(registry.get_creator("Older", "1"), CreatorAdapter)
+    assert registry.deregister_creator(creator)
+    assert registry.all_creators == []
+    assert not registry.deregister_creator(creator)
+
+
+def test_a_library_may_bring_creators_of_older_interfaces(tmp_path: Path) -> None:
+    path = tmp_path / "older_library.py"
+    path.write_text(
+        "from tests.null.plugin.test_adapters import OlderCreator\ndef get_creators():\n    return [OlderCreator()]\n"
+    )
+    registry = PluginRegistry()
+    registry.load_library(path)
+    assert type(registry.get_creator("Older", "1")).__name__ == "CreatorAdapter"
