@@ -181,6 +181,16 @@ def test_failures_name_the_callback(changes: dict[str, Any], message: str) -> No
         load(build(broken()), creator)(X)
 
 
+def test_failures_name_the_line_of_the_plugin() -> None:
+    class Failing(NotedPlugin):
+        def enqueue(self, *args: Any) -> Any:
+            raise ValueError("no")
+
+    creator = type("C", (NotedCreator,), {"plugin_class": Failing})()
+    with pytest.raises(dt.PluginError, match=r"test_order\.py:\d+: enqueue raised ValueError: no"):
+        load(build(Failing()), creator)(X)
+
+
 def test_a_plugin_that_says_it_has_no_bytes_needs_no_serialize() -> None:
     silent = {"get_serialization_size": lambda self: 0, "serialize": v2.IPluginV2DynamicExt.serialize}
     plugin_class = type("Silent", (NotedPlugin,), silent)

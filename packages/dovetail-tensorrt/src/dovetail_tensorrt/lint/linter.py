@@ -11,7 +11,6 @@ from typing import Final
 import dovetail_tensorrt.lint.field_rules
 import dovetail_tensorrt.lint.life_rules
 import dovetail_tensorrt.lint.run_rules  # noqa: F401 - the three register their rules
-from dovetail._near_names import suggest
 from dovetail.errors import InputError, UsageError
 from dovetail_tensorrt.lint.comments import ALL
 from dovetail_tensorrt.lint.cpp_source import adopt_definitions, read_cpp
@@ -81,7 +80,7 @@ def _check_rule(rule_id: str) -> str:
             f"there is no rule '{rule_id}'",
             where="--ignore",
             expected=", ".join(sorted(RULES)),
-            fix=suggest(rule_id, RULES),
+            fix="see 'dovetail lint --list'",
         )
     return rule_id.upper()
 

@@ -38,6 +38,8 @@ from dovetail_tensorrt.v2.interfaces import IPluginV2, IPluginV2DynamicExt, IPlu
 
 __all__ = ["SERIALIZED_FIELD", "AdaptedPlugin", "adapt_plugin"]
 
+__dovetail_adapter__ = True
+
 SERIALIZED_FIELD: Final = "serialized_plugin_v2"
 """The field of a plan that holds what ``serialize`` of the V2 plugin gave."""
 
