@@ -108,6 +108,13 @@ FILES = (
     PluginFile(
         "scaled_add", "ScaledAddCreator", ((2, 5), (2, 5)), lambda x, y: (np.float32(3) * x + y,), {"alpha": 3.0}
     ),
+    PluginFile(
+        "norm_family",
+        "ScaledNormCreator",
+        ((2, 5),),
+        lambda x: (x / np.abs(x).max(-1, keepdims=True) * np.float32(2.5),),
+        {"scale": 2.5},
+    ),
     PluginFile("gate_context", "GateCreator", ((2, 5),), lambda x: (x * (x > 0.5),), {"threshold": 0.5}),
 )
 

@@ -110,3 +110,37 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
 @given(st.text(alphabet=st.sampled_from("class P:IPluginV3{}()<>;=*&\"'/\n enqueue(){new x;}#include"), max_size=200))
 def test_any_text_can_be_read_as_cpp(text: str) -> None:
     read_cpp(Path("x.cpp"), text)
+
+
+def test_a_whole_cpp_plugin_that_keeps_the_rules_has_no_findings() -> None:
+    folder = Path(__file__).parent / "sources"
+    assert lint_paths([folder]).findings == ()
+    facts, outside = read_cpp(folder / "pad_plugin.cu", (folder / "pad_plugin.cu").read_text())
+    assert {method.name for method in outside["PadPlugin"]} >= {"clone", "enqueue", "destroy", "on_shape_change"}
+    run = next(method for method in outside["PadPlugin"] if method.name == "enqueue")
+    assert [call.callee for call in run.calls if call.is_launch] == ["padTiles", "padRows"]
+    assert facts.functions.keys() >= {"padRows"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "rule"),
+    [
+        ("cudaMemcpyAsync(workspace", "cudaMalloc(&workspace, 4); cudaMemcpyAsync(workspace", "L01"),
+        ("return cudaPeekAtLastError()", "cudaStreamSynchronize(stream);\n    return cudaPeekAtLastError()", "L02"),
+        ("return twin.release();", "cudaMalloc(&twin->mTable, 4); return twin.release();", "L03"),
+        ("    return clone();", "    return this;", "L04"),
+        ("twin->mTactic = mTactic;", "", "L12"),
+        ("static_cast<float const*>(inputs[0])", "static_cast<float*>(const_cast<void*>(inputs[0]))", "L10"),
+        ("    initialize();\n", "", "L07"),
+        ("    mTactic = tactic;\n    return 0;", '    throw std::runtime_error("no");', "L16"),
+        ("size = *static_cast<int32_t const*>(field.data);", "mSize = static_cast<int32_t const*>(field.data);", "L06"),
+    ],
+)
+def test_one_fault_in_a_whole_cpp_plugin_is_found(old: str, new: str, rule: str, tmp_path: Path) -> None:
+    folder = Path(__file__).parent / "sources"
+    source = (folder / "pad_plugin.cu").read_text()
+    assert old in source
+    (tmp_path / "pad_plugin.h").write_text((folder / "pad_plugin.h").read_text())
+    (tmp_path / "pad_plugin.cu").write_text(source.replace(old, new))
+    found = lint_paths([tmp_path / "pad_plugin.cu"]).findings
+    assert [finding.rule for finding in found] == [rule], found

@@ -41,6 +41,7 @@ SAMPLES = [
     Sample("cpp", CPP_ENQUEUE + " { launch(workspace, stream); return 0; }\nP() { cudaMalloc(&mP, 4); }\n~P() {}"),
     # L02
     Sample("py", f"{PYTHON_ENQUEUE}\n    torch.cuda.synchronize()", "L02"),
+    Sample("py", f"{PYTHON_ENQUEUE}\n    y = tensor.cpu().numpy()", "L02"),
     Sample("py", f"{PYTHON_ENQUEUE}\n    cudart.cudaMemcpyAsync(a, b, 4, k, stream)"),
     Sample("cpp", CPP_ENQUEUE + " { cudaStreamSynchronize(stream); return 0; }", "L02"),
     Sample("cpp", CPP_ENQUEUE + " { cudaMemcpy(a, b, 4, cudaMemcpyDeviceToHost); return 0; }", "L02"),
@@ -130,6 +131,8 @@ SAMPLES = [
         "PluginFieldCollection const* getFieldsToSerialize() noexcept override {"
         ' mFields.emplace_back(PluginField("axis", &mAxis, PluginFieldType::kINT32, 1)); return &mFC; }',
     ),
+    Sample("py", "def __init__(self, fc):\n    self.scale = fc[0].data", "L06"),
+    Sample("py", "def __init__(self, fc):\n    self.scale = fc[0].data.copy()"),
     # L07
     Sample("py", "def initialize(self):\n    self.table = make()", "L07"),
     Sample("py", "def __init__(self):\n    self.initialize()\ndef initialize(self):\n    self.table = make()"),
@@ -178,6 +181,19 @@ SAMPLES = [
     # L11
     Sample("py", "import tensorrt as trt\nclass P(trt.IPluginV2DynamicExt):\n    pass\n", "L11", whole=True),
     Sample("cpp", "class P : public nvinfer1::IPluginV2IOExt {};", "L11", whole=True),
+    Sample(
+        "py",
+        "import tensorrt as trt\nclass B(trt.IPluginV3, trt.IPluginV3OneRuntime):\n    pass\n"
+        "class P(B):\n    def attach_to_context(self, context):\n        return self\n",
+        "L04",
+        whole=True,
+    ),
+    Sample(
+        "cpp",
+        "class B : public IPluginV3 {};\nclass P : public B { IPluginV3* attachToContext(C* c) { return this; } };",
+        "L04",
+        whole=True,
+    ),
     # L12
     Sample("py", "def set_tactic(self, tactic):\n    self.tactic = tactic\ndef clone(self):\n    return P()", "L12"),
     Sample(

@@ -87,7 +87,8 @@ class P(trt.IPluginV2DynamicExt):
 
 
 class Q(P):
-    pass
+    def get_workspace_size(self, inp, out):
+        return super().get_workspace_size(inp, out) + 1
 
 
 limit = trt.IPluginV2DynamicExt.FORMAT_COMBINATION_LIMIT
@@ -98,11 +99,12 @@ limit = trt.IPluginV2DynamicExt.FORMAT_COMBINATION_LIMIT
         (13, "configure_plugin passes descriptors on; on_shape_change, which does the same before runs, does so too"),
         (16, "get_workspace_size passes descriptors on"),
         (21, "clone calls initialize on the twin"),
-        (27, "class Q derives from P, which was migrated; its own methods were not"),
-        (31, "'trt.IPluginV2DynamicExt.FORMAT_COMBINATION_LIMIT' has no equal in V3"),
+        (29, "get_workspace_size passes descriptors on"),
+        (29, "super().get_workspace_size has another form in the migrated base"),
+        (32, "'trt.IPluginV2DynamicExt.FORMAT_COMBINATION_LIMIT' has no equal in V3"),
     ]
     assert all(note.why for note in done.notes)
-    assert (done.plugins, done.creators) == (("P",), ())
+    assert (done.plugins, done.creators) == (("P", "Q"), ())
 
 
 def test_trivial_hooks_go_and_others_stay_under_private_names() -> None:
@@ -149,6 +151,7 @@ class P(trt.IPluginV2DynamicExt):
             "creator.create_plugin(name='P', field_collection=fc, phase=trt.TensorRTPhase.BUILD)",
         ),
         ("isinstance(p, trt.IPluginV2DynamicExt)", "isinstance(p, trt.IPluginV3)"),
+        ("registry.get_plugin_creator('P', '1', '')", "registry.get_creator('P', '1', '')"),
         ("print(p.plugin_type)", "print(p.plugin_name)"),
     ],
 )
@@ -173,6 +176,51 @@ def test_methods_with_other_parameters_are_left_and_noted() -> None:
         (3, "get_output_dimensions takes other parameters than the interface gives it")
     ]
     assert "    def get_output_dimensions(self, *a): return 1\n" in done.code
+
+
+def test_methods_that_have_a_name_of_v3_already_step_aside() -> None:
+    method = "    def get_output_data_types(self, index, types): return 1\n"
+    done = migrate_source(f"import tensorrt as trt\nclass P(trt.IPluginV2DynamicExt):\n{method}")
+    assert [note.what for note in done.notes] == ["get_output_data_types is a method of V3, which V2 never called"]
+    assert "    def v2_get_output_data_types(self, index, types): return 1\n" in done.code
+
+
+def test_a_plugin_that_stores_nothing_has_no_fields() -> None:
+    done = migrate_source("import tensorrt as trt\n\n\nclass P(trt.IPluginV2DynamicExt):\n    pass\n")
+    assert "    def get_fields_to_serialize(self):\n        return trt.PluginFieldCollection([])\n" in done.code
+
+
+def test_calls_of_hooks_follow_and_those_of_other_objects_stay() -> None:
+    source = """\
+import tensorrt as trt
+
+
+class P(trt.IPluginV2DynamicExt):
+    def initialize(self):
+        pool.initialize()
+        self.pool.terminate()
+        return 0
+
+    def terminate(self):
+        self.done = True
+
+    def serialize(self):
+        return b""
+
+    def reset(self):
+        self.terminate()
+        twin = P()
+        twin.initialize()
+        return self.serialize() + engine.serialize()
+
+
+pool.terminate()
+"""
+    code = migrate_source(source).code
+    for kept in ("pool.initialize()", "self.pool.terminate()", "engine.serialize()", "\n\n\npool.terminate()\n"):
+        assert kept in code
+    for changed in ("self._terminate()", "twin._initialize()", "self._serialize() + "):
+        assert changed in code
 
 
 def test_a_class_on_one_line_is_migrated() -> None:

@@ -181,6 +181,26 @@ def test_failures_name_the_callback(changes: dict[str, Any], message: str) -> No
         load(build(broken()), creator)(X)
 
 
+def test_failures_name_the_line_of_the_plugin() -> None:
+    class Failing(NotedPlugin):
+        def enqueue(self, *args: Any) -> Any:
+            raise ValueError("no")
+
+    creator = type("C", (NotedCreator,), {"plugin_class": Failing})()
+    with pytest.raises(dt.PluginError, match=r"test_order\.py:\d+: enqueue raised ValueError: no"):
+        load(build(Failing()), creator)(X)
+
+
+def test_a_plugin_that_says_it_has_no_bytes_needs_no_serialize() -> None:
+    silent = {"get_serialization_size": lambda self: 0, "serialize": v2.IPluginV2DynamicExt.serialize}
+    plugin_class = type("Silent", (NotedPlugin,), silent)
+    creator = type(
+        "C", (NotedCreator,), {"deserialize_plugin": lambda self, name, data: plugin_class(float(len(data)))}
+    )()
+    with load(build(plugin_class()), creator) as engine:
+        np.testing.assert_array_equal(engine(X), X * 0)
+
+
 def test_a_creator_that_makes_nothing_is_named() -> None:
     creator = type("C", (NotedCreator,), {"deserialize_plugin": lambda self, name, data: None})()
     with pytest.raises(dt.PluginError, match="deserialize_plugin returned None"):

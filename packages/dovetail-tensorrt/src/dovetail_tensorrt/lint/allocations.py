@@ -24,7 +24,7 @@ _CPP_HOST: Final = re.compile(r"(?:std::)?(?:malloc|calloc|realloc|aligned_alloc
 _PYTHON_WAITS: Final = re.compile(
     r"torch\.cuda\.synchronize|(?:\w+\.)*cuda(?:Device|Stream|Event)Synchronize"
     r"|(?:\w+\.)*cu(?:Ctx|Stream|Event)Synchronize|(?:\w+\.)*cudaMemcpy|(?:\w+\.)*memcpy_[dh]to[dh]"
-    r"|.*\.synchronize|cuda\.synchronize"
+    r"|.*\.(?:synchronize|cpu)"
 )
 _CPP_WAITS: Final = re.compile(
     r"(?:::)?(?:cuda(?:Device|Stream|Event|Thread)Synchronize|cu(?:Ctx|Stream|Event)Synchronize|cudaMemcpy)"

@@ -76,7 +76,7 @@ def adopt_definitions(classes: dict[str, ClassFacts], outside: dict[str, list[Me
     for owner, methods in outside.items():
         facts = classes.get(owner.rpartition("::")[2])
         for method in methods if facts is not None else []:
-            facts.methods.setdefault(method.name, method)  # type: ignore[union-attr]
+            facts.add_method(method)  # type: ignore[union-attr]
 
 
 def _line(node: Node) -> int:
@@ -145,9 +145,9 @@ class _Reader:
     def _add_member(self, facts: ClassFacts, part: Node) -> None:
         if part.type == "function_definition":
             _, name = self.name_of(part)
-            method = self.read_method(facts.name if name == facts.name else name, part)
-            facts.methods[method.name] = method
-            facts.declared.add(method.name)
+            facts.declared.add(self._method_name(name))
+            if part.child_by_field_name("body") is not None:  # others are "= default" or "= delete"
+                facts.add_method(self.read_method(name, part))
         elif part.type in ("field_declaration", "declaration"):
             for node in _walk(part):
                 if node.type == "function_declarator":

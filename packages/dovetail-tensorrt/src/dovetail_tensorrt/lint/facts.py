@@ -23,6 +23,7 @@ __all__ = [
     "ReturnFacts",
     "StoreFacts",
     "WriteFacts",
+    "inherit",
     "snake_case",
 ]
 
@@ -136,6 +137,14 @@ class ClassFacts:
         """Whether it is a creator."""
         return any(base.startswith("IPluginCreator") for base in self.bases)
 
+    def add_method(self, method: MethodFacts) -> None:
+        """Add a method; overloads of one name, as constructors have them, are kept beside the first."""
+        key, number = method.name, 1
+        while key in self.methods:
+            key, number = f"{method.name}#{number}", number + 1
+        self.methods[key] = method
+        self.declared.add(method.name)
+
     def find_reached(self, name: str) -> Iterator[MethodFacts]:
         """A method and the methods of the class that it calls, each once."""
         pending, seen = [name], set[str]()
@@ -162,6 +171,19 @@ def _is_own(callee: str) -> bool:
 
 def _has_word(text: str, word: str) -> bool:
     return re.search(rf"\b{re.escape(word)}\b", text) is not None
+
+
+def inherit(classes: Mapping[str, ClassFacts]) -> None:
+    """Give classes the bases of their bases, and what these declare, as far as the bases were read too."""
+    for facts in classes.values():
+        pending, seen = list(facts.bases), dict.fromkeys(facts.bases)
+        while pending:
+            base = classes.get(pending.pop())
+            if base is not None and base is not facts:
+                facts.declared |= base.declared
+                pending += [name for name in base.bases if name not in seen]
+                seen |= dict.fromkeys(base.bases)
+        facts.bases = tuple(seen)
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,9 @@ def find_kept_fields(facts: ClassFacts) -> Iterator[Place]:
         method = facts.methods.get(name)
         if method is not None and facts.is_creator:
             yield from _find_kept_python(method) if facts.language is Language.PYTHON else _find_kept_cpp(method)
+    init = facts.methods.get("__init__")
+    if init is not None and facts.is_v3 and facts.language is Language.PYTHON:
+        yield from _find_kept_python(init)
     storing = facts.methods.get("get_fields_to_serialize")
     if storing is not None and facts.language is Language.CPP:
         yield from _find_ended(storing)

@@ -11,11 +11,10 @@ from typing import Final
 import dovetail_tensorrt.lint.field_rules
 import dovetail_tensorrt.lint.life_rules
 import dovetail_tensorrt.lint.run_rules  # noqa: F401 - the three register their rules
-from dovetail._near_names import suggest
 from dovetail.errors import InputError, UsageError
 from dovetail_tensorrt.lint.comments import ALL
 from dovetail_tensorrt.lint.cpp_source import adopt_definitions, read_cpp
-from dovetail_tensorrt.lint.facts import ClassFacts, FileFacts
+from dovetail_tensorrt.lint.facts import ClassFacts, FileFacts, Language, inherit
 from dovetail_tensorrt.lint.python_source import read_python
 from dovetail_tensorrt.lint.rules import CLASS_RULES, FILE_RULES, RULES, LintRule, Place
 
@@ -81,7 +80,7 @@ def _check_rule(rule_id: str) -> str:
             f"there is no rule '{rule_id}'",
             where="--ignore",
             expected=", ".join(sorted(RULES)),
-            fix=suggest(rule_id, RULES),
+            fix="see 'dovetail lint --list'",
         )
     return rule_id.upper()
 
@@ -139,6 +138,9 @@ class SourceReader:
 
     def judge(self) -> Iterator[Finding]:
         """What the rules find in the files that are to be judged."""
+        inherit(self._cpp_classes)
+        for python in [facts for facts in self._files.values() if facts.language is Language.PYTHON]:
+            inherit(python.classes)
         for facts in self._files.values():
             for found in facts.classes.values():
                 for rule, judge in CLASS_RULES:

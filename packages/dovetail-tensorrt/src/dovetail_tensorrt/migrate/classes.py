@@ -8,15 +8,41 @@ from typing import Final
 import libcst as cst
 
 from dovetail_tensorrt.migrate.dynamic import make_missing_methods, migrate_dynamic_method
-from dovetail_tensorrt.migrate.edits import add_before, make_statements, parameter_names, rename_method, with_block
+from dovetail_tensorrt.migrate.edits import (
+    add_before,
+    find_super_calls,
+    make_statements,
+    parameter_names,
+    rename_method,
+    with_block,
+)
+from dovetail_tensorrt.migrate.hooks import rename_hooks
 from dovetail_tensorrt.migrate.implicit import make_implicit_methods, migrate_implicit_method
 from dovetail_tensorrt.migrate.names import CREATOR, INTERFACES, PLUGIN_BASES, ApiNames, code_of
 from dovetail_tensorrt.migrate.notes import Notebook
 from dovetail_tensorrt.migrate.shared import FIELD, make_phase_methods, migrate_init, migrate_life_method
 from dovetail_tensorrt.migrate.v2_class import V2Class
 
-__all__ = ["migrate_creator", "migrate_plugin"]
+__all__ = ["migrate_creator", "migrate_derived", "migrate_plugin"]
 
+_CALLED_BY_INDEX: Final = (
+    "get_output_datatype",
+    "get_output_data_type",
+    "get_output_dimensions",
+    "supports_format_combination",
+    "get_workspace_size",
+)
+
+_V3_ONLY: Final = frozenset(
+    (
+        "get_capability_interface",
+        "get_output_data_types",
+        "get_output_shapes",
+        "get_fields_to_serialize",
+        "on_shape_change",
+        "set_tactic",
+    )
+)
 _NUM_PARAMETERS: Final = {
     ("get_output_datatype", True): 3,
     ("get_output_data_type", False): 3,
@@ -31,10 +57,12 @@ _NUM_PARAMETERS: Final = {
 """How many parameters a method has, by its name and whether its interface sees whole shapes."""
 
 
-def migrate_plugin(node: cst.ClassDef, interface: str, names: ApiNames, notes: Notebook) -> cst.ClassDef:
+def migrate_plugin(
+    node: cst.ClassDef, interface: str, family: Sequence[cst.ClassDef], names: ApiNames, notes: Notebook
+) -> cst.ClassDef:
     """A V2 plugin class as a V3 one."""
     node = with_block(node)
-    v2 = V2Class(node, interface)
+    v2 = V2Class(node, interface, (node, *family[1:]))
     first, rest = _split_body(node)
     body: list[cst.BaseStatement] = [*first]
     if "__init__" not in v2.methods:
@@ -42,8 +70,25 @@ def migrate_plugin(node: cst.ClassDef, interface: str, names: ApiNames, notes: N
     for part in rest:
         body += _migrate_part(part, v2, names, notes)
     body += make_missing_methods(v2) if v2.is_dynamic else make_implicit_methods(v2, names)
-    body += make_phase_methods(v2)
-    return _with_bases(node, names).with_changes(body=node.body.with_changes(body=body))
+    body += make_phase_methods(v2, names)
+    return rename_hooks(_with_bases(node, names).with_changes(body=node.body.with_changes(body=body)))
+
+
+def migrate_derived(
+    node: cst.ClassDef, interface: str, family: Sequence[cst.ClassDef], names: ApiNames, notes: Notebook
+) -> cst.ClassDef:
+    """A class that derives from a V2 plugin class of the file: what it overrides, in its new form."""
+    v2 = V2Class(node, interface, tuple(family))
+    body: list[cst.BaseStatement] = []
+    for part in with_block(node).body.body:
+        is_init = isinstance(part, cst.FunctionDef) and part.name.value == "__init__"
+        kept = is_init or not isinstance(part, cst.BaseStatement)
+        body += [part] if kept else _migrate_part(part, v2, names, notes)  # type: ignore[list-item, arg-type]
+    for name in _CALLED_BY_INDEX:
+        for found in find_super_calls(node, name):
+            notes.add(found, f"super().{name} has another form in the migrated base", "call what the base has now")
+    block = with_block(node)
+    return rename_hooks(block.with_changes(body=block.body.with_changes(body=body)))
 
 
 def _split_body(node: cst.ClassDef) -> tuple[list[cst.BaseStatement], list[cst.BaseStatement]]:
@@ -59,6 +104,11 @@ def _migrate_part(
     if not isinstance(part, cst.FunctionDef):
         return [part]
     name = part.name.value
+    if name in _V3_ONLY:
+        notes.add(
+            part, f"{name} is a method of V3, which V2 never called", f"it is called v2_{name} now: see what it was for"
+        )
+        return [rename_method(part, f"v2_{name}")]
     if name == "__init__":
         return migrate_init(v2, names)
     if len(parameter_names(part)) != _NUM_PARAMETERS.get((name, v2.is_dynamic), len(parameter_names(part))):
@@ -110,8 +160,8 @@ def _migrate_create(method: cst.FunctionDef, names: ApiNames) -> cst.FunctionDef
     _, name, fields, *_ = parameter_names(method)
     reading = make_statements(f"""
         if phase == {names("TensorRTPhase")}.RUNTIME:
-            stored = next(field for field in {fields} if field.name == "{FIELD}")
-            return self._deserialize_plugin({name}, stored.data.tobytes())
+            stored = [field.data.tobytes() for field in {fields} if field.name == "{FIELD}"]
+            return self._deserialize_plugin({name}, b"".join(stored))
         """)
     params = [*method.params.params, cst.Param(cst.Name("phase"))]
     with_phase = method.with_changes(params=method.params.with_changes(params=params))

@@ -11,6 +11,7 @@ from dovetail_tensorrt.migrate.descriptors import DescriptorUses, rewrite_attrib
 from dovetail_tensorrt.migrate.edits import (
     add_before,
     body_statements,
+    find_super_calls,
     has_name,
     is_trivial,
     make_method,
@@ -37,6 +38,8 @@ _LARGEST: Final = {"dims": "max", "type": "desc.type", "format": "desc.format", 
 """What a static descriptor had -> where a dynamic one has it, for the largest shapes."""
 _OF_RUN: Final = {"desc": "", "min": "dims", "opt": "dims", "max": "dims"}
 """What a dynamic descriptor has -> what the descriptor of a run has."""
+
+_CONFIGURE_OF_BASE: Final = m.Attribute(value=m.Call(func=m.Name("super")), attr=m.Name("configure_plugin"))
 
 
 def migrate_dynamic_method(v2: V2Class, name: str, names: ApiNames, notes: Notebook) -> list[cst.FunctionDef] | None:
@@ -122,14 +125,20 @@ def _make_shape_change(v2: V2Class, method: cst.FunctionDef, notes: Notebook) ->
         return with_statements(made, start_phases(v2))
     uses = DescriptorUses(params)
     method.body.visit(uses)
-    for node in (*uses.whole, *uses.passed):
+    to_base = {id(part) for call in find_super_calls(method, "configure_plugin") for part in m.findall(call, m.Name())}
+    for node in [node for node in (*uses.whole, *uses.passed) if id(node) not in to_base]:
         notes.add(
             node,
             "configure_plugin passes descriptors on; on_shape_change, which does the same before runs, does so too",
             "there they are PluginTensorDesc, without desc, min, opt and max: see that the callee takes both",
         )
-    copied = body_statements(rewrite_attributes(method, uses, _OF_RUN))
+    of_run = m.replace(rewrite_attributes(method, uses, _OF_RUN), _CONFIGURE_OF_BASE, _reshape_base)
+    copied = body_statements(cst.ensure_type(of_run, cst.FunctionDef))
     return with_statements(made, [*start_phases(v2), *copied])
+
+
+def _reshape_base(node: cst.CSTNode, _: object) -> cst.CSTNode:
+    return node.with_changes(attr=cst.Name("on_shape_change"))
 
 
 def _migrate_workspace(method: cst.FunctionDef, notes: Notebook) -> cst.FunctionDef:

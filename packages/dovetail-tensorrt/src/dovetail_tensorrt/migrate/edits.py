@@ -15,6 +15,7 @@ __all__ = [
     "add_before",
     "body_statements",
     "find_calls",
+    "find_super_calls",
     "has_name",
     "is_trivial",
     "make_method",
@@ -99,6 +100,12 @@ def has_name(node: cst.CSTNode, name: str) -> bool:
 def find_calls(node: cst.CSTNode, method: str) -> Sequence[cst.CSTNode]:
     """The calls of a method of any object."""
     return m.findall(node, m.Call(func=m.Attribute(attr=m.Name(method))))
+
+
+def find_super_calls(node: cst.CSTNode, method: str) -> Sequence[cst.CSTNode]:
+    """The calls of a method of the base."""
+    base = m.Call(func=m.Name("super"))
+    return m.findall(node, m.Call(func=m.Attribute(value=base, attr=m.Name(method))))
 
 
 class _ReturnWrapper(cst.CSTTransformer):

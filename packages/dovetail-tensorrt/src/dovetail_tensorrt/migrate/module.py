@@ -12,7 +12,7 @@ import libcst.matchers as m
 from libcst.metadata import MetadataWrapper, PositionProvider
 
 from dovetail.errors import InputError
-from dovetail_tensorrt.migrate.classes import migrate_creator, migrate_plugin
+from dovetail_tensorrt.migrate.classes import migrate_creator, migrate_derived, migrate_plugin
 from dovetail_tensorrt.migrate.names import CREATOR, INTERFACES, ApiNames, code_of, find_interface
 from dovetail_tensorrt.migrate.notes import MigrationNote, Notebook
 
@@ -22,10 +22,11 @@ _RENAMED: Final = {
     "plugin_type": "plugin_name",
     "IPluginCreator": "IPluginCreatorV3One",
     "IPluginV2Layer": "IPluginV3Layer",
+    "get_plugin_creator": "get_creator",
+    "plugin_creator_list": "all_creators",
     **dict.fromkeys(INTERFACES, "IPluginV3"),
 }
 _INTERFACE_NAMES: Final = frozenset((*INTERFACES, CREATOR, "IPluginV2Layer"))
-_PRIVATE: Final = {"initialize": "_initialize", "terminate": "_terminate"}
 _NOT_DECIDED: Final = {
     "PluginCreatorVersion": "V3 creators tell their kind by interface_info",
     "FORMAT_COMBINATION_LIMIT": "set self.format_combination_limit in the plugin instead",
@@ -59,7 +60,7 @@ def migrate_source(source: str, *, where: str = "source") -> Migration:
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     positions = wrapper.resolve(PositionProvider)
     notes = Notebook(lambda node: positions[node].start.line)
-    classes = _ClassMigration(notes)
+    classes = _ClassMigration(_find_families(module), notes)
     changed = module.visit(classes)
     if not classes.plugins and not classes.creators:
         raise InputError(
@@ -72,31 +73,45 @@ def migrate_source(source: str, *, where: str = "source") -> Migration:
     return Migration(finished.code, tuple(classes.plugins), tuple(classes.creators), tuple(notes.sorted()))
 
 
+def _find_families(module: cst.Module) -> dict[str, list[cst.ClassDef]]:
+    """By the name of each V2 plugin class, the class with those that derive from it, each after its base."""
+    found = {node.name.value: node for node in m.findall(module, m.ClassDef()) if isinstance(node, cst.ClassDef)}
+    families: dict[str, list[cst.ClassDef]] = {}
+    for name, node in found.items():
+        interface = find_interface(node)
+        if interface is not None and interface[0] != CREATOR:
+            families[name] = [node, *_find_derived(name, found)]
+    return families
+
+
+def _find_derived(name: str, classes: dict[str, cst.ClassDef]) -> list[cst.ClassDef]:
+    direct = [node for node in classes.values() if name in {code_of(base.value) for base in node.bases}]
+    return [part for node in direct for part in (node, *_find_derived(node.name.value, classes))]
+
+
 class _ClassMigration(cst.CSTTransformer):
     """Migrates the classes of a module."""
 
-    def __init__(self, notes: Notebook) -> None:
-        self._notes = notes
+    def __init__(self, families: dict[str, list[cst.ClassDef]], notes: Notebook) -> None:
+        self._families, self._notes = families, notes
         self.plugins: list[str] = []
         self.creators: list[str] = []
         self.prefix = ""
         self.used: set[str] = set()
 
     def visit_ClassDef(self, node: cst.ClassDef) -> bool:
-        bases = {code_of(base.value) for base in node.bases}
-        inherited = bases & {*self.plugins, *self.creators}
-        for name in sorted(inherited):
+        for base in {code_of(base.value) for base in node.bases} & set(self.creators):
             self._notes.add(
                 node,
-                f"class {node.name.value} derives from {name}, which was migrated; its own methods were not",
-                "rename what it overrides to the methods that its base has now",
+                f"class {node.name.value} derives from {base}, which was migrated; its own methods were not",
+                "give its create_plugin the phase, and call its deserialize_plugin _deserialize_plugin",
             )
-        return False  # classes inside a migrated class are migrated with it
+        return False  # what is inside of a class belongs to it
 
     def leave_ClassDef(self, original_node: cst.ClassDef, updated_node: cst.ClassDef) -> cst.ClassDef:
         found = find_interface(original_node)
         if found is None:
-            return original_node
+            return self._migrate_derived(original_node)
         interface, self.prefix = found
         names = ApiNames(self.prefix)
         if interface == CREATOR:
@@ -104,7 +119,19 @@ class _ClassMigration(cst.CSTTransformer):
             migrated = migrate_creator(original_node, names, self._notes)
         else:
             self.plugins.append(original_node.name.value)
-            migrated = migrate_plugin(original_node, interface, names, self._notes)
+            family = self._families[original_node.name.value]
+            migrated = migrate_plugin(original_node, interface, family, names, self._notes)
+        self.used |= names.used
+        return migrated
+
+    def _migrate_derived(self, node: cst.ClassDef) -> cst.ClassDef:
+        family = next((family for family in self._families.values() if node in family[1:]), None)
+        found = None if family is None else find_interface(family[0])
+        if family is None or found is None:
+            return node
+        names = ApiNames(found[1])
+        self.plugins.append(node.name.value)
+        migrated = migrate_derived(node, found[0], family, names, self._notes)
         self.used |= names.used
         return migrated
 
@@ -141,8 +168,6 @@ class _References(cst.CSTTransformer):
         if not isinstance(func, cst.Attribute):
             return updated_node
         method = func.attr.value
-        if method in _PRIVATE and not updated_node.args:
-            return updated_node.with_changes(func=func.with_changes(attr=cst.Name(_PRIVATE[method])))
         if method == "add_plugin_v2":
             added = _add_shape_inputs(updated_node)
             return added.with_changes(func=func.with_changes(attr=cst.Name("add_plugin_v3")))

@@ -12,7 +12,6 @@ from dovetail_tensorrt.migrate.edits import (
     body_statements,
     find_calls,
     has_name,
-    is_trivial,
     make_method,
     make_statements,
     parameter_names,
@@ -112,7 +111,7 @@ def migrate_life_method(v2: V2Class, name: str, names: ApiNames, notes: Notebook
     if name == "clone":
         return _migrate_clone(v2, method, notes)
     if name == "destroy" and v2.has_phases:
-        return [] if is_trivial(method) else [rename_method(method, "_destroy")]
+        return [rename_method(method, "_destroy")] if v2.destroys else []
     return None
 
 
@@ -137,6 +136,13 @@ def _make_storing(names: ApiNames) -> cst.FunctionDef:
         """)
 
 
+def _make_storing_nothing(names: ApiNames) -> cst.FunctionDef:
+    return make_method(f"""
+        def get_fields_to_serialize(self):
+            return {names("PluginFieldCollection")}([])
+        """)
+
+
 def _migrate_clone(v2: V2Class, method: cst.FunctionDef, notes: Notebook) -> list[cst.FunctionDef]:
     if not v2.has_phases:
         return [method]
@@ -157,7 +163,7 @@ def start_phases(v2: V2Class) -> list[cst.BaseStatement]:
     """What ``on_shape_change`` starts with: the object initialises itself before its first run."""
     if not v2.initializes:
         return []
-    if "initialize" not in v2.methods:
+    if not v2.find_in_family("initialize"):
         return make_statements("self._is_initialized = True")
     return make_statements("""
         if not self._is_initialized:
@@ -167,19 +173,34 @@ def start_phases(v2: V2Class) -> list[cst.BaseStatement]:
         """)
 
 
-def make_phase_methods(v2: V2Class) -> list[cst.FunctionDef]:
-    """``set_tactic``, ``attach_to_context`` and ``destroy``."""
-    methods = [make_method("def set_tactic(self, tactic):\n    pass"), _make_attach(v2)]
+def make_phase_methods(v2: V2Class, names: ApiNames) -> list[cst.FunctionDef]:
+    """``set_tactic``, ``attach_to_context`` and ``destroy``, and fields for a class that stores nothing."""
+    stores = [] if "serialize" in v2.methods else [_make_storing_nothing(names)]
+    methods = [*stores, make_method("def set_tactic(self, tactic):\n    pass"), _make_attach(v2)]
     if v2.has_phases:
         methods.append(_make_destroy(v2))
-    return methods
+    return [*methods, *_make_empty_hooks(v2)]
+
+
+def _make_empty_hooks(v2: V2Class) -> list[cst.FunctionDef]:
+    """What only classes that derive from this one have, and its own methods call."""
+    hooks = {
+        "initialize": ("self", v2.initializes),
+        "terminate": ("self", v2.initializes),
+        "attach_to_context": ("self, cudnn, cublas, allocator", v2.attaches),
+        "detach_from_context": ("self", v2.attaches),
+        "destroy": ("self", v2.has_phases and v2.destroys),
+    }
+    missing = [name for name, (_, is_used) in hooks.items() if is_used and name not in v2.methods]
+    needed = [name for name in missing if v2.find_in_family(name)]
+    return [make_method(f"def _{name}({hooks[name][0]}):\n    pass") for name in needed]
 
 
 def _make_attach(v2: V2Class) -> cst.FunctionDef:
     if not v2.attaches:
         return make_method("def attach_to_context(self, resource_context):\n    return self.clone()")
     lines = ["twin = self.clone()"]
-    if "attach_to_context" in v2.methods:
+    if v2.find_in_family("attach_to_context"):
         lines.append("twin._attach_to_context(None, None, resource_context.gpu_allocator)")
     lines += ["twin._is_attached = True", "return twin"]
     return make_method("def attach_to_context(self, resource_context):\n" + _indent(lines))
@@ -187,11 +208,11 @@ def _make_attach(v2: V2Class) -> cst.FunctionDef:
 
 def _make_destroy(v2: V2Class) -> cst.FunctionDef:
     lines: list[str] = []
-    if v2.attaches and "detach_from_context" in v2.methods:
+    if v2.attaches and v2.find_in_family("detach_from_context"):
         lines += ["if self._is_attached:", "    self._is_attached = False", "    self._detach_from_context()"]
-    if v2.initializes and "terminate" in v2.methods:
+    if v2.initializes and v2.find_in_family("terminate"):
         lines += ["if self._is_initialized:", "    self._is_initialized = False", "    self._terminate()"]
-    if not is_trivial(v2.methods.get("destroy")):
+    if v2.destroys:
         lines.append("self._destroy()")
     return make_method("def destroy(self):\n" + _indent(lines or ["pass"]))
 

@@ -18,15 +18,27 @@ _IDENTITY: Final = "plugin_namespace"
 
 @dataclass(frozen=True)
 class V2Class:
-    """A plugin class as it was read."""
+    """A plugin class as it was read.
+
+    Attributes:
+        node: The class.
+        interface: The V2 interface that it, or the class it derives from, derives from.
+        family: All classes of the file that derive from one interface class, that class first.
+    """
 
     node: cst.ClassDef
     interface: str
+    family: tuple[cst.ClassDef, ...]
 
     @cached_property
     def methods(self) -> dict[str, cst.FunctionDef]:
         """The methods by name."""
-        return {part.name.value: part for part in self.node.body.body if isinstance(part, cst.FunctionDef)}
+        return _methods_of(self.node)
+
+    def find_in_family(self, name: str) -> list[cst.FunctionDef]:
+        """The methods of this name in all classes of the family."""
+        found = [_methods_of(node).get(name) for node in self.family]
+        return [method for method in found if method is not None]
 
     @property
     def is_dynamic(self) -> bool:
@@ -35,8 +47,11 @@ class V2Class:
 
     @cached_property
     def has_one_output(self) -> bool:
-        """Whether the source says that there is one output."""
-        return self._assigns("num_outputs", m.Integer("1"))
+        """Whether the source says, wherever it says how many, that there is one output."""
+        target = m.AssignTarget(m.Name("num_outputs") | m.Attribute(attr=m.Name("num_outputs")))
+        setting = m.Assign(targets=[m.ZeroOrMore(), target, m.ZeroOrMore()])
+        found = [part for node in self.family for part in m.findall(node, setting)]
+        return bool(found) and all(m.matches(part, m.Assign(value=m.Integer("1"))) for part in found)
 
     @cached_property
     def sets_namespace(self) -> bool:
@@ -47,10 +62,6 @@ class V2Class:
             return True
         of_class = [part for part in self.node.body.body if not isinstance(part, cst.FunctionDef)]
         return any(m.findall(part, m.Name(_IDENTITY)) for part in of_class)
-
-    def _assigns(self, name: str, value: m.BaseExpressionMatchType) -> bool:
-        target = m.AssignTarget(m.Name(name) | m.Attribute(attr=m.Name(name)))
-        return bool(m.findall(self.node, m.Assign(targets=[m.ZeroOrMore(), target, m.ZeroOrMore()], value=value)))
 
     # the parts of a V2 life that V3 has not
 
@@ -69,5 +80,16 @@ class V2Class:
         """Whether the life of an object has to be tracked."""
         return self.initializes or self.attaches
 
+    @cached_property
+    def destroys(self) -> bool:
+        """Whether ``destroy`` does something."""
+        return self._acts("destroy")
+
     def _acts(self, name: str) -> bool:
-        return not is_trivial(self.methods.get(name)) or (name in self.methods and bool(find_calls(self.node, name)))
+        found = self.find_in_family(name)
+        is_called = any(find_calls(node, name) for node in self.family)
+        return bool(found) and (is_called or not all(is_trivial(method) for method in found))
+
+
+def _methods_of(node: cst.ClassDef) -> dict[str, cst.FunctionDef]:
+    return {part.name.value: part for part in node.body.body if isinstance(part, cst.FunctionDef)}

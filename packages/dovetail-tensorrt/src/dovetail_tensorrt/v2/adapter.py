@@ -38,6 +38,8 @@ from dovetail_tensorrt.v2.interfaces import IPluginV2, IPluginV2DynamicExt, IPlu
 
 __all__ = ["SERIALIZED_FIELD", "AdaptedPlugin", "adapt_plugin"]
 
+__dovetail_adapter__ = True
+
 SERIALIZED_FIELD: Final = "serialized_plugin_v2"
 """The field of a plan that holds what ``serialize`` of the V2 plugin gave."""
 
@@ -233,8 +235,17 @@ def _run_all(steps: Sequence[Callable[[], Any]]) -> None:
         raise first
 
 
+def _says_size(plugin: IPluginV2) -> bool:
+    return type(plugin).get_serialization_size is not IPluginV2.get_serialization_size
+
+
 def serialize_plugin(plugin: IPluginV2) -> bytes:
-    """The bytes that a plan stores for a V2 plugin, checked against the size that it says."""
+    """The bytes that a plan stores for a V2 plugin, checked against the size that it says.
+
+    A plugin that says it has none is not asked for them, and need not have ``serialize``.
+    """
+    if _says_size(plugin) and plugin.get_serialization_size() == 0:
+        return b""
     data = plugin.serialize()
     if not isinstance(data, str | bytes | bytearray | memoryview):
         raise PluginError(
@@ -244,7 +255,7 @@ def serialize_plugin(plugin: IPluginV2) -> bytes:
             got=type(data).__name__,
         )
     encoded = data.encode() if isinstance(data, str) else bytes(data)
-    size = plugin.get_serialization_size()
+    size = plugin.get_serialization_size() if _says_size(plugin) else len(encoded)
     if size not in (len(data), len(encoded)):
         raise PluginError(
             f"serialize gave {len(encoded)} bytes and get_serialization_size says {size}",

@@ -13,6 +13,8 @@ from dovetail_tensorrt.v2.interfaces import IPluginCreator
 
 __all__ = ["AdaptedCreator", "adapt_creator"]
 
+__dovetail_adapter__ = True
+
 
 def adapt_creator(creator: IPluginCreator) -> AdaptedCreator:
     """A V2 creator under the ``IPluginCreatorV3One`` contract; ``adapted`` of the result is the creator itself."""

@@ -48,7 +48,7 @@ def at_shape(desc: PluginTensorDesc, shape: Sequence[int] | Dims) -> PluginTenso
     """A descriptor like this one with another shape.
 
     >>> at_shape(PluginTensorDesc((-1, 3)), (8, 3)).dims
-    Dims((8, 3))
+    (8, 3)
     """
     twin = desc.copy()
     twin.dims = Dims(shape)
@@ -59,7 +59,7 @@ def drop_batch(shape: Sequence[int] | Dims) -> Dims:
     """A shape without its first dimension.
 
     >>> drop_batch((8, 3, 4))
-    Dims((3, 4))
+    (3, 4)
     """
     return Dims(tuple(shape)[1:])
 

@@ -16,6 +16,8 @@ from dovetail_tensorrt.v2.interfaces import IPluginV2, IPluginV2DynamicExt
 
 __all__ = ["BuildDescs", "Dialect", "DynamicDialect", "RunDescs"]
 
+__dovetail_adapter__ = True
+
 BuildDescs = Sequence[DynamicPluginTensorDesc]
 RunDescs = Sequence[PluginTensorDesc]
 P = TypeVar("P", bound=IPluginV2)

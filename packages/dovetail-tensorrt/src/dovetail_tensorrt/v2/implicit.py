@@ -18,6 +18,8 @@ from dovetail_tensorrt.v2.interfaces import IPluginV2, IPluginV2Ext, IPluginV2IO
 
 __all__ = ["ExtDialect", "IOExtDialect", "OneTypeDialect"]
 
+__dovetail_adapter__ = True
+
 Q = TypeVar("Q", bound=IPluginV2)
 
 _OLD_FORMATS: Final = frozenset((TensorFormat.LINEAR, TensorFormat.CHW2, TensorFormat.HWC8))

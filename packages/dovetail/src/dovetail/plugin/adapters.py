@@ -1,14 +1,14 @@
 """Objects of other plugin interfaces, which say themselves what they are under this contract.
 
-A plugin of an older interface has ``as_plugin_v3()``, its creator ``as_creator_v3one()``; both return an adapter. The
-adapter of a plugin has the object that it stands for in ``adapted``.
+A plugin of an older interface has ``as_plugin_v3()``, its creator ``as_creator_v3one()``; both return an adapter, which
+has the object that it stands for in ``adapted``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["is_adaptable_creator", "is_adaptable_plugin", "resolve_creator", "resolve_plugin"]
+__all__ = ["is_adaptable_creator", "is_adaptable_plugin", "resolve_creator", "resolve_plugin", "stands_for"]
 
 
 def is_adaptable_plugin(thing: Any) -> bool:
@@ -33,3 +33,8 @@ def resolve_plugin(plugin: Any) -> Any:
 def resolve_creator(creator: Any) -> Any:
     """The creator under this contract: its adapter where it brings one, else itself."""
     return creator.as_creator_v3one() if is_adaptable_creator(creator) else creator
+
+
+def stands_for(kept: Any, given: Any) -> bool:
+    """Whether an object that was kept is the one that was given, or its adapter."""
+    return kept is given or (given is not None and getattr(kept, "adapted", None) is given)

@@ -108,8 +108,6 @@ def _check_create_plugin(creator: Any) -> None:
         raise PluginError(
             "create_plugin is not a method", where=describe(creator), fix="def create_plugin(self, name, fc, phase)"
         )
-    if hasattr(creator, "deserialize_plugin"):
-        return  # the old kind of creator, whose create_plugin has no phase
     try:
         signature_of(create).bind("name", [], 0)
     except TypeError:

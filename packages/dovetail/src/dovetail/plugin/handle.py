@@ -47,6 +47,7 @@ _RUNTIME_METHODS: Final = ("on_shape_change", "set_tactic", "enqueue", "attach_t
 _MAX_TACTIC_NAME: Final = 200
 _PACKAGE: Final = f"{Path(__file__).parents[1]}{os.sep}"
 """Where Dovetail's own code lies."""
+ADAPTER_MARK: Final = "__dovetail_adapter__"
 _LOGGER: Final = Logger()
 _BASES: Final = (IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime)
 
@@ -54,12 +55,18 @@ _BASES: Final = (IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneBui
 def locate_error(error: BaseException) -> str:
     """File and line where an exception was raised, for messages: the last line of the callback's author.
 
-    What is raised by Dovetail or by a library inside a callback is caused by the line that called them.
+    What is raised by Dovetail or by a library inside a callback is caused by the line that called them. A module that
+    only stands between the two, an adapter, says so by a global ``__dovetail_adapter__``.
     """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return "unknown place"
-    theirs = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+    hosts = [ADAPTER_MARK in frame.f_globals for frame, _ in traceback.walk_tb(error.__traceback__)]
+    theirs = [
+        frame
+        for frame, is_adapter in zip(frames, hosts, strict=True)
+        if not is_adapter and not frame.filename.startswith(_PACKAGE)
+    ]
     home = str(Path(theirs[0].filename).parent) if theirs else ""
     near = [frame for frame in theirs if str(Path(frame.filename).parent) == home]
     last = (near or theirs or frames)[-1]

@@ -29,6 +29,7 @@ from dovetail.entry_points import PLUGIN_GROUP, Offer, find_offers, loading_poli
 from dovetail.errors import DovetailError, PluginError
 from dovetail.loggers import ILogger, ILoggerFinder, Severity
 from dovetail.plugin._memory_import import PREFIX, add_sources, remove_sources
+from dovetail.plugin.adapters import resolve_creator
 from dovetail.plugin.creators import bind_creator
 from dovetail.plugin.payload import NATIVE_SUFFIXES, decode_payload, pack_library
 from dovetail.plugin.registry import PluginRegistry, collect_static_registrations
@@ -251,7 +252,7 @@ def _declared_creators(entry: Callable[[], Any], path: str) -> list[Any]:
         raise PluginError(
             "get_creators() returned no list", where=path, expected="a list of creators", got=type(creators).__name__
         )
-    return list(creators)
+    return [resolve_creator(creator) for creator in creators]
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 from dovetail.errors import DovetailError, PluginError
 from dovetail.loggers import ErrorCode, IErrorRecorder, ILogger, Logger, Severity
 from dovetail.plugin._origin import describe
+from dovetail.plugin.adapters import resolve_creator, stands_for
 from dovetail.plugin.creators import CreatorKey, bind_creator, explain_missing
 from dovetail.plugin.interfaces import IPluginResource
 from dovetail.plugin.resources import ResourceTable
@@ -73,9 +74,11 @@ class PluginRegistry:
         """Add a creator; a second one of the same name, version and namespace is refused.
 
         Args:
-            creator: An instance; it is kept alive, and its ``plugin_namespace`` is set.
+            creator: An instance; it is kept alive, and its ``plugin_namespace`` is set. One of an older interface is
+                kept as the adapter that it brings.
             plugin_namespace: Where to register it; without one, the creator's own namespace.
         """
+        creator = resolve_creator(creator)
         with self._recording():
             key = bind_creator(creator, plugin_namespace)
             self._admit(creator)
@@ -87,7 +90,7 @@ class PluginRegistry:
     def deregister_creator(self, creator: Any) -> bool:
         """Remove a creator; False when it is not registered here."""
         with self._lock:
-            keys = [key for key, known in self._creators.items() if known is creator]
+            keys = [key for key, known in self._creators.items() if stands_for(known, creator)]
             for key in keys:
                 del self._creators[key]
         return bool(keys)
@@ -301,7 +304,7 @@ def collect_static_registrations() -> Iterator[list[Any]]:
 
 def register_statically(creator: Any, namespace: str = "", registry: PluginRegistry = _GLOBAL) -> None:
     """Register a creator in a registry, or with the library that is being imported."""
-    creators = _collected.get()
+    creators, creator = _collected.get(), resolve_creator(creator)
     if creators is None:
         registry.register_creator(creator, namespace)
     else:
