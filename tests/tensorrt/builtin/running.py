@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dovetail_tensorrt.builtin import register_all
 
 import dovetail as dt
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType
-from dovetail_tensorrt.builtin import register_all
 from tests.tensorrt.builtin.problems import Problem
 
 Array = npt.NDArray[Any]

@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
+from dovetail_tensorrt.builtin import PLUGINS, get_creators, register_all
 
 import dovetail as dt
 from dovetail.errors import PluginError
 from dovetail.plugin.check import check_creator
-from dovetail_tensorrt.builtin import PLUGINS, get_creators, register_all
 from tests.tensorrt.builtin.cases import CASES
 from tests.tensorrt.builtin.running import make_registry
 
@@ -90,7 +90,10 @@ def test_the_command_line_checks_a_built_in_plugin() -> None:
 
 
 def test_importing_them_needs_no_library_of_a_device() -> None:
-    code = "import sys, dovetail_tensorrt.builtin as b; b.get_creators(); sys.exit(bool({'triton', 'cuda', 'dovetail_cuda', 'torch'} & set(sys.modules)))"
+    code = (
+        "import sys, dovetail_tensorrt.builtin as builtin; builtin.get_creators();"
+        "sys.exit(bool({'triton', 'cuda', 'dovetail_cuda', 'torch'} & set(sys.modules)))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs Triton: make test-cuda has it", allow_module_level=True)
 
-from tests.tensorrt.builtin.interpreted import run_interpreted  # noqa: E402
-from tests.tensorrt.builtin.problems import PROBLEMS, Problem  # noqa: E402
-from tests.tensorrt.builtin.references import REFERENCES  # noqa: E402
-from tests.tensorrt.builtin.running import compare, create  # noqa: E402
+from tests.tensorrt.builtin.interpreted import run_interpreted
+from tests.tensorrt.builtin.problems import PROBLEMS, Problem
+from tests.tensorrt.builtin.references import REFERENCES
+from tests.tensorrt.builtin.running import compare, create
 
 
 @pytest.mark.parametrize("name", PROBLEMS)

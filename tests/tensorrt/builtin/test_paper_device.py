@@ -13,20 +13,20 @@ import pytest
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs Triton: make test-cuda has it", allow_module_level=True)
 
-from tests.tensorrt.builtin.interpreted import Array  # noqa: E402, F401 - has Triton interpret
+from dovetail_tensorrt.builtin import register_all
+from dovetail_tensorrt.builtin.device import memory
 
-import dovetail as dt  # noqa: E402
-from dovetail.plugin.check.cases.problem import InputCase, make_inputs  # noqa: E402
-from dovetail.types import DataType  # noqa: E402
-from dovetail_tensorrt.builtin import register_all  # noqa: E402
-from dovetail_tensorrt.builtin.device import memory  # noqa: E402
-from tests.cuda.host.fake_driver import FakeDriver  # noqa: E402
-from tests.cuda.host.fake_provider import fake_cuda  # noqa: E402
-from tests.cuda.host.interpreter import compile_fake  # noqa: E402
-from tests.tensorrt.builtin.cases import CASES, PluginCase  # noqa: E402
-from tests.tensorrt.builtin.problems import Problem  # noqa: E402
-from tests.tensorrt.builtin.references import REFERENCES  # noqa: E402
-from tests.tensorrt.builtin.running import build_plan, compare  # noqa: E402
+import dovetail as dt
+from dovetail.plugin.check.cases.problem import InputCase, make_inputs
+from dovetail.types import DataType
+from tests.cuda.host.fake_driver import FakeDriver
+from tests.cuda.host.fake_provider import fake_cuda
+from tests.cuda.host.interpreter import compile_fake
+from tests.tensorrt.builtin.cases import CASES, PluginCase
+from tests.tensorrt.builtin.interpreted import Array  # noqa: F401 - has Triton interpret
+from tests.tensorrt.builtin.problems import Problem
+from tests.tensorrt.builtin.references import REFERENCES
+from tests.tensorrt.builtin.running import build_plan, compare
 
 
 @pytest.fixture
@@ -72,8 +72,9 @@ def test_an_engine_runs_the_kernels_of_a_plugin(name: str, paper: FakeDriver) ->
 
 
 def test_a_buffer_that_is_not_aligned_is_told(paper: FakeDriver) -> None:
-    from dovetail.errors import PluginError
     from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, KernelLaunch
+
+    from dovetail.errors import PluginError
 
     device = memory._open_device(0)
     paper.use_context(1000)
