@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dovetail_tensorrt.builtin import register_all
 
 import dovetail as dt
 from dovetail.errors import DovetailError
+from dovetail.testing import host_device
 from tests.tensorrt.builtin.cases import CASES
 from tests.tensorrt.builtin.problems import Problem
-from tests.tensorrt.builtin.running import TYPES, create, run_in_engine
+from tests.tensorrt.builtin.references import REFERENCES
+from tests.tensorrt.builtin.running import TYPES, build_plan, compare, create, make_problem, run_engine, run_in_engine
 
 SHAPES = [
     ("nms", {0: (2, 9, 5)}, "the shape of 'boxes' does not fit"),
@@ -94,3 +97,20 @@ def test_a_type_that_a_plugin_does_not_take_is_told() -> None:
     problem = Problem(case.name, dict(case.fields), [], case.version)
     with pytest.raises(DovetailError, match="format"):
         _add(problem, list(case.shapes[0]), ("HALF", "HALF", "HALF"))
+
+
+def test_a_device_that_is_not_of_cuda_is_told_and_the_host_is_a_way_out() -> None:
+    case = CASES["group normalization"]
+    problem = make_problem(case)
+    with host_device():
+        config = dt.Builder().create_builder_config()
+        config.providers = ["host_device", "cpu"]
+        runtime = dt.Runtime()
+        register_all(runtime.get_plugin_registry(), "")
+        engine = runtime.deserialize_cuda_engine(build_plan(problem, config))
+        with pytest.raises(DovetailError, match="on a device that it has no kernels for"):
+            run_engine(engine, problem)
+        config.layer_providers = {"*": "cpu"}
+        engine = runtime.deserialize_cuda_engine(build_plan(problem, config))
+        expected = REFERENCES[case.name](problem.inputs, problem.fields)
+        compare(run_engine(engine, problem), expected, dtype=np.float32)
