@@ -20,7 +20,7 @@ class PluginCase:
     types: tuple[str, ...]
 
 
-F, I = "FLOAT", "INT32"
+F, INDEX = "FLOAT", "INT32"
 
 CASES = {
     "nms": PluginCase(
@@ -56,7 +56,7 @@ CASES = {
         version="2",
         fields={"output_height": 3, "output_width": 2, "sampling_ratio": 2, "spatial_scale": 3.0},
         shapes=(((2, 3, 8, 7), (5, 4), (5,)), ((4, 3, 4, 4), (9, 4), (9,)), ((2, 3, 8, 7), (0, 4), (0,))),
-        types=(F, F, I),
+        types=(F, F, INDEX),
     ),
     "deformable attention": PluginCase(
         name="MultiscaleDeformableAttnPlugin_TRT",
@@ -65,7 +65,7 @@ CASES = {
             ((2, 12, 2, 4), (3, 2), (3,), (2, 5, 2, 3, 4, 2), (2, 5, 2, 3, 4)),
             ((1, 9, 2, 4), (2, 2), (2,), (1, 7, 2, 2, 3, 2), (1, 7, 2, 2, 3)),
         ),
-        types=(F, I, I, F, F),
+        types=(F, INDEX, INDEX, F, F),
     ),
     "deformable convolution": PluginCase(
         name="ModulatedDeformConv2d",
@@ -114,7 +114,7 @@ CASES = {
         name="PillarScatterPlugin",
         fields={"dense_shape": (5, 6)},
         shapes=(((2, 8, 4), (2, 8, 4), (2,)), ((1, 5, 3), (1, 5, 4), (1,))),
-        types=(F, I, I),
+        types=(F, INDEX, INDEX),
     ),
     "crop": PluginCase(
         name="CropAndResizeDynamic",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail.types import DataType, PluginTensorDesc, TensorFormat
 from dovetail_tensorrt.builtin.device.launch import KernelLaunch
+
+from dovetail.types import DataType, PluginTensorDesc, TensorFormat
 from tests.tensorrt.builtin.cases import CASES, PluginCase
 from tests.tensorrt.builtin.problems import Problem
 from tests.tensorrt.builtin.running import create
@@ -23,6 +24,8 @@ _OUTPUTS = {
     "PyramidROIAlign_TRT": ((2, 7, 3, 2, 2),),
     "DisentangledAttention_TRT": ((2, 16, 16),),
 }
+_DETECTOR = (((2, 8400, 4), (2, 8400, 80)),)
+"""A detector of the usual size, which has as many candidates as there may be."""
 _MORE_FIELDS = {
     "ROIAlign_TRT": ({"mode": 0, "coordinate_transformation_mode": 0},),
     "ScatterElements": ({"reduction": "mul"}, {"reduction": "max"}, {"reduction": "min"}),
@@ -38,7 +41,7 @@ def list_launches() -> list[KernelLaunch]:
         for fields in ({}, *_MORE_FIELDS.get(case.name, ())):
             for first in (DataType.FLOAT, DataType.HALF, DataType.BF16, DataType.INT32, DataType.INT64, DataType.INT8):
                 found += _plan(replace(case, fields={**case.fields, **fields}), first)
-    return found
+    return found + _plan(replace(CASES["nms"], shapes=_DETECTOR), DataType.FLOAT)
 
 
 def _plan(case: PluginCase, first: DataType) -> list[KernelLaunch]:

@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from dovetail_tensorrt.builtin import register_all
 
 import dovetail as dt
+from dovetail.plugin.check.cases.problem import InputCase, make_inputs
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType
-from dovetail_tensorrt.builtin import register_all
+from tests.tensorrt.builtin.cases import PluginCase
 from tests.tensorrt.builtin.problems import Problem
 
 Array = npt.NDArray[Any]
@@ -67,9 +69,29 @@ def run_in_engine(problem: Problem) -> list[Array]:
     """The outputs of an engine that was stored and loaded again."""
     runtime = dt.Runtime()
     register_all(runtime.get_plugin_registry(), "")
-    engine = runtime.deserialize_cuda_engine(build_plan(problem))
+    return run_engine(runtime.deserialize_cuda_engine(build_plan(problem)), problem)
+
+
+def run_engine(engine: Any, problem: Problem) -> list[Array]:
+    """The outputs, in their order."""
     result = engine(**{f"x{number}": array for number, array in enumerate(problem.inputs)})
     return [result[f"y{number}"] for number in range(len(result))] if isinstance(result, dict) else [result]
+
+
+def make_problem(case: PluginCase) -> Problem:
+    """A case with numbers in its first shapes."""
+    types = tuple(dt.DataType[name] for name in case.types)
+    inputs = make_inputs(InputCase(types=types, cases=case.shapes[:1]), case.shapes[0], seed=3)
+    return Problem(case.name, dict(case.fields), [np.asarray(array) for array in inputs], case.version)
+
+
+def load_on_cuda(problem: Problem) -> Any:
+    """An engine whose plugin the provider 'cuda' has."""
+    config = dt.Builder().create_builder_config()
+    config.providers = ["cuda", "cpu"]
+    runtime = dt.Runtime()
+    register_all(runtime.get_plugin_registry(), "")
+    return runtime.deserialize_cuda_engine(build_plan(problem, config))
 
 
 def compare(got: Sequence[Array], expected: Sequence[Array], *, dtype: Any) -> None:

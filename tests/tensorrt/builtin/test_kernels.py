@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs Triton: make test-cuda has it", allow_module_level=True)
 
-from tests.tensorrt.builtin.interpreted import run_interpreted  # noqa: E402
-from tests.tensorrt.builtin.problems import PROBLEMS, Problem  # noqa: E402
-from tests.tensorrt.builtin.references import REFERENCES  # noqa: E402
-from tests.tensorrt.builtin.running import compare, create  # noqa: E402
+from dovetail_tensorrt.builtin.device import selection
+from dovetail_tensorrt.builtin.host import detection
+
+from tests.tensorrt.builtin.interpreted import run_interpreted
+from tests.tensorrt.builtin.problems import PROBLEMS, Problem
+from tests.tensorrt.builtin.references import REFERENCES
+from tests.tensorrt.builtin.running import compare, create
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -27,3 +30,41 @@ def test_kernels_give_what_the_reference_gives(name: str, data: st.DataObject) -
     dtype = problem.inputs[0].dtype
     got = run_interpreted(create(problem), problem.inputs, [array.shape for array in expected])
     compare(got, expected, dtype=dtype if dtype.kind == "f" else np.float32)
+
+
+def _crowd(num_boxes: int, num_classes: int, *, has_ties: bool) -> Problem:
+    rng = np.random.default_rng(4)
+    corner = rng.uniform(0, 20, (1, num_boxes, 2))
+    boxes = np.concatenate([corner, corner + rng.uniform(1, 5, (1, num_boxes, 2))], axis=2).astype(np.float32)
+    size = num_boxes * num_classes
+    scores = rng.permutation(size).reshape(1, num_boxes, num_classes) / size
+    scores = np.floor(scores * 8) / 8 if has_ties else scores
+    fields = {"score_threshold": 0.0, "iou_threshold": 0.2003, "max_output_boxes": 100, "background_class": 1}
+    fields |= {"score_activation": 0, "class_agnostic": 0, "box_coding": 0}
+    return Problem("EfficientNMS_TRT", fields, [boxes, scores.astype(np.float32)])
+
+
+@pytest.mark.parametrize("has_ties", [False, True])
+def test_more_boxes_than_candidates_are_cut_down_to_the_best(monkeypatch: pytest.MonkeyPatch, has_ties: bool) -> None:
+    for module in (detection, selection):  # the interpreter needs a minute for as many as there are on a device
+        monkeypatch.setattr(module, "MAX_CANDIDATES", 128)
+    problem = _crowd(1500, 3, has_ties=has_ties)
+    expected = create(problem).compute(problem.inputs, [])
+    assert 0 < expected[0].item() < 100
+    got = run_interpreted(create(problem), problem.inputs, [array.shape for array in expected])
+    compare(got, expected, dtype=np.float32)
+
+
+def test_what_names_nothing_is_not_read() -> None:
+    """A device cannot raise: a region of no image and a level outside of the values become NaN."""
+    images, rois = np.ones((1, 2, 4, 4), np.float32), np.array([[0, 0, 3, 3], [0, 0, 3, 3]], np.float32)
+    problem = Problem("ROIAlign_TRT", {}, [images, rois, np.array([0, 9], np.int32)])
+    (got,) = run_interpreted(create(problem), problem.inputs, [(2, 2, 1, 1)])
+    assert np.isfinite(got[0]).all()
+    assert np.isnan(got[1]).all()
+    arrays = [np.ones((1, 4, 1, 2)), np.ones((1, 3, 1, 1, 1, 2)) / 2, np.ones((1, 3, 1, 1, 1))]
+    value, places, weights = (array.astype(np.float32) for array in arrays)
+    levels = [np.array([[9, 9]], np.int32), np.array([0], np.int32)]
+    problem = Problem("MultiscaleDeformableAttnPlugin_TRT", {}, [value, *levels, places, weights])
+    (got,) = run_interpreted(create(problem), problem.inputs, [(1, 3, 1, 2)])
+    assert np.isnan(got).all()

@@ -5,28 +5,22 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs Triton: make test-cuda has it", allow_module_level=True)
 
-from tests.tensorrt.builtin.interpreted import Array  # noqa: E402, F401 - has Triton interpret
+from dovetail_tensorrt.builtin.device import memory
 
-import dovetail as dt  # noqa: E402
-from dovetail.plugin.check.cases.problem import InputCase, make_inputs  # noqa: E402
-from dovetail.types import DataType  # noqa: E402
-from dovetail_tensorrt.builtin import register_all  # noqa: E402
-from dovetail_tensorrt.builtin.device import memory  # noqa: E402
-from tests.cuda.host.fake_driver import FakeDriver  # noqa: E402
-from tests.cuda.host.fake_provider import fake_cuda  # noqa: E402
-from tests.cuda.host.interpreter import compile_fake  # noqa: E402
-from tests.tensorrt.builtin.cases import CASES, PluginCase  # noqa: E402
-from tests.tensorrt.builtin.problems import Problem  # noqa: E402
-from tests.tensorrt.builtin.references import REFERENCES  # noqa: E402
-from tests.tensorrt.builtin.running import build_plan, compare  # noqa: E402
+from dovetail.types import DataType
+from tests.cuda.host.fake_driver import FakeDriver
+from tests.cuda.host.fake_provider import fake_cuda
+from tests.cuda.host.interpreter import compile_fake
+from tests.tensorrt.builtin.cases import CASES
+from tests.tensorrt.builtin.interpreted import Array  # noqa: F401 - has Triton interpret
+from tests.tensorrt.builtin.references import REFERENCES
+from tests.tensorrt.builtin.running import compare, load_on_cuda, make_problem, run_engine
 
 
 @pytest.fixture
@@ -41,39 +35,23 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDrive
         memory._open_device.cache_clear()
 
 
-def _make_problem(case: PluginCase) -> Problem:
-    types = tuple(DataType[name] for name in case.types)
-    inputs = make_inputs(InputCase(types=types, cases=case.shapes[:1]), case.shapes[0], seed=3)
-    return Problem(case.name, dict(case.fields), [np.asarray(array) for array in inputs], case.version)
-
-
-def _load(problem: Problem) -> Any:
-    config = dt.Builder().create_builder_config()
-    config.providers = ["cuda", "cpu"]
-    runtime = dt.Runtime()
-    register_all(runtime.get_plugin_registry(), "")
-    return runtime.deserialize_cuda_engine(build_plan(problem, config))
-
-
 @pytest.mark.parametrize("name", CASES)
 def test_an_engine_runs_the_kernels_of_a_plugin(name: str, paper: FakeDriver) -> None:
-    problem = _make_problem(CASES[name])
-    engine = _load(problem)
+    problem = make_problem(CASES[name])
+    engine = load_on_cuda(problem)
     assert [step.provider for step in engine.manifest.programs[0].steps if step.kind == "plugin"] == ["cuda"]
     expected = REFERENCES[problem.name](problem.inputs, problem.fields)
-    feeds = {f"x{number}": array for number, array in enumerate(problem.inputs)}
     for _ in range(3):  # plain, captured, replayed
-        result = engine(**feeds)
-        got = [result[f"y{number}"] for number in range(len(result))] if isinstance(result, dict) else [result]
-        compare(got, expected, dtype=problem.inputs[0].dtype)
+        compare(run_engine(engine, problem), expected, dtype=problem.inputs[0].dtype)
     own = {variant[1] for variant in memory._open_device(0)._loaded}
     assert own
     assert own <= set(paper.launched)
 
 
 def test_a_buffer_that_is_not_aligned_is_told(paper: FakeDriver) -> None:
-    from dovetail.errors import PluginError
     from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, KernelLaunch
+
+    from dovetail.errors import PluginError
 
     device = memory._open_device(0)
     paper.use_context(1000)

@@ -20,3 +20,14 @@ def test_gives_what_the_reference_gives(name: str, data: st.DataObject) -> None:
     expected = REFERENCES[problem.name](problem.inputs, problem.fields)
     dtype = problem.inputs[0].dtype
     compare(run_in_engine(problem), expected, dtype=dtype if dtype.kind == "f" else np.float32)
+
+
+def test_boxes_behind_the_best_4096_scores_take_no_part() -> None:
+    boxes = np.tile(np.array([0, 0, 1, 1], np.float32), (1, 4200, 1))
+    boxes[0, 4090:] += 10 * np.arange(1, 111, dtype=np.float32)[:, None]
+    scores = np.linspace(1, 0.5, 4200, dtype=np.float32).reshape(1, 4200, 1)
+    fields = {"score_threshold": 0.1, "iou_threshold": 0.5, "max_output_boxes": 200, "background_class": -1}
+    problem = Problem("EfficientNMS_TRT", {**fields, "score_activation": 0, "box_coding": 0}, [boxes, scores])
+    count, kept, *_ = run_in_engine(problem)
+    assert count.item() == 7
+    np.testing.assert_array_equal(kept[0, :7, 0], [0, 10, 20, 30, 40, 50, 60])

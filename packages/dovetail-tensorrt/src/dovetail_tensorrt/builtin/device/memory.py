@@ -1,7 +1,7 @@
 """Whose memory an address is, and the CUDA device that runs kernels over it.
 
-Without ``dovetail-cuda``, without a driver and for memory of the host there is no device, and plugins compute on the
-host. Kernels are compiled by Triton when a device first needs them and kept in the store of ``dovetail-cuda``.
+For memory of the host there is no device, and plugins compute on the host; ``dovetail-cuda`` is not needed then.
+Kernels are compiled by Triton when a device first needs them, and kept in the store of ``dovetail-cuda``.
 """
 
 from __future__ import annotations
@@ -32,15 +32,24 @@ _MAX_GRID: Final = (2**31 - 1, 65535, 65535)
 
 
 def find_device(stream: int, addresses: Iterable[int]) -> CudaDevice | None:
-    """The device in whose memory the addresses are; None for memory of the host, which has no stream."""
-    if not stream:
+    """The device in whose memory the addresses are; None for memory of the host, which has no stream.
+
+    Raises:
+        PluginError: The memory is of a device that is not CUDA's.
+    """
+    address = next((address for address in addresses if address), 0)
+    if not stream or not address:
         return None
     driver = _find_driver()
-    if driver is None:
-        return None
-    ordinals = (driver.find_device_of(address) for address in addresses if address)
-    ordinal = next(ordinals, None)
-    return None if ordinal is None else _open_device(ordinal)
+    ordinal = None if driver is None else driver.find_device_of(address)
+    if ordinal is None:
+        raise PluginError(
+            "a built-in plugin is on a device that it has no kernels for",
+            where=_WHERE,
+            expected="memory of the host or of a CUDA device",
+            fix="keep the layer on the host: config.layer_providers = {'name of the layer': 'cpu'}",
+        )
+    return _open_device(ordinal)
 
 
 @cache

@@ -38,7 +38,8 @@ def find_buckets(distances: Array, span: int, width: int) -> Array:
     far = np.log(np.maximum(np.abs(distances), 1).astype(np.float32))
     shared = np.sign(distances) * (np.ceil((far - log_middle) * factor).astype(np.int64) + middle)
     bucket = np.where(np.abs(distances) <= middle, distances, shared)
-    return np.clip(bucket + span, 0, 2 * span - 1)
+    column: Array = np.clip(bucket + span, 0, 2 * span - 1)
+    return column
 
 
 def add_disentangled(content: Array, to_position: Array, from_position: Array, span: int, factor: float) -> Array:

@@ -109,7 +109,8 @@ def _points(start: Array, bin_size: Array, num_bins: int, per_bin: int) -> Array
     where = np.arange(num_bins, dtype=np.float32)[:, None] + (
         np.arange(per_bin, dtype=np.float32) + np.float32(0.5)
     ) / np.float32(per_bin)
-    return start[:, None] + where.reshape(-1) * bin_size[:, None]
+    points: Array = start[:, None] + where.reshape(-1) * bin_size[:, None]
+    return points
 
 
 def _pool(
@@ -126,7 +127,8 @@ def _pool(
     value = sum(points) if is_average else np.maximum.reduce(points)
     value = np.where(is_inside[..., None], value, np.float32(0))
     split = value.reshape(len(y), shape[1] // grid[0], grid[0], shape[2] // grid[1], grid[1], rows.shape[1])
-    return split.mean(axis=(2, 4)) if is_average else split.max(axis=(2, 4))
+    pooled: Array = split.mean(axis=(2, 4)) if is_average else split.max(axis=(2, 4))
+    return pooled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +182,8 @@ def _normalize(boxes: Array, options: PyramidOptions) -> Array:
         boxes = boxes[:, [1, 0, 3, 2]]
     ordered = np.concatenate([np.fmin(boxes[:, :2], boxes[:, 2:]), np.fmax(boxes[:, :2], boxes[:, 2:])], axis=1)
     limits = np.array(options.image_size * 2 if options.is_absolute else (1,) * 4, np.float32)
-    return np.fmax(np.fmin(ordered, limits), np.float32(0)) / limits
+    normal: Array = np.fmax(np.fmin(ordered, limits), np.float32(0)) / limits
+    return normal
 
 
 def _choose_levels(boxes: Array, options: PyramidOptions) -> Array:
@@ -188,8 +191,8 @@ def _choose_levels(boxes: Array, options: PyramidOptions) -> Array:
     if options.adds_one:
         height, width = height + np.float32(1 / options.image_size[0]), width + np.float32(1 / options.image_size[1])
     thresholds = np.float32(options.first_threshold) * np.array([1, 4, 16], np.float32)
-    level: Array = (height * width)[:, None] > thresholds
-    return level.sum(axis=1)
+    level: Array = ((height * width)[:, None] > thresholds).sum(axis=1)
+    return level
 
 
 def _align_level(
@@ -235,7 +238,8 @@ def _pyramid_grids(
 def _clamped_points(start: Array, step: Array, num_bins: int, per_bin: int, offset: float, limit: int) -> Array:
     part = (np.arange(per_bin, dtype=np.float32) + np.float32(offset)) / np.float32(per_bin)
     where = (np.arange(num_bins, dtype=np.float32)[:, None] + part).reshape(-1)
-    return np.clip(start[:, None] + step[:, None] * where, 0, np.float32(limit - 1))
+    points: Array = np.clip(start[:, None] + step[:, None] * where, 0, np.float32(limit - 1))
+    return points
 
 
 def crop_and_resize(images: Array, boxes: Array, height: int, width: int) -> Array:
@@ -258,10 +262,11 @@ def crop_and_resize(images: Array, boxes: Array, height: int, width: int) -> Arr
 
 def _crop_points(low: Array, high: Array, count: int, size: int) -> Array:
     last = np.float32(size - 1)
-    if count == 1:
-        return (np.float32(0.5) * (low + high) * last)[:, None]
-    step = (high - low) * last / np.float32(count - 1)
-    return low[:, None] * last + np.arange(count, dtype=np.float32) * step[:, None]
+    if count == 1:  # the middle
+        low = high = np.float32(0.5) * (low + high)
+    step = (high - low) * last / np.float32(max(count - 1, 1))
+    points: Array = low[:, None] * last + np.arange(count, dtype=np.float32) * step[:, None]
+    return points
 
 
 def _crop(rows: Array, image: Array, y: Array, x: Array, size: tuple[int, ...]) -> Array:

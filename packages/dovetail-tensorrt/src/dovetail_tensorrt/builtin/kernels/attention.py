@@ -1,7 +1,10 @@
 """The attention matrix of DeBERTa from its three parts."""
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl
+
+__all__ = ["add_disentangled"]
 
 
 @triton.jit

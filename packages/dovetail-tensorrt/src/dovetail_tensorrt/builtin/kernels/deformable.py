@@ -1,7 +1,10 @@
 """Sampling at places that the network computes: deformable attention, and the parts of deformable convolution."""
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl
+
+__all__ = ["attend", "multiply_columns", "sample_taps"]
 
 
 @triton.jit
@@ -45,14 +48,14 @@ def attend(
     item, head = lane // depth, (lane // depth) % heads
     image = item // (heads * queries)
     result = tl.zeros((BLOCK,), tl.float32)
-    for level in range(0, levels):
+    for level in range(levels):
         height, width = tl.load(shapes + level * 2).to(tl.int32), tl.load(shapes + level * 2 + 1).to(tl.int32)
         start = tl.load(starts + level).to(tl.int64)
         is_sound = (height >= 0) & (width >= 0) & (start >= 0)
         is_sound = is_sound & (start + height.to(tl.int64) * width <= length)
         readable = lane < tl.where(is_sound, total, 0)
         base = value + ((image * length + start) * heads + head) * depth + lane % depth
-        for point in range(0, points):
+        for point in range(points):
             number = (item * levels + level) * points + point
             x = tl.load(places + number * 2, mask=mask, other=0).to(tl.float32) * width - 0.5
             y = tl.load(places + number * 2 + 1, mask=mask, other=0).to(tl.float32) * height - 0.5

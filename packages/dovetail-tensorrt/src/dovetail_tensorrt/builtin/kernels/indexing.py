@@ -1,7 +1,10 @@
 """Elements by their index: scatter with a reduction, and pillars onto a map."""
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl
+
+__all__ = ["claim_places", "copy_elements", "fill_elements", "multiply_in_order", "read_pillars", "scatter_atomically"]
 
 
 @triton.jit
@@ -22,7 +25,7 @@ def fill_elements(target, total, value, BLOCK: tl.constexpr):
 def find_target(
     indices, lane, mask, axis_size, d0, d1, d2, d3, d4, d5, d6, d7, s0, s1, s2, s3, s4, s5, s6, s7, AXIS: tl.constexpr
 ):
-    """Where each update goes, and whether its index is in bounds; sizes are those of the indices, strides the data's."""
+    """Where each update goes, and whether its index is in bounds; sizes are the indices', strides the data's."""
     index = tl.load(indices + lane, mask=mask, other=0).to(tl.int64)
     index = tl.where(index < 0, index + axis_size, index)
     is_sound = mask & (index >= 0) & (index < axis_size)
@@ -121,7 +124,7 @@ def multiply_in_order(
     line = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     mask = line < total
     start = (line // axis_stride) * axis_updates * axis_stride + line % axis_stride
-    for number in range(0, axis_updates):
+    for number in range(axis_updates):
         lane = start + number * axis_stride
         place, is_sound = find_target(
             indices, lane, mask, axis_size, d0, d1, d2, d3, d4, d5, d6, d7, s0, s1, s2, s3, s4, s5, s6, s7, AXIS

@@ -1,7 +1,10 @@
 """Normalization of groups of channels over their own mean and variance, in any of the packed formats."""
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl
+
+__all__ = ["normalize"]
 
 
 @triton.jit

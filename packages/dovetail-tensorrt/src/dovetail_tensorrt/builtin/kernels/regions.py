@@ -1,7 +1,10 @@
 """Regions of feature maps, resampled to one size: ROI align, ROI align over a pyramid, crop and resize."""
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl
+
+__all__ = ["align_pyramid", "align_regions", "crop_boxes"]
 
 MAX_GRID = tl.constexpr(4096)
 
@@ -66,9 +69,9 @@ def align_regions(
     total = tl.zeros((BLOCK,), tl.float32)
     if not IS_AVERAGE:
         total = tl.where(rows * columns > 0, float("-inf"), total)
-    for a in range(0, rows):
+    for a in range(rows):
         y = top + (i.to(tl.float32) + (a + 0.5) / rows) * bin_y
-        for b in range(0, columns):
+        for b in range(columns):
             x = left + (j.to(tl.float32) + (b + 0.5) / columns) * bin_x
             inside = readable & (y >= -1.0) & (y <= height) & (x >= -1.0) & (x <= width)
             one, two, three, four = load_corners(plane, y, x, height, width, inside)
@@ -80,6 +83,46 @@ def align_regions(
         total = total / tl.maximum(rows * columns, 1).to(tl.float32)
     total = tl.where(is_sound, total, float("nan"))
     tl.store(out + region * size + lane, total, mask=lane < size)
+
+
+@triton.jit
+def read_box(regions, region, image_height, image_width, IS_ABSOLUTE: tl.constexpr, HAS_Y_FIRST: tl.constexpr):
+    """A region as y1, x1, y2, x2 from 0 to 1, with the smaller corner first."""
+    a = tl.load(regions + region * 4)
+    b = tl.load(regions + region * 4 + 1)
+    c = tl.load(regions + region * 4 + 2)
+    d = tl.load(regions + region * 4 + 3)
+    if not HAS_Y_FIRST:
+        a, b, c, d = b, a, d, c
+    limit_y, limit_x = image_height.to(tl.float32), image_width.to(tl.float32)
+    if not IS_ABSOLUTE:
+        limit_y, limit_x = limit_y * 0.0 + 1.0, limit_x * 0.0 + 1.0
+    y1, y2, x1, x2 = tl.minimum(a, c), tl.maximum(a, c), tl.minimum(b, d), tl.maximum(b, d)
+    y1, y2 = tl.maximum(tl.minimum(y1, limit_y), 0.0) / limit_y, tl.maximum(tl.minimum(y2, limit_y), 0.0) / limit_y
+    x1, x2 = tl.maximum(tl.minimum(x1, limit_x), 0.0) / limit_x, tl.maximum(tl.minimum(x2, limit_x), 0.0) / limit_x
+    return y1, x1, y2, x2
+
+
+@triton.jit
+def place_bins(low, high, size, pooled, ratio, TRANSFORM: tl.constexpr):
+    """Start and step of the bins along one side of a map, and how many points each has there."""
+    length, count = size.to(tl.float32), pooled.to(tl.float32)
+    if TRANSFORM == -1:
+        start, end = low * (length - 1), high * (length - 1)
+        step = (end - start) / tl.maximum(count - 1, 1.0)
+    else:
+        shift = 0.5 if TRANSFORM == 2 else 0.0
+        start, end = low * length - shift, high * length - shift
+        step = (end - start) / count
+    adaptive = tl.maximum(tl.ceil((end - start) / count), 1.0).to(tl.int32)
+    return start, step, tl.where(ratio > 0, ratio, adaptive)
+
+
+@triton.jit
+def sample_inside(plane, y, x, height, width, mask):
+    """Points inside of a plane; zero where the mask is not set."""
+    one, two, three, four = load_corners(plane, y, x, height, width, mask)
+    return one + two + three + four
 
 
 @triton.jit
@@ -113,61 +156,30 @@ def align_pyramid(
 ):
     """ROI align from the map that fits the area of a region."""
     region = tl.program_id(0).to(tl.int64)
-    image = region // num_regions
-    a = tl.load(regions + region * 4)
-    b = tl.load(regions + region * 4 + 1)
-    c = tl.load(regions + region * 4 + 2)
-    d = tl.load(regions + region * 4 + 3)
-    if not HAS_Y_FIRST:
-        a, b, c, d = b, a, d, c
-    y1, y2, x1, x2 = tl.minimum(a, c), tl.maximum(a, c), tl.minimum(b, d), tl.maximum(b, d)
-    limit_y, limit_x = image_height.to(tl.float32), image_width.to(tl.float32)
-    area_y, area_x = 1.0 / limit_y, 1.0 / limit_x
-    if not IS_ABSOLUTE:
-        limit_y, limit_x = limit_y * 0.0 + 1.0, limit_x * 0.0 + 1.0
-    y1, y2 = tl.maximum(tl.minimum(y1, limit_y), 0.0) / limit_y, tl.maximum(tl.minimum(y2, limit_y), 0.0) / limit_y
-    x1, x2 = tl.maximum(tl.minimum(x1, limit_x), 0.0) / limit_x, tl.maximum(tl.minimum(x2, limit_x), 0.0) / limit_x
+    y1, x1, y2, x2 = read_box(regions, region, image_height, image_width, IS_ABSOLUTE, HAS_Y_FIRST)
+    tall, wide = y2 - y1, x2 - x1
     if ADDS_ONE:
-        area = (y2 - y1 + area_y) * (x2 - x1 + area_x)
-    else:
-        area = (y2 - y1) * (x2 - x1)
-    level = tl.where(area > threshold, 1, 0) + tl.where(area > threshold * 4.0, 1, 0)
-    level += tl.where(area > threshold * 16.0, 1, 0)
+        tall, wide = tall + 1.0 / image_height.to(tl.float32), wide + 1.0 / image_width.to(tl.float32)
+    level = tl.where(tall * wide > threshold, 1, 0) + tl.where(tall * wide > threshold * 4.0, 1, 0)
+    level += tl.where(tall * wide > threshold * 16.0, 1, 0)
     height = tl.where(level == 3, height3, tl.where(level == 2, height2, tl.where(level == 1, height1, height0)))
     width = tl.where(level == 3, width3, tl.where(level == 2, width2, tl.where(level == 1, width1, width0)))
-    tall, wide = height.to(tl.float32), width.to(tl.float32)
-    count = pooled.to(tl.float32)
-    if TRANSFORM == -1:
-        top, bottom, left, right = y1 * (tall - 1), y2 * (tall - 1), x1 * (wide - 1), x2 * (wide - 1)
-        step_y, step_x = (bottom - top) / tl.maximum(count - 1, 1.0), (right - left) / tl.maximum(count - 1, 1.0)
-    else:
-        shift = 0.5 if TRANSFORM == 2 else 0.0
-        top, bottom, left, right = y1 * tall - shift, y2 * tall - shift, x1 * wide - shift, x2 * wide - shift
-        step_y, step_x = (bottom - top) / count, (right - left) / count
+    top, step_y, rows = place_bins(y1, y2, height, pooled, ratio, TRANSFORM)
+    left, step_x, columns = place_bins(x1, x2, width, pooled, ratio, TRANSFORM)
     offset = 0.5 if TRANSFORM > 0 else 0.0
-    rows, columns = ratio, ratio
-    if ratio == 0:
-        rows = tl.maximum(tl.ceil((bottom - top) / count), 1.0).to(tl.int32)
-        columns = tl.maximum(tl.ceil((right - left) / count), 1.0).to(tl.int32)
     lane = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     size = channels * pooled * pooled
-    channel = (image * channels + lane // (pooled * pooled)) * height * width
+    plane = (region // num_regions * channels + lane // (pooled * pooled)) * height * width
     i, j = ((lane // pooled) % pooled).to(tl.float32), (lane % pooled).to(tl.float32)
-    in0, in1 = lane < tl.where(level == 0, size, 0), lane < tl.where(level == 1, size, 0)
-    in2, in3 = lane < tl.where(level == 2, size, 0), lane < tl.where(level == 3, size, 0)
     total = tl.zeros((BLOCK,), tl.float32)
-    for p in range(0, rows):
+    for p in range(rows):
         y = top + step_y * i + step_y * (p + offset) / rows
-        for q in range(0, columns):
+        for q in range(columns):
             x = left + step_x * j + step_x * (q + offset) / columns
-            one, two, three, four = load_corners(map0 + channel, y, x, height, width, in0)
-            total += one + two + three + four
-            one, two, three, four = load_corners(map1 + channel, y, x, height, width, in1)
-            total += one + two + three + four
-            one, two, three, four = load_corners(map2 + channel, y, x, height, width, in2)
-            total += one + two + three + four
-            one, two, three, four = load_corners(map3 + channel, y, x, height, width, in3)
-            total += one + two + three + four
+            total += sample_inside(map0 + plane, y, x, height, width, lane < tl.where(level == 0, size, 0))
+            total += sample_inside(map1 + plane, y, x, height, width, lane < tl.where(level == 1, size, 0))
+            total += sample_inside(map2 + plane, y, x, height, width, lane < tl.where(level == 2, size, 0))
+            total += sample_inside(map3 + plane, y, x, height, width, lane < tl.where(level == 3, size, 0))
     tl.store(out + region * size + lane, total / (rows * columns).to(tl.float32), mask=lane < size)
 
 

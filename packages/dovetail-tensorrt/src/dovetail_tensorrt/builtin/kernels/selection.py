@@ -3,9 +3,22 @@
 Keys are INT32 numbers with the order of the values. Rows are compacted, cut down to the largest K by a search over the
 bits of the keys, ordered by counting for each how many come before it, and then read. Of equal keys the first wins.
 """
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl
+
+__all__ = [
+    "add_counts",
+    "compact_scores",
+    "count_scores",
+    "decode_boxes",
+    "order_chosen",
+    "read_chosen",
+    "select_largest",
+    "suppress_boxes",
+    "write_keys",
+]
 
 
 @triton.jit

@@ -57,4 +57,5 @@ class CropAndResizePlugin(BuiltinPlugin):
         self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
     ) -> list[KernelLaunch]:
         """The kernels."""
-        return plan_crops(*inputs, outputs[0])
+        images, boxes = inputs
+        return plan_crops(images, boxes, outputs[0])

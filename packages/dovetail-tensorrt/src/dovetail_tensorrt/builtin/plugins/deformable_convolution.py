@@ -95,7 +95,9 @@ class DeformableConvolutionPlugin(BuiltinPlugin):
 
     def compute(self, inputs: Sequence[Array], descs: Sequence[PluginTensorDesc]) -> Sequence[Array]:
         """Convolve on the host."""
-        return [convolve_deformably(*inputs[:4], inputs[4] if len(inputs) == 5 else None, self.options)]
+        images, offset, mask, weight = inputs[:4]
+        bias = inputs[4] if len(inputs) == 5 else None
+        return [convolve_deformably(images, offset, mask, weight, bias, self.options)]
 
     def list_buffers(self, shapes: Sequence[Shape], types: Sequence[DataType]) -> Sequence[BufferSize]:
         """What the kernels need."""

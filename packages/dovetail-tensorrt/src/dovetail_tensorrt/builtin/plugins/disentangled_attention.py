@@ -59,7 +59,9 @@ class DisentangledAttentionPlugin(BuiltinPlugin):
             part.astype(np.float32) * np.float32(desc.scale) if is_quantized else part
             for part, desc in zip(inputs, descs[:3], strict=True)
         ]
-        result = add_disentangled(*parts, self.values["span"], self.values["factor"])
+        content, to_position, from_position = parts
+        span, factor = self.values["span"], self.values["factor"]
+        result = add_disentangled(content, to_position, from_position, span, factor)
         if is_quantized:
             result = np.clip(np.rint(result / np.float32(descs[3].scale)), -128, 127)
         return [result]

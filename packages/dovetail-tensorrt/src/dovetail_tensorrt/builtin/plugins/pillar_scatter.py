@@ -50,7 +50,9 @@ class PillarScatterPlugin(BuiltinPlugin):
 
     def compute(self, inputs: Sequence[Array], descs: Sequence[PluginTensorDesc]) -> Sequence[Array]:
         """Scatter on the host."""
-        return [scatter_pillars(*inputs, *self.values["dense_shape"])]
+        features, places, counts = inputs
+        height, width = self.values["dense_shape"]
+        return [scatter_pillars(features, places, counts, height, width)]
 
     def list_buffers(self, shapes: Sequence[Shape], types: Sequence[DataType]) -> Sequence[BufferSize]:
         """What the kernels need."""

@@ -75,10 +75,12 @@ class RoiAlignPlugin(BuiltinPlugin):
 
     def compute(self, inputs: Sequence[Array], descs: Sequence[PluginTensorDesc]) -> Sequence[Array]:
         """Pool on the host."""
-        return [align_regions(*inputs, self.options)]
+        images, regions, batch = inputs
+        return [align_regions(images, regions, batch, self.options)]
 
     def plan_launches(
         self, inputs: Sequence[DeviceTensor], outputs: Sequence[DeviceTensor], buffers: Sequence[DeviceBuffer]
     ) -> list[KernelLaunch]:
         """The kernels."""
-        return plan_regions(*inputs, outputs[0], self.options)
+        images, regions, batch = inputs
+        return plan_regions(images, regions, batch, outputs[0], self.options)

@@ -76,4 +76,5 @@ class TopkLastDimPlugin(BuiltinPlugin):
     ) -> list[KernelLaunch]:
         """The kernels."""
         count, axis, is_largest = self.values["k"], self.values["axis"], bool(self.values["is_largest"])
-        return plan_topk(inputs[0], *outputs, buffers, count, axis, is_largest=is_largest)
+        found, indices = outputs
+        return plan_topk(inputs[0], found, indices, buffers, count, axis, is_largest=is_largest)
