@@ -263,10 +263,8 @@ def check_override(model: ir.Model, override: Collection[str]) -> None:
 
 def _has_default(creator: Any, name: str) -> bool:
     """Whether a field may be left out: it has a default, or the creator says that nobody needs it."""
-    return (
-        name in getattr(creator, "optional_fields", ())
-        or (isinstance(creator, LayerCreator)
-        and creator.layer.signature.has_default(name))
+    return name in getattr(creator, "optional_fields", ()) or (
+        isinstance(creator, LayerCreator) and creator.layer.signature.has_default(name)
     )
 
 
