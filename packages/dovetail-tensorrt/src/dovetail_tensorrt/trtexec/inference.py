@@ -173,8 +173,10 @@ class Lane:
 def _copy(source: Any, target: Any) -> None:
     if isinstance(target, dovetail.DeviceTensor):
         target.provider.copy(source, target.array, None)
+        target.provider.synchronize()
     elif isinstance(source, dovetail.DeviceTensor):
         source.provider.copy(source.array, target, None)
+        source.provider.synchronize()
     else:
         np.copyto(target, source)
 
