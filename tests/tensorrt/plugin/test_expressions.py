@@ -106,7 +106,10 @@ def test_descriptors_of_inputs_cannot_be_changed() -> None:
     for name, value in (("dtype", dovetail.float16), ("shape_expr", (1,)), ("format", None)):
         with pytest.raises(ValueError, match="take like"):
             setattr(desc, name, value)
+    with pytest.raises(ValueError, match="shape of an input"):
+        desc.shape_expr[0] = 5
     twin = desc.like()
+    twin.shape_expr[0] += 1
     twin.dtype = dovetail.float16
     twin.shape_expr = (twin.shape_expr[0], 5)
     assert desc.dtype is dovetail.float32

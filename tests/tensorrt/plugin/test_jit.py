@@ -263,3 +263,30 @@ def test_arrays_of_a_tensor_are_its_memory() -> None:
         tensor.aliased((7,))
     with pytest.raises(ValueError, match="cannot be set"):
         tensor.shape = (1,)  # type: ignore[misc]
+
+
+LIBRARY = """
+import numpy as np
+import dovetail_tensorrt.trt.plugin as trtp
+
+@trtp.register("lib::Triple")
+def desc(x: trtp.TensorDesc) -> trtp.TensorDesc:
+    return x.like()
+
+@trtp.impl("lib::Triple")
+def run(x, outputs, stream):
+    np.multiply(np.asarray(x), 3, out=np.asarray(outputs[0]))
+"""
+
+
+def test_a_library_brings_its_plugins_and_can_be_loaded_again(tmp_path: Any) -> None:
+    path = tmp_path / "triple.py"
+    path.write_text(LIBRARY)
+    for _ in range(2):
+        registry = dovetail.PluginRegistry()
+        library = registry.load_library(str(path))
+        creator = registry.get_creator("Triple", "1", "lib")
+        plugin = creator.create_plugin("triple", dovetail.PluginFieldCollection(), dovetail.TensorRTPhase.BUILD)
+        assert plugin.num_outputs == 1
+        assert dovetail.get_plugin_registry().find_creator("Triple", "1", "lib") is None
+        registry.deregister_library(library)

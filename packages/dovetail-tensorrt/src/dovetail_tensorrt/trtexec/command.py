@@ -14,12 +14,20 @@ from typing import Any, TextIO
 import dovetail
 from dovetail.cli.files import write_file
 from dovetail.errors import DovetailError, InternalError, UsageError
+from dovetail.loggers import Severity
 from dovetail.plan.inspect import inspect_plan
 from dovetail_tensorrt.trtexec.console import Console
 from dovetail_tensorrt.trtexec.engines import build_plan, find_providers, load_plan, prepare_plugins
 from dovetail_tensorrt.trtexec.flags import FLAGS, SECTIONS
 from dovetail_tensorrt.trtexec.inference import Lane, make_inputs, measure, profile
-from dovetail_tensorrt.trtexec.summary import describe_times, describe_trace, export_outputs, export_times, show_profile
+from dovetail_tensorrt.trtexec.summary import (
+    EXPLANATIONS,
+    describe_times,
+    describe_trace,
+    export_outputs,
+    export_times,
+    show_profile,
+)
 from dovetail_tensorrt.trtexec.words import Options, parse_words
 
 __all__ = ["run_trtexec"]
@@ -40,7 +48,7 @@ def run_trtexec(words: Sequence[str], stream: TextIO) -> int:
         raise
     except Exception as error:  # noqa: BLE001 - the last place: everything becomes a message and a verdict
         known = error if isinstance(error, DovetailError) else InternalError(f"{type(error).__name__}: {error}")
-        console.log(dovetail.Logger.ERROR, str(known))
+        console.log(Severity.ERROR, str(known))
         console.mark("FAILED")
         return 1
     console.mark("PASSED")
@@ -193,6 +201,9 @@ class _Session:
         console.say(lines)
         for warning in warnings:
             console.warn(warning)
+        console.say("Explanations of the performance metrics are printed in the verbose logs.")
+        for line in EXPLANATIONS:
+            console.log(Severity.VERBOSE, line)
         if options.has("exportTimes"):
             self._write_json("exportTimes", export_times(runs))
         self._report_outputs(lanes[0], inputs)

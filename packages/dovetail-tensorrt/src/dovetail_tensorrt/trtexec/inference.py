@@ -147,16 +147,18 @@ class Lane:
     def run(self, *, with_copies: bool) -> RunTimes:
         """One run with its times."""
         clock = time.perf_counter_ns
-        begin = clock()
+        begin = copied_in = clock()
         if with_copies:
             self.copy_in()
-        copied_in = clock()
+            copied_in = clock()
         self.enqueue()
-        enqueued = clock()
-        self.wait()
-        computed = clock()
-        if with_copies:
-            self.copy_out()
+        enqueued = computed = clock()
+        if self._stream is not None:
+            self.wait()
+            computed = clock()
+        if not with_copies:
+            return RunTimes(begin, copied_in, enqueued, computed, computed)
+        self.copy_out()
         return RunTimes(begin, copied_in, enqueued, computed, clock())
 
     def read_outputs(self) -> dict[str, Any]:
@@ -171,8 +173,10 @@ class Lane:
 def _copy(source: Any, target: Any) -> None:
     if isinstance(target, dovetail.DeviceTensor):
         target.provider.copy(source, target.array, None)
+        target.provider.synchronize()
     elif isinstance(source, dovetail.DeviceTensor):
         source.provider.copy(source.array, target, None)
+        source.provider.synchronize()
     else:
         np.copyto(target, source)
 

@@ -10,10 +10,28 @@ from typing import Any, Final
 from dovetail.tools.measuring import percentile
 from dovetail_tensorrt.trtexec.inference import RunTimes
 
-__all__ = ["describe_times", "describe_trace", "export_outputs", "export_times", "show_profile", "split_times"]
+__all__ = [
+    "EXPLANATIONS",
+    "describe_times",
+    "describe_trace",
+    "export_outputs",
+    "export_times",
+    "show_profile",
+    "split_times",
+]
 
 _PARTS: Final = ("Latency", "Enqueue Time", "H2D Latency", "GPU Compute Time", "D2H Latency")
 _ENQUEUE_BOUND: Final = 0.8
+EXPLANATIONS: Final = (
+    "=== Explanations of the performance metrics ===",
+    "Total Host Walltime: from the first run (after the warm-up) to the end of the last.",
+    "GPU Compute Time: from when a run is begun to when its work is done; without a device, the time of the run.",
+    "Total GPU Compute Time: the sum of these. Far below the walltime, the host or the copies hold the runs up.",
+    "Enqueue Time: until the host is free again; the same as the compute time where there is no device.",
+    "H2D and D2H Latency: copies of inputs and outputs, with --includeDataTransfers.",
+    "Throughput: runs in a second, over the walltime.",
+    "Latency: H2D Latency, GPU Compute Time and D2H Latency together.",
+)
 _UNSTABLE: Final = 2.5
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from dovetail import NetworkDefinitionCreationFlag
+import dovetail
 from dovetail_tensorrt.trt.plugin.creator import ensure_registered, make_plugin
 from dovetail_tensorrt.trt.plugin.definitions import Definition, definitions
 from dovetail_tensorrt.trt.plugin.errors import DecoratorError
@@ -113,15 +114,18 @@ def _find_request(network: Any, aot: bool | None) -> QuickPluginCreationRequest:
     """What the caller demands, else what the network prefers."""
     if aot is not None:
         return QuickPluginCreationRequest.strict(aot=bool(aot))
-    prefers_aot, prefers_jit = (
-        bool(network.get_flag(flag))
-        for flag in (
-            NetworkDefinitionCreationFlag.PREFER_AOT_PYTHON_PLUGINS,
-            NetworkDefinitionCreationFlag.PREFER_JIT_PYTHON_PLUGINS,
-        )
-    )
+    flags = _flags_of(network)
+    prefers_aot = bool(network.get_flag(flags.PREFER_AOT_PYTHON_PLUGINS))
+    prefers_jit = bool(network.get_flag(flags.PREFER_JIT_PYTHON_PLUGINS))
     if prefers_aot and prefers_jit:
         raise DecoratorError("the network prefers both kinds of plugins", where="create_network", fix="set one flag")
     if prefers_aot:
         return QuickPluginCreationRequest.PREFER_AOT
     return QuickPluginCreationRequest.PREFER_JIT if prefers_jit else QuickPluginCreationRequest.UNKNOWN
+
+
+def _flags_of(network: Any) -> Any:
+    """The creation flags as a network numbers them: those of the module ``tensorrt`` have numbers of their own."""
+    if type(network).__module__.startswith("dovetail_tensorrt.trt."):
+        return importlib.import_module("dovetail_tensorrt.trt.enums").NetworkDefinitionCreationFlag
+    return dovetail.NetworkDefinitionCreationFlag

@@ -14,6 +14,7 @@ from dovetail import (
     TensorRTPhase,
     get_plugin_registry,
 )
+from dovetail.plugin.registry import register_statically
 from dovetail_tensorrt.trt.plugin.aot import AotPlugin
 from dovetail_tensorrt.trt.plugin.base import VERSION, DecoratedPlugin
 from dovetail_tensorrt.trt.plugin.definitions import Definition
@@ -90,9 +91,11 @@ class DecoratedCreator(IPluginCreatorV3One):
 
 
 def ensure_registered(definition: Definition) -> None:
-    """Put the creator into the global registry, once."""
+    """Register the creator once, in the global registry or with the library that is being imported."""
     if definition.creator is None:
         creator = DecoratedCreator(definition)
-        if not get_plugin_registry().register_creator(creator, definition.namespace):
-            raise DecoratorError(f"'{definition.id}' is registered by somebody else", where=definition.where)
+        known = get_plugin_registry().find_creator(creator.name, creator.plugin_version, creator.plugin_namespace)
+        if isinstance(known, DecoratedCreator) and known.definition.is_replaced:
+            get_plugin_registry().deregister_creator(known)
+        register_statically(creator, definition.namespace)
         definition.creator = creator

@@ -29,6 +29,8 @@ class Definition:
         self.autotune: Callback | None = None
         self.creator: Any = None
         """What the registry has of it; None until it is registered there."""
+        self.is_replaced = False
+        """Whether its module was imported again, so that another definition has its name."""
 
     @property
     def id(self) -> str:
@@ -40,6 +42,12 @@ class Definition:
         """How messages name it."""
         code = self.signature.function.__code__
         return f"plugin '{self.id}' ({code.co_filename}:{code.co_firstlineno})"
+
+    def is_written_at(self, function: Callable[..., Any]) -> bool:
+        """Whether a function is another object of the same lines: its module was imported again."""
+        own, other = self.signature.function, getattr(function, "__code__", None)
+        places = [(code.co_filename, code.co_firstlineno, code.co_name) for code in (own.__code__, other) if code]
+        return function is not own and len(places) == 2 and places[0] == places[1]
 
     def check_attributes(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The attributes of a call, all of them and each of its type."""
@@ -71,13 +79,16 @@ class DefinitionTable:
     def define(self, plugin_id: str, function: Callable[..., Any]) -> Definition:
         """Begin a definition."""
         namespace, name = split_id(plugin_id)
-        if plugin_id in self._known:
+        known = self._known.get(plugin_id)
+        if known is not None and not known.is_written_at(function):
             raise DecoratorError(
                 f"'{plugin_id}' is registered twice",
-                where=self._known[plugin_id].where,
+                where=known.where,
                 fix="give the second one another name",
             )
         made = Definition(namespace, name, read_registered(function))
+        if known is not None:
+            known.is_replaced = True
         self._known[plugin_id] = made
         return made
 

@@ -94,6 +94,8 @@ class TensorDesc:
     def freeze(self) -> TensorDesc:
         """Have nobody change it from now on."""
         self._is_immutable = True
+        if self._shape_expr is not None:
+            self._shape_expr.freeze()
         return self
 
     def _change(self, name: str, value: Any) -> None:

@@ -252,6 +252,11 @@ class SymExprs:
 
     def __init__(self, length: int = 0) -> None:
         self._exprs: list[Any] = [self._kind() for _ in range(length)]
+        self._is_immutable = False
+
+    def freeze(self) -> None:
+        """Have nobody change it from now on."""
+        self._is_immutable = True
 
     @classmethod
     def from_tuple(cls: type[Self], exprs: Iterable[Any]) -> Self:
@@ -277,6 +282,8 @@ class SymExprs:
         return self._exprs[index]
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        if self._is_immutable:
+            raise DecoratorError("the shape of an input cannot be changed", fix="change that of like() of it")
         if not isinstance(index, int):
             raise DecoratorError("one expression is set at a time", got=repr(index))
         self._exprs[index] = self._convert(value)

@@ -85,7 +85,7 @@ class Life:
     def types(self) -> tuple[DataType, ...]:
         """The declared types of the outputs."""
         count = self.num_outputs
-        returned = call(self.make().build, "get_output_data_types", list(self.problem.types))
+        returned = self.ask_types(self.make().build)
         try:
             return read_output_types(returned, count)
         except Broken:
@@ -110,7 +110,7 @@ class Life:
     def make_typed(self) -> Specimen:
         """A new object that was asked for the types of its outputs, as the network does first."""
         specimen = self.make()
-        call(specimen.build, "get_output_data_types", list(self.problem.types))
+        self.ask_types(specimen.build)
         return specimen
 
     def make_declared(self) -> Specimen:
@@ -122,8 +122,13 @@ class Life:
     def declare(self, specimen: Specimen) -> None:
         """Ask an object for types and shapes."""
         _ = self.layer
-        call(specimen.build, "get_output_data_types", list(self.problem.types))
+        self.ask_types(specimen.build)
         self.ask_shapes(specimen.build, HostExprBuilder())
+
+    def ask_types(self, build: Any) -> Any:
+        """Call ``get_output_data_types``, with the ranks of the inputs where the plugin wants them."""
+        ranks = [[len(shape) for shape in self.problem.main]] if getattr(build, "takes_ranks", False) else []
+        return call(build, "get_output_data_types", list(self.problem.types), *ranks)
 
     def ask_shapes(self, build: Any, builder: HostExprBuilder) -> Any:
         """Call ``get_output_shapes`` with new expressions."""

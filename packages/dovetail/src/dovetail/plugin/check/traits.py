@@ -31,7 +31,7 @@ def traits_of(subject: CheckedPlugin, specimen: Specimen) -> Traits:
     _ = life.layer
     traits = identity_of(specimen)
     traits |= {name: read(build, name) for name in _BUILD_ATTRIBUTES}
-    traits["get_output_data_types"] = list(call(build, "get_output_data_types", list(life.problem.types)))
+    traits["get_output_data_types"] = list(life.ask_types(build))
     traits["get_output_shapes"] = repr([list(dims) for dims in life.ask_shapes(build, HostExprBuilder())])
     if isinstance(build, IPluginV3OneBuildV2):
         traits["get_aliased_input"] = [call(build, "get_aliased_input", i) for i in range(life.num_outputs)]

@@ -142,7 +142,9 @@ class PluginLayers(NetworkCore):
         """Add a custom layer given as (inputs, shape inputs, plugin), or as a function that returns that."""
         if aot:
             raise UnsupportedOpError(
-                "plugins compiled ahead of time are not supported", where="add_plugin", fix="leave aot out"
+                "only plugins written with decorators are compiled ahead of time",
+                where="add_plugin",
+                fix="use the tensorrt-shaped module for them, or leave aot out",
             )
         given: Any = func() if callable(func) else func
         if not isinstance(given, tuple | list) or len(given) != 3:

@@ -70,7 +70,7 @@ def judge_output_types(subject: CheckedPlugin) -> str:
 
 def _ask_types(subject: CheckedPlugin, build: object) -> object:
     try:
-        return call(build, "get_output_data_types", list(subject.life.problem.types))
+        return subject.life.ask_types(build)
     except CallbackRaised as raised:
         raise Blocked(f"{raised.method} raised, see R18") from None
 
