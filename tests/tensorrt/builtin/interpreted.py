@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from dovetail.plugin.arrays import address_of
+from dovetail.types import PluginTensorDesc, TensorFormat, data_type_from_numpy
 from dovetail_tensorrt.builtin.base import BuiltinPlugin
 from dovetail_tensorrt.builtin.device.launch import (
     Argument,
@@ -20,9 +23,6 @@ from dovetail_tensorrt.builtin.device.launch import (
     make_request,
     measure_buffers,
 )
-
-from dovetail.plugin.arrays import address_of
-from dovetail.types import PluginTensorDesc, TensorFormat, data_type_from_numpy
 from tests.cuda.host.interpreter import _TYPES, Pointer
 
 from dovetail_cuda.compile.triton_compiler import load_kernel  # isort: skip

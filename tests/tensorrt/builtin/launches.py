@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dovetail_tensorrt.builtin.device.launch import KernelLaunch
-
 from dovetail.types import DataType, PluginTensorDesc, TensorFormat
+from dovetail_tensorrt.builtin.device.launch import KernelLaunch
 from tests.tensorrt.builtin.cases import CASES, PluginCase
 from tests.tensorrt.builtin.problems import Problem
 from tests.tensorrt.builtin.running import create

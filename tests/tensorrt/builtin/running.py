@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from dovetail_tensorrt.builtin import register_all
 
 import dovetail as dt
 from dovetail.plugin.check.cases.problem import InputCase, make_inputs
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType
+from dovetail_tensorrt.builtin import register_all
 from tests.tensorrt.builtin.cases import PluginCase
 from tests.tensorrt.builtin.problems import Problem
 

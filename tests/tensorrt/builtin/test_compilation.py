@@ -11,10 +11,9 @@ import pytest
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs Triton: make test-cuda has it", allow_module_level=True)
 
-from dovetail_tensorrt.builtin.device.launch import make_request
-
 from dovetail_cuda.compile.farm import CompileFarm
 from dovetail_cuda.compile.store import KernelStore
+from dovetail_tensorrt.builtin.device.launch import make_request
 from tests.tensorrt.builtin.launches import list_launches
 
 

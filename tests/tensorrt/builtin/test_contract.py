@@ -6,11 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from dovetail_tensorrt.builtin import PLUGINS, get_creators, register_all
 
 import dovetail as dt
 from dovetail.errors import PluginError
 from dovetail.plugin.check import check_creator
+from dovetail_tensorrt.builtin import PLUGINS, get_creators, register_all
 from tests.tensorrt.builtin.cases import CASES
 from tests.tensorrt.builtin.running import make_registry
 

@@ -14,7 +14,6 @@ if importlib.util.find_spec("triton") is None:
 
 from dovetail_tensorrt.builtin.device import selection
 from dovetail_tensorrt.builtin.host import detection
-
 from tests.tensorrt.builtin.interpreted import run_interpreted
 from tests.tensorrt.builtin.problems import PROBLEMS, Problem
 from tests.tensorrt.builtin.references import REFERENCES

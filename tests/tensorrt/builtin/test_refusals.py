@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from dovetail_tensorrt.builtin import register_all
 
 import dovetail as dt
 from dovetail.errors import DovetailError
 from dovetail.testing import host_device
+from dovetail_tensorrt.builtin import register_all
 from tests.tensorrt.builtin.cases import CASES
 from tests.tensorrt.builtin.problems import Problem
 from tests.tensorrt.builtin.references import REFERENCES
