@@ -162,6 +162,7 @@ from dovetail_tensorrt.trt.absent import (
     IMoELayer,
 )
 from dovetail_tensorrt.trt.building.builder import Builder
+from dovetail_tensorrt.trt.building.calibrators import IInt8LegacyCalibrator
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
 from dovetail_tensorrt.trt.building.network import INetworkDefinition
 from dovetail_tensorrt.trt.building.profile import IOptimizationProfile
@@ -295,6 +296,7 @@ __all__ = [
     "IInt8Calibrator",
     "IInt8EntropyCalibrator",
     "IInt8EntropyCalibrator2",
+    "IInt8LegacyCalibrator",
     "IInt8MinMaxCalibrator",
     "IIteratorLayer",
     "IKVCacheUpdateLayer",
