@@ -211,3 +211,34 @@ def test_a_monitor_that_raises_cancels_the_build(capsys: pytest.CaptureFixture[s
     assert builder.build_serialized_network(network, config) is None
     assert "[ERROR] Exception thrown from phase_start() RuntimeError: no phase" in capsys.readouterr().err
     assert "cancelled the build" in logger.errors[-1]
+
+
+def test_a_calibrator_gives_batches_by_address_and_gets_its_cache_as_memory() -> None:
+    class Batches(trt.IInt8EntropyCalibrator2):
+        def __init__(self) -> None:
+            trt.IInt8EntropyCalibrator2.__init__(self)
+            self.left = 2
+            self.cache = b""
+            self.array = np.linspace(-1, 1, 6, dtype=np.float32)
+
+        def get_batch_size(self) -> int:
+            return 2
+
+        def get_batch(self, names: Any) -> Any:
+            assert names == ["x"]
+            self.left -= 1
+            return [int(self.array.ctypes.data)] if self.left >= 0 else None
+
+        def read_calibration_cache(self) -> Any:
+            return None
+
+        def write_calibration_cache(self, cache: Any) -> None:
+            self.cache = cache.tobytes()
+
+    builder, network = relu_network(KeptMessages())
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.INT8)
+    config.int8_calibrator = calibrator = Batches()
+    assert builder.build_serialized_network(network, config) is not None
+    assert calibrator.left < 0
+    assert calibrator.cache

@@ -163,6 +163,7 @@ from dovetail_tensorrt.trt.absent import (
     IMoELayer,
 )
 from dovetail_tensorrt.trt.building.builder import Builder
+from dovetail_tensorrt.trt.building.calibrators import IInt8LegacyCalibrator
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
 from dovetail_tensorrt.trt.building.network import INetworkDefinition
 from dovetail_tensorrt.trt.building.profile import IOptimizationProfile

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import dovetail
 from dovetail_tensorrt.trt.answers import DeprecatedContext, Reporter, call_user
+from dovetail_tensorrt.trt.building.calibrators import GuardedCalibrator
 from dovetail_tensorrt.trt.building.timing_cache import ITimingCache
 from dovetail_tensorrt.trt.enums import (
     BuilderFlag,
@@ -218,7 +219,7 @@ class IBuilderConfig(DeprecatedContext):
         config.plugins_to_serialize = list(self.plugins_to_serialize)
         config.max_num_tactics = self.max_num_tactics
         config.progress_monitor = None if self.progress_monitor is None else _GuardedMonitor(self.progress_monitor)
-        config.int8_calibrator = self.int8_calibrator
+        config.int8_calibrator = None if self.int8_calibrator is None else GuardedCalibrator(self.int8_calibrator)
         config.providers = self.providers
         config.io_memory = dict(io_memory)
         for pool, size_bytes in self._pools.items():
