@@ -96,10 +96,13 @@ def test_the_api(folder: Path) -> None:
     script = folder / "api.py"
     script.write_text(
         "import numpy as np\n"
-        "from polygraphy.backend.trt import CreateConfig, EngineFromNetwork, NetworkFromOnnxPath, Profile, TrtRunner\n"
+        "from polygraphy.backend.trt import CreateConfig, EngineFromNetwork, NetworkFromOnnxPath, Profile, SaveEngine\n"
+        "from polygraphy.backend.trt import TrtRunner, engine_from_path\n"
         "profiles = [Profile().add('x', (1, 8), (4, 8), (8, 8))]\n"
         "build = EngineFromNetwork(NetworkFromOnnxPath('m.onnx'), config=CreateConfig(profiles=profiles))\n"
-        "with TrtRunner(build) as runner:\n"
+        "with TrtRunner(SaveEngine(build, 'api.plan')):\n"
+        "    pass\n"
+        "with TrtRunner(engine_from_path('api.plan')) as runner:\n"
         "    outputs = runner.infer({'x': np.ones((3, 8), np.float32)})\n"
         "print('sum', round(float(outputs['y'].sum()), 3))\n"
     )

@@ -159,7 +159,6 @@ from dovetail_tensorrt.trt.absent import (
     IAttentionInputLayer,
     IAttentionOutputLayer,
     IDistCollectiveLayer,
-    IInt8LegacyCalibrator,
     IMoELayer,
 )
 from dovetail_tensorrt.trt.building.builder import Builder

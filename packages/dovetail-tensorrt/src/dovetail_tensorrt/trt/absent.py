@@ -1,4 +1,4 @@
-"""Names of what is not here: what adds such a layer answers None, and what is given such an object refuses it."""
+"""Names of layers that no network here has: what adds one answers None, so that no object of these is ever made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ __all__ = [
     "IAttentionInputLayer",
     "IAttentionOutputLayer",
     "IDistCollectiveLayer",
-    "IInt8LegacyCalibrator",
     "IMoELayer",
 ]
 
@@ -41,14 +40,6 @@ class IDistCollectiveLayer(dovetail.ILayer):
 
     def __init__(self, *arguments: Any) -> None:
         _refuse(self)
-
-
-class IInt8LegacyCalibrator(dovetail.IInt8Calibrator):
-    """The oldest way to find ranges; a build with such a calibrator says which ones there are."""
-
-    def get_algorithm(self) -> dovetail.CalibrationAlgoType:
-        """Legacy, which a build refuses."""
-        return dovetail.CalibrationAlgoType.LEGACY_CALIBRATION
 
 
 def _refuse(instance: object) -> NoReturn:

@@ -51,7 +51,7 @@ class GuardedCalibrator(dovetail.IInt8Calibrator):
         cache = call_user("read_calibration_cache", self._given.read_calibration_cache, None)
         return None if cache is None else bytes(cache)
 
-    def write_calibration_cache(self, cache: bytes) -> None:
+    def write_calibration_cache(self, cache: bytes | memoryview) -> None:
         """Have the script keep the ranges."""
         call_user("write_calibration_cache", lambda: self._given.write_calibration_cache(memoryview(cache)), None)
 
