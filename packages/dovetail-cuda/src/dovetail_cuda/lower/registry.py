@@ -36,6 +36,7 @@ def load_registry() -> KernelRegistry:
         einsum,
         gather,
         integer,
+        linear_attention,
         losses,
         norm,
         quantize,
