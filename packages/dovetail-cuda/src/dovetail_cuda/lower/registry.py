@@ -37,6 +37,7 @@ def load_registry() -> KernelRegistry:
         einsum,
         gather,
         integer,
+        linear_attention,
         losses,
         norm,
         quantize,

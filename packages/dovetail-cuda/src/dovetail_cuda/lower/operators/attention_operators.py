@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
-from dovetail_cuda.lower.attention import Rule, add_to_scores, attend, cap_scores, hide_unless, split_heads
+from dovetail_cuda.lower.attention import (
+    AttentionTensor,
+    Rule,
+    add_to_scores,
+    attend,
+    cap_scores,
+    hide_later,
+    hide_unless,
+    join_rules,
+    multiply_queries,
+    repeat_heads,
+    split_heads,
+    weigh_scores,
+)
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal, position
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import concat, pad
+from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.registry import registry
-from dovetail_cuda.lower.tensors import Lowered, Tensor, broadcast_to, make_constant, refuse
+from dovetail_cuda.lower.stages import Store, make_staged
+from dovetail_cuda.lower.tensors import Lowered, Tensor, broadcast_to, make_constant
 from dovetail_cuda.lower.types import FLOATS
 
 __all__: list[str] = []
 
+_SCORES: Final = 3
+"""The output that the scores are."""
+_CAPPED, _MASKED, _WEIGHTS = 1, 2, 3
 _TYPES: Final = {"T1": FLOATS, "T2": FLOATS, "U": (*FLOATS, "bool")}
 Find = Callable[[Sequence[Index], Expr | None], Expr]
 """From the coordinates of a score to a number."""
@@ -95,6 +114,7 @@ def attention_without_windows(
         is_causal=is_causal,
         kv_num_heads=kv_num_heads,
         q_num_heads=q_num_heads,
+        qk_matmul_output_mode=qk_matmul_output_mode,
         scale=scale,
         softcap=softcap,
         num_outputs=num_outputs,
@@ -123,8 +143,6 @@ def attention(
     num_outputs: int = 1,
 ) -> tuple[Lowered, ...]:
     """Mix the values by how well their keys match each query; also the caches."""
-    if num_outputs > 3:
-        raise refuse("it does not give out the scores of attention")
     is_joined = q.rank == 3
     query, key, value = (
         split_heads(x, heads) if is_joined else x
@@ -151,4 +169,45 @@ def attention(
         zeroes_blind=True,
         is_joined=is_joined,
     )
-    return (made, key, value)[:num_outputs]
+    if num_outputs <= _SCORES:
+        return (made, key, value)[:num_outputs]
+    whole = AttentionTensor(
+        shape=(*shape[:3], value.shape[3]),
+        dtype="float64" if q.dtype == "float64" else "float32",
+        query=query,
+        key=repeat_heads(key, shape[1]),
+        value=value,
+        scale=made.scale,
+        mask=join_rules(rules) if rules else None,
+        causal=past if is_causal and nonpad_kv_seqlen is None else None,
+        zeroes_blind=True,
+    )
+    return (made, key, value, _give_scores(whole, softcap, qk_matmul_output_mode, q.dtype))
+
+
+def _give_scores(whole: AttentionTensor, softcap: float, mode: int, dtype: str) -> Lowered:
+    """The scores themselves, as products (0), bent to a bound (1), masked (2) or as weights (3)."""
+    wide = whole.dtype
+    shape = (*whole.shape[:3], whole.key.shape[2])
+
+    def steps(store: Store) -> Sequence[Tensor]:
+        query, key = (_cast(each, wide) for each in (whole.query, whole.key))
+        single = replace(whole, query=query, key=key)
+        products = store("products", multiply_queries(single))
+        if mode == _WEIGHTS:
+            return (_cast(store("weights", weigh_scores(single, products)), dtype),)
+        factor = literal(whole.scale, wide)
+        scores = map_elements(lambda a: apply("{0} * {1}", a, factor, dtype=wide), products, dtype=wide)
+        if mode == _CAPPED and softcap > 0:
+            scores = cap_scores(softcap)(scores)
+        if mode == _MASKED:
+            scores = scores if whole.mask is None else whole.mask(scores)
+            scores = scores if whole.causal is None else hide_later(whole.causal)(scores)
+        return (_cast(scores, dtype),)
+
+    return make_staged([(shape, dtype)], steps)[0]
+
+
+def _cast(x: Tensor, dtype: str) -> Tensor:
+    """A tensor in another type."""
+    return map_elements(lambda a: convert(a, dtype), x, dtype=dtype)

@@ -19,12 +19,14 @@ from dovetail_cuda.lower.stages import StagedTensor, Store, make_staged
 from dovetail_cuda.lower.tensors import Lowered, ProductTensor, RowTensor, Tensor, make_constant, refuse
 
 __all__ = [
+    "MOST_STEPS",
     "RecurrentLayer",
     "RecurrentSettings",
     "State",
     "Step",
     "activate",
     "cut_columns",
+    "join_parts",
     "make_layer",
     "map_text",
     "multiply",
@@ -37,7 +39,8 @@ State = tuple[Tensor, ...]
 """What is carried from step to step, each (batch, hidden); the hidden values come first."""
 Step = Callable[[Store, str, Tensor, State], State]
 """From the projected input of a step (batch, gates * hidden) and a state to the next state, stored under a name."""
-_MOST_STEPS: Final = 256
+MOST_STEPS: Final = 256
+"""Beyond so many a plan would be nothing but launches."""
 _JOINED: Final = 8
 """How many results are put together by one kernel."""
 _ACTIVATIONS: Final[dict[str, tuple[str, tuple[float, ...]]]] = {
@@ -175,8 +178,8 @@ def make_layer(
         raise refuse("it has no sequences with lengths of their own" if reversals else "there is no such direction")
     sequence = transpose_to(x, (1, 0, 2)) if settings.layout else x
     hidden, count = r.shape[2], len(reversals)
-    if sequence.shape[0] > _MOST_STEPS or w.shape != (count, gates * hidden, x.shape[2]):
-        raise refuse(f"it unrolls at most {_MOST_STEPS} steps, and weights of {w.shape} must fit the input {x.shape}")
+    if sequence.shape[0] > MOST_STEPS or w.shape != (count, gates * hidden, x.shape[2]):
+        raise refuse(f"it unrolls at most {MOST_STEPS} steps, and weights of {w.shape} must fit the input {x.shape}")
     # The default of RNN names two activations even for one direction.
     names = (tuple(settings.activations) or default * count)[: len(default) * count]
     if len(names) < len(default) * count:
@@ -249,7 +252,7 @@ def _walk(layer: RecurrentLayer, store: Store, direction: int, step: Step, bias_
         state = step(store, f"{direction}.{time}", pick_slice(projected, time, rank=2), state)
         found[time] = state[0]
     parts = [reshape_to(found[time], (1, batch, layer.hidden)) for time in range(length)]
-    return _join(store, f"joined{direction}", parts), state
+    return join_parts(store, f"joined{direction}", parts), state
 
 
 def _pad_columns(tensor: Tensor, columns: int) -> Tensor:
@@ -258,11 +261,11 @@ def _pad_columns(tensor: Tensor, columns: int) -> Tensor:
     return concat(tensor, make_constant(0, (1, missing), tensor.dtype), axis=1) if missing else tensor
 
 
-def _join(store: Store, name: str, parts: list[Tensor]) -> Tensor:
-    """Parts one after the other, a few of them by each kernel."""
+def join_parts(store: Store, name: str, parts: list[Tensor], axis: int = 0) -> Tensor:
+    """Parts one after the other along an axis, a few of them by each kernel."""
     level = 0
     while len(parts) > _JOINED:
         groups = [parts[start : start + _JOINED] for start in range(0, len(parts), _JOINED)]
-        parts = [store(f"{name}.{level}.{n}", concat(*group, axis=0)) for n, group in enumerate(groups)]
+        parts = [store(f"{name}.{level}.{n}", concat(*group, axis=axis)) for n, group in enumerate(groups)]
         level += 1
-    return concat(*parts, axis=0)
+    return concat(*parts, axis=axis)
