@@ -168,6 +168,12 @@ SAMPLES = [
         "cpp",
         "int32_t getNbTactics() noexcept override { return 2; }\nchar const* getTimingCacheID() noexcept override;",
     ),
+    Sample("py", "def get_valid_tactics(self):\n    return []"),
+    Sample(
+        "cpp",
+        "int32_t getNbTactics() noexcept override { return 0; }\n"
+        "int32_t getValidTactics(int32_t* t, int32_t n) noexcept override { return 0; }",
+    ),
     # L10
     Sample("py", f"{PYTHON_ENQUEUE}\n    x = as_array(inputs[0], input_desc[0])\n    x[...] = 0", "L10"),
     Sample("py", f"{PYTHON_ENQUEUE}\n    x = as_array(inputs[0], d)\n    np.add(x, 1, out=x)", "L10"),

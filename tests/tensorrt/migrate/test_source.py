@@ -223,6 +223,26 @@ pool.terminate()
         assert changed in code
 
 
+def test_methods_that_are_assigned_are_noted() -> None:
+    source = (
+        "import tensorrt as trt\nclass P(trt.IPluginV2DynamicExt):\n    get_output_datatype = lambda s, i, t: t[0]\n"
+    )
+    assert [(note.line, note.what) for note in migrate_source(source).notes] == [
+        (3, "get_output_datatype is assigned and not defined")
+    ]
+
+
+def test_creators_with_other_parameters_are_noted_and_defaults_stay() -> None:
+    head = "import tensorrt as trt\n\n\nclass C(trt.IPluginCreator):\n"
+    done = migrate_source(f"{head}    def create_plugin(self, *args):\n        return None\n")
+    assert [(note.line, note.what) for note in done.notes] == [
+        (5, "create_plugin takes other parameters than the interface gives it")
+    ]
+    code = migrate_source(f"{head}    def create_plugin(self, name, fc=None):\n        return None\n").code
+    assert "def create_plugin(self, name, fc=None, phase=trt.TensorRTPhase.BUILD):" in code
+    compile(code, "defaults", "exec")
+
+
 def test_a_class_on_one_line_is_migrated() -> None:
     code = migrate_source("import tensorrt as trt\nclass P(trt.IPluginV2): num_outputs = 1\n").code
     compile(code, "line", "exec")

@@ -13,6 +13,8 @@ from dovetail_tensorrt.lint.rules import Place, class_rule
 __all__: list[str] = []
 
 _RUNS: Final = ("enqueue", "execute_async")
+_TACTICS: Final = ("get_nb_tactics", "get_valid_tactics")
+_NO_TACTICS: Final = ("0", "[]", "()", "list()", "None")
 _BY_TYPE: Final = re.compile(r"type|format|dtype|DataType|half|float|fp16|fp32|int8", re.IGNORECASE)
 
 
@@ -91,7 +93,7 @@ def _find_written_views(method: MethodFacts) -> Iterator[Place]:
 )
 def find_missing_tactics(facts: ClassFacts) -> Iterator[Place]:
     """Choices between kernels that do not depend on a type."""
-    if not facts.is_v3 or {"get_valid_tactics", "get_nb_tactics"} & facts.declared:
+    if not facts.is_v3 or _advertises(facts) is not False:
         return
     for method in facts.find_reached("enqueue"):
         for branch in method.branches:
@@ -99,6 +101,14 @@ def find_missing_tactics(facts: ClassFacts) -> Iterator[Place]:
             if len(kinds) > 1 and not _BY_TYPE.search(branch.condition):
                 names = ", ".join(sorted({name for kernels in kinds for name in kernels}))
                 yield Place.in_method(method, branch.line, f"'{branch.condition}' chooses between {names}")
+
+
+def _advertises(facts: ClassFacts) -> bool | None:
+    """Whether a class offers tactics; None where it only declares that, and its definition was not read."""
+    found = [facts.methods[name] for name in _TACTICS if name in facts.methods]
+    if not found:
+        return None if set(_TACTICS) & facts.declared else False
+    return any(returned.value not in _NO_TACTICS for returned in found[0].returns)
 
 
 @class_rule(
@@ -109,8 +119,8 @@ def find_missing_tactics(facts: ClassFacts) -> Iterator[Place]:
 )
 def find_missing_cache_id(facts: ClassFacts) -> Iterator[Place]:
     """Classes that advertise tactics and are not cached."""
-    advertises = {"get_valid_tactics", "get_nb_tactics"} & facts.declared
-    if facts.is_v3 and advertises and not {"timing_cache_id", "get_timing_cache_id"} & facts.declared:
+    is_cached = bool({"timing_cache_id", "get_timing_cache_id"} & facts.declared)
+    if facts.is_v3 and _advertises(facts) and not is_cached:
         yield Place(facts.path, facts.line, f"{facts.name} advertises tactics")
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import libcst as cst
+import libcst.matchers as m
 
 from dovetail_tensorrt.migrate.dynamic import make_missing_methods, migrate_dynamic_method
 from dovetail_tensorrt.migrate.edits import (
@@ -43,6 +44,7 @@ _V3_ONLY: Final = frozenset(
         "set_tactic",
     )
 )
+_HOOKS: Final = frozenset(("initialize", "terminate", "detach_from_context", "serialize", "execute_async", "clone"))
 _NUM_PARAMETERS: Final = {
     ("get_output_datatype", True): 3,
     ("get_output_data_type", False): 3,
@@ -64,6 +66,8 @@ def migrate_plugin(
     node = with_block(node)
     v2 = V2Class(node, interface, (node, *family[1:]))
     first, rest = _split_body(node)
+    for part in first:
+        _note_assigned(part, notes)
     body: list[cst.BaseStatement] = [*first]
     if "__init__" not in v2.methods:
         body += migrate_init(v2, names)
@@ -102,6 +106,7 @@ def _migrate_part(
     part: cst.BaseStatement, v2: V2Class, names: ApiNames, notes: Notebook
 ) -> Sequence[cst.BaseStatement]:
     if not isinstance(part, cst.FunctionDef):
+        _note_assigned(part, notes)
         return [part]
     name = part.name.value
     if name in _V3_ONLY:
@@ -125,6 +130,13 @@ def _migrate_part(
     return [part] if done is None else done
 
 
+def _note_assigned(part: cst.BaseStatement, notes: Notebook) -> None:
+    for target in m.findall(part, m.AssignTarget(m.Name())):
+        name = code_of(cst.ensure_type(target, cst.AssignTarget).target)
+        if name in {method for method, _ in _NUM_PARAMETERS} | _HOOKS:
+            notes.add(part, f"{name} is assigned and not defined", "write it as a method and migrate again, or by hand")
+
+
 def _with_bases(node: cst.ClassDef, names: ApiNames) -> cst.ClassDef:
     bases: list[cst.Arg] = []
     for base in node.bases:
@@ -142,7 +154,7 @@ def migrate_creator(node: cst.ClassDef, names: ApiNames, notes: Notebook) -> cst
     for part in node.body.body:
         name = part.name.value if isinstance(part, cst.FunctionDef) else ""
         if isinstance(part, cst.FunctionDef) and name == "create_plugin":
-            body.append(_migrate_create(part, names))
+            body.append(_migrate_create(part, names, notes))
         elif isinstance(part, cst.FunctionDef) and name == "deserialize_plugin":
             body.append(rename_method(part, "_deserialize_plugin"))
         else:
@@ -156,13 +168,29 @@ def _creator_base(base: cst.Arg, names: ApiNames) -> cst.Arg:
     return base.with_changes(value=cst.parse_expression(names("IPluginCreatorV3One")))
 
 
-def _migrate_create(method: cst.FunctionDef, names: ApiNames) -> cst.FunctionDef:
-    _, name, fields, *_ = parameter_names(method)
+def _migrate_create(method: cst.FunctionDef, names: ApiNames, notes: Notebook) -> cst.FunctionDef:
+    if len(parameter_names(method)) != 3:
+        notes.add(
+            method,
+            "create_plugin takes other parameters than the interface gives it",
+            "give it (self, name, field_collection, phase), and read stored fields when the phase is RUNTIME",
+        )
+        return method
+    _, name, fields = parameter_names(method)
     reading = make_statements(f"""
         if phase == {names("TensorRTPhase")}.RUNTIME:
             stored = [field.data.tobytes() for field in {fields} if field.name == "{FIELD}"]
             return self._deserialize_plugin({name}, b"".join(stored))
         """)
-    params = [*method.params.params, cst.Param(cst.Name("phase"))]
+    params = [*method.params.params, _phase_parameter(method, names)]
     with_phase = method.with_changes(params=method.params.with_changes(params=params))
     return add_before(with_phase, reading)
+
+
+def _phase_parameter(method: cst.FunctionDef, names: ApiNames) -> cst.Param:
+    """The parameter ``phase``, with a default where one before it has one."""
+    param = cst.Param(cst.Name("phase"))
+    if all(other.default is None for other in method.params.params):
+        return param
+    equal = cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace(""))
+    return param.with_changes(default=cst.parse_expression(f"{names('TensorRTPhase')}.BUILD"), equal=equal)
