@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -20,6 +21,7 @@ Array = npt.NDArray[Any]
 TYPES = {
     np.dtype(np.float32): dt.float32,
     np.dtype(np.float16): dt.float16,
+    np.dtype(ml_dtypes.bfloat16): dt.bfloat16,
     np.dtype(np.int8): dt.int8,
     np.dtype(np.int32): dt.int32,
     np.dtype(np.int64): dt.int64,

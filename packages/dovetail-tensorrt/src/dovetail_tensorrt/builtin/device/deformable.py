@@ -142,5 +142,5 @@ def _plan_product(
             "groups": options.group,
         },
         constants={"HAS_BIAS": bias is not None, "BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 32},
-        grid=(ceil_div(pixels, 64), ceil_div(outputs, 32), out.shape[0] * options.group),
+        grid=(out.shape[0] * options.group, ceil_div(pixels, 64), ceil_div(outputs, 32)),
     )

@@ -125,9 +125,9 @@ def multiply_columns(
     BLOCK_K: tl.constexpr,
 ):
     """The product of the weights (group, output, depth) with columns (image, group, depth, pixel), plus the bias."""
-    image, group = (tl.program_id(2) // groups).to(tl.int64), tl.program_id(2) % groups
-    row = tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)
+    image, group = (tl.program_id(0) // groups).to(tl.int64), tl.program_id(0) % groups
+    row = tl.program_id(2) * BLOCK_M + tl.arange(0, BLOCK_M)
+    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     first = weight + (group * outputs).to(tl.int64) * depth
     second = columns + (image * groups + group) * depth * pixels
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
