@@ -12,10 +12,9 @@ import pytest
 if importlib.util.find_spec("triton") is None:
     pytest.skip("needs Triton: make test-cuda has it", allow_module_level=True)
 
-from dovetail_tensorrt.builtin.device import memory
-
 import dovetail as dt
 from dovetail.types import DataType
+from dovetail_tensorrt.builtin.device import memory
 from tests.cuda.host.fake_driver import FakeDriver
 from tests.cuda.host.fake_provider import fake_cuda
 from tests.cuda.host.interpreter import compile_fake
@@ -52,9 +51,8 @@ def test_an_engine_runs_the_kernels_of_a_plugin(name: str, paper: FakeDriver) ->
 
 
 def test_a_buffer_that_is_not_aligned_is_told(paper: FakeDriver) -> None:
-    from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, KernelLaunch
-
     from dovetail.errors import PluginError
+    from dovetail_tensorrt.builtin.device.launch import DeviceBuffer, KernelLaunch
 
     device = memory._open_device(0)
     paper.use_context(1000)
