@@ -99,6 +99,7 @@ ifneq ($(TENSORRT),off)
 	elif [ $$status -ne 0 ]; then exit $$status; \
 	else $(TENSORRT_VENV)/bin/python -m pytest -n $(JOBS) \
 		$(if $(filter quick,$(TENSORRT)),-m "not slow") tests/tensorrt \
+		--ignore-glob '*/scripts/samples/*' --ignore-glob '*/migrate/plugins/*' --ignore-glob '*/builtin/kernels/*' \
 		--doctest-modules packages/dovetail-tensorrt/src $(ARGS); fi
 endif
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import dovetail
 from dovetail.contract_enum import ContractEnum
+from dovetail_tensorrt.trt.plugin.requests import QuickPluginCreationRequest
 
 __all__ = [
     "IPluginCreatorV3Quick",
@@ -19,16 +20,6 @@ __all__ = [
     "PluginArgType",
     "QuickPluginCreationRequest",
 ]
-
-
-class QuickPluginCreationRequest(ContractEnum):
-    """Which implementation of a plugin is wanted: Python that runs, or a kernel that was compiled."""
-
-    UNKNOWN = 0
-    PREFER_JIT = 1
-    PREFER_AOT = 2
-    STRICT_JIT = 3
-    STRICT_AOT = 4
 
 
 class PluginArgType(ContractEnum):

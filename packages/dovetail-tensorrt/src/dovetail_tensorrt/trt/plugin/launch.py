@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, overload
 
 from dovetail_tensorrt.trt.plugin.errors import DecoratorError
 from dovetail_tensorrt.trt.plugin.expressions import SymInt32, SymIntExpr
@@ -10,6 +10,28 @@ from dovetail_tensorrt.trt.plugin.expressions import SymInt32, SymIntExpr
 __all__ = ["KernelLaunchParams"]
 
 _FIELDS: Final = ("grid_x", "grid_y", "grid_z", "block_x", "block_y", "block_z", "shared_mem")
+
+
+class _LaunchNumber:
+    """One number of a launch, or an expression for it."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, launch: None, owner: type) -> _LaunchNumber: ...
+    @overload
+    def __get__(self, launch: KernelLaunchParams, owner: type) -> SymInt32: ...
+    def __get__(self, launch: KernelLaunchParams | None, owner: type) -> _LaunchNumber | SymInt32:
+        if launch is None:
+            return self
+        value: SymInt32 = getattr(launch, f"_{self._name}")
+        return value
+
+    def __set__(self, launch: KernelLaunchParams, value: Any) -> None:
+        if isinstance(value, SymIntExpr) and value.is_size_tensor:
+            raise DecoratorError(f"'{self._name}' cannot depend on a size that the kernel tells", got=value)
+        setattr(launch, f"_{self._name}", value if isinstance(value, SymInt32) else SymInt32(value))
 
 
 class KernelLaunchParams:
@@ -20,6 +42,14 @@ class KernelLaunchParams:
     """
 
     __slots__ = tuple(f"_{name}" for name in _FIELDS)
+
+    grid_x = _LaunchNumber()
+    grid_y = _LaunchNumber()
+    grid_z = _LaunchNumber()
+    block_x = _LaunchNumber()
+    block_y = _LaunchNumber()
+    block_z = _LaunchNumber()
+    shared_mem = _LaunchNumber()
 
     def __init__(
         self,
@@ -36,17 +66,9 @@ class KernelLaunchParams:
             setattr(self, name, value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in _FIELDS:
+        if name.removeprefix("_") not in _FIELDS:
             raise AttributeError(f"KernelLaunchParams has no '{name}'; it has {', '.join(_FIELDS)}")
-        if isinstance(value, SymIntExpr) and value.is_size_tensor:
-            raise DecoratorError(f"'{name}' cannot depend on a size that the kernel tells", got=value)
-        object.__setattr__(self, f"_{name}", value if isinstance(value, SymInt32) else SymInt32(value))
-
-    def __getattr__(self, name: str) -> SymInt32:
-        if name in _FIELDS:
-            value: SymInt32 = object.__getattribute__(self, f"_{name}")
-            return value
-        raise AttributeError(f"KernelLaunchParams has no '{name}'; it has {', '.join(_FIELDS)}")
+        object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return f"KernelLaunchParams({', '.join(f'{name}={getattr(self, name).expr}' for name in _FIELDS)})"
