@@ -70,5 +70,8 @@ class KernelLaunchParams:
             raise AttributeError(f"KernelLaunchParams has no '{name}'; it has {', '.join(_FIELDS)}")
         object.__setattr__(self, name, value)
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"KernelLaunchParams has no '{name}'; it has {', '.join(_FIELDS)}")
+
     def __repr__(self) -> str:
         return f"KernelLaunchParams({', '.join(f'{name}={getattr(self, name).expr}' for name in _FIELDS)})"
