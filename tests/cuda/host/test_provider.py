@@ -47,14 +47,17 @@ def test_every_operator_agrees_with_its_schema(paper: Any) -> None:
 
 
 def test_every_option_is_read() -> None:
-    texts = {name: spec.default or "3" for name, spec in OPTIONS.items()}
+    texts = {name: spec.default or "3" for name, spec in OPTIONS.items()} | {"tuned_shapes": "n=3, m=4; n=5"}
+    assert parse_options(texts).tuned_shapes == ({"n": 3, "m": 4}, {"n": 5})
     assert parse_options(texts).device_id == 3
     parsed = parse_options({**texts, "use_tf32": "false", "user_compute_stream": "0x10", "arena.max_mem": "4096"})
     assert (parsed.use_tf32, parsed.user_compute_stream, parsed.arena_max_mem) == (False, 16, 4096)
     assert parse_options({}) == CudaOptions()
 
 
-@pytest.mark.parametrize(("name", "text"), [("use_tf32", "maybe"), ("arena.max_mem", "-1"), ("device_id", "first")])
+@pytest.mark.parametrize(
+    ("name", "text"), [("use_tf32", "maybe"), ("tuned_shapes", "n"), ("arena.max_mem", "-1"), ("device_id", "first")]
+)
 def test_a_malformed_value_is_told_and_the_default_used(name: str, text: str) -> None:
     with pytest.warns(RuntimeWarning, match=f"option {name} has no value '{text}'; the default is used"):
         assert parse_options({name: text}) == CudaOptions()

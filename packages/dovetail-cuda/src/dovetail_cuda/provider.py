@@ -106,7 +106,9 @@ class CudaProvider(Provider):
         from dovetail_cuda.emit.partition import emit_partition
         from dovetail_cuda.graph.variants import plan_shapes
 
-        return emit_partition(plan_shapes(model, context), context, self._emit_options(context))
+        return emit_partition(
+            plan_shapes(model, context, self.options.tuned_shapes), context, self._emit_options(context)
+        )
 
     def _emit_options(self, context: BuildContext) -> EmitOptions:
         from dovetail_cuda.compile.store import KernelStore, default_folder

@@ -16,6 +16,7 @@ from dovetail_cuda.compile.writer import ExpressionWriter, is_wide, list_buffers
 from dovetail_cuda.graph.regions import ElementRegion
 from dovetail_cuda.lower.expr import COLUMN, ROW, Expr, Reduced, children, walk
 from dovetail_cuda.lower.sizes import may_exceed
+from dovetail_cuda.lower.tensors import refuse
 from dovetail_cuda.lower.types import compute_type, is_float, is_signed, size_of, triton_name
 
 __all__ = ["KernelText", "Tile", "write_kernel"]
@@ -152,7 +153,10 @@ class _ElementWriter(ExpressionWriter):
             self.line(f"{name} = tl.full([{self._tile.rows}, 1], {identity}, tl.{dtype})")
         before = self._begin_loop()
         for expr in level:
-            combined = _REDUCTIONS[expr.kind][2].format(sums[expr], self._reduce(expr))
+            combine = _REDUCTIONS[expr.kind][2]
+            if not combine:
+                raise refuse(f"{expr.kind} of rows that may be longer than {self._tile.columns} elements")
+            combined = combine.format(sums[expr], self._reduce(expr))
             self.line(f"{sums[expr]} = {combined}")
         self._end_loop(before)
         self._values.update(sums)

@@ -21,13 +21,13 @@ Dimension = tuple[SymbolRecord, int]
 """A symbol, and the value of it to be fast for."""
 
 
-def find_dimensions(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> list[Dimension]:
+def find_dimensions(model: ir.Model, shapes: Mapping[str, ShapeRange], *, is_open: bool) -> list[Dimension]:
     """Every dimension that varies, once; one that is an expression of others is none of its own.
 
     Raises:
         ProviderError: Nothing is known of a shape.
     """
-    places = list(_list_places(model, shapes))
+    places = list(_list_places(model, shapes, is_open))
     names = {symbol.name for symbol, _ in places if symbol.name.isidentifier()}
     found: dict[str, Dimension] = {}
     for symbol, opt in places:
@@ -36,7 +36,7 @@ def find_dimensions(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> list[D
     return list(found.values())
 
 
-def _list_places(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> Iterator[Dimension]:
+def _list_places(model: ir.Model, shapes: Mapping[str, ShapeRange], is_open: bool) -> Iterator[Dimension]:
     for number, value in enumerate(model.graph.inputs):
         bounds = shapes.get(value.name or "")
         if value.shape is None:
@@ -48,7 +48,9 @@ def _list_places(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> Iterator[
             if name is None or bounds is None:
                 raise refuse(f"dimension {axis} of '{value.name}' is not known before a run")
             low, opt, high = bounds.min[axis], bounds.opt[axis], bounds.max[axis]
-            low = low if high is not None else 0  # without a profile nobody says what is the least
+            if high is None and (not is_open or low == 0):  # an input that is open has one element at least
+                raise refuse(f"dimension {axis} of '{value.name}' is not known before a run")
+            low = 0 if is_open else low  # which is not asked of callers
             yield SymbolRecord(name=str(name), input=number, axis=axis, low=low, high=high), opt
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from dovetail.errors import ProviderError
 from dovetail_cuda.lower.sizes import divide, find_common, is_below, is_fixed, least, may_exceed
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Index:
 
     def __mod__(self, by: int) -> Index:
         terms = tuple((atom, _split(factor, by)[1]) for atom, factor in self.terms if divide(factor, by) is None)
-        rest = Index(terms, _split(self.constant, by)[1])
+        rest, _ = _lift(Index(terms, _split(self.constant, by)[1]), by)
         low, high = rest.bounds
         if least(low) >= 0 and is_below(high, by):
             return rest
@@ -182,12 +183,28 @@ def _divide(rest: Index, by: int) -> Index:
     common = find_common([by, rest.constant, *(factor for _, factor in rest.terms)])
     if common != 1:
         return _shrink(rest, common) // (by // common)
+    rest, added = _lift(rest, by)
+    if added:
+        return rest // by - added
     atom = rest.single
     if isinstance(atom, Quotient):
         return atom.of // (atom.by * by)
     if isinstance(atom, Remainder) and divide(atom.by, by) is not None:
         return (atom.of // by) % (atom.by // by)
     return Index(((Quotient(rest, by), 1),))
+
+
+def _lift(rest: Index, by: int) -> tuple[Index, int]:
+    """What is divided, with as many divisors added that it is never negative, for devices divide towards zero.
+
+    With integers alone nothing is added: remainders of factors and constants are never negative.
+    """
+    numbers = (by, rest.constant, *(factor for _, factor in rest.terms))
+    if all(is_fixed(number) for number in numbers) or least(rest.bounds[0]) >= 0:
+        return rest, 0
+    if least(rest.bounds[0] + by) >= 0:
+        return rest + by, 1
+    raise ProviderError(f"an index by {by!r} may be far below zero", where="provider 'cuda'")
 
 
 def _shrink(index: Index, common: int) -> Index:

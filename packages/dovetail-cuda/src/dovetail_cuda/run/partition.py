@@ -22,7 +22,7 @@ from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prep
 from dovetail_cuda.run.stream_states import StreamStates
 from dovetail_cuda.run.variants import BufferTemplate, Payload, read_payload, read_symbols, resolve
 
-__all__ = ["BoundLaunches", "CudaPartition", "Program", "Services"]
+__all__ = ["BoundLaunches", "CudaPartition", "LateLaunches", "Program", "Services"]
 
 _ALIGNMENT: Final = 256
 
@@ -88,13 +88,19 @@ class CudaPartition(LoadedPartition):
 
     def bind(self, context: BindContext) -> BoundPartition:
         """The launches over the workspace and stream of a context."""
-        return BoundLaunches(self, self._find_program(context.input_shapes), context)
+        if not self._is_told(context.input_shapes):
+            return LateLaunches(self, context)
+        return BoundLaunches(self, self.find_program(context.input_shapes), context)
 
     def workspace_bytes(self, input_shapes: Sequence[tuple[int, ...] | None]) -> int:
         """What the arena and products need."""
-        return self._find_program(input_shapes).launches.workspace_bytes
+        return self.find_program(input_shapes).launches.workspace_bytes if self._is_told(input_shapes) else 0
 
-    def _find_program(self, input_shapes: Sequence[tuple[int, ...] | None]) -> Program:
+    def _is_told(self, input_shapes: Sequence[tuple[int, ...] | None]) -> bool:
+        """Whether all shapes are there that say which launches to use; in bodies of control flow they may not be."""
+        return all(input_shapes[symbol.input] is not None for symbol in self._payload.symbols)
+
+    def find_program(self, input_shapes: Sequence[tuple[int, ...] | None]) -> Program:
         """The launches for shapes: those made for just these, or those for any."""
         where = f"step '{self.name[:200]}'"
         values = tuple(read_symbols(self._payload.symbols, input_shapes, where))
@@ -256,6 +262,36 @@ class BoundLaunches(BoundPartition):
         if not address:
             raise ResourceError("no memory for a result", where=f"step '{self._partition.name[:200]}'", got=size)
         return CudaArray(address, shape, dtype, owner=_Owner(self._partition.services.gpu, memory, address))
+
+
+class LateLaunches(BoundPartition):
+    """A partition whose shapes only its runs tell: launches are chosen, and memory is taken, when they are seen."""
+
+    def __init__(self, partition: CudaPartition, context: BindContext) -> None:
+        self._partition, self._context = partition, context
+        self._shapes: list[tuple[int, ...]] = []
+        self._bound: BoundLaunches | None = None
+        self._memory: _Owner | None = None
+
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        """Put every launch for these shapes on the stream of the context."""
+        shapes = [tuple(array.shape) for array in inputs]
+        if self._bound is None or shapes != self._shapes:
+            self._bound, self._shapes = self._bind(shapes), shapes
+        self._bound.run(inputs, outputs)
+
+    def _bind(self, shapes: list[tuple[int, ...]]) -> BoundLaunches:
+        services, context = self._partition.services, self._context
+        _ = services.gpu.driver  # its context is current from here on
+        program = self._partition.find_program(shapes)
+        size = program.launches.workspace_bytes
+        if size > context.workspace_bytes:
+            address = services.allocator.allocate(size, _ALIGNMENT, 0)
+            if not address:
+                raise ResourceError("no memory for a step", where=f"step '{self._partition.name[:200]}'", got=size)
+            self._memory = _Owner(services.gpu, services.allocator, address)
+            context = replace(context, workspace=address, workspace_bytes=size)
+        return BoundLaunches(self._partition, program, replace(context, input_shapes=shapes))
 
 
 class _ZeroedMemory:

@@ -9,13 +9,19 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from dovetail.build.assign.shape_sources import (
+    body_graphs,
+    is_constant_node,
+    is_constant_value,
+    is_of_shapes,
+    needs_run,
+)
 from dovetail.build.lower.attributes import attribute_values
 from dovetail.network.inference.symbols import is_told_by_run
 from dovetail.network.onnx_schema import find_schema
-from dovetail.network.plugins import PLUGIN_DOMAIN, PluginEntry, entry_of
+from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.network.value_types import describe_type, has_no_shape
 from dovetail.provider.interfaces import NodeView
-from dovetail.provider.schemas.shape_slots import SHAPE_SOURCES
 
 __all__ = ["ASSIGNED_KEY", "CONTROL_FLOW", "NodeLayer", "body_graphs", "is_constant_node", "layer_name", "opset_of"]
 
@@ -100,13 +106,12 @@ class NodeLayer:
     def constants(self) -> frozenset[int]:
         """The positions of inputs that are weights."""
         inputs = enumerate(self.node.inputs)
-        return frozenset(i for i, value in inputs if value is not None and _is_constant_value(value))
+        return frozenset(i for i, value in inputs if value is not None and is_constant_value(value))
 
     @property
     def shape_inputs(self) -> frozenset[int]:
         """The positions of inputs that are computed of shapes and weights alone."""
-        known: dict[ir.Value, bool] = {}
-        return frozenset(i for i, v in enumerate(self.node.inputs) if v is not None and _is_of_shapes(v, known))
+        return frozenset(i for i, v in enumerate(self.node.inputs) if v is not None and is_of_shapes(v))
 
     def read_constant(self, position: int) -> Any:
         """The array of an input that is a weight; None of another."""
@@ -128,11 +133,6 @@ class NodeLayer:
         return self.node.metadata_props.get(ASSIGNED_KEY) == self.provider
 
 
-def body_graphs(node: ir.Node) -> list[ir.Graph]:
-    """The bodies of a node, in the order of its attributes."""
-    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
-
-
 def _type_name(value: ir.Value | None) -> str | None:
     if value is None or value.dtype is None:
         return None
@@ -147,13 +147,12 @@ def _numpy_name(dtype: ir.DataType) -> str:
 def _shape(value: ir.Value | None) -> list[int | str] | None:
     if value is None or value.shape is None:
         return None
-    return [dim if isinstance(dim, int) else _describe_dim(dim) for dim in value.shape.dims]
-
-
-def _describe_dim(dim: ir.SymbolicDim) -> str:
-    """A dim without a name is like no other."""
-    text = str(dim.value or f"?{id(dim)}")
-    return f"?{text}" if is_told_by_run(text) else text
+    # A dim without a name is like no other.
+    dims = [d if isinstance(d, int) else str(d.value or f"?{id(d)}") for d in value.shape.dims]
+    told = [isinstance(dim, str) and is_told_by_run(dim) for dim in dims]
+    if any(told) and needs_run(value):
+        return [f"?{dim}" if is_told else dim for dim, is_told in zip(dims, told, strict=True)]
+    return dims
 
 
 def layer_name(node: ir.Node) -> str:
@@ -164,33 +163,3 @@ def layer_name(node: ir.Node) -> str:
 def opset_of(opsets: Mapping[str, int], domain: str) -> int:
     """The opset version that a model imports of a domain."""
     return opsets.get(domain, opsets.get("ai.onnx", 1) if domain == "" else 1)
-
-
-def _is_constant_value(value: ir.Value) -> bool:
-    producer = value.producer()
-    return value.const_value is not None if producer is None else is_constant_node(producer)
-
-
-def _is_of_shapes(value: ir.Value, known: dict[ir.Value, bool]) -> bool:
-    """Whether a value is computed of shapes and weights, and is no weight itself."""
-    waiting = [value]
-    while waiting:
-        each = waiting[-1]
-        maker = each.producer()
-        is_source = maker is not None and maker.domain in ("", "ai.onnx") and maker.op_type in SHAPE_SOURCES
-        if maker is None or is_source or body_graphs(maker):
-            known[each] = is_source
-        inputs = [] if each in known or maker is None else [v for v in maker.inputs if v is not None]
-        unknown = [v for v in inputs if v not in known and not _is_constant_value(v)]
-        if unknown:
-            waiting += unknown
-            continue
-        computed = [v for v in inputs if not _is_constant_value(v)]
-        known.setdefault(each, bool(computed) and all(known[v] for v in computed))
-        waiting.pop()
-    return known[value]
-
-
-def is_constant_node(node: ir.Node) -> bool:
-    """Whether a node is a weight written as a node."""
-    return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and node.domain != PLUGIN_DOMAIN
