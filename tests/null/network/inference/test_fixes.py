@@ -104,3 +104,22 @@ def test_shapes_that_cannot_be_broadcast(op: str) -> None:
 def test_the_old_broadcast_attribute() -> None:
     text = "agraph (float[2,3,4] x, float[3] z) => (float[2,3,4] y) { y = Add<broadcast = 1, axis = 1>(x, z) }"
     assert [node.op_type for node in make(text, opset=6).graph] == ["Unsqueeze", "Add"]
+
+
+_KEPT_OUT = """agraph (float[N,1] x, float[N,M] z) => (float[a,b] y) <int64[2] o = {1, 1}, int64[2] m = {-1, -1}>
+    { s = Shape(z) e = Equal(s, m) w = Where(e, o, s) y = Expand(x, w) }"""
+
+
+def test_a_choice_that_keeps_minus_one_out_of_sizes_is_known() -> None:
+    assert shapes(make(_KEPT_OUT)) == ["[N,M]"]
+
+
+def test_a_choice_by_what_callers_pass_is_not_known() -> None:
+    text = """agraph (float[N,1] x, int64[2] s) => (float[a,b] y) <int64[2] o = {1, 1}, int64[2] m = {-1, -1}>
+        { e = Equal(s, m) w = Where(e, o, s) y = Expand(x, w) }"""
+    assert "value_s_0" not in shapes(make(text))[0]
+
+
+def test_a_choice_between_sizes_that_may_be_equal_is_not_known() -> None:
+    text = _KEPT_OUT.replace("{-1, -1}", "{4, 4}")
+    assert shapes(make(text)) != ["[N,M]"]

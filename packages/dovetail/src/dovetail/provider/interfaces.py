@@ -130,6 +130,9 @@ class Provider(ABC):
     is_here: bool = True
     """Whether its device is in this machine. One for a target that is not here builds plans, with nothing timed, and
     runs none."""
+    follows_shapes: bool = False
+    """Whether its partitions work out the shapes that nodes in them compute; else such nodes stay on the host where
+    the provider has memory of its own."""
     can_capture: bool = False
     """Whether ``begin_capture`` and ``end_capture`` work, so that a run can be replayed."""
     num_runs_before_capture: int = 1

@@ -217,7 +217,7 @@ class Assigner:
             self.order or [provider.id for provider in self.providers],
             annotations=self.annotations,
             budgets={provider.id: provider.budget_bytes for provider in self.providers},
-            devices=[provider.id for provider in self.providers if not provider.memory.is_host],
+            devices=[p.id for p in self.providers if not p.memory.is_host and not p.follows_shapes],
             host=self.host.id,
         )
         for index in found.unmet:

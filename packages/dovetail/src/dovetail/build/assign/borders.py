@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from dovetail.build.assign.layers import body_graphs, is_constant_node
+from dovetail.build.assign.shape_sources import body_graphs, is_constant_node
 
 __all__ = ["Border", "extract_model", "find_border"]
 

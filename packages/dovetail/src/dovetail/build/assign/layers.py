@@ -9,9 +9,17 @@ from typing import Any, Final
 
 import onnx_ir as ir
 
+from dovetail.build.assign.shape_sources import (
+    body_graphs,
+    is_constant_node,
+    is_constant_value,
+    is_of_shapes,
+    needs_run,
+)
 from dovetail.build.lower.attributes import attribute_values
+from dovetail.network.inference.symbols import is_told_by_run
 from dovetail.network.onnx_schema import find_schema
-from dovetail.network.plugins import PLUGIN_DOMAIN, PluginEntry, entry_of
+from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.network.value_types import describe_type, has_no_shape
 from dovetail.provider.interfaces import NodeView
 
@@ -98,7 +106,12 @@ class NodeLayer:
     def constants(self) -> frozenset[int]:
         """The positions of inputs that are weights."""
         inputs = enumerate(self.node.inputs)
-        return frozenset(i for i, value in inputs if value is not None and _is_constant_value(value))
+        return frozenset(i for i, value in inputs if value is not None and is_constant_value(value))
+
+    @property
+    def shape_inputs(self) -> frozenset[int]:
+        """The positions of inputs that are computed of shapes and weights alone."""
+        return frozenset(i for i, v in enumerate(self.node.inputs) if v is not None and is_of_shapes(v))
 
     def read_constant(self, position: int) -> Any:
         """The array of an input that is a weight; None of another."""
@@ -120,11 +133,6 @@ class NodeLayer:
         return self.node.metadata_props.get(ASSIGNED_KEY) == self.provider
 
 
-def body_graphs(node: ir.Node) -> list[ir.Graph]:
-    """The bodies of a node, in the order of its attributes."""
-    return [a.as_graph() for a in node.attributes.values() if a.type == ir.AttributeType.GRAPH]
-
-
 def _type_name(value: ir.Value | None) -> str | None:
     if value is None or value.dtype is None:
         return None
@@ -140,7 +148,11 @@ def _shape(value: ir.Value | None) -> list[int | str] | None:
     if value is None or value.shape is None:
         return None
     # A dim without a name is like no other.
-    return [d if isinstance(d, int) else str(d.value or f"?{id(d)}") for d in value.shape.dims]
+    dims = [d if isinstance(d, int) else str(d.value or f"?{id(d)}") for d in value.shape.dims]
+    told = [isinstance(dim, str) and is_told_by_run(dim) for dim in dims]
+    if any(told) and needs_run(value):
+        return [f"?{dim}" if is_told else dim for dim, is_told in zip(dims, told, strict=True)]
+    return dims
 
 
 def layer_name(node: ir.Node) -> str:
@@ -151,13 +163,3 @@ def layer_name(node: ir.Node) -> str:
 def opset_of(opsets: Mapping[str, int], domain: str) -> int:
     """The opset version that a model imports of a domain."""
     return opsets.get(domain, opsets.get("ai.onnx", 1) if domain == "" else 1)
-
-
-def _is_constant_value(value: ir.Value) -> bool:
-    producer = value.producer()
-    return value.const_value is not None if producer is None else is_constant_node(producer)
-
-
-def is_constant_node(node: ir.Node) -> bool:
-    """Whether a node is a weight written as a node."""
-    return node.op_type == "Constant" and node.domain in ("", "ai.onnx") and node.domain != PLUGIN_DOMAIN

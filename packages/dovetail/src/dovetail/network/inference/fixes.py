@@ -15,6 +15,7 @@ from typing import Final
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
+from dovetail.network.inference.choices import correct_choice
 from dovetail.network.inference.context import MAX_CONTENTS, BoundedContext, find_inputs, keep_type
 from dovetail.network.inference.dims import (
     broadcast_dims,
@@ -302,6 +303,10 @@ def _correct_broadcast(context: BoundedContext, node: ir.Node) -> bool:
     return False
 
 
+def _correct_where(context: BoundedContext, node: ir.Node) -> bool:
+    return _correct_broadcast(context, node) or correct_choice(context, node)
+
+
 def _first(set_dims: Callable[[osi.ShapeInferenceContext, ir.Node], None]) -> Correction:
     """Set what is known better, then let the library do the rest."""
 
@@ -349,5 +354,6 @@ CORRECTIONS: Final[Mapping[tuple[str, str], Correction]] = {
     **{("", op): _first(set_pool) for op in ("AveragePool", "LpPool", "MaxPool")},
     **{("", op): _first(set_full_reduction) for op in _REDUCING.split()},
     **{("", op): _correct_broadcast for op in _BROADCASTING.split()},
+    ("", "Where"): _correct_where,
 }
 """Tried before the library's own inference; False means that it does well on this node."""

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from dovetail.network.importer.tensors import walk_graphs
 
-__all__ = ["DIMS_KEY", "rename_dims"]
+__all__ = ["DIMS_KEY", "is_told_by_run", "rename_dims"]
 
 DIMS_KEY: Final = "dovetail.dims"
 """In a value's ``metadata_props``: the dims as the model gave them, as JSON, where a name was changed."""
@@ -24,6 +24,18 @@ _UNKNOWN: Final = frozenset({"?", "*", "-", "-1", "None", "none", "unk", "unknow
 """What exporters write for every dimension they do not know; two of them are not the same dimension."""
 _OURS: Final = re.compile(r"_d\d+|size_\d+_\d+|value_.*_\d+")
 """Names that shape inference gives to unknown dimensions, sizes that plugins write, and elements of inputs."""
+
+_OF_RUNS: Final = re.compile(r"\b(?:_d\d+|size_\d+_\d+)\b")
+"""Those of dimensions that nobody knows before a run."""
+
+
+def is_told_by_run(dim: str) -> bool:
+    """Whether only a run tells what a dimension is.
+
+    >>> is_told_by_run("2*_d0"), is_told_by_run("batch")
+    (True, False)
+    """
+    return _OF_RUNS.search(dim) is not None
 
 
 def rename_dims(model: ir.Model) -> None:

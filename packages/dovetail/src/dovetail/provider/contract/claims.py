@@ -60,7 +60,10 @@ class NodeView(Protocol):
 
     @property
     def input_shapes(self) -> Sequence[Sequence[int | str] | None]:
-        """For each input its dims, numbers or texts that are equal where the dims are; None where unknown."""
+        """For each input its dims, numbers or texts that are equal where the dims are; None where unknown.
+
+        The text of a dim that only a run tells begins with a question mark.
+        """
         ...
 
     @property
@@ -71,6 +74,11 @@ class NodeView(Protocol):
     @property
     def constants(self) -> frozenset[int]:
         """The positions of inputs that are weights."""
+        ...
+
+    @property
+    def shape_inputs(self) -> frozenset[int]:
+        """The positions of inputs that are computed of shapes and weights alone, such as the sizes of a Reshape."""
         ...
 
     def read_constant(self, position: int) -> Any:
