@@ -25,6 +25,7 @@ from dovetail_cuda.run.driver import DeviceFacts, Driver, Launch, Parameters
 from tests.cuda.host.interpreter import FakeCode, read_code, run_kernel
 
 Work = Callable[[], None]
+_SIZES: dict[str, Any] = {"i32": ctypes.c_int32, "i64": ctypes.c_int64}
 MEMORY_BYTES = 1 << 30
 
 
@@ -233,10 +234,18 @@ class FakeDriver(Driver):
 
     def launch(self, launch: Launch, parameters: Parameters, stream: int) -> None:
         code = self.libraries[launch.function]
-        pointers = [name for name, kind in code.request.signature.items() if kind.startswith("*")]
-        assert len(parameters.values) == len(pointers) + 2, "the kernel has other parameters"
-        places = (ctypes.c_uint64 * (len(pointers) + 2)).from_address(parameters.address)
-        values = [ctypes.c_uint64.from_address(place).value for place in places]
+        signature = code.request.signature
+        pointers = [name for name, kind in signature.items() if kind.startswith("*")]
+        sizes = [kind for kind in signature.values() if kind in ("i32", "i64")]
+        assert len(parameters.values) == len(pointers) + len(sizes) + 2, "the kernel has other parameters"
+        places = (ctypes.c_uint64 * len(parameters.values)).from_address(parameters.address)
+        kinds = [
+            *[ctypes.c_uint64] * len(pointers),
+            *(_SIZES[kind] for kind in sizes),
+            ctypes.c_uint64,
+            ctypes.c_uint64,
+        ]
+        values = [kind.from_address(place).value for kind, place in zip(kinds, places, strict=True)]
         assert values[-2:] == [0, 0], "scratch memory that nobody asked for"
         assert launch.starts_early == code.request.starts_early
         assert launch.threads == 32 * code.request.num_warps

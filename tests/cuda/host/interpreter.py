@@ -116,7 +116,11 @@ def run_kernel(code: FakeCode, addresses: Sequence[int], grid: tuple[int, int, i
     request, left = code.request, list(addresses)
     constants = {**request.constants, EARLY: False}  # it has no kernels that overlap
     arguments = [
-        Pointer(left.pop(0), _TYPES[kind]) if kind.startswith("*") else constants[name]
+        constants[name]
+        if kind == "constexpr"
+        else Pointer(left.pop(0), _TYPES[kind])
+        if kind[0] == "*"
+        else left.pop(0)
         for name, kind in request.signature.items()
     ]
     with _lock, warnings.catch_warnings(), np.errstate(all="ignore"):

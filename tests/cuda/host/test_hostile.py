@@ -21,7 +21,17 @@ from dovetail_cuda.run.payload import (
     LaunchList,
     Product,
     ProductLaunch,
+)
+from dovetail_cuda.run.variants import (
+    BufferTemplate,
+    KernelTemplate,
+    LaunchTemplate,
+    Payload,
+    SymbolRecord,
+    Variant,
     read_payload,
+    read_symbols,
+    resolve,
     write_payload,
 )
 
@@ -46,8 +56,12 @@ GOOD = LaunchList(
 )
 
 
+def _wrap(launches: LaunchList) -> Payload:
+    return Payload(variants=[Variant(launches=launches)])
+
+
 def _store(launches: LaunchList | bytes) -> StoredPartition:
-    payload = launches if isinstance(launches, bytes) else write_payload(launches)
+    payload = launches if isinstance(launches, bytes) else write_payload(_wrap(launches))
     spec = TensorSpec.of("float32", (16, 64))
     return StoredPartition(
         name="step",
@@ -130,7 +144,7 @@ ATTACKS = {
 
 
 def test_a_payload_that_is_good_is_read() -> None:
-    assert read_payload(_store(GOOD)) == GOOD
+    assert read_payload(_store(GOOD)) == _wrap(GOOD)
 
 
 @pytest.mark.parametrize("name", list(ATTACKS))
@@ -140,7 +154,7 @@ def test_what_cannot_be_is_refused(name: str) -> None:
 
 
 def test_what_is_cut_short_or_changed_at_random_is_refused_or_read() -> None:
-    whole, rng = write_payload(GOOD), np.random.default_rng(3)
+    whole, rng = write_payload(_wrap(GOOD)), np.random.default_rng(3)
     for end in range(0, len(whole), 7):
         with pytest.raises(PlanCorruptError):
             read_payload(_store(whole[:end]))
@@ -156,3 +170,94 @@ def test_what_is_cut_short_or_changed_at_random_is_refused_or_read() -> None:
 def test_another_version_is_refused_with_what_to_do() -> None:
     with pytest.raises(PlanCorruptError, match="build the plan again"):
         read_payload(replace(_store(GOOD), version="cuda launches 0"))
+
+
+# launches for any shape
+
+TEMPLATE = LaunchTemplate(
+    kernels=[KernelRecord(code="k", name="elements", num_warps=4, num_parameters=3)],
+    buffers=[
+        BufferTemplate(kind="input", size_bytes=["prod", "n", 256]),
+        BufferTemplate(kind="arena", size_bytes=["prod", "n", 256], offset=0),
+        BufferTemplate(kind="output", size_bytes=["prod", "n", 256]),
+    ],
+    launches=[
+        KernelTemplate(kernel=0, grid=(["ceil_div", "n", 4], 1, 1), buffers=[0, 1], sizes=["n"]),
+        KernelTemplate(kernel=0, grid=("n", 1, 1), buffers=[1, 2], sizes=[["sum", "n", 1]]),
+    ],
+    output_shapes=[["n", 64]],
+    arena_bytes=64 * 256,
+)
+ANY = Payload(symbols=[SymbolRecord(name="n", input=0, axis=0, low=0, high=64)], template=TEMPLATE)
+
+
+def _store_any(payload: Payload) -> StoredPartition:
+    spec = TensorSpec.of("float32", (None, 64))
+    return replace(_store(write_payload(payload)), input_specs=[spec], output_specs=[spec])
+
+
+def _resolve(payload: Payload, size: int) -> LaunchList:
+    stored = _store_any(payload)
+    read = read_payload(stored)
+    return resolve(read, read_symbols(read.symbols, [(size, 64)], "step"), stored)
+
+
+def test_a_template_is_worked_out_for_each_shape() -> None:
+    found = _resolve(ANY, 9)
+    assert [launch.grid for launch in found.launches] == [(3, 1, 1), (9, 1, 1)]
+    assert [launch.sizes for launch in found.launches if isinstance(launch, KernelLaunch)] == [[9], [10]]
+    assert (found.buffers[1].size_bytes, found.output_shapes) == (9 * 256, [[9, 64]])
+    assert _resolve(ANY, 0).launches == []
+
+
+def test_memory_without_bounds_is_planned_for_each_shape() -> None:
+    template = msgspec.structs.replace(TEMPLATE, arena_bytes=None)
+    found = _resolve(msgspec.structs.replace(ANY, template=template), 32)
+    assert found.arena_bytes == found.workspace_bytes == 32 * 256
+
+
+def _template(**fields: Any) -> Payload:
+    return msgspec.structs.replace(ANY, template=msgspec.structs.replace(TEMPLATE, **fields))
+
+
+def _first_launch(**fields: Any) -> Payload:
+    return _template(launches=[msgspec.structs.replace(TEMPLATE.launches[0], **fields)])
+
+
+def _middle(**fields: Any) -> Payload:
+    buffers = list(TEMPLATE.buffers)
+    buffers[1] = msgspec.structs.replace(buffers[1], **fields)
+    return _template(buffers=buffers)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        _template(arena_bytes=-1),
+        _template(arena_bytes=256),
+        _template(kernels=[msgspec.structs.replace(TEMPLATE.kernels[0], code="other")]),
+        _middle(offset=-256),
+        _middle(size_bytes=["prod", "n", 1 << 50]),
+        _middle(size_bytes=["sub", 0, "n"]),
+        _first_launch(kernel=1),
+        _first_launch(buffers=[0, 9]),
+        _first_launch(sizes=[]),
+        _first_launch(sizes=["m"]),
+        _first_launch(sizes=[["floor_div", "n", 0]]),
+        _first_launch(sizes=[["power", "n", 2]]),
+        _first_launch(sizes=[["prod", "n", 1 << 62]]),
+        _first_launch(grid=(["sub", 0, "n"], 1, 1)),
+        _first_launch(grid=(1, ["prod", "n", 1 << 20], 1)),
+        msgspec.structs.replace(ANY, symbols=[]),
+        msgspec.structs.replace(ANY, symbols=[SymbolRecord(name="n", input=3, axis=0, low=0, high=9)]),
+        msgspec.structs.replace(ANY, template=None),
+    ],
+)
+def test_a_template_that_cannot_be_is_refused(payload: Payload) -> None:
+    with pytest.raises(PlanCorruptError):
+        _resolve(payload, 8)
+
+
+def test_a_shape_that_nothing_was_built_for_is_refused() -> None:
+    with pytest.raises(DovetailError, match=r"dimension 'n' is not one .* expected 0 to 64, got 65"):
+        _resolve(ANY, 65)

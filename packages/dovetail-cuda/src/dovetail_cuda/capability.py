@@ -1,4 +1,8 @@
-"""Which nodes this back end takes: operators of its registry, over types and shapes that are known."""
+"""Which nodes this back end takes: operators of its registry, over types that are known and shapes that have names.
+
+Dimensions that vary are taken by their names alone, for only the build knows the profile: what its bounds leave open is
+refused there, with the reason, and goes to the next provider.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +43,22 @@ def _find_reason(node: NodeView) -> str | None:
         if dtype is None:
             continue
         if position in kernel.host_inputs:
-            if position not in node.constants:
-                return f"input {position} must be known when the plan is built"
+            if position not in node.constants | node.shape_inputs:
+                return f"input {position} must be known when the plan is built, or computed of shapes"
         elif dtype not in TYPES:
             return f"it has no type {dtype}"
-        elif shape is None or not all(isinstance(size, int) for size in shape):
-            return f"the shape of input {position} must be known when the plan is built"
-    return None if kernel.host_inputs else _try_lower(node, kernel)
+        elif shape is None or not all(_is_named(size) for size in shape):
+            return f"the shape of input {position} must be known before a run"
+    return _try_lower(node, kernel) if _is_fixed(node) and not kernel.host_inputs else None
+
+
+def _is_named(size: int | str) -> bool:
+    """Whether a dimension is a number, or varies under a name."""
+    return isinstance(size, int) or not size.startswith("?")
+
+
+def _is_fixed(node: NodeView) -> bool:
+    return all(isinstance(size, int) for shape in node.input_shapes for size in shape or ())
 
 
 def _try_lower(node: NodeView, kernel: Any) -> str | None:

@@ -18,6 +18,7 @@ __all__ = ["OPTIONS", "CudaOptions", "parse_options"]
 
 _WHERE: Final = "provider 'cuda'"
 _FLAGS: Final = {"1": True, "true": True, "on": True, "0": False, "false": False, "off": False}
+_MOST_SHAPES: Final = 8
 _SEARCHES: Final = ("EXHAUSTIVE", "HEURISTIC", "DEFAULT")
 
 
@@ -36,6 +37,8 @@ class CudaOptions:
     gpu_external_empty_cache: int = 0
     check_memory: bool = False
     kernel_store: str = ""
+    tuned_shapes: tuple[Mapping[str, int], ...] = ()
+    """Dimensions by name, for shapes that get kernels of their own besides those of the profile."""
     arena_extend_strategy: int = 0
     arena_initial_chunk_size_bytes: int = 1 << 20
     arena_initial_growth_chunk_size_bytes: int = 2 << 20
@@ -79,6 +82,15 @@ def _read_search(text: str) -> str:
     return _SEARCHES[_SEARCHES.index(word)] if not word.isdecimal() else _SEARCHES[int(word)]
 
 
+def _read_shapes(text: str) -> tuple[Mapping[str, int], ...]:
+    """Shapes by names of dimensions, such as ``batch=1,length=128;batch=8,length=512``."""
+    shapes = [part for part in text.split(";") if part.strip()]
+    if len(shapes) > _MOST_SHAPES:
+        raise ValueError(text)
+    pairs = [[pair.split("=") for pair in shape.split(",")] for shape in shapes]
+    return tuple({name.strip(): _read_number(size) for name, size in shape} for shape in pairs)
+
+
 _Reader = Callable[[str], Any]
 _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "device_id": (_read_number, "", "the CUDA ordinal of the device; by default that of the provider's id"),
@@ -98,6 +110,11 @@ _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
         _read_flag,
         "0",
         "whether memory that is given back twice or never is told, with where it was got",
+    ),
+    "tuned_shapes": (
+        _read_shapes,
+        "",
+        "up to 8 shapes with kernels of their own, by names of dimensions: batch=1,length=128;batch=8,length=512",
     ),
     "kernel_store": (str, "", "the folder of compiled kernels; by default in the user's cache"),
     "arena.extend_strategy": (_read_strategy, "0", "0: each region is twice the last; 1: as large as asked for"),

@@ -64,6 +64,7 @@ class CudaProvider(Provider):
     step_kind = StepKind.PARTITION
     refit_mode = RefitMode.IN_PLACE
     builds_per_profile = True
+    follows_shapes = True
 
     def __init__(self, device: Device, options: CudaOptions, toolbox: Toolbox) -> None:
         self.device = device
@@ -98,9 +99,11 @@ class CudaProvider(Provider):
     def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """Compile a partition to a list of launches."""
         from dovetail_cuda.emit.partition import emit_partition
-        from dovetail_cuda.graph.planner import plan_partition
+        from dovetail_cuda.graph.variants import plan_shapes
 
-        return emit_partition(plan_partition(model, context.keep), context, self._emit_options(context))
+        return emit_partition(
+            plan_shapes(model, context, self.options.tuned_shapes), context, self._emit_options(context)
+        )
 
     def _emit_options(self, context: BuildContext) -> EmitOptions:
         from dovetail_cuda.compile.store import KernelStore, default_folder

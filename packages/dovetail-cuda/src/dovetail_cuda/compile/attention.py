@@ -17,6 +17,7 @@ from dovetail_cuda.compile.source import KernelText
 from dovetail_cuda.compile.writer import ACCUMULATOR, ExpressionWriter
 from dovetail_cuda.graph.attention import AttentionRegion
 from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, Expr, Load, Position, Within, walk
+from dovetail_cuda.lower.sizes import greatest, least, may_exceed
 from dovetail_cuda.lower.types import triton_name
 
 __all__ = ["PARTS", "AttentionTile", "write_attention"]
@@ -134,9 +135,10 @@ class _AttentionText:
         if region.causal is not None:
             end = f"tl.minimum({end}, first + {tile.queries + region.causal})"
         self._line(f"end = {end}")
-        if count <= tile.keys:
+        if not may_exceed(count, tile.keys):
             self._line(f"start = {begin}")
-            self._write_block(is_last=not is_even or region.causal is not None or count < tile.keys, is_only=True)
+            is_short = count != tile.keys
+            self._write_block(is_last=not is_even or region.causal is not None or is_short, is_only=True)
             return
         seen = "end" if region.causal is None else f"tl.minimum(end, first + {region.causal + 1})"
         self._line(f"last = {begin} + tl.maximum({seen} - {begin}, 0) // {tile.keys} * {tile.keys}")
@@ -267,7 +269,8 @@ def _is_wide(region: AttentionRegion) -> bool:
     """Whether some index does not fit 32 bits."""
     exprs = [each for each in (region.query, region.key, region.value, region.score) if each is not None]
     found = [each.index for expr in exprs for each in walk(expr) if isinstance(each, Load | Position | Within)]
-    return max(max(map(abs, index.bounds)) for index in (*found, region.stored.place)) * 2 >= _INT32_END
+    ends = [bound for index in (*found, region.stored.place) for bound in index.bounds]
+    return max(max(-least(end), greatest(end)) for end in ends) * 2 >= _INT32_END
 
 
 def _power_above(number: int) -> int:

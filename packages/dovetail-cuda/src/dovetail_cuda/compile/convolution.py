@@ -12,6 +12,7 @@ from dovetail_cuda.compile.source import KernelText
 from dovetail_cuda.compile.writer import ACCUMULATOR, is_wide
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.lower.expr import COLUMN, ROW
+from dovetail_cuda.lower.sizes import greatest, may_exceed
 from dovetail_cuda.lower.tensors import ConvTensor
 from dovetail_cuda.lower.types import size_of
 
@@ -83,7 +84,7 @@ class _ConvText:
         sizes = {ROW: (self._pixels, tile.m), COLUMN: (self._columns, tile.n)}
         self._partial = frozenset(axis for axis, (size, part) in sizes.items() if size % part)
         image = region.image.offset + sum(n * s for n, s in zip(conv.image.shape, region.image.strides, strict=True))
-        self._uses_int64 = is_wide([region.stored], max(image, conv.weight.count))
+        self._uses_int64 = is_wide([region.stored], max(greatest(image), conv.weight.count))
 
     def write(self) -> KernelText:
         conv = self._region.conv
@@ -109,7 +110,7 @@ class _ConvText:
         tile, wide = self._tile, ".to(tl.int64)" if self._uses_int64 else ""
         down, across = self._tiles
         return [
-            f"m, n = g.find_tile(tl.program_id(0), {down}, {across}, {tile.group if down > 1 else 1})",
+            f"m, n = g.find_tile(tl.program_id(0), {down}, {across}, {tile.group if may_exceed(down, 1) else 1})",
             f"{ROW} = m{wide} * {tile.m} + tl.arange(0, {tile.m})",
             f"{COLUMN} = n{wide} * {tile.n} + tl.arange(0, {tile.n})",
         ]

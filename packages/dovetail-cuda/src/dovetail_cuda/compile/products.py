@@ -14,6 +14,7 @@ from dovetail_cuda.compile.writer import ACCUMULATOR, ExpressionWriter, is_wide,
 from dovetail_cuda.graph.regions import ProductRegion, Stored
 from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, Load, children, walk
 from dovetail_cuda.lower.matrices import Matrix
+from dovetail_cuda.lower.sizes import divide, greatest, is_fixed, may_exceed
 from dovetail_cuda.lower.types import size_of
 
 __all__ = ["LOCKS", "PARTS", "ProductTile", "list_epilogue", "write_epilogue", "write_product"]
@@ -119,11 +120,11 @@ class _ProductText:
         tile, wide = self._tile, ".to(tl.int64)" if self._uses_int64 else ""
         down, across = self._tiles
         lines = [
-            f"m, n = g.find_tile(tl.program_id(0), {down}, {across}, {tile.group if down > 1 else 1})",
+            f"m, n = g.find_tile(tl.program_id(0), {down}, {across}, {tile.group if may_exceed(down, 1) else 1})",
             f"{ROW} = m{wide} * {tile.m} + tl.arange(0, {tile.m})[:, None]",
             f"{COLUMN} = n{wide} * {tile.n} + tl.arange(0, {tile.n})[None, :]",
         ]
-        if self._region.batch > 1:
+        if may_exceed(self._region.batch, 1):
             lines.append(f"{BATCH} = tl.program_id(1){wide}")
         ends = {ROW: self._region.m, COLUMN: self._region.n}
         return [*lines, *(f"{axis}_live = {axis} < {ends[axis]}" for axis in sorted(self._partial))]
@@ -149,8 +150,12 @@ class _ProductText:
         operands = ", ".join(self._locate(each) for each in (("left", region.left), ("right", region.right)))
         strides = (*_strides(region.left), *_strides(region.right))
         sizes = (region.m, region.n, count, *strides, f'"{self._precision}"', tile.m, tile.n, tile.k)
-        given = ", ".join(str(each) for each in sizes)
-        return [f"{ACCUMULATOR} = g.multiply({operands}, {ROW}, {COLUMN}, {first}, {given})"]
+        function, even = "multiply", list[bool]()
+        if not all(is_fixed(size) for size in (*sizes[:3], *strides)):
+            parts = ((region.m, tile.m), (region.n, tile.n), (count, tile.k))
+            function, even = "multiply_any", [divide(size, part) is not None for size, part in parts]
+        given = ", ".join(str(each) for each in (*sizes, *even))
+        return [f"{ACCUMULATOR} = g.{function}({operands}, {ROW}, {COLUMN}, {first}, {given})"]
 
     def _locate(self, operand: tuple[str, Matrix]) -> str:
         role, matrix = operand
@@ -201,6 +206,7 @@ def _strides(matrix: Matrix) -> tuple[int, int]:
 
 def _count_largest(region: ProductRegion) -> int:
     """The most elements from the first to the last of an operand, or of the parts of the sums."""
-    left = region.left.batch_stride * region.batch + region.left.line * max(region.m, region.k)
-    right = region.right.batch_stride * region.batch + region.right.line * max(region.n, region.k)
-    return max(left, right, region.batch * region.m * region.n)
+    m, n, k = (greatest(size) for size in (region.m, region.n, region.k))
+    left = region.left.batch_stride * region.batch + region.left.line * max(m, k)
+    right = region.right.batch_stride * region.batch + region.right.line * max(n, k)
+    return max(greatest(size) for size in (left, right, region.batch * region.m * region.n))

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dovetail_cuda.compile.arguments import list_sizes
 from dovetail_cuda.compile.writer import ExpressionWriter, is_wide, list_buffers, register_type
 from dovetail_cuda.graph.regions import ElementRegion
 from dovetail_cuda.lower.expr import COLUMN, ROW, Expr, Reduced, children, walk
+from dovetail_cuda.lower.sizes import may_exceed
+from dovetail_cuda.lower.tensors import refuse
 from dovetail_cuda.lower.types import compute_type, is_float, is_signed, size_of, triton_name
 
 __all__ = ["KernelText", "Tile", "write_kernel"]
@@ -65,6 +68,11 @@ class KernelText:
     starts_early: bool = True
     """Whether it may be launched before the kernel in front of it has ended."""
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that vary with shapes, which it is called with after its buffers."""
+        return tuple(list_sizes(self.text))
+
 
 def write_kernel(region: ElementRegion, tile: Tile) -> KernelText:
     """The text of a region's kernel, cut in one way."""
@@ -89,7 +97,7 @@ class _ElementWriter(ExpressionWriter):
         """The kernel as text."""
         name = "rows" if self._region.rows else "elements"
         self._write_lanes()
-        if self._num_columns <= self._tile.columns:
+        if not may_exceed(self._num_columns, self._tile.columns):
             self._write_columns("0")
             for stored in self._region.stored:
                 self.store(stored)
@@ -145,7 +153,10 @@ class _ElementWriter(ExpressionWriter):
             self.line(f"{name} = tl.full([{self._tile.rows}, 1], {identity}, tl.{dtype})")
         before = self._begin_loop()
         for expr in level:
-            combined = _REDUCTIONS[expr.kind][2].format(sums[expr], self._reduce(expr))
+            combine = _REDUCTIONS[expr.kind][2]
+            if not combine:
+                raise refuse(f"{expr.kind} of rows that may be longer than {self._tile.columns} elements")
+            combined = combine.format(sums[expr], self._reduce(expr))
             self.line(f"{sums[expr]} = {combined}")
         self._end_loop(before)
         self._values.update(sums)

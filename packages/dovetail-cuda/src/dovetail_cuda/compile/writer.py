@@ -30,6 +30,7 @@ from dovetail_cuda.lower.expr import (
     walk,
 )
 from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var
+from dovetail_cuda.lower.sizes import greatest, least
 from dovetail_cuda.lower.types import compute_type, triton_name
 
 __all__ = ["ACCUMULATOR", "ExpressionWriter", "is_wide", "list_buffers", "register_type"]
@@ -249,7 +250,8 @@ def is_wide(stored: Sequence[Stored], count: int) -> bool:
     parts = [part for each in stored for part in walk(each.value)]
     indices = [each.index for each in parts if isinstance(each, Load | Position | Within)]
     bounds = [bound for index in (*indices, *(each.place for each in stored)) for bound in index.bounds]
-    return max(*map(abs, bounds), count) * 2 >= _INT32_END
+    ends = [end for bound in (*bounds, count) for end in (-least(bound), greatest(bound))]
+    return max(ends) * 2 >= _INT32_END
 
 
 def register_type(dtype: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dovetail_cuda.compile.arguments import name_sizes
 from dovetail_cuda.compile.request import EARLY, EARLY_CAPABILITY, CompiledCode, KernelRequest
 from dovetail_cuda.compile.source import KernelText
 from dovetail_cuda.lower.tensors import refuse
@@ -16,10 +17,11 @@ __all__ = ["KernelTable", "request_text"]
 def request_text(text: KernelText, capability: int) -> KernelRequest:
     """What is compiled of a generated kernel."""
     types = [f"*{triton_name(dtype, short=True)}" for dtype in text.types]
+    whole, sizes = name_sizes(text.text)
     return KernelRequest(
         function=text.name,
-        text=text.text,
-        signature={**dict(zip(text.parameters, types, strict=True)), EARLY: "constexpr"},
+        text=whole,
+        signature={**dict(zip(text.parameters, types, strict=True)), **sizes, EARLY: "constexpr"},
         constants={EARLY: text.starts_early and capability >= EARLY_CAPABILITY},
         num_warps=text.num_warps,
         num_stages=text.num_stages,

@@ -8,7 +8,7 @@ from dovetail.provider.memory.arena import Span, align, plan_offsets
 from dovetail_cuda.graph.plan import Buffer, PartitionPlan
 from dovetail_cuda.run.payload import BufferRecord
 
-__all__ = ["BufferTable", "place_buffers"]
+__all__ = ["BufferTable", "find_lives", "place_buffers"]
 
 
 class BufferTable:
@@ -31,7 +31,7 @@ def place_buffers(plan: PartitionPlan, uses: Sequence[Sequence[str]]) -> BufferT
         plan: Has the buffers.
         uses: For each launch, in order, the names of those it touches.
     """
-    lives = _find_lives(uses)
+    lives = find_lives(uses)
     names = [name for name in plan.buffers if name in lives]
     temporary = [name for name in names if plan.buffers[name].kind == "temporary"]
     offsets, arena_bytes = plan_offsets([Span(plan.buffers[name].size_bytes, *lives[name]) for name in temporary])
@@ -40,7 +40,7 @@ def place_buffers(plan: PartitionPlan, uses: Sequence[Sequence[str]]) -> BufferT
     return BufferTable(records, {name: number for number, name in enumerate(names)}, align(arena_bytes))
 
 
-def _find_lives(uses: Sequence[Sequence[str]]) -> dict[str, tuple[int, int]]:
+def find_lives(uses: Sequence[Sequence[str]]) -> dict[str, tuple[int, int]]:
     """The first and the last launch that touches each buffer."""
     lives: dict[str, tuple[int, int]] = {}
     for number, names in enumerate(uses):

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
 from dovetail_cuda.graph.attention import make_attention_region
 from dovetail_cuda.graph.computed import make_computed_region
 from dovetail_cuda.graph.desk import Desk
@@ -25,6 +23,7 @@ from dovetail_cuda.lower.index import Index, flatten, replace_variables, unflatt
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
 from dovetail_cuda.lower.packed import ComputedProductTensor
+from dovetail_cuda.lower.sizes import greatest, is_fixed
 from dovetail_cuda.lower.tensors import (
     CHANNELS_LAST,
     Anchor,
@@ -32,6 +31,7 @@ from dovetail_cuda.lower.tensors import (
     ProductTensor,
     RowTensor,
     Tensor,
+    broadcast_shapes,
     broadcast_to,
     refuse,
 )
@@ -55,9 +55,11 @@ def _make_product(desk: Desk, follower: Follower, buffer: str, layers: tuple[str
     if not isinstance(made, ProductTensor):
         raise refuse("no product")
     left, find_coordinates = _fold_rows(made)
-    batch = np.broadcast_shapes(left.shape[:-2], made.right.shape[:-2])
+    batch = broadcast_shapes(left.shape[:-2], made.right.shape[:-2])
     m, n, k, count = left.shape[-2], made.right.shape[-1], left.shape[-1], math.prod(batch)
-    if count * m * n * k < _SMALL:
+    # Only a library has products of float64, and a library is asked for one shape at a time.
+    is_for_rows = made.dtype == "float64" and not all(is_fixed(size) for size in (*left.shape, *made.right.shape))
+    if is_for_rows or greatest(count * m * n * k) < _SMALL:
         return _sum_rows(follower, made, buffer, layers, ops)
     row, column, number = (Index.variable(*each) for each in ((ROW, m), (COLUMN, n), (BATCH, count)))
     at = find_coordinates(number * m + row, column)

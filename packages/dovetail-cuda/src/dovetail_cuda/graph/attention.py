@@ -29,6 +29,7 @@ from dovetail_cuda.lower.expr import (
 )
 from dovetail_cuda.lower.index import Index, unflatten
 from dovetail_cuda.lower.pointwise import map_elements
+from dovetail_cuda.lower.sizes import greatest, is_fixed, may_exceed
 from dovetail_cuda.lower.tensors import Anchor, Tensor, refuse
 
 __all__ = ["AttentionRegion", "make_attention_region", "strip_factor"]
@@ -168,14 +169,14 @@ def _is_fusable(made: AttentionTensor) -> bool:
     sizes = made.query.shape[-1], made.value.shape[-1]
     is_one_type = made.dtype == made.key.dtype == made.value.dtype
     pairs = math.prod(made.query.shape[:-1]) * made.key.shape[-2]
-    is_worth_it = pairs * sum(sizes) >= FEW_MULTIPLICATIONS
+    is_worth_it = greatest(pairs * sum(sizes)) >= FEW_MULTIPLICATIONS
     return is_one_type and is_worth_it and made.dtype in _TYPES and max(sizes) <= _MOST_FEATURES
 
 
 def _widen_little(made: AttentionTensor) -> AttentionTensor:
     """Little attention in half precision as single precision, so that nothing is rounded between steps."""
     work = math.prod(made.query.shape[:-1]) * made.key.shape[-2] * max(made.query.shape[-1], made.value.shape[-1])
-    if made.dtype not in ("float16", "bfloat16") or work >= FEW_MULTIPLICATIONS:
+    if made.dtype not in ("float16", "bfloat16") or greatest(work) >= FEW_MULTIPLICATIONS:
         return made
     query, key, value = (
         map_elements(lambda a: convert(a, "float32"), each, dtype="float32")
@@ -199,7 +200,7 @@ def _may_compute(made: AttentionTensor, operand: Tensor) -> bool:
     element, _ = strip_factor(_element(operand, "i", "d"))
     if any(isinstance(each, Reduced) for each in walk(element)):
         return False
-    return isinstance(element, Load) or operand is made.query or made.query.shape[-2] <= _FEW_QUERIES
+    return isinstance(element, Load) or operand is made.query or not may_exceed(made.query.shape[-2], _FEW_QUERIES)
 
 
 def strip_factor(expr: Expr) -> tuple[Expr, float]:
@@ -235,9 +236,12 @@ def _find_score(desk: Desk, made: AttentionTensor) -> tuple[Expr | None, Expr | 
     shape, score_of = (*made.query.shape[:-1], keys), accumulator(made.dtype)
     scores = Tensor(shape=shape, dtype=made.dtype, pull=lambda at, guard: score_of)
     whole = _element(made.mask(scores), "i", "j")
-    score, causal = simplify_score(whole, queries, keys, desk.find_constant)
-    reach = min(keys if each is None else each for each in (causal, made.causal))
+    if is_fixed(queries) and is_fixed(keys):
+        score, causal = simplify_score(whole, queries, keys, desk.find_constant)
+        reach = min(keys if each is None else each for each in (causal, made.causal))
+        seen = None if reach >= keys else reach
+    else:  # what a mask hides cannot be looked up for all shapes
+        score, seen = whole, made.causal
     inner, factor = strip_factor(score)
     is_plain = isinstance(inner, Accumulator) and factor > 0
-    seen = None if reach >= keys else reach
     return (None, None, factor, seen) if is_plain else (score, whole, 1.0, seen)

@@ -15,6 +15,7 @@ from dovetail_cuda.lower.images import find_image
 from dovetail_cuda.lower.index import Index, Var
 from dovetail_cuda.lower.indexing import reshape_to
 from dovetail_cuda.lower.matrices import find_matrix
+from dovetail_cuda.lower.sizes import estimate, greatest, may_exceed
 from dovetail_cuda.lower.tensors import CHANNELS_LAST, Tensor
 
 if TYPE_CHECKING:
@@ -46,12 +47,13 @@ def _follow(made: Tensor) -> tuple[int, ...]:
     loads = [each for each in walk(element) if isinstance(each, Load)]
     if not loads:
         return plain
-    index = max(loads, key=lambda each: each.index.bounds[1]).index
+    index = max(loads, key=lambda each: greatest(each.index.bounds[1])).index
     factors = {atom.name: factor for atom, factor in index.terms if isinstance(atom, Var)}
     steps = [factors.get(f"d{axis}", 0) for axis in plain]
-    if len(factors) < len(index.terms) or not all(step for step, n in zip(steps, made.shape, strict=True) if n > 1):
+    is_long = [may_exceed(size, 1) for size in made.shape]
+    if len(factors) < len(index.terms) or not all(step for step, long in zip(steps, is_long, strict=True) if long):
         return plain
-    return tuple(sorted(plain, key=lambda axis: -steps[axis] if made.shape[axis] > 1 else -math.inf))
+    return tuple(sorted(plain, key=lambda axis: -estimate(steps[axis]) if is_long[axis] else -math.inf))
 
 
 def can_read(ops: set[str], made: Tensor) -> bool:

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail_cuda.graph.regions import Region
+from dovetail_cuda.lower.sizes import is_fixed
 from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.run.variants import SymbolRecord
 
-__all__ = ["Buffer", "PartitionPlan"]
+__all__ = ["Buffer", "PartitionPlan", "PlannedShapes", "PlannedVariant"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,3 +39,26 @@ class PartitionPlan:
     weights: dict[str, Any]
     inputs: Sequence[str]
     outputs: Sequence[str]
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether sizes in it vary with the shapes of a run."""
+        return not all(is_fixed(size) for buffer in self.buffers.values() for size in buffer.shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedVariant:
+    """A partition planned for one set of shapes."""
+
+    values: tuple[int, ...]
+    """What the symbols are."""
+    plan: PartitionPlan
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedShapes:
+    """A partition planned for all its shapes."""
+
+    variants: Sequence[PlannedVariant] = ()
+    symbols: Sequence[SymbolRecord] = ()
+    generic: PartitionPlan | None = None

@@ -7,9 +7,10 @@ something that is not cheap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -21,9 +22,11 @@ from dovetail_cuda.graph.layout import can_read, choose_order
 from dovetail_cuda.graph.merge import merge_siblings
 from dovetail_cuda.graph.plan import Buffer, PartitionPlan
 from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
-from dovetail_cuda.graph.values import find_shape, find_type, name_of, read_attribute
+from dovetail_cuda.graph.symbols import find_sizes
+from dovetail_cuda.graph.values import find_type, name_of, read_attribute
 from dovetail_cuda.graph.written_attention import WrittenAttention, find_written
 from dovetail_cuda.lower.attention import attend_written
+from dovetail_cuda.lower.contents import find_contents, find_shape_contents, is_contents, make_contents_tensor
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
 from dovetail_cuda.lower.index import Index, unflatten, unflatten_by
 from dovetail_cuda.lower.registry import load_registry
@@ -55,13 +58,20 @@ _REPEATING: Final = frozenset(
 """Operators that read an element of theirs many times."""
 
 
-def plan_partition(model: ir.Model, keep: frozenset[str] = frozenset()) -> PartitionPlan:
-    """Plan a partition whose shapes are all known.
+def plan_partition(
+    model: ir.Model, keep: frozenset[str] = frozenset(), sizes: Mapping[str, int] = MappingProxyType({})
+) -> PartitionPlan:
+    """Plan a partition; the model is changed by it.
+
+    Args:
+        model: The partition.
+        keep: Weights that may be replaced, by name.
+        sizes: What the dimensions are that inputs leave open: numbers, or sizes that vary.
 
     Raises:
         ProviderError: Something in it is not for this back end.
     """
-    return _Planner(model, keep).plan()
+    return _Planner(model, keep, sizes).plan()
 
 
 @dataclass
@@ -79,6 +89,7 @@ class _Origin:
 class _Planner:
     model: ir.Model
     keep: frozenset[str]
+    sizes: Mapping[str, int]
     regions: list[Region] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
@@ -131,7 +142,7 @@ class _Planner:
     # what comes in
 
     def _add_input(self, value: ir.Value) -> None:
-        shape = find_shape(value)
+        shape = find_sizes(value, self.sizes)
         self.values[value] = self._make(name_of(value), shape, find_type(value), "input")
 
     def _add_weight(self, value: ir.Value) -> None:
@@ -157,6 +168,10 @@ class _Planner:
     # nodes
 
     def _lower(self, node: ir.Node) -> None:
+        contents = self._find_contents(node)
+        if contents is not None:
+            self._take_contents(node, contents)
+            return
         written = self.written.get(node)
         nodes = [node] if written is None else [*written.inside, node]
         made = self._apply(node) if written is None else (self._attend(written),)
@@ -168,6 +183,34 @@ class _Planner:
         for value, result in zip(node.outputs, made, strict=False):
             if value.uses() or value.is_graph_output():
                 self._settle(value, result, origin)
+
+    def _find_contents(self, node: ir.Node) -> Any | None:
+        """The elements of what a node makes, where it computes shapes."""
+        if node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
+            return None
+        attributes = {name: read_attribute(value) for name, value in node.attributes.items()}
+        if node.op_type in ("Shape", "Size"):
+            first = node.inputs[0]
+            given = None if first is None else self.values.get(first)
+            return None if given is None else find_shape_contents(given.shape, node.op_type, attributes)
+        arrays = [None if value is None else self._known_contents(value) for value in node.inputs]
+        if not arrays or any(array is None for array in arrays):
+            return None
+        return find_contents(node.op_type, arrays, attributes)
+
+    def _known_contents(self, value: ir.Value) -> Any | None:
+        array = self.arrays.get(value)
+        if array is None or name_of(value) in self.keep:
+            return None
+        return array if array.dtype == object or is_contents(array) else None
+
+    def _take_contents(self, node: ir.Node, contents: Any) -> None:
+        """Keep what a node makes as numbers; whoever reads it on the device has it computed there."""
+        value = node.outputs[0]
+        self.arrays[value] = contents
+        self.done.add(node)
+        origin = _Origin((node.name or node.op_type,), (node.op_type,))
+        self._settle(value, make_contents_tensor(contents, find_type(value)), origin)
 
     def _apply(self, node: ir.Node) -> Sequence[Lowered]:
         """What an operator makes of its inputs, as part of the anchor before it where that can be."""

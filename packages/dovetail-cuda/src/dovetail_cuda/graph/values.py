@@ -9,7 +9,7 @@ from dovetail_cuda.lower.tensors import refuse
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-__all__ = ["find_shape", "find_type", "name_of", "read_attribute"]
+__all__ = ["find_type", "name_of", "read_attribute"]
 
 
 def name_of(value: ir.Value) -> str:
@@ -22,14 +22,6 @@ def find_type(value: ir.Value) -> str:
     if value.dtype is None:
         raise refuse(f"the type of '{value.name}' is not known")
     return str(value.dtype.numpy().name)
-
-
-def find_shape(value: ir.Value) -> tuple[int, ...]:
-    """The shape of a value."""
-    dims = None if value.shape is None else tuple(value.shape)
-    if dims is None or not all(isinstance(dim, int) for dim in dims):
-        raise refuse(f"the shape of '{value.name}' is not known when the plan is built")
-    return tuple(int(dim) for dim in dims if isinstance(dim, int))
 
 
 def read_attribute(attribute: Any) -> Any:

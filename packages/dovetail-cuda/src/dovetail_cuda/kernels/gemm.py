@@ -1,4 +1,4 @@
-"""Parts of products of matrices in tiles: generated kernels call them; every size is a constant."""
+"""Parts of products of matrices in tiles: generated kernels call them; sizes are constants but for ``multiply_any``."""
 # mypy: ignore-errors
 
 import triton
@@ -6,7 +6,7 @@ import triton.language as tl
 
 from dovetail_cuda.kernels import functions as f
 
-__all__ = ["add_up", "find_tile", "multiply", "prefetch_right"]
+__all__ = ["add_up", "find_tile", "multiply", "multiply_any", "prefetch_right"]
 
 
 @triton.jit
@@ -89,6 +89,52 @@ def multiply(
         else:
             a = tl.load(left_place, mask=(rows < M) & (inner[None, :] < COUNT - start), other=0.0)
             b = tl.load(right_place, mask=(inner[:, None] < COUNT - start) & (columns < N), other=0.0)
+        total = tl.dot(a, b, total, input_precision=PRECISION)
+        left_place += BLOCK_K * LEFT_COLUMN
+        right_place += BLOCK_K * RIGHT_ROW
+    return total
+
+
+@triton.jit
+def multiply_any(
+    left,
+    right,
+    rows,
+    columns,
+    first,
+    M,
+    N,
+    COUNT,
+    LEFT_ROW,
+    LEFT_COLUMN,
+    RIGHT_ROW,
+    RIGHT_COLUMN,
+    PRECISION: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    EVEN_M: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    EVEN_K: tl.constexpr,
+):
+    """The same for sizes that are known when it runs; EVEN tells which of them are multiples of a block anyway."""
+    inner = tl.arange(0, BLOCK_K)
+    left_place = left + rows * LEFT_ROW + (first + inner)[None, :] * LEFT_COLUMN
+    right_place = right + (first + inner)[:, None] * RIGHT_ROW + columns * RIGHT_COLUMN
+    total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+    for start in range(0, COUNT, BLOCK_K):
+        if not EVEN_K:
+            a = tl.load(left_place, mask=(rows < M) & (inner[None, :] < COUNT - start), other=0.0)
+            b = tl.load(right_place, mask=(inner[:, None] < COUNT - start) & (columns < N), other=0.0)
+        else:
+            if EVEN_M:
+                a = tl.load(left_place)
+            else:
+                a = tl.load(left_place, mask=rows < M, other=0.0)
+            if EVEN_N:
+                b = tl.load(right_place)
+            else:
+                b = tl.load(right_place, mask=columns < N, other=0.0)
         total = tl.dot(a, b, total, input_precision=PRECISION)
         left_place += BLOCK_K * LEFT_COLUMN
         right_place += BLOCK_K * RIGHT_ROW

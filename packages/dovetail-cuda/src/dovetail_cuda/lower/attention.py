@@ -12,6 +12,7 @@ from dovetail_cuda.lower.index import Index, flatten, unflatten
 from dovetail_cuda.lower.indexing import move, reshape_to, transpose_to
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.reduce import make_rows
+from dovetail_cuda.lower.sizes import may_exceed
 from dovetail_cuda.lower.tensors import (
     Anchor,
     Lowered,
@@ -145,7 +146,7 @@ def attend(
     if not fits or not keys or not shared or heads % shared:
         raise refuse(f"queries {query.shape}, keys {key.shape} and values {value.shape} do not fit")
     group, rules = heads // shared, list(rules)
-    if group > 1 and length * group <= _MOST_PACKED:  # queries that share keys are rows of one tile
+    if group > 1 and not may_exceed(length * group, _MOST_PACKED):  # queries that share keys are rows of one tile
         if causal is not None and causal < keys - 1:
             rules.append(hide_later(causal))
         query, causal = reshape_to(query, (batch, shared, group * length, size)), None

@@ -14,6 +14,7 @@ from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.pooling import slide
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
+from dovetail_cuda.lower.sizes import greatest, may_exceed
 from dovetail_cuda.lower.sliding import Sliding, plan_sliding
 from dovetail_cuda.lower.tensors import ConvTensor, Lowered, Rows, RowTensor, Tensor, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS
@@ -79,7 +80,7 @@ def _has_long_lines(made: ConvTensor) -> bool:
     """Whether there are few channels, and the pixels of a line of the window worth taking for channels."""
     long, pixels = made.sliding.kernel[1] * PIXEL_CHANNELS > _LONG_LINE, math.prod(made.sliding.outputs)
     is_thin = made.group == 1 and made.image.shape[1] <= PIXEL_CHANNELS and made.sliding.dilations[1] == 1
-    return is_thin and long and pixels >= _MANY_PIXELS
+    return is_thin and long and greatest(pixels) >= _MANY_PIXELS
 
 
 def _take_lines(made: ConvTensor) -> ConvTensor:
@@ -127,7 +128,7 @@ def join_pixels(x: Tensor, taps: int) -> Tensor:
 
 def _is_small(x: Tensor, weight: Tensor, sliding: Sliding) -> bool:
     pixels = x.shape[0] * math.prod(sliding.outputs)
-    return pixels <= _FEW_PIXELS or weight.shape[0] == 1 or pixels * weight.count < _SMALL
+    return not may_exceed(pixels, _FEW_PIXELS) or weight.shape[0] == 1 or greatest(pixels * weight.count) < _SMALL
 
 
 def _widen(x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 from dovetail_cuda.lower.index import Gathered, Index, Quotient, Remainder, Var, map_atoms
+from dovetail_cuda.lower.sizes import is_below, is_fixed
 from dovetail_cuda.lower.types import is_float
 
 __all__ = [
@@ -142,6 +143,8 @@ def load(buffer: str, index: Index, guard: Expr | None, dtype: str) -> Expr:
 
 def literal(value: Any, dtype: str) -> Expr:
     """A number of a type."""
+    if not is_fixed(value):
+        return position(Index((), value), dtype)
     plain = bool(value) if dtype == "bool" else float(value) if is_float(dtype) else int(value)
     return _intern(Literal, plain, dtype)
 
@@ -173,8 +176,8 @@ def accumulator(dtype: str) -> Expr:
 
 def within(index: Index, low: int, high: int) -> Expr | None:
     """Whether an index is in a range; None where it always is."""
-    least, greatest = index.bounds
-    below, above = (low if least < low else None), (high if greatest >= high else None)
+    first, last = index.bounds
+    below, above = (None if is_below(low - 1, first) else low), (None if is_below(last, high) else high)
     return None if below is above is None else _intern(Within, index, below, above, "bool")
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from dovetail_cuda.lower.expr import Load
 from dovetail_cuda.lower.index import Index, Var
+from dovetail_cuda.lower.sizes import least
 from dovetail_cuda.lower.tensors import Tensor
 
 __all__ = ["Image", "find_image", "find_strides"]
@@ -28,10 +29,10 @@ class Image:
 def find_strides(tensor: Tensor) -> tuple[str, int, tuple[int, ...]] | None:
     """The buffer of a tensor, the elements before its first, and its strides; None where they are not even."""
     element = tensor.at([Index.variable(f"d{axis}", size) for axis, size in enumerate(tensor.shape)])
-    if not isinstance(element, Load) or element.guard is not None or element.index.constant < 0:
+    if not isinstance(element, Load) or element.guard is not None or least(element.index.constant) < 0:
         return None
     factors = {atom.name: factor for atom, factor in element.index.terms if isinstance(atom, Var)}
-    if len(factors) < len(element.index.terms) or min(factors.values(), default=0) < 0:
+    if len(factors) < len(element.index.terms) or any(least(factor) < 0 for factor in factors.values()):
         return None
     return element.buffer, element.index.constant, tuple(factors.get(f"d{axis}", 0) for axis in range(tensor.rank))
 

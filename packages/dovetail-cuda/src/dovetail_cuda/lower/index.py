@@ -1,15 +1,18 @@
-"""Integer expressions that say where an element lies: sums of variables, quotients and remainders by constants.
+"""Integer expressions that say where an element lies: sums of variables, quotients and remainders by sizes.
 
 They are kept in a simple form as they are made, so that an index which takes a flat position apart and puts it together
-again is that position. Every variable has bounds, which decide most quotients and remainders.
+again is that position. Every variable has bounds, which decide most quotients and remainders. Factors, divisors and
+bounds are integers, or sizes that vary (``lower.sizes``): then what holds for all of them is made simple.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from dovetail.errors import ProviderError
+from dovetail_cuda.lower.sizes import divide, find_common, is_below, is_fixed, least, may_exceed
 
 if TYPE_CHECKING:
     from dovetail_cuda.lower.expr import Expr
@@ -40,7 +43,7 @@ class Var:
     @property
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest value."""
-        return 0, max(self.size - 1, 0)
+        return 0, _last(self.size)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class Gathered:
     @property
     def bounds(self) -> tuple[int, int]:
         """The least and the greatest value."""
-        return 0, max(self.size - 1, 0)
+        return 0, _last(self.size)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,7 @@ class Index:
     @classmethod
     def variable(cls, name: str, size: int) -> Index:
         """A loop variable, or 0 where it has only that value."""
-        return cls(((Var(name, size), 1),)) if size > 1 else cls()
+        return cls(((Var(name, size), 1),)) if may_exceed(size, 1) else cls()
 
     @classmethod
     def gathered(cls, value: Expr, size: int) -> Index:
@@ -114,12 +117,13 @@ class Index:
         """The least and the greatest value it can have."""
         low = high = self.constant
         for atom, factor in self.terms:
-            ends = [factor * bound for bound in atom.bounds]
-            low, high = low + min(ends), high + max(ends)
+            first, last = atom.bounds
+            ends = (factor * first, factor * last)
+            low, high = (low + ends[0], high + ends[1]) if factor >= 0 else (low + ends[1], high + ends[0])
         return low, high
 
     def __add__(self, other: Index | int) -> Index:
-        if isinstance(other, int):
+        if not isinstance(other, Index):
             return Index(self.terms, self.constant + other)
         return _collect((*self.terms, *other.terms), self.constant + other.constant)
 
@@ -132,20 +136,22 @@ class Index:
         return Index(tuple((atom, factor * each) for atom, each in self.terms), self.constant * factor)
 
     def __floordiv__(self, by: int) -> Index:
-        whole = [(atom, factor // by) for atom, factor in self.terms if factor % by == 0]
-        rest = Index(tuple(term for term in self.terms if term[1] % by), self.constant % by)
-        return _collect(whole, self.constant // by) + _divide(rest, by)
+        even = [(atom, quotient) for atom, factor in self.terms if (quotient := divide(factor, by)) is not None]
+        left = tuple(term for term in self.terms if divide(term[1], by) is None)
+        whole, rest = _split(self.constant, by)
+        return _collect(even, whole) + _divide(Index(left, rest), by)
 
     def __mod__(self, by: int) -> Index:
-        rest = Index(tuple((atom, factor % by) for atom, factor in self.terms if factor % by), self.constant % by)
+        terms = tuple((atom, _split(factor, by)[1]) for atom, factor in self.terms if divide(factor, by) is None)
+        rest, _ = _lift(Index(terms, _split(self.constant, by)[1]), by)
         low, high = rest.bounds
-        if low >= 0 and high < by:
+        if least(low) >= 0 and is_below(high, by):
             return rest
-        common = math.gcd(by, rest.constant, *(factor for _, factor in rest.terms))
-        if common > 1:
+        common = find_common([by, rest.constant, *(factor for _, factor in rest.terms)])
+        if common != 1:
             return _shrink(rest, common) % (by // common) * common
         atom = rest.single
-        if isinstance(atom, Remainder) and atom.by % by == 0:
+        if isinstance(atom, Remainder) and divide(atom.by, by) is not None:
             return atom.of % by
         return Index(((Remainder(rest, by), 1),))
 
@@ -156,20 +162,49 @@ class Index:
         return self.terms[0][0] if is_single else None
 
 
+def _last(size: int) -> int:
+    """The greatest number below a size; a size that varies has one, for nothing is done where there are no elements."""
+    return max(size - 1, 0) if is_fixed(size) else size - 1
+
+
+def _split(number: int, by: int) -> tuple[int, int]:
+    """A number as a multiple and the rest; with sizes that vary, all of it is the rest where it is no multiple."""
+    if is_fixed(number) and is_fixed(by):
+        return number // by, number % by
+    even = divide(number, by)
+    return (0, number) if even is None else (even, 0)
+
+
 def _divide(rest: Index, by: int) -> Index:
     """Divide what has no factor that the divisor divides."""
     low, high = rest.bounds
     if low // by == high // by:
         return Index((), low // by)
-    common = math.gcd(by, rest.constant, *(factor for _, factor in rest.terms))
-    if common > 1:
+    common = find_common([by, rest.constant, *(factor for _, factor in rest.terms)])
+    if common != 1:
         return _shrink(rest, common) // (by // common)
+    rest, added = _lift(rest, by)
+    if added:
+        return rest // by - added
     atom = rest.single
     if isinstance(atom, Quotient):
         return atom.of // (atom.by * by)
-    if isinstance(atom, Remainder) and atom.by % by == 0:
+    if isinstance(atom, Remainder) and divide(atom.by, by) is not None:
         return (atom.of // by) % (atom.by // by)
     return Index(((Quotient(rest, by), 1),))
+
+
+def _lift(rest: Index, by: int) -> tuple[Index, int]:
+    """What is divided, with as many divisors added that it is never negative, for devices divide towards zero.
+
+    With integers alone nothing is added: remainders of factors and constants are never negative.
+    """
+    numbers = (by, rest.constant, *(factor for _, factor in rest.terms))
+    if all(is_fixed(number) for number in numbers) or least(rest.bounds[0]) >= 0:
+        return rest, 0
+    if least(rest.bounds[0] + by) >= 0:
+        return rest + by, 1
+    raise ProviderError(f"an index by {by!r} may be far below zero", where="provider 'cuda'")
 
 
 def _shrink(index: Index, common: int) -> Index:
@@ -234,8 +269,8 @@ def unflatten(flat: Index, shape: Sequence[int]) -> tuple[Index, ...]:
     """The coordinates of a flat position, row by row."""
     coordinates: list[Index] = []
     for size in reversed(shape):
-        coordinates.append(flat % size if size > 1 else Index())
-        flat = flat // max(size, 1)
+        coordinates.append(flat % size if may_exceed(size, 1) else Index())
+        flat = flat // (size if may_exceed(size, 1) else 1)
     return tuple(reversed(coordinates))
 
 

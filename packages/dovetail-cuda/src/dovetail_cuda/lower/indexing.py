@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -13,12 +13,15 @@ from dovetail_cuda.lower.expr import Expr, apply, both, convert, literal, positi
 from dovetail_cuda.lower.index import Index, flatten, unflatten
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.registry import registry
+from dovetail_cuda.lower.sizes import as_size, is_fixed
 from dovetail_cuda.lower.tensors import Tensor, broadcast_shapes, broadcast_to, make_constant, refuse
 from dovetail_cuda.lower.types import TYPES
 
 __all__ = ["find_axes", "find_axis", "move", "pad", "reshape_to", "transpose_to"]
 
 Coordinates = Sequence[Index]
+_FAR: Final = 2**31 - 1
+"""Ends of slices from here on mean the end of the dimension, however long it is."""
 
 
 def find_axis(axis: Any, rank: int) -> int:
@@ -42,12 +45,12 @@ def move(x: Tensor, shape: Sequence[int], source: Callable[[Coordinates], Coordi
     def pull(coordinates: Coordinates, guard: Expr | None) -> Expr:
         return x.at(source(coordinates), guard)
 
-    return Tensor(shape=tuple(int(size) for size in shape), dtype=x.dtype, pull=pull, is_mapped=True)
+    return Tensor(shape=tuple(as_size(size) for size in shape), dtype=x.dtype, pull=pull, is_mapped=True)
 
 
 def reshape_to(x: Tensor, shape: Sequence[int]) -> Tensor:
     """The same elements under another shape."""
-    shape = tuple(int(size) for size in shape)
+    shape = tuple(as_size(size) for size in shape)
     if math.prod(shape) != x.count:
         raise refuse(f"{x.count} elements do not make the shape {shape}")
     if shape == x.shape:
@@ -75,7 +78,7 @@ def transpose(x: Tensor, *, perm: Sequence[int] = ()) -> Tensor:
 @registry.register("Reshape", since=5, types={"T": TYPES}, host_inputs=(1,))
 def reshape(x: Tensor, shape: Any, *, allowzero: int = 0) -> Tensor:
     """The same elements under another shape, of which one size may be left open."""
-    sizes = [int(size) for size in shape]
+    sizes = [as_size(size) for size in shape]
     if not allowzero:
         sizes = [x.shape[axis] if size == 0 else size for axis, size in enumerate(sizes)]
     if -1 in sizes:
@@ -115,15 +118,37 @@ def slice_out(x: Tensor, starts: Any, ends: Any, axes: Any = None, steps: Any = 
     along = [find_axis(axis, x.rank) for axis in (range(len(starts)) if axes is None else axes)]
     strides = np.ones(len(along), np.int64) if steps is None else steps
     cuts = {
-        axis: slice(int(start), int(end), int(step)).indices(x.shape[axis])
+        axis: _find_cut(as_size(start), as_size(end), int(step), x.shape[axis])
         for axis, start, end, step in zip(along, starts, ends, strides, strict=True)
     }
-    shape = [len(range(*cuts[axis])) if axis in cuts else size for axis, size in enumerate(x.shape)]
+    shape = [_count_cut(*cuts[axis]) if axis in cuts else size for axis, size in enumerate(x.shape)]
 
     def source(at: Coordinates) -> Coordinates:
         return [at[axis] * cuts[axis][2] + cuts[axis][0] if axis in cuts else at[axis] for axis in range(x.rank)]
 
     return move(x, shape, source)
+
+
+def _find_cut(start: int, end: int, step: int, size: int) -> tuple[int, int, int]:
+    """Where a slice begins and ends inside a dimension."""
+    if is_fixed(start) and is_fixed(end) and is_fixed(size):
+        return slice(start, end, step).indices(size)
+    first, last = (0, size) if step > 0 else (-1, size - 1)
+    return _clamp(start, size, first, last), _clamp(end, size, first, last), step
+
+
+def _clamp(place: int, size: int, first: int, last: int) -> int:
+    if is_fixed(place) and abs(place) >= _FAR:
+        return last if place > 0 else first
+    inside = place + size if place < 0 else place
+    return max(min(inside, last), first)
+
+
+def _count_cut(start: int, end: int, step: int) -> int:
+    if is_fixed(start) and is_fixed(end):
+        return len(range(start, end, step))
+    distance = end - start if step > 0 else start - end
+    return max(-(-distance // abs(step)), 0)
 
 
 @registry.register("Split", since=13, types={"T": TYPES}, host_inputs=(1,))
@@ -132,7 +157,7 @@ def split(x: Tensor, sizes: Any = None, *, axis: int = 0, num_outputs: int = 1) 
     axis = find_axis(axis, x.rank)
     whole, part = x.shape[axis], -(-x.shape[axis] // num_outputs)
     given = [max(min(part, whole - part * n), 0) for n in range(num_outputs)] if sizes is None else sizes
-    lengths = [int(size) for size in given]
+    lengths = [as_size(size) for size in given]
     starts = [0, *accumulate(lengths)]
     return tuple(_part(x, axis, start, length) for start, length in zip(starts, lengths, strict=False))
 
@@ -166,13 +191,13 @@ def concat(*tensors: Tensor, axis: int) -> Tensor:
 @registry.register("Expand", since=8, types={"T": TYPES}, host_inputs=(1,))
 def expand(x: Tensor, shape: Any) -> Tensor:
     """Dimensions of size 1 repeated."""
-    return broadcast_to(x, broadcast_shapes(x.shape, [int(size) for size in shape]))
+    return broadcast_to(x, broadcast_shapes(x.shape, [as_size(size) for size in shape]))
 
 
 @registry.register("Tile", since=6, types={"T": TYPES}, host_inputs=(1,))
 def tile(x: Tensor, repeats: Any) -> Tensor:
     """The whole repeated along every axis."""
-    shape = [size * int(count) for size, count in zip(x.shape, repeats, strict=True)]
+    shape = [size * as_size(count) for size, count in zip(x.shape, repeats, strict=True)]
     return move(x, shape, lambda at: [c % size for c, size in zip(at, x.shape, strict=True)])
 
 
@@ -294,7 +319,7 @@ def eye_like(x: Tensor, *, dtype: int = 0, k: int = 0) -> Tensor:
 def constant_of_shape(shape: Any, *, value: Any = None) -> Tensor:
     """One number everywhere."""
     array = np.zeros(1, np.float32) if value is None else np.asarray(value)
-    return make_constant(array.reshape(-1)[0].item(), [int(size) for size in shape], array.dtype.name)
+    return make_constant(array.reshape(-1)[0].item(), [as_size(size) for size in shape], array.dtype.name)
 
 
 @registry.register(
@@ -302,11 +327,17 @@ def constant_of_shape(shape: Any, *, value: Any = None) -> Tensor:
 )
 def make_range(start: Any, limit: Any, delta: Any) -> Tensor:
     """Numbers at even distances."""
-    dtype = np.asarray(start).dtype.name
-    count = max(math.ceil((float(limit) - float(start)) / float(delta)), 0)
+    first, last, step = (np.ravel(each)[0] for each in (start, limit, delta))
+    dtype = next(
+        (np.asarray(each).dtype.name for each in (start, limit, delta) if is_fixed(np.ravel(each)[0])), "int64"
+    )
+    if all(is_fixed(each) for each in (first, last, step)):
+        count = max(math.ceil((float(last) - float(first)) / float(step)), 0)
+    else:
+        count = _count_cut(as_size(first), as_size(last), int(step))
 
     def pull(at: Coordinates, guard: Expr | None) -> Expr:
-        numbers = (literal(np.asarray(start).item(), dtype), literal(np.asarray(delta).item(), dtype))
+        numbers = (literal(first, dtype), literal(step, dtype))
         return apply("{1} + {0} * {2}", convert(position(at[0]), dtype), *numbers, dtype=dtype)
 
     return Tensor(shape=(count,), dtype=dtype, pull=pull)

@@ -9,6 +9,7 @@ from typing import Final
 
 from dovetail_cuda.lower.expr import Load
 from dovetail_cuda.lower.index import Index, Var
+from dovetail_cuda.lower.sizes import divide, estimate, is_below, least, may_exceed
 from dovetail_cuda.lower.tensors import Tensor
 from dovetail_cuda.lower.types import size_of
 
@@ -41,7 +42,7 @@ def find_matrix(tensor: Tensor) -> Matrix | None:
         return None
     element, strides = found
     offset = element.index.constant
-    if offset < 0 or offset * size_of(tensor.dtype) % _ALIGNMENT:
+    if least(offset) < 0 or divide(offset * size_of(tensor.dtype), _ALIGNMENT) is None:
         return None
     batch_stride = _find_batch_stride(tensor.shape[:-2], strides[:-2])
     placed = _place(*tensor.shape[-2:], *strides[-2:])
@@ -61,7 +62,7 @@ def find_matrix(tensor: Tensor) -> Matrix | None:
 def order_rows(tensor: Tensor) -> tuple[int, ...]:
     """All dimensions but the last in the order they lie in memory, the outermost first; as they are where none is."""
     axes, found = tuple(range(tensor.rank - 1)), _find_strides(tensor)
-    return axes if found is None else tuple(sorted(axes, key=lambda axis: -found[1][axis]))
+    return axes if found is None else tuple(sorted(axes, key=lambda axis: -estimate(found[1][axis])))
 
 
 def _find_strides(tensor: Tensor) -> tuple[Load, list[int]] | None:
@@ -78,16 +79,16 @@ def _find_strides(tensor: Tensor) -> tuple[Load, list[int]] | None:
 def _place(rows: int, columns: int, row_stride: int, column_stride: int) -> tuple[int, bool] | None:
     """The distance of lines, and whether they are columns; dimensions of size 1 have no stride."""
     if columns == 1 or column_stride == 1:
-        line = row_stride if rows > 1 else columns
-        return (line, False) if line >= columns else None
+        line = row_stride if may_exceed(rows, 1) else columns
+        return None if not is_below(columns - 1, line) else (line, False)
     if rows == 1 or row_stride == 1:
-        return (column_stride, True) if column_stride >= rows else None
+        return None if not is_below(rows - 1, column_stride) else (column_stride, True)
     return None
 
 
 def _find_batch_stride(sizes: tuple[int, ...], strides: list[int]) -> int | None:
     """The one distance between matrices of a batch."""
-    outer = [(size, stride) for size, stride in zip(sizes, strides, strict=True) if size > 1]
+    outer = [(size, stride) for size, stride in zip(sizes, strides, strict=True) if may_exceed(size, 1)]
     if not outer or all(not stride for _, stride in outer):
         return 0
     for (_, stride), (size, inner) in pairwise(outer):

@@ -14,6 +14,7 @@ from dovetail_cuda.lower.indexing import pad
 from dovetail_cuda.lower.pointwise import MAXIMUM, map_elements
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
+from dovetail_cuda.lower.sizes import is_fixed
 from dovetail_cuda.lower.sliding import Sliding, plan_sliding
 from dovetail_cuda.lower.tensors import Lowered, Rows, Tensor, make_constant, refuse
 from dovetail_cuda.lower.types import FLOATS
@@ -40,7 +41,9 @@ def slide(x: Tensor, sliding: Sliding, filler: float, *, is_counting: bool = Fal
         (sliding.outputs[a] - 1) * sliding.strides[a] + sliding.dilations[a] * (sliding.kernel[a] - 1) + 1
         for a in range(rank)
     ]
-    after = [max(reach[a] - before[a] - source.shape[2 + a], 0) for a in range(rank)]
+    missing = [reach[a] - before[a] - source.shape[2 + a] for a in range(rank)]
+    # Where it varies whether windows reach over the edge, the tensor ends where they do.
+    after = [max(size, 0) if is_fixed(size) else size for size in missing]
     padded = pad(source, (0, 0, *before), (0, 0, *after), make_constant(filler, (), x.dtype))
 
     def pull(at: Sequence[Index], guard: Expr | None) -> Expr:

@@ -19,6 +19,7 @@ registry = KernelRegistry("cuda")
 def load_registry() -> KernelRegistry:
     """The registry with every family in it."""
     from dovetail_cuda.lower import (  # noqa: F401 - they register
+        contents,
         convolution,
         gemm,
         indexing,

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from dovetail.errors import ProviderError
 from dovetail_cuda.lower.expr import COLUMN, Expr, literal, load, reduced
 from dovetail_cuda.lower.index import Index, flatten_by, unflatten
+from dovetail_cuda.lower.sizes import is_fixed, least
 from dovetail_cuda.lower.sliding import Sliding
 from dovetail_cuda.lower.types import TYPES
 
@@ -218,7 +219,21 @@ def make_weight(array: npt.NDArray[Any], name: str) -> Tensor:
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """The shape that all can be stretched to."""
-    return tuple(int(size) for size in np.broadcast_shapes(*(tuple(shape) for shape in shapes)))
+    rank = max((len(shape) for shape in shapes), default=0)
+    whole = [(*(1,) * (rank - len(shape)), *shape) for shape in shapes]
+    return tuple(_stretch(sizes) for sizes in zip(*whole, strict=True))
+
+
+def _stretch(sizes: Sequence[int]) -> int:
+    """The size that dimensions of one axis are stretched to."""
+    long = [size for size in dict.fromkeys(sizes) if size != 1]
+    if len(long) < 2:
+        return long[0] if long else 1
+    fixed = [size for size in long if is_fixed(size)]
+    # What cannot be 1 in any run must be as long as the others, or the model is wrong.
+    if len(fixed) > 1 or any(least(size) < 2 for size in long):
+        raise refuse(f"dimensions of {', '.join(map(repr, long))} may not fit each other, or may have to be stretched")
+    return (fixed or long)[0]
 
 
 def broadcast_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:

@@ -50,11 +50,14 @@ class Launch:
 
 
 class Parameters:
-    """The parameters of one launch in memory that the driver reads; each is an address."""
+    """The parameters of one launch in memory that the driver reads: addresses, then sizes.
 
-    def __init__(self, addresses: Sequence[int]) -> None:
-        count = len(addresses) + _NUM_SCRATCH
-        self.values = (ctypes.c_uint64 * count)(*addresses)
+    A kernel that wants a size of 32 bits reads the first half of one, which is all of it.
+    """
+
+    def __init__(self, given: Sequence[int]) -> None:
+        count = len(given) + _NUM_SCRATCH
+        self.values = (ctypes.c_uint64 * count)(*given)
         base = ctypes.addressof(self.values)
         self._places = (ctypes.c_void_p * count)(*(base + 8 * number for number in range(count)))
 

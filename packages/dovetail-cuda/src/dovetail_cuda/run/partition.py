@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import InputError, ProviderError, ResourceError
+from dovetail.errors import InputError, PlanCorruptError, ProviderError, ResourceError
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
 from dovetail_cuda.run.arrays import CudaArray
 from dovetail_cuda.run.cublaslt import ProductLibrary
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList, read_payload
+from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList
 from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
 from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
+from dovetail_cuda.run.variants import BufferTemplate, Payload, read_payload, read_symbols, resolve
 
-__all__ = ["BoundLaunches", "CudaPartition", "Services"]
+__all__ = ["BoundLaunches", "CudaPartition", "LateLaunches", "Program", "Services"]
 
 _ALIGNMENT: Final = 256
 
@@ -54,33 +55,57 @@ class _Loaded:
             self.services.allocator.deallocate(self.block)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """Launches for one set of shapes, ready to be bound."""
+
+    launches: LaunchList
+    labels: Sequence[LaunchLabel]
+    ready: Sequence[ReadyLaunch]
+
+
 class CudaPartition(LoadedPartition):
     """The code and weights of one partition of an engine."""
 
     def __init__(self, stored: StoredPartition, services: Services) -> None:
         services.gpu.release_now()
         self.name = stored.name
-        self.launches: LaunchList = read_payload(stored)
         self.services = services
-        self.labels = [_make_label(launch, self.launches.kernels, stored.name) for launch in self.launches.launches]
+        self._payload: Payload = read_payload(stored)
+        self._stored = _strip(stored)
+        self._functions: dict[tuple[str, str], int] = {}
         self.output_types = [np.dtype(spec.dtype) for spec in stored.output_specs]
         self._loaded = _Loaded(services)
         self._finalizer = weakref.finalize(self, services.gpu.release_later, self._loaded.release)
         self._finalizer.atexit = False  # the process ends, and its memory with it
         try:
-            self._upload({b.name: stored.weights[b.name] for b in self.launches.buffers if b.kind == "weight"})
-            self.ready = self._prepare_launches(stored)
+            self._upload(_find_weights(self._payload, stored))
+            self._load_functions(stored.code)
+            self._programs = {tuple(each.values): self._prepare(each.launches) for each in self._payload.variants}
         except BaseException:
             self.close()
             raise
 
     def bind(self, context: BindContext) -> BoundPartition:
         """The launches over the workspace and stream of a context."""
-        return BoundLaunches(self, context)
+        if not self._is_told(context.input_shapes):
+            return LateLaunches(self, context)
+        return BoundLaunches(self, self.find_program(context.input_shapes), context)
 
     def workspace_bytes(self, input_shapes: Sequence[tuple[int, ...] | None]) -> int:
         """What the arena and products need."""
-        return self.launches.workspace_bytes
+        return self.find_program(input_shapes).launches.workspace_bytes if self._is_told(input_shapes) else 0
+
+    def _is_told(self, input_shapes: Sequence[tuple[int, ...] | None]) -> bool:
+        """Whether all shapes are there that say which launches to use; in bodies of control flow they may not be."""
+        return all(input_shapes[symbol.input] is not None for symbol in self._payload.symbols)
+
+    def find_program(self, input_shapes: Sequence[tuple[int, ...] | None]) -> Program:
+        """The launches for shapes: those made for just these, or those for any."""
+        where = f"step '{self.name[:200]}'"
+        values = tuple(read_symbols(self._payload.symbols, input_shapes, where))
+        found = self._programs.get(values)
+        return self._prepare(resolve(self._payload, values, self._stored)) if found is None else found
 
     def refit(self, name: str, array: Any) -> None:
         """Write a new array where the old one is."""
@@ -120,12 +145,54 @@ class CudaPartition(LoadedPartition):
             driver.copy(address, array.ctypes.data, array.nbytes, 0)
             driver.synchronize_stream(0)
 
-    def _prepare_launches(self, stored: StoredPartition) -> list[ReadyLaunch]:
-        """Everything that is launched, made ready as far as it is the same for all contexts."""
-        gpu, kernels = self.services.gpu, self.launches.kernels
-        functions = load_functions(gpu.driver, kernels, stored.code, self._loaded.libraries)
-        resources = Resources(gpu=gpu, kernels=kernels, functions=functions, open_products=self.services.open_products)
-        return [prepare_launch(launch, resources) for launch in self.launches.launches]
+    def _load_functions(self, code: Mapping[str, Any]) -> None:
+        """Load the code of everything that may be launched."""
+        template = self._payload.template
+        lists = [*(each.launches.kernels for each in self._payload.variants), *([template.kernels] if template else [])]
+        kernels = {(kernel.code, kernel.name): kernel for each in lists for kernel in each}
+        driver, libraries = self.services.gpu.driver, self._loaded.libraries
+        found = load_functions(driver, list(kernels.values()), code, libraries)
+        self._functions = dict(zip(kernels, found, strict=True))
+
+    def _prepare(self, launches: LaunchList) -> Program:
+        """Launches made ready as far as they are the same for all contexts."""
+        resources = Resources(
+            gpu=self.services.gpu,
+            kernels=launches.kernels,
+            functions=[self._functions[kernel.code, kernel.name] for kernel in launches.kernels],
+            open_products=self.services.open_products,
+        )
+        return Program(
+            launches=launches,
+            labels=[_make_label(launch, launches.kernels, self.name) for launch in launches.launches],
+            ready=[prepare_launch(launch, resources) for launch in launches.launches],
+        )
+
+
+@dataclass(frozen=True)
+class _WeightSize:
+    nbytes: int
+
+
+def _strip(stored: StoredPartition) -> StoredPartition:
+    """What launches of a template are checked against, without weights and code."""
+    weights = {name: _WeightSize(array.nbytes) for name, array in stored.weights.items()}
+    empty = memoryview(b"")
+    return replace(stored, payload=empty, weights=weights, code=dict.fromkeys(stored.code, empty), places={})
+
+
+def _find_weights(payload: Payload, stored: StoredPartition) -> dict[str, Any]:
+    """The weights that any launch reads."""
+    template = payload.template
+    buffers: list[BufferRecord | BufferTemplate] = [b for each in payload.variants for b in each.launches.buffers]
+    buffers += [] if template is None else template.buffers
+    names = dict.fromkeys(buffer.name for buffer in buffers if buffer.kind == "weight")
+    missing = [name for name in names if name not in stored.weights]
+    if missing:
+        raise PlanCorruptError(
+            "a partition reads a weight that the plan does not have", where=f"step {stored.name[:200]!a}"
+        )
+    return {name: stored.weights[name] for name in names}
 
 
 def _make_label(launch: Launches, kernels: Sequence[KernelRecord], step: str) -> LaunchLabel:
@@ -139,8 +206,8 @@ class BoundLaunches(BoundPartition):
 
     is_capturable = True
 
-    def __init__(self, partition: CudaPartition, context: BindContext) -> None:
-        launches = partition.launches
+    def __init__(self, partition: CudaPartition, program: Program, context: BindContext) -> None:
+        launches = program.launches
         if context.workspace_bytes < launches.workspace_bytes:
             raise ProviderError(
                 "the workspace is too small",
@@ -148,12 +215,12 @@ class BoundLaunches(BoundPartition):
                 expected=f"{launches.workspace_bytes} bytes",
                 got=context.workspace_bytes,
             )
-        self._partition, self._context = partition, context
+        self._partition, self._program, self._context = partition, program, context
         self._zeroed = _ZeroedMemory(partition.services)
         self._addresses = [self._find_address(buffer) for buffer in launches.buffers]
         self._border = [(n, b) for n, b in enumerate(launches.buffers) if b.kind in ("input", "output")]
         scratch = context.workspace + launches.arena_bytes
-        self._steps = [launch.bind(self._addresses, scratch) for launch in partition.ready]
+        self._steps = [launch.bind(self._addresses, scratch) for launch in program.ready]
 
     def _find_address(self, buffer: BufferRecord) -> int:
         if buffer.kind == "arena":
@@ -177,11 +244,11 @@ class BoundLaunches(BoundPartition):
                 )
             self._addresses[number] = array.address
         stream = 0 if self._context.stream is None else self._context.stream.handle
-        self._partition.services.profile.run(self._steps, self._partition.labels, stream)
+        self._partition.services.profile.run(self._steps, self._program.labels, stream)
 
     def _fill_outputs(self, outputs: list[Any]) -> None:
         """Make an array for each output that nobody gave memory for."""
-        for number, shape in enumerate(self._partition.launches.output_shapes):
+        for number, shape in enumerate(self._program.launches.output_shapes):
             if outputs[number] is None:
                 outputs[number] = self._make_array(shape, self._partition.output_types[number])
 
@@ -191,6 +258,36 @@ class BoundLaunches(BoundPartition):
         if not address:
             raise ResourceError("no memory for a result", where=f"step '{self._partition.name[:200]}'", got=size)
         return CudaArray(address, shape, dtype, owner=_Owner(self._partition.services.gpu, memory, address))
+
+
+class LateLaunches(BoundPartition):
+    """A partition whose shapes only its runs tell: launches are chosen, and memory is taken, when they are seen."""
+
+    def __init__(self, partition: CudaPartition, context: BindContext) -> None:
+        self._partition, self._context = partition, context
+        self._shapes: list[tuple[int, ...]] = []
+        self._bound: BoundLaunches | None = None
+        self._memory: _Owner | None = None
+
+    def run(self, inputs: Sequence[Any], outputs: list[Any]) -> None:
+        """Put every launch for these shapes on the stream of the context."""
+        shapes = [tuple(array.shape) for array in inputs]
+        if self._bound is None or shapes != self._shapes:
+            self._bound, self._shapes = self._bind(shapes), shapes
+        self._bound.run(inputs, outputs)
+
+    def _bind(self, shapes: list[tuple[int, ...]]) -> BoundLaunches:
+        services, context = self._partition.services, self._context
+        _ = services.gpu.driver  # its context is current from here on
+        program = self._partition.find_program(shapes)
+        size = program.launches.workspace_bytes
+        if size > context.workspace_bytes:
+            address = services.allocator.allocate(size, _ALIGNMENT, 0)
+            if not address:
+                raise ResourceError("no memory for a step", where=f"step '{self._partition.name[:200]}'", got=size)
+            self._memory = _Owner(services.gpu, services.allocator, address)
+            context = replace(context, workspace=address, workspace_bytes=size)
+        return BoundLaunches(self._partition, program, replace(context, input_shapes=shapes))
 
 
 class _ZeroedMemory:

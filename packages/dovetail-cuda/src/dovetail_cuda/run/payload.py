@@ -1,4 +1,4 @@
-"""What a plan stores of a partition: kernels, buffers and launches, as msgpack; the cubins are blobs of the plan.
+"""What a plan stores of launches: kernels, buffers and what is done in order; the cubins are blobs of the plan.
 
 What is read may be from anybody, so every number is checked against what the plan itself says before any of it is used.
 """
@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from dovetail.errors import PlanCorruptError
 from dovetail.provider.interfaces import StoredPartition, TensorSpec
 
 __all__ = [
+    "MAX_GRID",
     "VERSION",
     "WORKSPACE_BYTES",
     "BufferRecord",
@@ -24,15 +24,17 @@ __all__ = [
     "Launches",
     "Product",
     "ProductLaunch",
+    "Record",
+    "check_kernels",
+    "check_launches",
     "list_counts",
-    "read_payload",
-    "write_payload",
+    "require",
 ]
 
-VERSION: Final = "cuda launches 2"
+VERSION: Final = "cuda launches 3"
 WORKSPACE_BYTES: Final = 32 << 20
 """Scratch memory that products may use."""
-_MAX_GRID: Final = (2**31 - 1, 65535, 65535)
+MAX_GRID: Final = (2**31 - 1, 65535, 65535)
 _MAX_SHARED_BYTES: Final = 227 << 10
 _ALGORITHM_BYTES: Final = 64
 _KINDS: Final = ("input", "output", "weight", "arena", "zeroed")
@@ -41,11 +43,11 @@ _ZEROED_BYTES: Final = 1 << 30
 _WIDTHS: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
 
 
-class _Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    pass
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A record of a payload."""
 
 
-class KernelRecord(_Record, frozen=True, kw_only=True):
+class KernelRecord(Record, frozen=True, kw_only=True):
     """A kernel: which blob it is in, and what it is launched with."""
 
     code: str
@@ -57,7 +59,7 @@ class KernelRecord(_Record, frozen=True, kw_only=True):
     num_parameters: int
 
 
-class BufferRecord(_Record, frozen=True, kw_only=True):
+class BufferRecord(Record, frozen=True, kw_only=True):
     """Memory: an input or output by its number, a weight by its name, a place in the arena, or zero between runs."""
 
     kind: str
@@ -67,7 +69,7 @@ class BufferRecord(_Record, frozen=True, kw_only=True):
     offset: int = 0
 
 
-class KernelLaunch(_Record, frozen=True, kw_only=True, tag="kernel"):
+class KernelLaunch(Record, frozen=True, kw_only=True, tag="kernel"):
     """One kernel over buffers."""
 
     kernel: int
@@ -75,10 +77,12 @@ class KernelLaunch(_Record, frozen=True, kw_only=True, tag="kernel"):
     buffers: list[int]
     offsets: list[int] = []
     """Bytes of each buffer before what is passed; none where there are none."""
+    sizes: list[int] = []
+    """What is passed after the buffers."""
     layers: list[str] = []
 
 
-class Product(_Record, frozen=True, kw_only=True):
+class Product(Record, frozen=True, kw_only=True):
     """A product of matrices, row by row in memory: (M, K) times (K, N), a batch of them."""
 
     m: int
@@ -106,7 +110,7 @@ class Product(_Record, frozen=True, kw_only=True):
     allows_tf32: bool = False
 
 
-class ProductLaunch(_Record, frozen=True, kw_only=True, tag="product"):
+class ProductLaunch(Record, frozen=True, kw_only=True, tag="product"):
     """A product by cuBLASLt: left, right, the bias and the residual where there are any, and the result."""
 
     product: Product
@@ -121,7 +125,7 @@ Launches = KernelLaunch | ProductLaunch
 """Every kind of launch; ``run.steps`` makes each ready, and ``_CHECKS`` looks at each before that."""
 
 
-class LaunchList(_Record, frozen=True, kw_only=True):
+class LaunchList(Record, frozen=True, kw_only=True):
     """Everything a partition does, in order."""
 
     kernels: list[KernelRecord]
@@ -133,72 +137,53 @@ class LaunchList(_Record, frozen=True, kw_only=True):
     """The arena, and behind it what products need."""
 
 
-def write_payload(launches: LaunchList) -> bytes:
-    """The bytes that a plan stores."""
-    return msgspec.msgpack.encode(launches)
-
-
-def read_payload(stored: StoredPartition) -> LaunchList:
-    """The launches of a stored partition.
-
-    Raises:
-        PlanCorruptError: It is of another version, damaged, or says something that cannot be.
-    """
-    where = f"step {stored.name[:200]!a}"
-    if stored.version != VERSION:
-        raise PlanCorruptError(
-            "a partition of another format",
-            where=where,
-            expected=VERSION,
-            got=ascii(stored.version[:60]),
-            fix="build the plan again, or install the version that built it",
-        )
-    try:
-        launches = msgspec.msgpack.decode(stored.payload, type=LaunchList)
-        _check(launches, stored)
-    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
-        raise PlanCorruptError(
-            f"a partition cannot be read: {error}", where=where, fix="build the plan again"
-        ) from None
-    return launches
-
-
-def _require(condition: object, what: str) -> None:
+def require(condition: object, what: str) -> None:
+    """Refuse what a payload says where a condition does not hold."""
     if not condition:
         raise ValueError(what)
 
 
-def _check(launches: LaunchList, stored: StoredPartition) -> None:
-    _require(0 <= launches.arena_bytes <= launches.workspace_bytes < 2**48, "the arena has no such size")
-    _require(len(launches.output_shapes) == len(stored.output_specs), "there are other outputs")
-    _require(all(0 <= n < 2**48 for shape in launches.output_shapes for n in shape), "an output has no such shape")
-    for kernel in launches.kernels:
-        _require(kernel.code in stored.code, "a kernel has no code")
-        _require(1 <= kernel.num_warps <= 32, "a kernel has no such number of warps")
-        _require(0 <= kernel.shared_bytes <= _MAX_SHARED_BYTES, "a kernel has too much shared memory")
+def check_launches(launches: LaunchList, stored: StoredPartition) -> None:
+    """Check every number against what the plan itself says.
+
+    Raises:
+        ValueError: Something cannot be.
+    """
+    require(0 <= launches.arena_bytes <= launches.workspace_bytes < 2**48, "the arena has no such size")
+    require(len(launches.output_shapes) == len(stored.output_specs), "there are other outputs")
+    require(all(0 <= n < 2**48 for shape in launches.output_shapes for n in shape), "an output has no such shape")
+    check_kernels(launches.kernels, stored)
     for buffer in launches.buffers:
         _check_buffer(buffer, launches, stored)
     zeroed = sum(buffer.size_bytes for buffer in launches.buffers if buffer.kind == "zeroed")
-    _require(zeroed <= _ZEROED_BYTES, "there is too much memory that is zero")
+    require(zeroed <= _ZEROED_BYTES, "there is too much memory that is zero")
     for launch in launches.launches:
-        _require(all(0 <= number < len(launches.buffers) for number in launch.buffers), "there is no such buffer")
+        require(all(0 <= number < len(launches.buffers) for number in launch.buffers), "there is no such buffer")
         used = [launches.buffers[number] for number in launch.buffers]
         _check_offsets(launch.offsets, used)
         _CHECKS[type(launch)](launch, used, launches)
 
 
+def check_kernels(kernels: Sequence[KernelRecord], stored: StoredPartition) -> None:
+    """The same for kernels alone."""
+    for kernel in kernels:
+        require(kernel.code in stored.code, "a kernel has no code")
+        require(1 <= kernel.num_warps <= 32, "a kernel has no such number of warps")
+        require(0 <= kernel.shared_bytes <= _MAX_SHARED_BYTES, "a kernel has too much shared memory")
+
+
 def _check_buffer(buffer: BufferRecord, launches: LaunchList, stored: StoredPartition) -> None:
-    _require(buffer.kind in _KINDS and 0 <= buffer.size_bytes < 2**48, "there is no such buffer")
+    require(buffer.kind in _KINDS and 0 <= buffer.size_bytes < 2**48, "there is no such buffer")
     if buffer.kind == "arena":
         end = buffer.offset + buffer.size_bytes
-        _require(buffer.offset >= 0 and end <= launches.arena_bytes, "a buffer is not in the arena")
+        require(buffer.offset >= 0 and end <= launches.arena_bytes, "a buffer is not in the arena")
     elif buffer.kind == "weight":
         weight = stored.weights.get(buffer.name)
-        _require(weight is not None and weight.nbytes == buffer.size_bytes, "a weight is missing or of another size")
+        require(weight is not None and weight.nbytes == buffer.size_bytes, "a weight is missing or of another size")
     elif buffer.kind in ("input", "output"):
         specs = stored.input_specs if buffer.kind == "input" else stored.output_specs
-        _require(0 <= buffer.number < len(specs), "there is no such input or output")
-        _require(_fits(specs[buffer.number], buffer.size_bytes), "an input or output is of another size")
+        require(0 <= buffer.number < len(specs), "there is no such input or output")
+        require(_fits(specs[buffer.number], buffer.size_bytes), "an input or output is of another size")
 
 
 def _fits(spec: TensorSpec, size_bytes: int) -> bool:
@@ -212,28 +197,29 @@ def _fits(spec: TensorSpec, size_bytes: int) -> bool:
 
 def _check_offsets(offsets: Sequence[int], buffers: Sequence[BufferRecord]) -> None:
     if offsets:
-        _require(len(offsets) == len(buffers), "there are other offsets")
+        require(len(offsets) == len(buffers), "there are other offsets")
         is_inside = all(0 <= offset <= buffer.size_bytes for offset, buffer in zip(offsets, buffers, strict=True))
-        _require(is_inside and not any(offset % 16 for offset in offsets), "there is no such offset")
+        require(is_inside and not any(offset % 16 for offset in offsets), "there is no such offset")
 
 
 def _check_kernel(launch: KernelLaunch, buffers: Sequence[BufferRecord], launches: LaunchList) -> None:
     kernels = launches.kernels
-    _require(0 <= launch.kernel < len(kernels), "there is no such kernel")
-    _require(kernels[launch.kernel].num_parameters == len(launch.buffers), "a kernel has other parameters")
-    _require(all(1 <= n <= most for n, most in zip(launch.grid, _MAX_GRID, strict=True)), "there is no such grid")
+    require(0 <= launch.kernel < len(kernels), "there is no such kernel")
+    require(kernels[launch.kernel].num_parameters == len(buffers) + len(launch.sizes), "a kernel has other parameters")
+    require(all(-(2**63) <= size < 2**63 for size in launch.sizes), "there is no such size")
+    require(all(1 <= n <= most for n, most in zip(launch.grid, MAX_GRID, strict=True)), "there is no such grid")
 
 
 def _check_product(launch: ProductLaunch, buffers: Sequence[BufferRecord], launches: LaunchList) -> None:
     product = launch.product
-    _require(len(launch.algorithm) == _ALGORITHM_BYTES, "an algorithm has another size")
-    _require(product.dtype in _WIDTHS, "products have no such type")
-    _require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
-    _require(len(buffers) == 3 + product.has_bias + product.has_residual, "a product has other buffers")
-    _require(launches.workspace_bytes - launches.arena_bytes >= WORKSPACE_BYTES, "a product has no scratch memory")
+    require(len(launch.algorithm) == _ALGORITHM_BYTES, "an algorithm has another size")
+    require(product.dtype in _WIDTHS, "products have no such type")
+    require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
+    require(len(buffers) == 3 + product.has_bias + product.has_residual, "a product has other buffers")
+    require(launches.workspace_bytes - launches.arena_bytes >= WORKSPACE_BYTES, "a product has no scratch memory")
     offsets = launch.offsets or [0] * len(buffers)
     needed = [n * _WIDTHS[product.dtype] + at for n, at in zip(list_counts(product), offsets, strict=True)]
-    _require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "a matrix is larger than its buffer")
+    require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "a matrix is larger than its buffer")
 
 
 _CHECKS: Final[Mapping[type[Any], Callable[[Any, Sequence[BufferRecord], LaunchList], None]]] = {
@@ -249,7 +235,7 @@ def list_counts(product: Product) -> Iterable[int]:
     yield _count(*left, product.left_line, product.left_stride, product.batch)
     yield _count(*right, product.right_line, product.right_stride, product.batch)
     result = _count(product.m, product.n, product.result_line, product.result_stride, product.batch)
-    _require(product.batch == 1 or product.result_stride, "matrices of a result lie on each other")
+    require(product.batch == 1 or product.result_stride, "matrices of a result lie on each other")
     if product.has_bias:
         yield product.n
     if product.has_residual:
@@ -258,5 +244,5 @@ def list_counts(product: Product) -> Iterable[int]:
 
 
 def _count(num_lines: int, length: int, line: int, stride: int, batch: int) -> int:
-    _require(0 <= stride < 2**48 and length <= line < 2**48, "a matrix has no such strides")
+    require(0 <= stride < 2**48 and length <= line < 2**48, "a matrix has no such strides")
     return (batch - 1) * stride + (num_lines - 1) * line + length

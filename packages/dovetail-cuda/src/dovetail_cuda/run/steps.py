@@ -67,7 +67,7 @@ def _places(launch: Launches) -> list[tuple[int, int]]:
 class _ReadyKernel(ReadyLaunch):
     def __init__(self, launch: KernelLaunch, resources: Resources) -> None:
         kernel = resources.kernels[launch.kernel]
-        self._gpu, self._places = resources.gpu, _places(launch)
+        self._gpu, self._places, self._sizes = resources.gpu, _places(launch), launch.sizes
         self._shape = Launch(
             function=resources.functions[launch.kernel],
             grid=launch.grid,
@@ -77,7 +77,8 @@ class _ReadyKernel(ReadyLaunch):
         )
 
     def bind(self, addresses: list[int], scratch: int) -> Step:
-        shape, places, parameters = self._shape, self._places, Parameters([0] * len(self._places))
+        shape, places = self._shape, self._places
+        parameters = Parameters([*[0] * len(places), *self._sizes])
         launch = self._gpu.driver.launch
 
         def step(stream: int) -> None:

@@ -11,7 +11,6 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail_cuda.compile.attention import PARTS, AttentionTile, write_attention
-from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.attention import AttentionRegion
 from dovetail_cuda.graph.masks import find_places
 from dovetail_cuda.graph.regions import ElementRegion
@@ -19,6 +18,7 @@ from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, Accumulator, Load, appl
 from dovetail_cuda.lower.index import Index, flatten
 from dovetail_cuda.lower.tensors import Rows, refuse
 from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.elements import make_element_draft
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.products import TF32_TOLERANCE
@@ -131,11 +131,7 @@ def _make_tile_way(
 ) -> Way:
     text = write_attention(region, tile, _precision(region, kit))
     names = {**roles, **{part: part for part in PARTS}}
-    draft = KernelDraft(
-        roles=tuple(names[buffer] for buffer in text.buffers),
-        request=request_text(text, kit.capability),
-        grid=text.grid,
-    )
+    draft = draft_text(text, tuple(names[buffer] for buffer in text.buffers), kit.capability)
     if tile.num_parts == 1:
         return Way(name=tile.name, drafts=[draft], tolerance=tolerance)
     rows = 4 * tile.num_parts * region.batch * region.queries

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
 from dovetail_cuda.compile.computed import ComputedTile, write_computed
-from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.computed import ComputedRegion
 from dovetail_cuda.graph.regions import ElementRegion
+from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.elements import make_element_draft
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.products import TF32_TOLERANCE
-from dovetail_cuda.tune.questions import KernelDraft, Operand, Place, Question, Task, Way
+from dovetail_cuda.tune.questions import Operand, Place, Question, Task, Way
 from dovetail_cuda.tune.steps import list_step_ways
 
 __all__ = ["make_computed_task"]
@@ -66,13 +67,13 @@ def _list_ways(region: ComputedRegion, kit: Kit, roles: Mapping[str, str]) -> li
     ways = list_step_ways(region.steps, kit, roles, tolerance)
     if region.m <= _FEW_ROWS and isinstance(region.rows, ElementRegion):
         draft, buffers = make_element_draft(region.rows, kit)
-        given = KernelDraft(roles=tuple(roles[name] for name in buffers), request=draft.request, grid=draft.grid)
+        given = replace(draft, roles=tuple(roles[name] for name in buffers))
         ways.append(Way(name="rows", drafts=[given], tolerance=tolerance))
     for m, n, k, warps, stages in _FLOAT_TILES if region.dtype == "float32" else _TILES:
         if m == 16 or m < 2 * region.m:
             tile = ComputedTile(m=m, n=n, k=k, num_warps=warps, num_stages=stages)
             text = write_computed(region, tile, precision=precision)
             names = tuple(roles[name] for name in text.buffers)
-            drafted = KernelDraft(roles=names, request=request_text(text, kit.capability), grid=text.grid)
+            drafted = draft_text(text, names, kit.capability)
             ways.append(Way(name=tile.name, drafts=[drafted], tolerance=tolerance))
     return ways

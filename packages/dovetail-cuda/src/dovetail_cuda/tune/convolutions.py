@@ -9,12 +9,12 @@ from typing import Final
 
 from dovetail_cuda.compile.convolution import ConvTile, write_convolution
 from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
-from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.lower.expr import Load, walk
 from dovetail_cuda.tune.conv_tiles import list_conv_tiles
+from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.kit import Kit
-from dovetail_cuda.tune.questions import KernelDraft, Operand, Place, Question, Task, Temporary, Way
+from dovetail_cuda.tune.questions import Operand, Place, Question, Task, Temporary, Way
 
 __all__ = ["make_conv_task"]
 
@@ -66,7 +66,7 @@ def _make_way(region: ConvRegion, tile: ConvTile, kit: Kit) -> Way:
     if tile.split > 1:
         temporaries[PARTS] = Temporary(size_bytes=4 * tiles * tile.split * tile.m * tile.n)
         temporaries[LOCKS] = Temporary(size_bytes=4 * tiles, is_zeroed=True)
-    draft = KernelDraft(roles=text.buffers, request=request_text(text, kit.capability), grid=text.grid)
+    draft = draft_text(text, text.buffers, kit.capability)
     tolerance = _TF32_TOLERANCE if _allows_tf32(region, kit) else 0.0
     return Way(name=tile.name, drafts=[draft], temporaries=temporaries, tolerance=tolerance)
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from dovetail_cuda.compile.source import Tile
 from dovetail_cuda.graph.regions import ElementRegion
+from dovetail_cuda.lower.sizes import greatest
 
 __all__ = ["choose_tile"]
 
@@ -18,12 +19,13 @@ _LANES: Final = 2048
 
 def choose_tile(region: ElementRegion, multiprocessors: int) -> Tile:
     """Tiles small enough that every multiprocessor has two, and large enough that each has work."""
+    count = greatest(region.count)
     if region.rows is None:
-        size = _power_above(-(-region.count // (2 * multiprocessors)), low=128, high=1024)
+        size = _power_above(-(-count // (2 * multiprocessors)), low=128, high=1024)
         return Tile(rows=size, num_warps=max(size // 256, 1))
-    width = region.rows.num_columns
+    width = greatest(region.rows.num_columns)
     columns = _power_above(width, low=1, high=_MOST_COLUMNS) if width <= _MOST_COLUMNS else _LOOP_COLUMNS
-    rows = _power_above(-(-region.count // (2 * multiprocessors)), low=1, high=max(_LANES // columns, 1))
+    rows = _power_above(-(-count // (2 * multiprocessors)), low=1, high=max(_LANES // columns, 1))
     return Tile(rows=rows, columns=columns, num_warps=_power_above(rows * columns // 512, low=1, high=16))
 
 

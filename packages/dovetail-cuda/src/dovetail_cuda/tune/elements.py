@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dovetail_cuda.compile.source import write_kernel
-from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.regions import ElementRegion
+from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.element_tiles import choose_tile
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.questions import KernelDraft, Place, Question, Task, Way
@@ -27,9 +27,5 @@ def make_element_task(region: ElementRegion, kit: Kit) -> Task:
 def make_element_draft(region: ElementRegion, kit: Kit) -> tuple[KernelDraft, Sequence[str]]:
     """The kernel of a region over the roles ``p0``, ``p1`` and so on, and the buffer of each of them."""
     text = write_kernel(region, choose_tile(region, kit.multiprocessors))
-    draft = KernelDraft(
-        roles=text.parameters,
-        request=request_text(text, kit.capability),
-        grid=text.grid,
-    )
+    draft = draft_text(text, text.parameters, kit.capability)
     return draft, text.buffers

@@ -32,6 +32,8 @@ class Kit:
     is_cold: bool
     """Whether the weights of the partition are more than the device's cache holds."""
     open_products: Callable[[], ProductLibrary]
+    is_generic: bool = False
+    """Whether sizes vary: then nothing is timed, and libraries, which are asked shape by shape, are left out."""
 
     @property
     def shared_bytes(self) -> int:
@@ -55,4 +57,5 @@ def make_kit(
         weights=frozenset(weights),
         is_cold=sum(buffer.size_bytes for buffer in weights.values()) > _CACHE_BYTES,
         open_products=open_products,
+        is_generic=plan.is_generic,
     )

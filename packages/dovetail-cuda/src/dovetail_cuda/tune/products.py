@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail_cuda.compile.products import LOCKS, PARTS, ProductTile, list_epilogue, write_epilogue, write_product
-from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.regions import ProductRegion
 from dovetail_cuda.lower.expr import Load, walk
 from dovetail_cuda.lower.matrices import Matrix
 from dovetail_cuda.lower.types import size_of
 from dovetail_cuda.run.payload import WORKSPACE_BYTES, Launches, Product, ProductLaunch
+from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.elements import make_element_draft
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.library_form import LibraryForm, match_library, split_follower
@@ -131,7 +131,7 @@ def _list_tile_ways(region: ProductRegion, kit: Kit, tolerance: float) -> list[W
     ways = []
     for tile in list_tiles(region, kit):
         text = write_product(region, tile, allows_tf32=_allows_tf32(region, kit))
-        draft = KernelDraft(roles=text.buffers, request=request_text(text, kit.capability), grid=text.grid)
+        draft = draft_text(text, text.buffers, kit.capability)
         ways.append(
             Way(name=tile.name, drafts=[draft], temporaries=_find_temporaries(region, tile), tolerance=tolerance)
         )

@@ -74,6 +74,8 @@ class KernelDraft(Draft):
 
     request: KernelRequest
     grid: tuple[int, int, int]
+    sizes: tuple[int, ...] = ()
+    """What it is called with after its buffers."""
 
     @property
     def requests(self) -> Sequence[KernelRequest]:
@@ -82,8 +84,8 @@ class KernelDraft(Draft):
 
     def make_launch(self, kernels: Kernels, buffers: list[int], offsets: list[int], layers: list[str]) -> Launches:
         """The launch of the kernel."""
-        number = kernels.find(self.request)
-        return KernelLaunch(kernel=number, grid=self.grid, buffers=buffers, offsets=offsets, layers=layers)
+        number, sizes = kernels.find(self.request), list(self.sizes)
+        return KernelLaunch(kernel=number, grid=self.grid, buffers=buffers, offsets=offsets, sizes=sizes, layers=layers)
 
 
 @dataclass(frozen=True, kw_only=True)

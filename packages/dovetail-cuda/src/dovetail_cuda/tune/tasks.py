@@ -12,6 +12,7 @@ from dovetail_cuda.tune.attention import make_attention_task
 from dovetail_cuda.tune.computed import make_computed_task
 from dovetail_cuda.tune.convolutions import make_conv_task
 from dovetail_cuda.tune.elements import make_element_task
+from dovetail_cuda.tune.generic import make_generic_task
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.products import make_product_task
 from dovetail_cuda.tune.questions import Task
@@ -21,7 +22,7 @@ __all__ = ["make_task"]
 
 def make_task(region: Region, kit: Kit) -> Task:
     """What a region asks."""
-    return _MAKERS[type(region)](region, kit)
+    return make_generic_task(region, kit) if kit.is_generic else _MAKERS[type(region)](region, kit)
 
 
 _MAKERS: Final[Mapping[type[Region], Callable[[Any, Kit], Task]]] = {

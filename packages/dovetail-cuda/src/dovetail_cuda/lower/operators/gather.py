@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dovetail_cuda.lower.expr import Expr, Literal, apply, convert, literal, position, select
-from dovetail_cuda.lower.index import Index
+from dovetail_cuda.lower.index import Index, Var
 from dovetail_cuda.lower.indexing import find_axis
 from dovetail_cuda.lower.registry import registry
 from dovetail_cuda.lower.tensors import Tensor
@@ -21,7 +21,7 @@ Coordinates = Sequence[Index]
 
 def clamp_index(value: Expr, size: int) -> Index:
     """A value as an index; one beyond the end reads the last element, for a kernel can tell nobody."""
-    last = literal(max(size - 1, 0), "int64")
+    last = literal(Var("", size).bounds[1], "int64")
     return Index.gathered(apply("tl.minimum(tl.maximum({0}, 0), {1})", value, last, dtype="int64"), size)
 
 
