@@ -213,6 +213,7 @@ def test_a_shape_outside_of_the_profile_is_an_error(paper: Any) -> None:
     ("text", "reason"),
     [
         ("(float[N,3] x, float[M,3] z) => (float[K,3] y) { y = Add(x, z) }", "may have to be stretched"),
+        ("(float[N,3] x) => (float[K,3] y) { y = Squeeze(x) }", "depends on sizes that vary"),
         (
             """(float[N,3] x) => (float[K,3] y) { s = Constant<value=int64[1]{0}>()
             e = Constant<value=int64[1]{4}>() y = Slice(x, s, e, s) }""",

@@ -13,7 +13,7 @@ from dovetail_cuda.lower.expr import Expr, apply, both, convert, literal, positi
 from dovetail_cuda.lower.index import Index, flatten, unflatten
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.registry import registry
-from dovetail_cuda.lower.sizes import as_size, is_fixed
+from dovetail_cuda.lower.sizes import as_size, is_fixed, least
 from dovetail_cuda.lower.tensors import Tensor, broadcast_shapes, broadcast_to, make_constant, refuse
 from dovetail_cuda.lower.types import TYPES
 
@@ -98,6 +98,8 @@ def flatten_to_matrix(x: Tensor, *, axis: int = 1) -> Tensor:
 def squeeze(x: Tensor, axes: Any = None) -> Tensor:
     """Without dimensions of size 1."""
     if axes is None:
+        if any(not is_fixed(size) and least(size) <= 1 for size in x.shape):
+            raise refuse("how many dimensions are left depends on sizes that vary")
         return reshape_to(x, [size for size in x.shape if size != 1])
     dropped = find_axes(axes, x.rank) if np.size(axes) else ()
     return reshape_to(x, [size for axis, size in enumerate(x.shape) if axis not in dropped])
