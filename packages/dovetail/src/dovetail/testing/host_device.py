@@ -46,6 +46,7 @@ from dovetail.testing.host_kernels import copy_kernels
 from dovetail.testing.host_memory import DeviceAllocations
 from dovetail.testing.host_options import HostDeviceOptions
 from dovetail.testing.host_partitions import HostDevicePartition, compile_partition, load_partition
+from dovetail.testing.host_plugin_kernels import HostDeviceKernel, PluginFunction
 from dovetail.testing.host_reformats import HostDeviceReformat
 from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet, WrappedHostStream
 from dovetail.testing.statistics import DeviceStatistics
@@ -70,6 +71,7 @@ class HostDevice(Provider):
         self.memory = MemoryInfo(name=options.name, ordinal=device.ordinal)
         self.preferred_layout = options.layout
         self.can_capture = options.can_capture and options.has_streams
+        self.can_launch = options.has_streams
         self.budget_bytes = options.budget_bytes
         self.builds_per_profile = options.per_profile
         self.refit_mode = options.refit_mode
@@ -78,6 +80,8 @@ class HostDevice(Provider):
         """What the device was told to do."""
         self.graphs: list[HostGraph] = []
         """Everything that was captured."""
+        self.plugin_functions: dict[str, PluginFunction] = {}
+        """What the kernels of plugins do here, by their names."""
         self._streams = StreamSet(f"provider '{self.id}'", self.statistics, self.check)
         self._live = DeviceAllocations(f"provider '{self.id}'")
         self._allocator = HostDeviceAllocator(
@@ -141,6 +145,10 @@ class HostDevice(Provider):
             check_code(self, stored.name, stored.code)
         function = unpack_inputs(self, stored, get_provider("cpu").load_kernel(stored))
         return HostDeviceFunction(self, op, function, super().host_inputs(op, domain, opset), stored.num_outputs)
+
+    def load_device_kernel(self, code: bytes, name: str) -> HostDeviceKernel:
+        """The function that a test gave for a kernel of that name."""
+        return HostDeviceKernel(self, name)
 
     def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """A plan for ``cpu``."""
