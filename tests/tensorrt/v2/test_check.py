@@ -18,6 +18,7 @@ def test_the_checker_passes_v2_files(file: PluginFile) -> None:
         )
     assert [f"{rule['id']} {rule['message']}" for rule in report.to_dict()["rules"] if rule["status"] == "failed"] == []
     assert report.to_dict()["counts"]["passed"] > 40
+    assert report.subject.startswith(f"{file.creator} (")
 
 
 def test_a_plugin_class_can_be_named() -> None:

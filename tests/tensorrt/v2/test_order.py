@@ -187,7 +187,7 @@ def test_failures_name_the_line_of_the_plugin() -> None:
             raise ValueError("no")
 
     creator = type("C", (NotedCreator,), {"plugin_class": Failing})()
-    with pytest.raises(dt.PluginError, match=r"test_order\.py:\d+: enqueue raised ValueError: no"):
+    with pytest.raises(dt.PluginError, match=r"\(Failing\), .*test_order\.py:\d+: enqueue raised ValueError: no"):
         load(build(Failing()), creator)(X)
 
 

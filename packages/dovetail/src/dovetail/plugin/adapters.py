@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["is_adaptable_creator", "is_adaptable_plugin", "resolve_creator", "resolve_plugin", "stands_for"]
+__all__ = [
+    "class_name",
+    "is_adaptable_creator",
+    "is_adaptable_plugin",
+    "resolve_creator",
+    "resolve_plugin",
+    "stands_for",
+]
 
 
 def is_adaptable_plugin(thing: Any) -> bool:
@@ -33,6 +40,15 @@ def resolve_plugin(plugin: Any) -> Any:
 def resolve_creator(creator: Any) -> Any:
     """The creator under this contract: its adapter where it brings one, else itself."""
     return creator.as_creator_v3one() if is_adaptable_creator(creator) else creator
+
+
+def class_name(thing: Any) -> str:
+    """The class that messages name: of an adapter, the class of what it stands for.
+
+    >>> class_name(3)
+    'int'
+    """
+    return type(getattr(thing, "adapted", thing)).__name__
 
 
 def stands_for(kept: Any, given: Any) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 from dovetail.errors import DovetailError, PluginError
 from dovetail.expr import DimsExprs, Expr, IDimensionExpr, IExprBuilder
 from dovetail.loggers import ILogger, Logger, Severity
+from dovetail.plugin.adapters import class_name
 from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField, iterate_fields
 from dovetail.plugin.interfaces import (
     IPluginResourceContext,
@@ -141,7 +142,7 @@ class PluginHandle:
     @property
     def where(self) -> str:
         """How messages name this plugin."""
-        cls = type(self.plugin).__name__
+        cls = class_name(self.plugin)
         try:
             return f"plugin '{self.core.plugin_name}' version '{self.core.plugin_version}' ({cls})"
         except Exception:  # noqa: BLE001 - this is for messages, also about a plugin whose name cannot be read

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dovetail.errors import UsageError
+from dovetail.plugin.adapters import class_name
 from dovetail.plugin.check.cases.discovery import Wish
 from dovetail.plugin.check.cases.problem import Case
 from dovetail.plugin.check.driver import CheckedPlugin
@@ -69,7 +70,7 @@ def _subject_of(
 ) -> tuple[CheckedPlugin, str]:
     subject = CheckedPlugin(creator=creator, fields=fields, wish=wish, strict=strict, seed=seed)
     name = read_or(creator, "name", None)
-    kind = type(creator).__name__
+    kind = class_name(creator)
     return subject, f"{kind} ('{name}')" if isinstance(name, str) else kind
 
 
