@@ -30,18 +30,15 @@ def load_registry() -> KernelRegistry:
     )
     from dovetail_cuda.lower.operators import (  # noqa: F401
         attention_operators,
-        causal,
         contrib,
         contrib_attention,
         contrib_fused,
         einsum,
         gather,
         integer,
-        linear_attention,
         losses,
         norm,
         quantize,
-        recurrent,
         resize,
         rotary,
         sampling,
@@ -49,5 +46,6 @@ def load_registry() -> KernelRegistry:
         scatter,
         sort,
     )
+    from dovetail_cuda.lower.operators.sequences import causal, linear_attention, recurrent  # noqa: F401
 
     return registry

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dovetail_cuda.lower.indexing import move, transpose_to
-from dovetail_cuda.lower.operators.recurrence import (
+from dovetail_cuda.lower.operators.sequences.recurrence import (
     RecurrentLayer,
     RecurrentSettings,
     State,

@@ -9,7 +9,7 @@ from dovetail_cuda.lower.attention import split_heads
 from dovetail_cuda.lower.expr import Expr, apply, convert, literal
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.indexing import move, reshape_to
-from dovetail_cuda.lower.operators.recurrence import MOST_STEPS, join_parts
+from dovetail_cuda.lower.operators.sequences.recurrence import MOST_STEPS, join_parts
 from dovetail_cuda.lower.pointwise import map_elements
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
