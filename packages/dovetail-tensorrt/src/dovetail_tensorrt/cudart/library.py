@@ -85,4 +85,4 @@ class _LibraryLoader(importlib.abc.Loader):
         def use_library(self: Any) -> None:
             self.handle = RuntimeLibrary()
 
-        module.Cuda.__init__ = use_library  # type: ignore[attr-defined]
+        module.Cuda.__init__ = use_library

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import reduce
 
 import msgspec
 import onnx_ir as ir
@@ -124,8 +123,10 @@ def _count_bounds(graph: ir.Graph, inference: ShapeInference) -> dict[str, Expr]
         dims, made = inference.exprs(node.inputs[0]), inference.exprs(node.outputs[0])
         if dims is None or made is None or None in dims or not isinstance(made[1], Symbol):
             continue
-        known = [dim for dim in dims if dim is not None]
-        bounds[made[1].name] = reduce(lambda a, b: Operation(DimensionOperation.PROD, a, b), known, Constant(1))
+        bound: Expr = Constant(1)
+        for dim in dims:
+            bound = bound if dim is None else Operation(DimensionOperation.PROD, bound, dim)
+        bounds[made[1].name] = bound
     return bounds
 
 
