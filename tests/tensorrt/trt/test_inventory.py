@@ -32,6 +32,7 @@ PARTS = {
         "PluginCreatorVersion",
     },
     "dovetail_tensorrt.trt.plugin": {"KernelLaunchParams"},
+    "dovetail_tensorrt.trt.plugin.requests": {"QuickPluginCreationRequest"},
 }
 """Names that other parts of the package bring."""
 

@@ -17,18 +17,7 @@ __all__ = [
     "ISymExprs",
     "PluginArgDataType",
     "PluginArgType",
-    "QuickPluginCreationRequest",
 ]
-
-
-class QuickPluginCreationRequest(NamedEnum):
-    """Which implementation of a plugin is wanted: Python that runs, or a kernel that was compiled."""
-
-    UNKNOWN = 0
-    PREFER_JIT = 1
-    PREFER_AOT = 2
-    STRICT_JIT = 3
-    STRICT_AOT = 4
 
 
 class PluginArgType(NamedEnum):
@@ -185,7 +174,7 @@ class IPluginCreatorV3Quick(dovetail.IPluginCreatorInterface):
         namespace: str,
         field_collection: Any,
         phase: dovetail.TensorRTPhase,
-        quick_plugin_creation_request: QuickPluginCreationRequest = QuickPluginCreationRequest.UNKNOWN,
+        quick_plugin_creation_request: Any = 0,
     ) -> Any:
         """A plugin from fields."""
         return _refuse(self, "create_plugin")
