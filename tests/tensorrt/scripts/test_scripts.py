@@ -37,13 +37,20 @@ def test_every_sample_is_run() -> None:
     assert {path.name for path in SAMPLES.glob("*.py")} == {*LINES, "common.py"}
 
 
-@pytest.mark.parametrize("name", LINES)
+QUICK = ("plugin_v3_circ_pad.py", "onnx_dynamic_shapes.py")
+"""One by the network API and plugins and one by the parser; each script starts a process of its own."""
+
+
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in LINES]
+)
 def test_the_script_prints_its_line(name: str) -> None:
     done = run(SAMPLES / name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert LINES[name] in done.stdout
 
 
+@pytest.mark.slow
 def test_arguments_reach_the_script() -> None:
     done = run(SAMPLES / "onnx_dynamic_shapes.py", "--max-batch", "7")
     assert done.returncode == 0, done.stderr

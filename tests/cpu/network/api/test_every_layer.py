@@ -20,6 +20,7 @@ ELSEWHERE = {
     "add_input": "every case adds inputs",
     "add_loop": "test_loops.py",
     "add_if_conditional": "test_loops.py",
+    "add_model": "test_add_model.py",
 }
 """Methods whose cases are not in the table, and where they are."""
 

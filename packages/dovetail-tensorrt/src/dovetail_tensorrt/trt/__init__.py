@@ -214,7 +214,6 @@ from dovetail_tensorrt.trt.quick import (
     ISymExprs,
     PluginArgDataType,
     PluginArgType,
-    QuickPluginCreationRequest,
 )
 from dovetail_tensorrt.trt.registry import (
     IPluginRegistry,
@@ -395,7 +394,6 @@ __all__ = [
     "PreviewFeature",
     "Profiler",
     "ProfilingVerbosity",
-    "QuickPluginCreationRequest",
     "ReduceOperation",
     "Refitter",
     "ResizeCoordinateTransformation",
@@ -468,6 +466,7 @@ _PARTS: Final = {
     "dovetail_tensorrt.v2": "IPluginCreator IPluginV2 IPluginV2DynamicExt IPluginV2DynamicExtBase IPluginV2Ext\
  IPluginV2IOExt IPluginV2Layer PluginCreatorVersion",
     "dovetail_tensorrt.trt.plugin": "KernelLaunchParams plugin",
+    "dovetail_tensorrt.trt.plugin.requests": "QuickPluginCreationRequest",
 }
 """Where names are that are imported when a script first uses them."""
 

@@ -18,7 +18,6 @@ __all__ = [
     "ISymExprs",
     "PluginArgDataType",
     "PluginArgType",
-    "QuickPluginCreationRequest",
 ]
 
 
@@ -176,7 +175,7 @@ class IPluginCreatorV3Quick(dovetail.IPluginCreatorInterface):
         namespace: str,
         field_collection: Any,
         phase: dovetail.TensorRTPhase,
-        quick_plugin_creation_request: QuickPluginCreationRequest = QuickPluginCreationRequest.UNKNOWN,
+        quick_plugin_creation_request: Any = 0,
     ) -> Any:
         """A plugin from fields."""
         return _refuse(self, "create_plugin")

@@ -28,9 +28,6 @@ class IPluginRegistry:
     def __init__(self, registry: dovetail.PluginRegistry, reporter: Reporter) -> None:
         self.registry = registry
         self._reporter = reporter
-        self._originals: dict[int, Any] = {}
-        """Id of an adapted creator -> the V2 creator of the script."""
-        self._adapted: dict[int, Any] = {}
 
     @property
     def error_recorder(self) -> dovetail.IErrorRecorder | None:
@@ -54,37 +51,28 @@ class IPluginRegistry:
         """Add a creator of V3 or V2 plugins; False when one of its name, version and namespace is there."""
 
         def register() -> bool:
-            return self.registry.register_creator(self._adapt(creator), plugin_namespace)
+            return self.registry.register_creator(_adapt(creator), plugin_namespace)
 
         return self._reporter.attempt("IPluginRegistry.register_creator", register, failure=False)
 
-    def _adapt(self, creator: Any) -> Any:
-        if not _is_v2_creator(creator):
-            return creator
-        adapted = import_part("v2").adapt_creator(creator)
-        self._originals[id(adapted)], self._adapted[id(creator)] = creator, adapted
-        return adapted
-
-    def _original(self, creator: Any) -> Any:
-        return self._originals.get(id(creator), creator)
-
     def deregister_creator(self, creator: Any) -> bool:
         """Remove a creator; False when it is not registered here."""
-        return self.registry.deregister_creator(self._adapted.get(id(creator), creator))
+        known = next((each for each in self.registry.all_creators if _original(each) is creator), creator)
+        return self.registry.deregister_creator(known)
 
     def get_creator(self, type: str, version: str, plugin_namespace: str = "") -> Any | None:  # noqa: A002
         """The creator, from here or from a parent, or None."""
-        return self._original(self.registry.find_creator(type, version, plugin_namespace))
+        return _original(self.registry.find_creator(type, version, plugin_namespace))
 
     @property
     def all_creators(self) -> list[Any]:
         """The creators registered here."""
-        return [self._original(creator) for creator in self.registry.all_creators]
+        return [_original(creator) for creator in self.registry.all_creators]
 
     @property
     def all_creators_recursive(self) -> list[Any]:
         """The creators registered here and in every parent that a search reaches."""
-        return [self._original(creator) for creator in self.registry.all_creators_recursive]
+        return [_original(creator) for creator in self.registry.all_creators_recursive]
 
     @property
     def plugin_creator_list(self) -> list[Any]:
@@ -127,8 +115,15 @@ class IPluginRegistry:
         return iter(self.all_creators)
 
 
-def _is_v2_creator(creator: Any) -> bool:
-    return hasattr(creator, "deserialize_plugin") and not isinstance(creator, dovetail.IPluginCreatorV3One)
+def _adapt(creator: Any) -> Any:
+    """A creator of V2 plugins as one of V3 plugins; every other as it is."""
+    is_v2 = hasattr(creator, "deserialize_plugin") and not isinstance(creator, dovetail.IPluginCreatorV3One)
+    return import_part("v2").adapt_creator(creator) if is_v2 else creator
+
+
+def _original(creator: Any) -> Any:
+    """The creator that a script registered: the one behind an adapter."""
+    return getattr(creator, "adapted", creator)
 
 
 _global = IPluginRegistry(dovetail.get_plugin_registry(), Reporter(None))

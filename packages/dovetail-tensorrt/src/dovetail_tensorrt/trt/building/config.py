@@ -129,7 +129,7 @@ class IBuilderConfig(DeprecatedContext):
     # profiles
 
     def add_optimization_profile(self, profile: dovetail.OptimizationProfile) -> int:
-        """Add a profile; its number comes back, -1 when it has no bounds."""
+        """Add a profile; its number comes back."""
         if not isinstance(profile, dovetail.OptimizationProfile):
             raise TypeError(f"profile must be an IOptimizationProfile, not {type(profile).__name__}")
         self._profiles.append(profile)
