@@ -6,7 +6,6 @@ from typing import Any
 
 import dovetail
 from dovetail.contract_enum import ContractEnum
-from dovetail_tensorrt.trt.plugin.requests import QuickPluginCreationRequest
 
 __all__ = [
     "IPluginCreatorV3Quick",
