@@ -27,7 +27,8 @@ RUN := $(VENV)/bin/python -m
 OPENVINO_VENV := .venv-openvino
 CUDA_VENV := .venv-cuda
 # Tests of another package that need Triton and the device of paper.
-ON_PAPER := tests/tensorrt/builtin/test_kernels.py tests/tensorrt/builtin/test_paper_device.py tests/tensorrt/plugin/test_aot.py
+ON_PAPER := $(patsubst %,tests/tensorrt/%.py,builtin/test_compilation builtin/test_kernels builtin/test_layouts \
+	builtin/test_paper_device builtin/test_types plugin/test_aot)
 TENSORRT_VENV := .venv-tensorrt
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
@@ -101,6 +102,7 @@ ifneq ($(TENSORRT),off)
 	else $(TENSORRT_VENV)/bin/python -m pytest -n $(JOBS) \
 		$(if $(filter quick,$(TENSORRT)),-m "not slow") tests/tensorrt \
 		--ignore-glob '*/scripts/samples/*' --ignore-glob '*/migrate/plugins/*' --ignore-glob '*/builtin/kernels/*' \
+		--ignore-glob '*/builtin/interpreted.py' \
 		--doctest-modules packages/dovetail-tensorrt/src $(ARGS); fi
 endif
 

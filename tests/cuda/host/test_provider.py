@@ -27,6 +27,7 @@ from tests.cuda.models import make_block
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_kit_finds_nothing_wrong(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 Shapes = tuple[tuple[int, ...], ...]
 
@@ -21,6 +23,15 @@ class PluginCase:
 
 
 F, INDEX = "FLOAT", "INT32"
+
+QUICK = ("nms", "pillars", "roi align", "scatter")
+"""What is tried of every kind where there is little time."""
+
+
+def mark_slow(names: Iterable[str]) -> list[Any]:
+    """The names of cases as parameters of a test, most of them slow."""
+    return [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
 
 CASES = {
     "nms": PluginCase(

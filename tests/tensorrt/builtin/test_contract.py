@@ -11,7 +11,7 @@ import dovetail as dt
 from dovetail.errors import PluginError
 from dovetail.plugin.check import check_creator
 from dovetail_tensorrt.builtin import PLUGINS, get_creators, register_all
-from tests.tensorrt.builtin.cases import CASES
+from tests.tensorrt.builtin.cases import CASES, mark_slow
 from tests.tensorrt.builtin.running import make_registry
 
 VERSIONS = {
@@ -71,7 +71,7 @@ def test_a_plugin_of_the_same_name_stays() -> None:
     assert registry.get_creator(own.name, own.plugin_version, "") is own
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", mark_slow(CASES))
 def test_every_rule_of_the_checker_holds(name: str) -> None:
     case = CASES[name]
     creator = make_registry().get_creator(case.name, case.version, "")

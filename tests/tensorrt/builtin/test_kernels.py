@@ -14,13 +14,14 @@ if importlib.util.find_spec("triton") is None:
 
 from dovetail_tensorrt.builtin.device import selection
 from dovetail_tensorrt.builtin.host import detection
+from tests.tensorrt.builtin.cases import mark_slow
 from tests.tensorrt.builtin.interpreted import run_interpreted
 from tests.tensorrt.builtin.problems import PROBLEMS, Problem
 from tests.tensorrt.builtin.references import REFERENCES
 from tests.tensorrt.builtin.running import compare, create
 
 
-@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("name", mark_slow(PROBLEMS))
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_kernels_give_what_the_reference_gives(name: str, data: st.DataObject) -> None:

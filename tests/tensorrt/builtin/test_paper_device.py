@@ -18,7 +18,7 @@ from dovetail_tensorrt.builtin.device import memory
 from tests.cuda.host.fake_driver import FakeDriver
 from tests.cuda.host.fake_provider import fake_cuda
 from tests.cuda.host.interpreter import compile_fake
-from tests.tensorrt.builtin.cases import CASES
+from tests.tensorrt.builtin.cases import CASES, mark_slow
 from tests.tensorrt.builtin.interpreted import Array  # noqa: F401 - has Triton interpret
 from tests.tensorrt.builtin.problems import Problem
 from tests.tensorrt.builtin.references import REFERENCES
@@ -37,7 +37,7 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDrive
         memory._open_device.cache_clear()
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", mark_slow(CASES))
 def test_an_engine_runs_the_kernels_of_a_plugin(name: str, paper: FakeDriver) -> None:
     problem = make_problem(CASES[name])
     engine = load_on_cuda(problem)

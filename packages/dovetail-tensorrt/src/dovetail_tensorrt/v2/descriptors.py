@@ -47,7 +47,7 @@ def read_unbatched_desc(dynamic: DynamicPluginTensorDesc) -> PluginTensorDesc:
 def at_shape(desc: PluginTensorDesc, shape: Sequence[int] | Dims) -> PluginTensorDesc:
     """A descriptor like this one with another shape.
 
-    >>> at_shape(PluginTensorDesc((-1, 3)), (8, 3)).dims
+    >>> tuple(at_shape(PluginTensorDesc((-1, 3)), (8, 3)).dims)
     (8, 3)
     """
     twin = desc.copy()
@@ -58,7 +58,7 @@ def at_shape(desc: PluginTensorDesc, shape: Sequence[int] | Dims) -> PluginTenso
 def drop_batch(shape: Sequence[int] | Dims) -> Dims:
     """A shape without its first dimension.
 
-    >>> drop_batch((8, 3, 4))
+    >>> tuple(drop_batch((8, 3, 4)))
     (3, 4)
     """
     return Dims(tuple(shape)[1:])
