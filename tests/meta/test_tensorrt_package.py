@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "packages/dovetail-tensorrt/src/dovetail_tensorrt"
 SOURCES = sorted([*PACKAGE.glob("*.py"), *(PACKAGE / "trt").rglob("*.py"), *(PACKAGE / "cudart").rglob("*.py")])
 SOURCES = [path for path in SOURCES if PACKAGE / "trt/plugin" not in path.parents]
-OUTSIDE = {"dovetail", "dovetail_tensorrt", "ml_dtypes", "numpy", "onnx", "onnx_ir"}
+OUTSIDE = {"dovetail", "dovetail_tensorrt", "ml_dtypes", "numpy", "onnx", "onnx_ir", "polygraphy"}
 
 
 def _trees() -> Iterator[tuple[str, ast.Module]]:

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from dovetail_cuda.run.arena import ALIGNMENT, Arena, ArenaRules
-from dovetail_cuda.run.arena_memory import ArenaMemory
-from dovetail_cuda.run.guards import GuardedMemory
+from dovetail_cuda.run.arenas.arena import ALIGNMENT, Arena, ArenaRules
+from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
+from dovetail_cuda.run.arenas.guards import GuardedMemory
 from tests.cuda.host.fake_provider import make_factory
 
 RULES = ArenaRules(

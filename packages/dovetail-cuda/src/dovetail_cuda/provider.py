@@ -34,13 +34,13 @@ from dovetail.provider.interfaces import (
 )
 from dovetail_cuda import __version__
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
+from dovetail_cuda.run.arenas.guards import GuardedMemory
+from dovetail_cuda.run.arenas.memory_choice import open_memory
 from dovetail_cuda.run.arrays import CudaArray, import_array
 from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.guards import GuardedMemory
 from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
-from dovetail_cuda.run.memory_choice import open_memory
 from dovetail_cuda.run.packing import is_recipe, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
 from dovetail_cuda.run.plugin_kernel import PluginKernel

@@ -45,6 +45,9 @@ from dovetail.build.tune.cache import (
     ITimingCache as ITimingCache,
     TimingCache as TimingCache,
 )
+from dovetail.contract_enum import (
+    ContractEnum as ContractEnum,
+)
 from dovetail.errors import (
     BuildCancelledError as BuildCancelledError,
     BuildError as BuildError,

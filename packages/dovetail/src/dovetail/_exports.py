@@ -15,6 +15,7 @@ _MODULES: dict[str, str] = {
     "dovetail.build.config": """BuilderConfig BuilderFlag IBuilderConfig MemoryPoolType PreviewFeature
         ProfilingVerbosity""",
     "dovetail.build.assign.support": "Support find_support",
+    "dovetail.contract_enum": "ContractEnum",
     "dovetail.growth": "GrowthLimits",
     "dovetail.host_memory": "HostMemory IHostMemory",
     "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.contract_enum import ContractEnum
+from dovetail import ContractEnum
 
 __all__ = [
     "AllocatorFlag",

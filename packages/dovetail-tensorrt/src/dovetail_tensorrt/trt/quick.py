@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import dovetail
-from dovetail.contract_enum import ContractEnum
+from dovetail import ContractEnum
 
 __all__ = [
     "IPluginCreatorV3Quick",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import dovetail
-from dovetail.contract_enum import ContractEnum
+from dovetail import ContractEnum
 
 __all__ = ["ErrorCode", "ParserError", "describe_errors"]
 

@@ -143,7 +143,7 @@ class Tensor:
         return f"Tensor({self._shape}, {self.dtype.name}, {self.format.name}, data_ptr={self._address:#x})"
 
 
-class _HostTensor(Tensor):
+class _TensorOnHost(Tensor):
     """A tensor in memory of the host."""
 
     @property
@@ -157,7 +157,7 @@ class _HostTensor(Tensor):
         return 1, 0
 
 
-class _DeviceTensor(Tensor):
+class _TensorOnDevice(Tensor):
     """A tensor in memory of a CUDA device."""
 
     @property
@@ -168,7 +168,7 @@ class _DeviceTensor(Tensor):
 
 def make_tensor(address: int, desc: PluginTensorDesc, stream: int, *, aliased_to: Tensor | None = None) -> Tensor:
     """The tensor at an address, as large as it can be where the plugin tells its size."""
-    kind = _DeviceTensor if desc.is_on_device else _HostTensor
+    kind = _TensorOnDevice if desc.is_on_device else _TensorOnHost
     sizes = tuple(desc.dims)
     is_data_dependent = -1 in sizes
     shape = _largest(sizes, desc.room) if is_data_dependent else sizes

@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING
 
-from dovetail_cuda.run.arena import ArenaRules
-from dovetail_cuda.run.arena_memory import ArenaMemory
+from dovetail_cuda.run.arenas.arena import ArenaRules
+from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
 from dovetail_cuda.run.memory import BlockMemory, DeviceMemory, ExternalMemory, PoolMemory
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dovetail.provider.loader import get_provider
 from dovetail_cuda.lower.registry import load_registry
 from tests.cuda.categories import CATEGORIES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / "docs/cuda-operators.md").read_text(encoding="utf-8")
 CONTRIB = "com.microsoft"
 

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from dovetail.allocators import IGpuAllocator
-from dovetail_cuda.run.arena import ALIGNMENT, Arena, ArenaRules, ArenaStatistics
+from dovetail_cuda.run.arenas.arena import ALIGNMENT, Arena, ArenaRules, ArenaStatistics
 from dovetail_cuda.run.memory import DeviceMemory
 
 if TYPE_CHECKING:
