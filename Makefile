@@ -107,11 +107,12 @@ ifneq ($(TENSORRT),off)
 endif
 
 # What runs on a machine with a CUDA device: its own Python, whatever that has installed.
-ON_GPU := PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. $(PYTHON) -m
+ON_GPU := PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:packages/dovetail-tensorrt/src:$(PYTHONPATH):. \
+	$(PYTHON) -m
 
 test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch, CuPy, Triton and cuda-bindings.
 	SHARD=$(SHARD) $(ON_GPU) pytest -c /dev/null --rootdir . -p no:cacheprovider -W ignore::DeprecationWarning \
-		-q tests/cuda/gpu $(ARGS)
+		-q tests/cuda/gpu tests/tensorrt/builtin/test_gpu.py $(ARGS)
 
 sanitize-gpu: ## compute-sanitizer over kernels (TOOL=memcheck, racecheck or synccheck) on a CUDA device.
 	PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. compute-sanitizer --tool $(TOOL) \

@@ -7,6 +7,7 @@ import importlib.util
 import numpy as np
 import pytest
 
+from dovetail.provider.loader import has_provider, register_provider
 from tests.tensorrt.builtin.cases import CASES
 from tests.tensorrt.builtin.problems import Problem
 from tests.tensorrt.builtin.references import REFERENCES
@@ -24,6 +25,15 @@ def _find_reason() -> str:
 
 if _find_reason():
     pytest.skip(_find_reason(), allow_module_level=True)
+
+
+@pytest.fixture(autouse=True)
+def _provider() -> None:
+    """The provider, whether its package is installed or only on the path."""
+    from dovetail_cuda.provider import CudaFactory
+
+    if not has_provider("cuda"):
+        register_provider(CudaFactory())
 
 
 @pytest.mark.parametrize("name", CASES)
