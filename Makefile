@@ -68,7 +68,7 @@ demo: venv ## Build, tune, check, save, reload and time a model with a custom op
 test: venv ## Run the tests and the doctests: ten minutes on two cores.
 	$(PYTEST) -n $(JOBS) $(QUICK) $(addprefix --ignore ,$(HEAVY)) --doctest-modules $(SOURCE) $(ARGS)
 
-test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: four minutes.
+test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: five minutes.
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
 
 test-all: test test-heavy test-openvino test-cuda test-tensorrt test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
