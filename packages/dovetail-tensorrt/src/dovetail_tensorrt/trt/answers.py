@@ -10,7 +10,7 @@ from typing import Any, Final, Self, TypeVar
 
 import dovetail
 
-__all__ = ["DeprecatedContext", "Reporter", "call_user", "guard_logger", "print_exception"]
+__all__ = ["DeprecatedContext", "LoggedObject", "Reporter", "call_user", "guard_logger", "print_exception"]
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -114,3 +114,37 @@ def guard_logger(logger: dovetail.ILogger) -> dovetail.ILogger:
     if not isinstance(logger, dovetail.ILogger):
         raise TypeError(f"logger must be an ILogger, not {type(logger).__name__}")
     return _GuardedLogger(logger)
+
+
+class LoggedObject(DeprecatedContext):
+    """What builders and runtimes have in common.
+
+    Args:
+        logger: Where messages go.
+    """
+
+    def __init__(self, logger: dovetail.ILogger) -> None:
+        self._given_logger = logger
+        self._reporter = Reporter(logger)
+
+    def __del__(self) -> None:
+        """Nothing: the contract has the name."""
+
+    @property
+    def logger(self) -> dovetail.ILogger:
+        """Where messages go."""
+        return self._given_logger
+
+    @property
+    def error_recorder(self) -> dovetail.IErrorRecorder | None:
+        """Where errors are recorded too."""
+        return self._reporter.recorder
+
+    @error_recorder.setter
+    def error_recorder(self, recorder: dovetail.IErrorRecorder | None) -> None:
+        self._reporter.recorder = recorder
+
+    @property
+    def num_DLA_cores(self) -> int:  # noqa: N802 - the contract's name
+        """0: there is no DLA."""
+        return 0

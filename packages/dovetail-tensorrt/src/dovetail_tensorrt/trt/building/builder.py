@@ -9,7 +9,7 @@ from typing import TypeVar
 import dovetail
 from dovetail_tensorrt.cudart import has_device
 from dovetail_tensorrt.cudart.devices import can_import
-from dovetail_tensorrt.trt.answers import DeprecatedContext, Reporter
+from dovetail_tensorrt.trt.answers import LoggedObject
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
 from dovetail_tensorrt.trt.building.network import INetworkDefinition
 from dovetail_tensorrt.trt.building.profile import IOptimizationProfile
@@ -23,7 +23,7 @@ __all__ = ["Builder"]
 T = TypeVar("T")
 
 
-class Builder(DeprecatedContext):
+class Builder(LoggedObject):
     """Where building starts.
 
     Args:
@@ -31,29 +31,11 @@ class Builder(DeprecatedContext):
     """
 
     def __init__(self, logger: dovetail.ILogger) -> None:
-        self._given_logger = logger
-        self._reporter = Reporter(logger)
+        super().__init__(logger)
         self._core = dovetail.Builder(self._reporter.logger)
         self._registry = IPluginRegistry(self._core.get_plugin_registry(), self._reporter)
         self.gpu_allocator: dovetail.IGpuAllocator | None = None
         """Taken and kept; a build allocates with the providers' own."""
-
-    def __del__(self) -> None:
-        """Nothing: the contract has the name."""
-
-    @property
-    def logger(self) -> dovetail.ILogger:
-        """Where messages go."""
-        return self._given_logger
-
-    @property
-    def error_recorder(self) -> dovetail.IErrorRecorder | None:
-        """Where errors are recorded too."""
-        return self._reporter.recorder
-
-    @error_recorder.setter
-    def error_recorder(self, recorder: dovetail.IErrorRecorder | None) -> None:
-        self._reporter.recorder = recorder
 
     @property
     def max_threads(self) -> int:
@@ -66,11 +48,6 @@ class Builder(DeprecatedContext):
             self._reporter.refuse("Builder.max_threads", f"{value} is no number of threads")
             return
         self._core.max_threads = int(value)
-
-    @property
-    def num_DLA_cores(self) -> int:  # noqa: N802 - the contract's name
-        """0: there is no DLA."""
-        return 0
 
     @property
     def max_DLA_batch_size(self) -> int:  # noqa: N802 - the contract's name

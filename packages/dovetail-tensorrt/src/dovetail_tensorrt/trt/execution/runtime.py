@@ -6,7 +6,7 @@ import tempfile
 from typing import Any
 
 import dovetail
-from dovetail_tensorrt.trt.answers import DeprecatedContext, Reporter
+from dovetail_tensorrt.trt.answers import LoggedObject
 from dovetail_tensorrt.trt.enums import TempfileControlFlag
 from dovetail_tensorrt.trt.execution.allocators import GuardedAllocator
 from dovetail_tensorrt.trt.execution.engine import ICudaEngine
@@ -16,7 +16,7 @@ from dovetail_tensorrt.trt.registry import IPluginRegistry
 __all__ = ["Runtime"]
 
 
-class Runtime(DeprecatedContext):
+class Runtime(LoggedObject):
     """Loads plans.
 
     Args:
@@ -24,8 +24,7 @@ class Runtime(DeprecatedContext):
     """
 
     def __init__(self, logger: dovetail.ILogger) -> None:
-        self._given_logger = logger
-        self._reporter = Reporter(logger)
+        super().__init__(logger)
         self._core = dovetail.Runtime(self._reporter.logger)
         self._registry = IPluginRegistry(self._core.get_plugin_registry(), self._reporter)
         self._allocator: dovetail.IGpuAllocator | None = None
@@ -35,28 +34,6 @@ class Runtime(DeprecatedContext):
         self.tempfile_control_flags = (
             1 << TempfileControlFlag.ALLOW_IN_MEMORY_FILES | 1 << TempfileControlFlag.ALLOW_TEMPORARY_FILES
         )
-
-    def __del__(self) -> None:
-        """Nothing: the contract has the name."""
-
-    @property
-    def logger(self) -> dovetail.ILogger:
-        """Where messages go."""
-        return self._given_logger
-
-    @property
-    def error_recorder(self) -> dovetail.IErrorRecorder | None:
-        """Where errors are recorded too."""
-        return self._reporter.recorder
-
-    @error_recorder.setter
-    def error_recorder(self, recorder: dovetail.IErrorRecorder | None) -> None:
-        self._reporter.recorder = recorder
-
-    @property
-    def num_DLA_cores(self) -> int:  # noqa: N802 - the contract's name
-        """0: there is no DLA."""
-        return 0
 
     @property
     def engine_host_code_allowed(self) -> bool:
