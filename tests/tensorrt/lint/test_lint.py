@@ -15,7 +15,7 @@ from dovetail.cli.answers import show_answer
 from dovetail.errors import InputError, UsageError
 from dovetail_tensorrt.lint import RULES, command, lint_paths
 from dovetail_tensorrt.lint.cpp_source import read_cpp
-from dovetail_tensorrt.migrate import migrate_source
+from dovetail_tensorrt.migrate.module import migrate_source
 from tests.tensorrt.v2_files import FILES
 
 ROOT = Path(__file__).parents[3]

@@ -10,7 +10,7 @@ import pytest
 import dovetail as dt
 from dovetail.plugin.check import check_path
 from dovetail_tensorrt import v2
-from dovetail_tensorrt.migrate import migrate_source
+from dovetail_tensorrt.migrate.module import migrate_source
 from tests.tensorrt.v2_files import (
     FILES,
     PluginFile,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dovetail.errors import InputError
-from dovetail_tensorrt.migrate import migrate_source
+from dovetail_tensorrt.migrate.module import migrate_source
 
 ODD = '''\
 # a licence

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import Any
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen
-from dovetail.errors import PluginError, ResourceError, UsageError
+from dovetail.errors import PluginError, UsageError
 
 __all__ = ["declare", "run"]
 
@@ -26,7 +25,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Reply:
     """Judge sources; the code is 2 when a rule objects."""
-    lint = _load_lint()
+    from dovetail_tensorrt import lint
+
     if args.list:
         return Reply(document={"rules": [asdict(rule) for _, rule in sorted(lint.RULES.items())]}, show=_show_rules)
     if not args.paths:
@@ -40,21 +40,6 @@ def run(args: argparse.Namespace) -> Reply:
         "unread": list(result.unread),
     }
     return Reply(document=document, show=_show, exit_code=PluginError.exit_code if result.findings else 0)
-
-
-def _load_lint() -> Any:
-    try:
-        import tree_sitter
-        import tree_sitter_cpp  # noqa: F401 - asked for here, so that the message comes before the work
-    except ModuleNotFoundError as error:
-        raise ResourceError(
-            f"this needs the package '{error.name}', which is not installed",
-            fix="pip install 'dovetail-tensorrt[lint]'",
-        ) from None
-    from dovetail_tensorrt import lint
-
-    del tree_sitter
-    return lint
 
 
 def _show(document: Document, screen: Screen) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from dovetail.errors import ResourceError
 from dovetail_tensorrt.lint.comments import find_silenced
 from dovetail_tensorrt.lint.facts import (
     BranchFacts,
@@ -40,10 +41,13 @@ _LAUNCHERS: Final = ("cudaLaunchKernel", "cudaLaunchKernelEx", "cuLaunchKernel",
 
 @functools.cache
 def _make_parser() -> Parser:
-    import tree_sitter_cpp
-    from tree_sitter import Language as Grammar
-    from tree_sitter import Parser
-
+    try:
+        import tree_sitter_cpp
+        from tree_sitter import Language as Grammar
+        from tree_sitter import Parser
+    except ModuleNotFoundError as error:
+        what = f"C++ sources need the package '{error.name}', which is not installed"
+        raise ResourceError(what, fix="pip install 'dovetail-tensorrt[lint]'") from None
     return Parser(Grammar(tree_sitter_cpp.language()))
 
 

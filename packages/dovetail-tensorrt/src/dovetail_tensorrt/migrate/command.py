@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> Reply:
 
 def _load_migration() -> Any:
     try:
-        from dovetail_tensorrt.migrate import migrate_source
+        from dovetail_tensorrt.migrate.module import migrate_source
     except ModuleNotFoundError as error:
         if error.name != "libcst":
             raise

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dovetail.errors import UsageError
+from dovetail.near_names import find_near
 from dovetail_tensorrt.trtexec.flags import FLAGS, Flag
 
 __all__ = ["Bounds", "Options", "parse_words", "read_size"]
@@ -81,9 +81,8 @@ def _find(name: str, word: str) -> Flag:
         return FLAGS["help"]
     found = FLAGS.get(name[2:]) if name.startswith("--") else None
     if found is None:
-        near = difflib.get_close_matches(name.lstrip("-").lower(), [known.lower() for known in FLAGS], n=1, cutoff=0.5)
-        names = {known.lower(): known for known in FLAGS}
-        fix = f"did you mean --{names[near[0]]}? " if near else ""
+        near = find_near(name.lstrip("-"), FLAGS, count=1)
+        fix = f"did you mean --{near[0]}? " if near else ""
         raise UsageError(f"unknown option: {word}", where="trtexec", fix=f"{fix}--help lists all")
     return FLAGS[found.alias] if found.alias else found
 

@@ -8,10 +8,11 @@ shapes, as expressions while a network is built. Nothing here runs a plugin; ``d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+from dovetail.contract_enum import ContractEnum
 from dovetail.plugin.interfaces import PREFERS_DEVICE, InterfaceInfo, IPluginCreatorInterface, IVersionedInterface
+from dovetail.plugin.required import RequiredAttribute, refuse_call
 
 if TYPE_CHECKING:
     from dovetail.allocators import IGpuAllocator
@@ -35,25 +36,11 @@ API_VERSION: Final = 110100
 """What ``tensorrt_version`` of a plugin says: the version of the API that these classes have."""
 
 
-class PluginCreatorVersion(IntEnum):
+class PluginCreatorVersion(ContractEnum):
     """Which kind of V2 creator: written in C++, or in Python."""
 
     V1 = 0
     V1_PYTHON = 0x40
-
-
-class _Unset:
-    """An attribute that a plugin must set; reading it before says so."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        raise AttributeError(f"{owner.__name__}.{self._name} not initialized: set self.{self._name} in __init__")
-
-
-def _refuse(instance: object, method: str) -> NoReturn:
-    raise NotImplementedError(f"{type(instance).__name__} must implement {method}")
 
 
 class IPluginV2(IVersionedInterface):
@@ -66,9 +53,9 @@ class IPluginV2(IVersionedInterface):
         plugin_type: str
         plugin_version: str
     else:
-        num_outputs = _Unset()
-        plugin_type = _Unset()
-        plugin_version = _Unset()
+        num_outputs = RequiredAttribute()
+        plugin_type = RequiredAttribute()
+        plugin_version = RequiredAttribute()
     plugin_namespace: str = ""
     preferred_memory: str = PREFERS_DEVICE
     """Where a run gets its addresses: V2 plugins expect those of a device, and of the host where there is none."""
@@ -85,11 +72,11 @@ class IPluginV2(IVersionedInterface):
 
     def get_output_shape(self, index: int, input_shapes: Sequence[Dims]) -> Dims | Sequence[int]:
         """The shape of an output without the batch, from input shapes without it."""
-        _refuse(self, "get_output_shape(index, input_shapes)")
+        refuse_call(self, "get_output_shape(index, input_shapes)")
 
     def supports_format(self, dtype: DataType, format: TensorFormat) -> bool:  # noqa: A002
         """Whether tensors of this type may have this format."""
-        _refuse(self, "supports_format(dtype, format)")
+        refuse_call(self, "supports_format(dtype, format)")
 
     def configure_with_format(
         self,
@@ -100,7 +87,7 @@ class IPluginV2(IVersionedInterface):
         max_batch_size: int,
     ) -> None:
         """Told shapes without the batch, the type and format of all tensors, and the largest batch; build phase."""
-        _refuse(self, "configure_with_format(input_shapes, output_shapes, dtype, format, max_batch_size)")
+        refuse_call(self, "configure_with_format(input_shapes, output_shapes, dtype, format, max_batch_size)")
 
     def initialize(self) -> Any:
         """Acquire what runs need, once an engine; clones are made of an initialised object and must be so too."""
@@ -116,7 +103,7 @@ class IPluginV2(IVersionedInterface):
         self, batch_size: int, inputs: Sequence[int], outputs: Sequence[int], workspace: int, stream_handle: int
     ) -> Any:
         """Do the work; 0 or None for success, any other number for failure."""
-        _refuse(self, "execute_async(batch_size, inputs, outputs, workspace, stream_handle)")
+        refuse_call(self, "execute_async(batch_size, inputs, outputs, workspace, stream_handle)")
 
     def get_serialization_size(self) -> int:
         """How many bytes ``serialize`` gives."""
@@ -124,14 +111,14 @@ class IPluginV2(IVersionedInterface):
 
     def serialize(self) -> bytes | str:
         """What a loaded plan needs to make the plugin again."""
-        _refuse(self, "serialize()")
+        refuse_call(self, "serialize()")
 
     def destroy(self) -> None:
         """Called when the engine lets go of an object it owns."""
 
     def clone(self) -> IPluginV2:
         """A twin with the same parameters; of an initialised object, an initialised twin."""
-        _refuse(self, "clone()")
+        refuse_call(self, "clone()")
 
     def as_plugin_v3(self) -> IPluginV3:
         """This plugin under the ``IPluginV3`` contract."""
@@ -149,7 +136,7 @@ class IPluginV2Ext(IPluginV2):
 
     def get_output_data_type(self, index: int, input_types: Sequence[DataType]) -> DataType:
         """The type of an output."""
-        _refuse(self, "get_output_data_type(index, input_types)")
+        refuse_call(self, "get_output_data_type(index, input_types)")
 
     def configure_plugin(
         self,
@@ -163,7 +150,7 @@ class IPluginV2Ext(IPluginV2):
         max_batch_size: int,
     ) -> None:
         """Told shapes without the batch, types, the format of floating-point tensors, and the largest batch."""
-        _refuse(self, "configure_plugin(input_shapes, output_shapes, input_types, output_types, ...)")
+        refuse_call(self, "configure_plugin(input_shapes, output_shapes, input_types, output_types, ...)")
 
     def attach_to_context(self, cudnn: Any, cublas: Any, allocator: IGpuAllocator | None) -> None:
         """Told what an execution context offers. Handles of cuDNN and cuBLAS are None: make your own."""
@@ -179,13 +166,13 @@ class IPluginV2IOExt(IPluginV2Ext):
 
     def supports_format_combination(self, pos: int, in_out: Sequence[PluginTensorDesc], num_inputs: int) -> bool:
         """Whether ``in_out[pos]`` fits what positions below it hold; never read above ``pos``."""
-        _refuse(self, "supports_format_combination(pos, in_out, num_inputs)")
+        refuse_call(self, "supports_format_combination(pos, in_out, num_inputs)")
 
     def configure_plugin(  # type: ignore[override]  # the interface itself replaces the method by another of its name
         self, in_: Sequence[PluginTensorDesc], out: Sequence[PluginTensorDesc]
     ) -> None:
         """Told type, format and shape without the batch of each tensor; build phase."""
-        _refuse(self, "configure_plugin(in, out)")
+        refuse_call(self, "configure_plugin(in, out)")
 
 
 class IPluginV2DynamicExtBase(IPluginV2Ext):
@@ -200,7 +187,7 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
 
     def get_output_datatype(self, index: int, input_types: Sequence[DataType]) -> DataType:
         """The type of an output."""
-        _refuse(self, "get_output_datatype(index, input_types)")
+        refuse_call(self, "get_output_datatype(index, input_types)")
 
     def get_output_dimensions(
         self,
@@ -209,17 +196,17 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
         exprBuilder: IExprBuilder,  # noqa: N803
     ) -> DimsExprs:
         """The shape of an output, as expressions of input dimensions."""
-        _refuse(self, "get_output_dimensions(output_index, inputs, exprBuilder)")
+        refuse_call(self, "get_output_dimensions(output_index, inputs, exprBuilder)")
 
     def supports_format_combination(self, pos: int, in_out: Sequence[PluginTensorDesc], num_inputs: int) -> bool:
         """Whether ``in_out[pos]`` fits what positions below it hold; never read above ``pos``."""
-        _refuse(self, "supports_format_combination(pos, in_out, num_inputs)")
+        refuse_call(self, "supports_format_combination(pos, in_out, num_inputs)")
 
     def configure_plugin(  # type: ignore[override]  # the interface itself replaces the method by another of its name
         self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]
     ) -> None:
         """Told formats and bounds in the build phase, and concrete shapes in ``desc.dims`` before runs."""
-        _refuse(self, "configure_plugin(in, out)")
+        refuse_call(self, "configure_plugin(in, out)")
 
     def get_workspace_size(  # type: ignore[override]  # the interface itself replaces the method
         self, in_: Sequence[PluginTensorDesc], out: Sequence[PluginTensorDesc]
@@ -237,7 +224,7 @@ class IPluginV2DynamicExt(IPluginV2DynamicExtBase):
         stream: int,
     ) -> Any:
         """Do the work: addresses in, addresses out. Raise to fail."""
-        _refuse(self, "enqueue(input_desc, output_desc, inputs, outputs, workspace, stream)")
+        refuse_call(self, "enqueue(input_desc, output_desc, inputs, outputs, workspace, stream)")
 
 
 class IPluginCreator(IPluginCreatorInterface):
@@ -248,15 +235,15 @@ class IPluginCreator(IPluginCreatorInterface):
     if TYPE_CHECKING:
         field_names: PluginFieldCollection
     else:
-        field_names = _Unset()
+        field_names = RequiredAttribute()
 
     def create_plugin(self, name: str, field_collection: PluginFieldCollection) -> IPluginV2:
         """A new plugin for a network."""
-        _refuse(self, "create_plugin(name, field_collection)")
+        refuse_call(self, "create_plugin(name, field_collection)")
 
     def deserialize_plugin(self, name: str, serialized_plugin: bytes) -> IPluginV2:
         """The plugin that ``serialize`` gave these bytes for."""
-        _refuse(self, "deserialize_plugin(name, serialized_plugin)")
+        refuse_call(self, "deserialize_plugin(name, serialized_plugin)")
 
     def as_creator_v3one(self) -> IPluginCreatorV3One:
         """This creator under the ``IPluginCreatorV3One`` contract."""

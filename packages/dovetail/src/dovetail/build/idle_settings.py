@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 import onnx_ir as ir
 
-from dovetail._near_names import name_known, suggest
 from dovetail.build.assign.layers import layer_name
 from dovetail.build.calibrate.scales import graph_values
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
 from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Severity
+from dovetail.near_names import name_known, suggest
 from dovetail.network.api.definition import Network
 from dovetail.types import DataType
 

@@ -11,11 +11,11 @@ from typing import Final
 
 import onnx_ir as ir
 
-from dovetail._near_names import suggest
 from dovetail._unset_dims import UnsetDim, shapes_option
 from dovetail.build.profile import OptimizationProfile
 from dovetail.errors import UsageError
 from dovetail.expr import Expr, SizeTensor, Symbol, evaluate, interval, substitute, symbols_of
+from dovetail.near_names import suggest
 from dovetail.network.inference.dim_exprs import expr_from_dim
 from dovetail.network.inference.shapes import MAX_VALUE_SYMBOLS, size_symbols, static_count, value_symbol
 from dovetail.network.value_types import has_no_shape

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dovetail._near_names import name_known, suggest
 from dovetail.cli.shapes import ShapeBounds
 from dovetail.errors import UsageError
 from dovetail.loggers import ILogger
+from dovetail.near_names import name_known, suggest
 
 if TYPE_CHECKING:
     from dovetail._unset_dims import UnsetDim

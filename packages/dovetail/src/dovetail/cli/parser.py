@@ -6,12 +6,12 @@ import argparse
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from dovetail._near_names import suggest
 from dovetail._version import __version__
 from dovetail.cli.catalogue import COMMANDS, list_offered, load_declare
 from dovetail.cli.options import describe
 from dovetail.cli.streams import writing_output
 from dovetail.errors import PluginError, UsageError
+from dovetail.near_names import suggest
 
 __all__ = ["find_command", "make_parser"]
 

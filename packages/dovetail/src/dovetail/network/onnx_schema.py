@@ -9,7 +9,7 @@ from typing import Any, Final
 import onnx
 import onnx_ir as ir
 
-from dovetail._near_names import find_near
+from dovetail.near_names import find_near
 from dovetail.network.importer.problems import Problems, describe_node, quote
 from dovetail.network.node_forms import find_form_problems
 from dovetail.network.value_types import describe_type, has_no_shape

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from dovetail._near_names import find_near
 from dovetail.errors import ModelError, UsageError
+from dovetail.near_names import find_near
 from dovetail.network.importer.problems import quote
 from dovetail.network.importer.tensors import walk_graphs
 

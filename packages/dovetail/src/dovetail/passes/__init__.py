@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Final
 
-from dovetail._near_names import suggest
 from dovetail.errors import UsageError
 from dovetail.growth import DEFAULT_GROWTH, ByteBudget, GrowthLimits
+from dovetail.near_names import suggest
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dovetail._near_names import suggest
 from dovetail.errors import UsageError
-from dovetail.plugin._parameters import signature_of
+from dovetail.near_names import suggest
+from dovetail.plugin._user_code import signature_of
 from dovetail.plugin.attributes import REQUIRED, Attribute, read_attribute
 from dovetail.plugin.fields import PluginField, PluginFieldType
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
-from dovetail._near_names import find_near
 from dovetail.errors import DovetailError, PluginError
-from dovetail.plugin._origin import describe
-from dovetail.plugin._parameters import signature_of
+from dovetail.near_names import find_near
+from dovetail.plugin._user_code import describe, signature_of
 from dovetail.plugin.fields import MAX_NAME_BYTES, PluginField
 
 __all__ = ["CreatorKey", "bind_creator", "explain_missing"]

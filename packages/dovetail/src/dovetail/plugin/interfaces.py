@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 if TYPE_CHECKING:
     from dovetail.allocators import IGpuAllocator
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
 
 from dovetail.contract_enum import ContractEnum
+from dovetail.plugin.required import RequiredAttribute, refuse_call
 
 __all__ = [
     "PREFERS_DEVICE",
@@ -70,20 +71,6 @@ class InterfaceInfo:
     minor: int
 
 
-class _Required:
-    """An attribute that a subclass must set; reading it before says so."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: type) -> Any:
-        raise AttributeError(f"{owner.__name__}.{self._name} not initialized: set self.{self._name} in __init__")
-
-
-def _refuse(instance: object, method: str) -> NoReturn:
-    raise NotImplementedError(f"{type(instance).__name__} must implement {method}")
-
-
 class IVersionedInterface:
     """An interface that knows its kind and version."""
 
@@ -106,11 +93,11 @@ class IPluginResource(IVersionedInterface):
 
     def clone(self) -> IPluginResource:
         """An initialised twin; this is what the registry keeps."""
-        _refuse(self, "clone()")
+        refuse_call(self, "clone()")
 
     def release(self) -> Any:
         """Free what ``clone`` made; the object must still be cloneable afterwards. 0 or None means done."""
-        _refuse(self, "release()")
+        refuse_call(self, "release()")
 
 
 class IPluginResourceContext:
@@ -134,11 +121,11 @@ class IPluginV3(IVersionedInterface):
 
     def get_capability_interface(self, type: PluginCapabilityType) -> IPluginCapability | None:  # noqa: A002
         """The capability asked for; with one class for all, ``return self``."""
-        _refuse(self, "get_capability_interface(type)")
+        refuse_call(self, "get_capability_interface(type)")
 
     def clone(self) -> IPluginV3:
         """A fully initialised twin with the same parameters, tactic included."""
-        _refuse(self, "clone()")
+        refuse_call(self, "clone()")
 
     def destroy(self) -> None:
         """Called when the engine lets go of an object it owns; free what the object holds."""
@@ -154,9 +141,9 @@ class IPluginV3OneCore(IPluginCapability):
         plugin_version: str
         plugin_namespace: str
     else:
-        plugin_name = _Required()
-        plugin_version = _Required()
-        plugin_namespace = _Required()
+        plugin_name = RequiredAttribute()
+        plugin_version = RequiredAttribute()
+        plugin_namespace = RequiredAttribute()
 
 
 class IPluginV3OneBuild(IPluginCapability):
@@ -168,7 +155,7 @@ class IPluginV3OneBuild(IPluginCapability):
     if TYPE_CHECKING:
         num_outputs: int
     else:
-        num_outputs = _Required()
+        num_outputs = RequiredAttribute()
     format_combination_limit: int = 100
     timing_cache_id: str | None = None
     metadata_string: str | None = None
@@ -183,7 +170,7 @@ class IPluginV3OneBuild(IPluginCapability):
 
     def get_output_data_types(self, input_types: Sequence[DataType]) -> Sequence[DataType]:
         """The type of each output."""
-        _refuse(self, "get_output_data_types(input_types)")
+        refuse_call(self, "get_output_data_types(input_types)")
 
     def get_output_shapes(
         self,
@@ -192,15 +179,15 @@ class IPluginV3OneBuild(IPluginCapability):
         exprBuilder: IExprBuilder,  # noqa: N803
     ) -> Sequence[DimsExprs]:
         """The shape of each output, as expressions of input dimensions and shape-input values."""
-        _refuse(self, "get_output_shapes(inputs, shape_inputs, exprBuilder)")
+        refuse_call(self, "get_output_shapes(inputs, shape_inputs, exprBuilder)")
 
     def configure_plugin(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> Any:
         """Told once per combination of formats, before tactics are asked for."""
-        _refuse(self, "configure_plugin(inputs, outputs)")
+        refuse_call(self, "configure_plugin(inputs, outputs)")
 
     def supports_format_combination(self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int) -> bool:
         """Whether ``in_out[pos]`` fits what positions below it hold; never read above ``pos``."""
-        _refuse(self, "supports_format_combination(pos, in_out, num_inputs)")
+        refuse_call(self, "supports_format_combination(pos, in_out, num_inputs)")
 
     def get_supported_format_combinations(
         self, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int
@@ -243,11 +230,11 @@ class IPluginV3OneRuntime(IPluginCapability):
 
     def on_shape_change(self, in_: Sequence[PluginTensorDesc], out: Sequence[PluginTensorDesc]) -> Any:
         """Told the concrete shapes before the runs that use them; -1 marks data-dependent output dims."""
-        _refuse(self, "on_shape_change(inputs, outputs)")
+        refuse_call(self, "on_shape_change(inputs, outputs)")
 
     def set_tactic(self, tactic: int) -> Any:
         """Told the tactic to use from now on; clones must carry it."""
-        _refuse(self, "set_tactic(tactic)")
+        refuse_call(self, "set_tactic(tactic)")
 
     def enqueue(
         self,
@@ -259,15 +246,15 @@ class IPluginV3OneRuntime(IPluginCapability):
         stream: int,
     ) -> Any:
         """Do the work: addresses in, addresses out. Raise to fail; a status other than 0 or None is a failure too."""
-        _refuse(self, "enqueue(input_desc, output_desc, inputs, outputs, workspace, stream)")
+        refuse_call(self, "enqueue(input_desc, output_desc, inputs, outputs, workspace, stream)")
 
     def attach_to_context(self, resource_context: IPluginResourceContext) -> IPluginV3:
         """A clone of the whole plugin that belongs to this context."""
-        _refuse(self, "attach_to_context(resource_context)")
+        refuse_call(self, "attach_to_context(resource_context)")
 
     def get_fields_to_serialize(self) -> PluginFieldCollection | Sequence[Any]:
         """What a loaded plan needs to create the plugin again."""
-        _refuse(self, "get_fields_to_serialize()")
+        refuse_call(self, "get_fields_to_serialize()")
 
 
 class IPluginCreatorInterface(IVersionedInterface):
@@ -277,8 +264,8 @@ class IPluginCreatorInterface(IVersionedInterface):
         name: str
         plugin_version: str
     else:
-        name = _Required()
-        plugin_version = _Required()
+        name = RequiredAttribute()
+        plugin_version = RequiredAttribute()
     plugin_namespace: str = ""
 
 
@@ -290,10 +277,10 @@ class IPluginCreatorV3One(IPluginCreatorInterface):
     if TYPE_CHECKING:
         field_names: PluginFieldCollection
     else:
-        field_names = _Required()
+        field_names = RequiredAttribute()
     optional_fields: Collection[str] = ()
     """Fields that an ONNX node may leave out without being told of it."""
 
     def create_plugin(self, name: str, field_collection: PluginFieldCollection, phase: TensorRTPhase) -> IPluginV3:
         """A new plugin; copy what you keep of the fields, their memory is gone after the call."""
-        _refuse(self, "create_plugin(name, field_collection, phase)")
+        refuse_call(self, "create_plugin(name, field_collection, phase)")

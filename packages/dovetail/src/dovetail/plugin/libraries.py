@@ -24,10 +24,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-from dovetail._near_names import find_near
 from dovetail.entry_points import PLUGIN_GROUP, Offer, find_offers, loading_policy
 from dovetail.errors import DovetailError, PluginError
 from dovetail.loggers import ILogger, ILoggerFinder, Severity
+from dovetail.near_names import find_near
 from dovetail.plugin._memory_import import PREFIX, add_sources, remove_sources
 from dovetail.plugin.adapters import resolve_creator
 from dovetail.plugin.creators import bind_creator

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from dovetail.errors import DovetailError, PluginError
 from dovetail.loggers import ErrorCode, IErrorRecorder, ILogger, Logger, Severity
-from dovetail.plugin._origin import describe
+from dovetail.plugin._user_code import describe
 from dovetail.plugin.adapters import resolve_creator, stands_for
 from dovetail.plugin.creators import CreatorKey, bind_creator, explain_missing
 from dovetail.plugin.interfaces import IPluginResource

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from dovetail.errors import DovetailError, PluginError
-from dovetail.plugin._origin import describe
+from dovetail.plugin._user_code import describe
 from dovetail.plugin.interfaces import IPluginResource
 
 __all__ = ["ResourceTable"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, TypeVar
 
 from dovetail.errors import PluginError
-from dovetail.plugin._origin import describe
+from dovetail.plugin._user_code import describe
 from dovetail.plugin.registry import PluginRegistry, instantiate, register_statically
 
 __all__ = ["SafePluginRegistry", "get_safe_plugin_registry", "register_safe_plugin"]

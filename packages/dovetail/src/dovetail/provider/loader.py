@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from dovetail._interrupts import UninterruptedImport
-from dovetail._near_names import suggest
 from dovetail.entry_points import PROVIDER_GROUP, Offer, find_offers, loading_policy
 from dovetail.errors import DovetailError, ProviderError
+from dovetail.near_names import suggest
 from dovetail.provider.interfaces import API_VERSION, Device, Provider, ProviderFactory, TargetFactory
 
 __all__ = [

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
 from dovetail import UsageError, get_plugin_registry
+from dovetail.near_names import suggest
 from dovetail.network.onnx_schema import find_schema
 from onnxruntime_ep_dovetail.device.arenas import read_settings
 from onnxruntime_ep_dovetail.device.backends import Backend
@@ -52,7 +52,7 @@ def _check_plugins(names: Iterable[str]) -> None:
             raise UsageError(
                 f"no plugin '{name}' is registered",
                 where=f"option {PREFIX}override",
-                fix=_suggest(name, known) or "register it before the session is made",
+                fix=suggest(name, known) or "register it before the session is made",
             )
 
 
@@ -69,12 +69,5 @@ def find_unknown_operators(options: EpOptions, graph: ir.Graph) -> Iterator[str]
     for name in options.exclude:
         is_known = any(find_schema(name, domain, _NEWEST) is not None for domain in _DOMAINS)
         if name not in here | plugins and not is_known:
-            hint = _suggest(name, here)
+            hint = suggest(name, here)
             yield f"option {PREFIX}exclude: there is no operator '{name}'" + (f"; {hint}" if hint else "")
-
-
-def _suggest(name: str, known: Iterable[str]) -> str:
-    """The name that was meant, perhaps."""
-    by_case = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(name.lower(), by_case, n=1)
-    return f"did you mean '{by_case[close[0]]}'?" if close else ""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from dovetail import UsageError
+from dovetail.near_names import suggest
 from onnxruntime_ep_dovetail.compiled.options import ContextOptions, read_context_options
 
 __all__ = ["AVAILABLE", "EP_NAME", "PREFIX", "EpOptions", "is_option", "read_options"]
@@ -92,7 +92,7 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
             f"unknown option(s) {', '.join(sorted(unknown))}",
             where=EP_NAME,
             expected=", ".join(sorted(_READERS)) + ", arena.<key> or provider.<name>.<key>",
-            fix=_suggest(min(unknown)),
+            fix=suggest(min(unknown), _READERS),
         )
     values = {key: _READERS[key](key, value) for key, value in plain.items()}
     return EpOptions(
@@ -104,11 +104,6 @@ def read_options(entries: Mapping[str, str]) -> EpOptions:
         name_rules=entries.get(_NAMES, ""),
         **values,  # type: ignore[arg-type]
     )
-
-
-def _suggest(key: str) -> str | None:
-    near = difflib.get_close_matches(key.lower(), _READERS, n=1)
-    return f"did you mean '{near[0]}'?" if near else None
 
 
 def is_option(key: str) -> bool:

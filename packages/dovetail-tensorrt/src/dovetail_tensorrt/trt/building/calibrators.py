@@ -28,7 +28,7 @@ class IInt8LegacyCalibrator(dovetail.IInt8Calibrator):
 
 
 class GuardedCalibrator(dovetail.IInt8Calibrator):
-    """Calls a calibrator of a script: what raises is printed, and a cache is given as memory.
+    """Calls a calibrator of a script: what raises is printed.
 
     Args:
         calibrator: The script's own.
@@ -53,7 +53,7 @@ class GuardedCalibrator(dovetail.IInt8Calibrator):
 
     def write_calibration_cache(self, cache: bytes | memoryview) -> None:
         """Have the script keep the ranges."""
-        call_user("write_calibration_cache", lambda: self._given.write_calibration_cache(memoryview(cache)), None)
+        call_user("write_calibration_cache", lambda: self._given.write_calibration_cache(cache), None)
 
     def get_algorithm(self) -> dovetail.CalibrationAlgoType:
         """How ranges are found."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import dovetail
+from dovetail.near_names import suggest
 from dovetail_tensorrt.trt.plugin.creator import ensure_registered, make_plugin
 from dovetail_tensorrt.trt.plugin.definitions import Definition, definitions
 from dovetail_tensorrt.trt.plugin.errors import DecoratorError
@@ -85,9 +85,8 @@ class _Operators:
 
 
 def _explain(asked: str, name: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean '{near[0]}'?" if near else f"; there is {', '.join(known) or 'none'}"
-    return f"no plugin '{asked}' is registered{hint}"
+    hint = suggest(name, known) or f"there is {', '.join(known) or 'none'}"
+    return f"no plugin '{asked}' is registered; {hint}"
 
 
 op: Final = _Operators()

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from dovetail._near_names import name_known, suggest
 from dovetail.errors import BuildError, UsageError
+from dovetail.near_names import name_known, suggest
 from dovetail.plan.manifest import Manifest, ProfileRecord, TensorRecord
 
 __all__ = ["draw_all_inputs", "draw_array", "draw_integers", "draw_numbers", "make_generator"]

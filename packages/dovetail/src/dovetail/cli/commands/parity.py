@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dovetail._near_names import suggest
 from dovetail.cli.answers import Document, Reply, dump_document
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen
 from dovetail.cli.settings import require_providers
 from dovetail.errors import UsageError
+from dovetail.near_names import suggest
 
 if TYPE_CHECKING:
     from dovetail.provider.schemas.parity import Coverage, DomainCounts, OpCoverage, ParityReport, ParityRow

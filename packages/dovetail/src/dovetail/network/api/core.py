@@ -12,8 +12,8 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dovetail._near_names import find_near
 from dovetail.errors import ModelError, UsageError
+from dovetail.near_names import find_near
 from dovetail.network.api.enums import NetworkDefinitionCreationFlag
 from dovetail.network.api.layers.base import ILayer
 from dovetail.network.api.properties import check_name, choice, data_type, dims

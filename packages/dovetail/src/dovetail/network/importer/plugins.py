@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
-from dovetail._near_names import name_known, suggest
 from dovetail.errors import DovetailError, ModelError, PluginError, UnsupportedOpError, UsageError
 from dovetail.loggers import ILogger, Severity
+from dovetail.near_names import name_known, suggest
 from dovetail.network.importer.fields import describe_attribute, field_from_attribute
 from dovetail.network.importer.functions import PLUGIN_CALL
 from dovetail.network.importer.kernels import Served

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dovetail._near_names import suggest
 from dovetail.errors import DovetailError, PluginError, UsageError
+from dovetail.near_names import suggest
 from dovetail.plugin.adapters import is_adaptable_creator, is_adaptable_plugin, resolve_creator, resolve_plugin
 from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
 from dovetail.plugin.quick import QuickLayer

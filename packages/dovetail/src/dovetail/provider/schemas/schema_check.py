@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dovetail._near_names import find_near
 from dovetail.errors import ProviderError
+from dovetail.near_names import find_near
 from dovetail.provider.kernels import Kernel
 from dovetail.provider.schemas.op_declarations import AttributeDeclaration, OpDeclaration
 from dovetail.provider.schemas.op_schemas import read_schemas, schema_domains, schema_ops

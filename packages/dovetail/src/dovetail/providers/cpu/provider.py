@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dovetail._near_names import suggest
 from dovetail._version import __version__
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import ProviderError
+from dovetail.near_names import suggest
 from dovetail.provider.devices import Device
 from dovetail.provider.host import host_device
 from dovetail.provider.interfaces import API_VERSION, CompiledKernel, Provider, StoredKernel

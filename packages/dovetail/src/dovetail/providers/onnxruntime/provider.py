@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from dovetail._near_names import suggest
 from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.errors import DovetailError, PlanCorruptError, ProviderError
+from dovetail.near_names import suggest
 from dovetail.provider.devices import Device, ProfileEvent
 from dovetail.provider.host import host_device
 from dovetail.provider.interfaces import (

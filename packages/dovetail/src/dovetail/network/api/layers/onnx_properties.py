@@ -63,6 +63,7 @@ _POOLING: Final = {
     "AveragePool": PoolingType.AVERAGE,
     "GlobalAveragePool": PoolingType.AVERAGE,
 }
+_OPERATIONS: Final[Mapping[str, Any]] = {**_ACTIVATIONS, **_POOLING}
 _REDUCE: Final = {
     "ReduceSum": ReduceOperation.SUM,
     "ReduceMean": ReduceOperation.AVG,
@@ -85,8 +86,7 @@ def read_operation(node: ir.Node) -> Any:
     >>> read_operation(ir.node("Relu", [ir.Value(name="x")])).name
     'RELU'
     """
-    known: Mapping[str, Any] = {**_ACTIVATIONS, **_POOLING}
-    return known.get(node.op_type)
+    return _OPERATIONS.get(node.op_type)
 
 
 def _int(name: str, default: int) -> Reader:

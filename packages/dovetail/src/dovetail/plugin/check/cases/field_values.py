@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from dovetail._near_names import suggest
 from dovetail.errors import UsageError
+from dovetail.near_names import suggest
 from dovetail.plugin.check.host.calls import read_or
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, field_from_value
 

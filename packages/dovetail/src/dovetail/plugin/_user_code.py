@@ -1,11 +1,13 @@
-"""Where code came from: the file and line of a creator or resource, for messages that name both parties."""
+"""Reading user code: the file and line of a creator or resource for messages, and the parameters of a callable."""
 
 from __future__ import annotations
 
 import inspect
+import sys
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["describe", "origin_of"]
+__all__ = ["describe", "origin_of", "signature_of"]
 
 
 def origin_of(thing: Any) -> str:
@@ -32,3 +34,13 @@ def describe(thing: Any) -> str:
     'ResourceTable (...resources.py:...)'
     """
     return f"{type(thing).__name__} ({origin_of(thing)})"
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a callable, also when its annotations name what only a type checker imports."""
+    if sys.version_info >= (3, 14):
+        # From 3.14 on annotations are evaluated when they are asked for, which would raise here.
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)
+    return inspect.signature(function)
