@@ -107,7 +107,9 @@ def is_cudnn_here() -> bool:
     try:
         _import_cudnn()
     except ProviderError as error:
-        warnings.warn(f"{error}; convolutions are kernels of this back end", RuntimeWarning, stacklevel=2)
+        warnings.warn(
+            f"{_WHERE}: {error.what}; convolutions are kernels of this back end", RuntimeWarning, stacklevel=2
+        )
         return False
     return True
 
@@ -138,8 +140,8 @@ class Cudnn(ConvLibrary):
         for mode in (modes.A, modes.B) if search.is_thorough else (modes.A,):
             graph = self._propose(conv, mode, search.workspace_bytes)
             if graph is not None:
-                for built in itertools.islice(self._build_each(graph), search.count):
-                    found.setdefault(built.plan, built)
+                new = itertools.islice(self._build_each(graph, frozenset(found)), search.count)
+                found |= {built.plan: built for built in new}
         return [built for built in found.values() if built.workspace_bytes <= search.workspace_bytes]
 
     def prepare(self, conv: Convolution, plan: ConvPlan, code: bytes) -> PreparedConv:
@@ -178,12 +180,12 @@ class Cudnn(ConvLibrary):
             return None
         return graph
 
-    def _build_each(self, graph: Any) -> Iterator[BuiltConvPlan]:
-        """The plans that build, with few of those that are compiled only then."""
+    def _build_each(self, graph: Any, known: frozenset[ConvPlan]) -> Iterator[BuiltConvPlan]:
+        """The plans that build and are not known, with few of those that are compiled only then."""
         num_compiled, compiled = 0, self._cudnn.behavior_note.RUNTIME_COMPILATION
         for index in range(graph.get_execution_plan_count()):
             plan = _describe_plan(graph, index)
-            if plan is None:
+            if plan is None or plan in known:
                 continue
             is_compiled = compiled in graph.get_behavior_notes_for_plan_at_index(index)
             num_compiled += is_compiled
