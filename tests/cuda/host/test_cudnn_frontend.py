@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -214,9 +215,20 @@ def test_a_front_end_without_the_library_is_warned_of(calls: list[Any], monkeypa
         raise RuntimeError("libcudnn.so.9 is missing")
 
     monkeypatch.setattr(sys.modules["cudnn"], "backend_version", fail)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: SimpleNamespace(origin="cudnn"))
     with pytest.warns(RuntimeWarning, match=r"libcudnn.so.9 is missing; convolutions are kernels of this back end"):
         assert not is_cudnn_here()
+
+
+def test_a_folder_of_that_name_is_no_front_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "cudnn").mkdir()
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    module._import_cudnn.cache_clear()
+    with patch.dict(sys.modules):
+        sys.modules.pop("cudnn", None)
+        assert not is_cudnn_here()
+        with pytest.raises(ProviderError, match=r"front end is not here(.|\n)*dovetail-cuda\[cudnn\]"):
+            Cudnn(lambda: None)
 
 
 # the front end itself

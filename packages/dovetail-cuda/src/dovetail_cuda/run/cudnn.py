@@ -66,6 +66,9 @@ class ConvLibrary:
         """Make a convolution ready to run, on whichever stream; equal ones are one object."""
         raise NotImplementedError
 
+    def use_stream(self, stream: int) -> None:
+        """Be ready to run on a stream, so that nothing is left to do when it is captured."""
+
     def run(self, prepared: PreparedConv, addresses: list[int], workspace: int, stream: int) -> None:
         """Put a convolution on a stream."""
         raise NotImplementedError
@@ -83,14 +86,16 @@ def _import_cudnn() -> Any:
     """
     try:
         import cudnn
-    except (ImportError, OSError) as error:
+
+        find_version = cudnn.backend_version
+    except (ImportError, OSError, AttributeError) as error:
         raise ProviderError(
             f"a convolution is done by cuDNN, whose front end is not here: {error}",
             where=_WHERE,
             fix="pip install 'dovetail-cuda[cudnn]', or build the plan with enable_cudnn=0",
         ) from None
     try:
-        cudnn.backend_version()
+        find_version()
     except Exception as error:  # noqa: BLE001 - what it raises differs from version to version
         raise ProviderError(
             f"cuDNN's front end does not find the library itself: {str(error)[:200]}",
@@ -102,7 +107,8 @@ def _import_cudnn() -> Any:
 
 def is_cudnn_here() -> bool:
     """Whether convolutions can be asked of it; a front end without the library is warned of."""
-    if importlib.util.find_spec("cudnn") is None:
+    found = importlib.util.find_spec("cudnn")
+    if found is None or found.origin is None:  # a mere folder of that name is none
         return False
     try:
         _import_cudnn()
@@ -153,11 +159,16 @@ class Cudnn(ConvLibrary):
             found = self._prepared[key] = PreparedConv(self._restore(conv, plan, code), _number_buffers(conv))
         return found
 
+    def use_stream(self, stream: int) -> None:
+        """Have the handle work on a stream; the front end remembers which one it has."""
+        with _telling("it cannot use a stream"):
+            self._cudnn.set_stream(self._handle, stream)
+
     def run(self, prepared: PreparedConv, addresses: list[int], workspace: int, stream: int) -> None:
         """Put a convolution on a stream."""
+        self.use_stream(stream)
         buffers = dict(zip(prepared.numbers, addresses, strict=True))
         with _telling("a convolution failed"):
-            self._cudnn.set_stream(self._handle, stream)
             prepared.graph.execute(buffers, workspace, self._handle)
 
     def close(self) -> None:
@@ -182,16 +193,26 @@ class Cudnn(ConvLibrary):
 
     def _build_each(self, graph: Any, known: frozenset[ConvPlan]) -> Iterator[BuiltConvPlan]:
         """The plans that build and are not known, with few of those that are compiled only then."""
-        num_compiled, compiled = 0, self._cudnn.behavior_note.RUNTIME_COMPILATION
+        num_compiled = 0
         for index in range(graph.get_execution_plan_count()):
-            plan = _describe_plan(graph, index)
+            plan, is_compiled = self._inspect(graph, index)
             if plan is None or plan in known:
                 continue
-            is_compiled = compiled in graph.get_behavior_notes_for_plan_at_index(index)
             num_compiled += is_compiled
             built = None if is_compiled and num_compiled > _MOST_COMPILED else self._build(graph, index, plan)
             if built is not None:
                 yield built
+
+    def _inspect(self, graph: Any, index: int) -> tuple[ConvPlan | None, bool]:
+        """A plan of the library itself, and whether it is compiled when it is built; None for what cannot be stored."""
+        try:
+            engine, knobs = graph.get_engine_and_knobs_at_index(index)
+            notes = graph.get_behavior_notes_for_plan_at_index(index)
+        except Exception:  # noqa: BLE001 - a choice that is left to the library has no engine
+            return None, False
+        numbers = tuple(sorted((int(knob), int(value)) for knob, value in knobs.items()))
+        plan = ConvPlan(engine=int(engine), knobs=numbers) if 0 <= engine < MOST_ENGINES else None
+        return plan, self._cudnn.behavior_note.RUNTIME_COMPILATION in notes
 
     def _build(self, graph: Any, index: int, plan: ConvPlan) -> BuiltConvPlan | None:
         try:
@@ -280,16 +301,6 @@ _ACTIVATE: Final[dict[str, Callable[[Any, Any], Any]]] = {
 def _number_buffers(conv: Convolution) -> list[int]:
     """What the library calls the buffers of a launch, in their order."""
     return [_IMAGE, _FILTERS, *[_BIAS] * conv.has_bias, *[_RESIDUAL] * conv.has_residual, _RESULT]
-
-
-def _describe_plan(graph: Any, index: int) -> ConvPlan | None:
-    """A plan of the library itself; None for one of its front end, or without an engine."""
-    try:
-        engine, knobs = graph.get_engine_and_knobs_at_index(index)
-    except NotImplementedError:
-        return None
-    numbers = sorted((int(knob), int(value)) for knob, value in knobs.items())
-    return ConvPlan(engine=int(engine), knobs=tuple(numbers)) if 0 <= engine < MOST_ENGINES else None
 
 
 @contextmanager

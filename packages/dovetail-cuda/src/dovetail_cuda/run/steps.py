@@ -146,6 +146,7 @@ class _ReadyConv(ReadyLaunch):
     def bind(self, addresses: list[int], scratch: int, stream: int) -> Step:
         """What is prepared is the same for all streams; each runs it with a handle of its own."""
         streams, places, prepared = self._streams, self._places, self._prepared
+        streams.find(stream).convolutions.use_stream(stream)
 
         def step(stream: int) -> None:
             given = [addresses[number] + offset for number, offset in places]
