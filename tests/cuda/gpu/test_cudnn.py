@@ -14,7 +14,7 @@ from dovetail_cuda.tune import convolutions
 from tests.cuda.gpu.conv_rows import Row, list_conv_tables, make_model
 from tests.cuda.gpu.test_convolutions import _make_inputs
 
-pytestmark = pytest.mark.skipif(not is_cudnn_here(), reason="the front end of cuDNN or the library is not here")
+pytestmark = pytest.mark.skipif(not is_cudnn_here(), reason="the front end of cuDNN is not here")
 
 ERRORS = {"float": 1e-5, "float16": 2e-3, "bfloat16": 2e-2}
 """The largest difference from the reference, in norms."""

@@ -12,14 +12,13 @@ import onnx_ir as ir
 import pytest
 
 import dovetail
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, ProviderError
 from dovetail.provider.loader import get_default_options, set_default_options
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.run.convolutions import MOST_WORKSPACE_BYTES
 from dovetail_cuda.run.stream_states import StreamState
 from dovetail_cuda.tune.conv_form import ConvForm, match_convolution
-from tests.cuda.host.fake_cudnn import PLANS
 from tests.cuda.host.test_numbers import _check
 from tests.cuda.images import HEAD
 from tests.cuda.inputs import make_inputs
@@ -75,7 +74,7 @@ def test_plans_of_a_library_give_what_cpu_gives(paper: Any, library: Any, name: 
 
 
 def test_both_plans_are_timed_for_each_convolution(library: Any) -> None:
-    assert _list_candidates(_compile(BLOCK)) == [[plan.name for plan in PLANS]] * 3
+    assert _list_candidates(_compile(BLOCK)) == [["cuDNN 91901 engine 1 1=4 6=0", "cuDNN 91901 engine 34"]] * 3
 
 
 @pytest.mark.parametrize(
@@ -96,6 +95,20 @@ def test_options_say_what_is_asked(library: Any, options: dict[str, str], count:
     searches = [search for each in library.convolvers for search in each.searches]
     assert [search.workspace_bytes for search in searches] == [size] * len(searches)
     assert bool(searches) == bool(count)
+
+
+def test_a_library_that_does_not_open_is_warned_of_and_left_out(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(gpu: Any) -> Any:
+        raise ProviderError("the library does not start", where="cuDNN")
+
+    monkeypatch.setattr(library, "open_convolutions", fail)
+    with pytest.warns(RuntimeWarning, match="the library does not start; convolutions are kernels of this back end"):
+        assert _list_candidates(_compile(MODELS["strides"])) == []
+
+
+def test_nothing_is_opened_where_nothing_is_convolved(library: Any) -> None:
+    _compile("(float[4,5] x) => (float[4,5] y) { a = Exp(x) y = Neg(a) }")
+    assert library.convolvers == []
 
 
 def test_what_was_built_once_is_in_the_store(library: Any) -> None:

@@ -78,11 +78,6 @@ class ConvPlan(Record, frozen=True, kw_only=True):
     knobs: tuple[tuple[int, int], ...] = ()
     """What can be chosen about it: the number of each knob, and its value."""
 
-    @property
-    def name(self) -> str:
-        """What plans and timing caches call it."""
-        return " ".join((f"cuDNN engine {self.engine}", *(f"{knob}={value}" for knob, value in self.knobs)))
-
 
 class BuiltConvPlan(Record, frozen=True, kw_only=True):
     """A plan that is built, with the form in which the library reads it back."""
@@ -91,6 +86,12 @@ class BuiltConvPlan(Record, frozen=True, kw_only=True):
     version: int
     workspace_bytes: int
     code: bytes
+
+    @property
+    def name(self) -> str:
+        """What plans and timing caches call it: another version of the library may have another kernel for it."""
+        knobs = (f"{knob}={value}" for knob, value in self.plan.knobs)
+        return " ".join((f"cuDNN {self.version} engine {self.plan.engine}", *knobs))
 
 
 def check_convolution(conv: Convolution, plan: ConvPlan) -> list[int]:

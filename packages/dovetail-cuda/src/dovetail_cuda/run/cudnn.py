@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -106,18 +105,9 @@ def _import_cudnn() -> Any:
 
 
 def is_cudnn_here() -> bool:
-    """Whether convolutions can be asked of it; a front end without the library is warned of."""
+    """Whether the front end is installed; it is not imported for that, and a mere folder of its name is none."""
     found = importlib.util.find_spec("cudnn")
-    if found is None or found.origin is None:  # a mere folder of that name is none
-        return False
-    try:
-        _import_cudnn()
-    except ProviderError as error:
-        warnings.warn(
-            f"{_WHERE}: {error.what}; convolutions are kernels of this back end", RuntimeWarning, stacklevel=2
-        )
-        return False
-    return True
+    return found is not None and found.origin is not None
 
 
 class Cudnn(ConvLibrary):
@@ -241,7 +231,7 @@ class Cudnn(ConvLibrary):
     def _rebuild(self, conv: Convolution, plan: ConvPlan) -> Any:
         graph = self._write_graph(conv)
         knobs = {self._cudnn.knob_type(knob): value for knob, value in plan.knobs}
-        with _telling(f"it has no {plan.name} for a convolution"):
+        with _telling(f"it has no engine {plan.engine} for a convolution any more"):
             graph.validate()
             graph.build_operation_graph()
             graph.create_execution_plan(plan.engine, knobs)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from dovetail.errors import ProviderError
 from dovetail_cuda.compile.store import read_record, write_record
 from dovetail_cuda.run.convolutions import MOST_WORKSPACE_BYTES, BuiltConvPlan, Convolution
 from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch
@@ -49,9 +52,21 @@ class ConvPlanFinder:
     ) -> None:
         self._folder, self._fingerprint, self._open_library, self._search = folder, fingerprint, open_library, search
 
+    @cached_property
+    def _library(self) -> ConvLibrary | None:
+        """The library, opened for the first convolution; one that does not open is warned of."""
+        try:
+            return self._open_library()
+        except ProviderError as error:
+            what = f"provider 'cuda': {error.what}; convolutions are kernels of this back end"
+            warnings.warn(what, RuntimeWarning, stacklevel=2)
+            return None
+
     def find(self, conv: Convolution) -> Sequence[BuiltConvPlan]:
         """Plans for a convolution, the most promising first."""
-        library = self._open_library()
+        library = self._library
+        if library is None:
+            return ()
         path = self._folder / f"{self._make_key(conv, library.get_version())}.convolution"
         found = read_record(path, FoundPlans)
         if found is None:

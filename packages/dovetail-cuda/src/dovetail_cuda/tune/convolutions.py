@@ -103,7 +103,7 @@ def _list_library_ways(region: ConvRegion, kit: Kit) -> list[Way]:
     tolerance = _TF32_TOLERANCE if form.convolution.allows_tf32 else 0.0
     plans = kit.find_conv_plans(form.convolution)
     drafts = [ConvLibraryDraft(roles=roles, form=form, built=built) for built in plans]
-    return [Way(name=draft.built.plan.name, drafts=[draft], tolerance=tolerance) for draft in drafts]
+    return [Way(name=draft.built.name, drafts=[draft], tolerance=tolerance) for draft in drafts]
 
 
 def _make_way(region: ConvRegion, tile: ConvTile, kit: Kit) -> Way:
