@@ -130,6 +130,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         pygraph=lambda **settings: NotingGraph(noted, **settings),
     )
     monkeypatch.setitem(sys.modules, "cudnn", made)
+    monkeypatch.setattr(module, "load_cublaslt", lambda: noted.append(("cuBLASLt",)))
     module._import_cudnn.cache_clear()
     yield noted
     module._import_cudnn.cache_clear()
@@ -203,6 +204,12 @@ def test_what_fails_is_told_as_an_error_of_this_back_end(calls: list[Any]) -> No
     prepared = library.prepare(CONV, ConvPlan(engine=1), b"plan")
     with pytest.raises(ProviderError, match="a convolution failed: no image"):
         library.run(prepared, [0, 20, 30, 40, 50], 60, 7)
+
+
+def test_the_library_that_it_needs_is_loaded_first(calls: list[Any]) -> None:
+    """It ends the process where it plans and does not find that itself."""
+    Cudnn(lambda: calls.append(("context",)))
+    assert calls == [("cuBLASLt",), ("context",)]
 
 
 def test_a_handle_is_given_back(calls: list[Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 from dovetail.errors import ProviderError
 from dovetail_cuda.run.payload import WORKSPACE_BYTES, Product
 
-__all__ = ["CublasLt", "ProductLibrary", "RunProduct"]
+__all__ = ["CublasLt", "ProductLibrary", "RunProduct", "load_cublaslt"]
 
 _TYPES: Final = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _COMPUTE_32F, _COMPUTE_TF32, _COMPUTE_64F = 68, 77, 70
@@ -68,7 +68,12 @@ def _list_places() -> list[str]:
 
 
 @cache
-def _load_library() -> ctypes.CDLL:
+def load_cublaslt() -> ctypes.CDLL:
+    """The library itself.
+
+    Raises:
+        ProviderError: It is not here.
+    """
     for place in _list_places():
         try:
             return ctypes.CDLL(place, mode=os.RTLD_LOCAL)
@@ -86,7 +91,7 @@ class CublasLt(ProductLibrary):
     """The library, opened when it is first asked for something; the context must be current."""
 
     def __init__(self) -> None:
-        self._library = _load_library()
+        self._library = load_cublaslt()
         self._handle = c_void_p()
         _check(self._library.cublasLtCreate(byref(self._handle)), "the library does not start")
         self._library.cublasLtGetVersion.restype = c_size_t

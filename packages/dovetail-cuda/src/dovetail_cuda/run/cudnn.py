@@ -17,6 +17,7 @@ from weakref import WeakValueDictionary
 
 from dovetail.errors import ProviderError
 from dovetail_cuda.run.convolutions import MOST_ENGINES, BuiltConvPlan, Convolution, ConvPlan
+from dovetail_cuda.run.cublaslt import load_cublaslt
 
 __all__ = ["ConvLibrary", "ConvSearch", "Cudnn", "PreparedConv", "is_cudnn_here"]
 
@@ -120,6 +121,7 @@ class Cudnn(ConvLibrary):
     def __init__(self, use_context: Callable[[], object]) -> None:
         self._cudnn: Any = _import_cudnn()
         self._use_context = use_context
+        load_cublaslt()  # it ends the process where it plans and does not find this
         use_context()
         with _telling("the library does not start"):
             self._handle = self._cudnn.create_handle()
