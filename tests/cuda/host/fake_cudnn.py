@@ -12,7 +12,7 @@ from dovetail_cuda.run.convolutions import BuiltConvPlan, Convolution, ConvPlan,
 from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, PreparedConv
 from tests.cuda.host.fake_driver import FakeDriver
 
-PLANS = (ConvPlan(engine=1, knobs=((1, 4), (6, 0))), ConvPlan(engine=34))
+PLANS = (ConvPlan(tag="eng1_k2=4", engine=1, knobs=((2, 4),)), ConvPlan(tag="eng34", engine=34))
 WORKSPACE_BYTES = 4096
 ACTIVATIONS: dict[str, Any] = {
     "": lambda x: x,

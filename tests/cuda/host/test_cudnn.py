@@ -16,9 +16,10 @@ from dovetail.errors import DovetailError, ProviderError
 from dovetail.provider.loader import get_default_options, set_default_options
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ConvRegion
-from dovetail_cuda.run.convolutions import MOST_WORKSPACE_BYTES
+from dovetail_cuda.run.convolutions import MOST_WORKSPACE_BYTES, ConvPlan
 from dovetail_cuda.run.stream_states import StreamState
 from dovetail_cuda.tune.conv_form import ConvForm, match_convolution
+from tests.cuda.host.fake_cudnn import FakeConvolutions
 from tests.cuda.host.test_numbers import _check
 from tests.cuda.images import HEAD
 from tests.cuda.inputs import make_inputs
@@ -74,7 +75,7 @@ def test_plans_of_a_library_give_what_cpu_gives(paper: Any, library: Any, name: 
 
 
 def test_both_plans_are_timed_for_each_convolution(library: Any) -> None:
-    assert _list_candidates(_compile(BLOCK)) == [["cuDNN 91901 engine 1 1=4 6=0", "cuDNN 91901 engine 34"]] * 3
+    assert _list_candidates(_compile(BLOCK)) == [["cuDNN 91901 eng1_k2=4", "cuDNN 91901 eng34"]] * 3
 
 
 @pytest.mark.parametrize(
@@ -134,9 +135,37 @@ def test_another_version_takes_the_first_plan_of_the_heuristic_and_says_so(libra
     expected, plan = engine(*inputs), engine.serialize()
     for each in library.convolvers:
         each.version = 92000
-    with pytest.warns(RuntimeWarning, match=r"timed with cuDNN 91901; with cuDNN 92000 the first plan"):
+    with pytest.warns(RuntimeWarning, match="timed with cuDNN 91901, and cuDNN 92000 has no use"):
         loaded = dovetail.Runtime().deserialize_cuda_engine(plan)
     np.testing.assert_allclose(loaded(*inputs), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_plan_that_the_library_cannot_read_is_replaced(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = make_inputs(_parse(BLOCK))
+    engine = _compile(BLOCK)
+    expected, prepare, other = engine(*inputs), FakeConvolutions.prepare, ConvPlan(tag="eng99", engine=99)
+
+    def refuse(this: Any, conv: Any, plan: Any, code: bytes) -> Any:
+        if plan != other:
+            raise ProviderError("it cannot be read", where="cuDNN")
+        return prepare(this, conv, plan, code)
+
+    monkeypatch.setattr(FakeConvolutions, "prepare", refuse)
+    monkeypatch.setattr("tests.cuda.host.fake_cudnn.PLANS", (other,))
+    with pytest.warns(RuntimeWarning, match="cuDNN 91901 has no use for its plan; the first plan of its heuristic"):
+        loaded = dovetail.Runtime().deserialize_cuda_engine(engine.serialize())
+    np.testing.assert_allclose(loaded(*inputs), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_library_that_has_no_plan_any_more_is_an_error(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = _compile(BLOCK).serialize()
+    for each in library.convolvers:
+        each.version = 92000
+    monkeypatch.setattr(FakeConvolutions, "build_plans", lambda this, conv, search: [])
+    with pytest.raises(
+        DovetailError, match=r"cuDNN has no plan for a convolution(.|\n)*cuDNN 92000(.|\n)*build the plan"
+    ):
+        dovetail.Runtime().deserialize_cuda_engine(plan)
 
 
 def test_a_plan_cannot_be_loaded_where_the_library_is_absent(

@@ -13,7 +13,8 @@ import pytest
 
 from dovetail.errors import ProviderError
 from dovetail_cuda.run import cudnn as module
-from dovetail_cuda.run.convolutions import ACTIVATIONS, Convolution, ConvPlan
+from dovetail_cuda.run.convolutions import ACTIVATIONS, Convolution, ConvPlan, check_convolution
+from dovetail_cuda.run.cublaslt import load_cublaslt
 from dovetail_cuda.run.cudnn import ConvSearch, Cudnn, is_cudnn_here, write_graph
 
 CONV = Convolution(
@@ -33,6 +34,7 @@ CONV = Convolution(
     has_residual=True,
     activation="relu",
 )
+PLAN = ConvPlan(tag="eng1", engine=1)
 SEARCH = ConvSearch(count=3, is_thorough=True, workspace_bytes=1 << 20)
 
 
@@ -89,6 +91,9 @@ class NotingGraph:
     def get_engine_and_knobs_at_index(self, index: int) -> Any:
         return self.plans[index][:2]
 
+    def get_plan_name_at_index(self, index: int) -> str:
+        return f"eng{self.plans[index][0]} {self.plans[index][1]}"
+
     def get_behavior_notes_for_plan_at_index(self, index: int) -> list[str]:
         return ["RUNTIME_COMPILATION"] if self.plans[index][3] else []
 
@@ -143,9 +148,9 @@ def _find(calls: list[Any], name: str) -> list[Any]:
 def test_plans_are_those_of_the_library_that_build_and_fit(calls: list[Any]) -> None:
     built = Cudnn(lambda: None).build_plans(CONV, SEARCH)
     assert [each.name for each in built] == [
-        "cuDNN 91901 engine 4",
-        "cuDNN 91901 engine 1 1=2 3=1",
-        "cuDNN 91901 engine 6",
+        "cuDNN 91901 eng4 {}",
+        "cuDNN 91901 eng1 {3: 1, 1: 2}",
+        "cuDNN 91901 eng6 {}",
     ]
     assert [each.workspace_bytes for each in built] == [8, 16, 0]
     assert built[1].code == b"plan (1, {3: 1, 1: 2})"
@@ -185,8 +190,8 @@ def test_a_convolution_that_the_library_has_not_has_no_plans(calls: list[Any], m
 
 def test_a_plan_is_read_back_once_and_run_on_any_stream(calls: list[Any]) -> None:
     first, second = Cudnn(lambda: None), Cudnn(lambda: None)
-    prepared = first.prepare(CONV, ConvPlan(engine=1), b"plan")
-    assert first.prepare(CONV, ConvPlan(engine=1), b"plan") is prepared
+    prepared = first.prepare(CONV, PLAN, b"plan")
+    assert first.prepare(CONV, PLAN, b"plan") is prepared
     assert _find(calls, "read") == [(b"plan",)]
     second.run(prepared, [10, 20, 30, 40, 50], 60, 7)
     assert _find(calls, "stream") == [("handle", 7)]
@@ -194,14 +199,14 @@ def test_a_plan_is_read_back_once_and_run_on_any_stream(calls: list[Any]) -> Non
 
 
 def test_a_plan_that_cannot_be_read_is_built_from_its_engine_and_knobs(calls: list[Any]) -> None:
-    prepared = Cudnn(lambda: None).prepare(CONV, ConvPlan(engine=8, knobs=((1, 2),)), b"damaged")
+    prepared = Cudnn(lambda: None).prepare(CONV, ConvPlan(tag="eng8", engine=8, knobs=((1, 2),)), b"damaged")
     assert prepared.graph.plans == [(8, {1: 2}, 0, 0, 1)]
     assert _find(calls, "build") == [(8,)]
 
 
 def test_what_fails_is_told_as_an_error_of_this_back_end(calls: list[Any]) -> None:
     library = Cudnn(lambda: None)
-    prepared = library.prepare(CONV, ConvPlan(engine=1), b"plan")
+    prepared = library.prepare(CONV, PLAN, b"plan")
     with pytest.raises(ProviderError, match="a convolution failed: no image"):
         library.run(prepared, [0, 20, 30, 40, 50], 60, 7)
 
@@ -278,6 +283,93 @@ def test_the_front_end_takes_every_graph(real: Any, activation: str, dtype: str)
     assert [tensor.uid for tensor in graph.get_outputs()] == [5]
 
 
+class OnPaper:
+    """The front end for a device that is not here: it plans and builds, and runs nothing."""
+
+    def __init__(self, real: Any) -> None:
+        self._real, self._device = real, real.create_device_properties(H200)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def create_handle(self) -> None:
+        return None
+
+    def pygraph(self, handle: None = None, **settings: Any) -> Any:
+        return self._real.pygraph(device_property=self._device, **settings)
+
+
+@pytest.fixture
+def planner(real: Any, monkeypatch: pytest.MonkeyPatch) -> Cudnn:
+    """The real library, planning for an H200."""
+    try:
+        load_cublaslt()
+    except ProviderError as error:
+        pytest.skip(f"cuDNN plans nothing without cuBLASLt: {error.what}")
+    monkeypatch.setattr(module, "_import_cudnn", lambda: OnPaper(real))
+    return Cudnn(lambda: None)
+
+
+def _make_conv(channels: int, filters: int, size: int, kernel: int, **fields: Any) -> Convolution:
+    made = {
+        "image": (8, channels, size, size),
+        "image_strides": (size * size * channels, 1, size * channels, channels),
+        "filters": filters,
+        "group": 1,
+        "kernel": (kernel, kernel),
+        "strides": (1, 1),
+        "before": (kernel // 2, kernel // 2),
+        "after": (kernel // 2, kernel // 2),
+        "outputs": (size, size),
+        "result_line": filters,
+        "has_residual": False,
+    }
+    return msgspec.structs.replace(CONV, **{**made, **fields})
+
+
+PLANNED = {
+    "3x3": _make_conv(64, 64, 56, 3),
+    "1x1": _make_conv(256, 64, 56, 1),
+    "residual": _make_conv(64, 256, 56, 1, has_residual=True),
+    "downsample": _make_conv(256, 512, 56, 1, strides=(2, 2), outputs=(28, 28), activation=""),
+    "grouped": _make_conv(64, 64, 28, 3, group=4, has_bias=False, activation=""),
+    "dilated": _make_conv(64, 64, 28, 3, dilations=(2, 2), before=(2, 2), after=(2, 2)),
+    "bfloat16": _make_conv(64, 64, 28, 3, dtype="bfloat16"),
+    "float32": _make_conv(64, 64, 28, 3, dtype="float32"),
+    "tf32": _make_conv(64, 64, 28, 3, dtype="float32", allows_tf32=True),
+}
+
+
+@pytest.mark.parametrize("name", list(PLANNED))
+def test_the_library_has_plans_that_are_read_back(planner: Cudnn, name: str) -> None:
+    conv = PLANNED[name]
+    search = ConvSearch(count=4, is_thorough=True, workspace_bytes=64 << 20)
+    built = planner.build_plans(conv, search)
+    assert 4 <= len(built) <= 8
+    assert len({each.name for each in built}) == len(built)
+    for each in built:
+        check_convolution(conv, each.plan)
+        prepared = planner.prepare(conv, each.plan, each.code)
+        assert prepared.graph.get_workspace_size_plan_at_index(0) == each.workspace_bytes <= 64 << 20
+
+
+@pytest.mark.parametrize("name", ["3x3", "1x1", "residual"])
+def test_the_library_builds_plans_again_from_engine_and_knobs(planner: Cudnn, name: str) -> None:
+    conv = PLANNED[name]
+    built = planner.build_plans(conv, ConvSearch(count=8, is_thorough=False, workspace_bytes=64 << 20))
+    known = [each for each in built if all(knob for knob, _ in each.plan.knobs)]
+    assert known
+    for each in known:
+        prepared = planner.prepare(conv, each.plan, b"damaged")
+        assert prepared.graph.get_plan_name_at_index(0) == each.plan.tag
+
+
+def test_the_library_does_a_residual_without_compiling(planner: Cudnn, real: Any) -> None:
+    """That takes seconds; the order of what is added decides."""
+    graph = planner._propose(PLANNED["residual"], real.heur_mode.A, 64 << 20)
+    assert not any(planner._inspect(graph, index)[1] for index in range(6))
+
+
 def test_the_front_end_has_every_name_that_is_used(real: Any) -> None:
     notes = ("NONDETERMINISTIC", "REDUCED_PRECISION_REDUCTION", "DOWN_CONVERT_INPUTS", "TENSOR_CORE")
     assert all(hasattr(real.numerical_note, note) for note in notes)
@@ -285,7 +377,12 @@ def test_the_front_end_has_every_name_that_is_used(real: Any) -> None:
     assert real.heur_mode.A != real.heur_mode.B
     assert int(real.knob_type(1)) == 1
     names = ("deselect_numeric_notes", "create_execution_plans", "create_execution_plan", "get_execution_plan_count")
-    names += ("get_engine_and_knobs_at_index", "get_behavior_notes_for_plan_at_index", "build_plan_at_index")
+    names += (
+        "get_engine_and_knobs_at_index",
+        "get_plan_name_at_index",
+        "get_behavior_notes_for_plan_at_index",
+        "build_plan_at_index",
+    )
     names += ("get_workspace_size_plan_at_index", "serialize", "deserialize", "execute")
     assert all(callable(getattr(real.pygraph, name)) for name in names)
     assert all(callable(getattr(real, name)) for name in ("create_handle", "destroy_handle", "set_stream"))

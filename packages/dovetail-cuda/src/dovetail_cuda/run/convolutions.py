@@ -26,6 +26,7 @@ MOST_ENGINES: Final = 10_000
 CONV_TYPES: Final = ("float16", "bfloat16", "float32")
 ACTIVATIONS: Final = ("", "relu", "relu6", "sigmoid", "tanh", "swish", "gelu", "gelu_tanh")
 _MOST_KNOBS: Final = 64
+_MOST_LETTERS: Final = 1000
 
 
 class Convolution(Record, frozen=True, kw_only=True):
@@ -74,9 +75,11 @@ class Convolution(Record, frozen=True, kw_only=True):
 class ConvPlan(Record, frozen=True, kw_only=True):
     """What the library calls one way to do a convolution."""
 
+    tag: str
+    """The library's name for all that follows, which tells a plan from others."""
     engine: int
     knobs: tuple[tuple[int, int], ...] = ()
-    """What can be chosen about it: the number of each knob, and its value."""
+    """What can be chosen about it: the number of each knob, 0 where the front end has no name for it, and its value."""
 
 
 class BuiltConvPlan(Record, frozen=True, kw_only=True):
@@ -90,8 +93,7 @@ class BuiltConvPlan(Record, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         """What plans and timing caches call it: another version of the library may have another kernel for it."""
-        knobs = (f"{knob}={value}" for knob, value in self.plan.knobs)
-        return " ".join((f"cuDNN {self.version} engine {self.plan.engine}", *knobs))
+        return f"cuDNN {self.version} {self.plan.tag}"
 
 
 def check_convolution(conv: Convolution, plan: ConvPlan) -> list[int]:
@@ -105,6 +107,7 @@ def check_convolution(conv: Convolution, plan: ConvPlan) -> list[int]:
     """
     require(conv.dtype in CONV_TYPES and conv.activation in ACTIVATIONS, "there is no such convolution")
     require(0 <= plan.engine < MOST_ENGINES and len(plan.knobs) <= _MOST_KNOBS, "there is no such engine")
+    require(len(plan.tag) <= _MOST_LETTERS and plan.tag.isascii(), "a plan has no such name")
     require(all(abs(n) < 2**31 for n in itertools.chain(*plan.knobs)), "there is no such knob")
     sizes = (*conv.image, conv.filters, conv.group, *conv.kernel, *conv.strides, *conv.dilations, *conv.outputs)
     require(all(1 <= n < 2**31 for n in sizes), "a convolution has no such sizes")

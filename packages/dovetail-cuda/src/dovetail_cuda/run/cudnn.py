@@ -143,7 +143,7 @@ class Cudnn(ConvLibrary):
         return [built for built in found.values() if built.workspace_bytes <= search.workspace_bytes]
 
     def prepare(self, conv: Convolution, plan: ConvPlan, code: bytes) -> PreparedConv:
-        """Read a plan back, or build it again from its engine and knobs where it cannot be read."""
+        """Read a plan back, or build it again from its engine and knobs where it cannot be read and they are known."""
         key = (conv, plan, code)
         found = self._prepared.get(key)
         if found is None:
@@ -199,11 +199,12 @@ class Cudnn(ConvLibrary):
         """A plan of the library itself, and whether it is compiled when it is built; None for what cannot be stored."""
         try:
             engine, knobs = graph.get_engine_and_knobs_at_index(index)
+            tag = graph.get_plan_name_at_index(index)
             notes = graph.get_behavior_notes_for_plan_at_index(index)
         except Exception:  # noqa: BLE001 - a choice that is left to the library has no engine
             return None, False
         numbers = tuple(sorted((int(knob), int(value)) for knob, value in knobs.items()))
-        plan = ConvPlan(engine=int(engine), knobs=numbers) if 0 <= engine < MOST_ENGINES else None
+        plan = ConvPlan(tag=str(tag), engine=int(engine), knobs=numbers) if 0 <= engine < MOST_ENGINES else None
         return plan, self._cudnn.behavior_note.RUNTIME_COMPILATION in notes
 
     def _build(self, graph: Any, index: int, plan: ConvPlan) -> BuiltConvPlan | None:
@@ -233,7 +234,7 @@ class Cudnn(ConvLibrary):
     def _rebuild(self, conv: Convolution, plan: ConvPlan) -> Any:
         graph = self._write_graph(conv)
         knobs = {self._cudnn.knob_type(knob): value for knob, value in plan.knobs}
-        with _telling(f"it has no engine {plan.engine} for a convolution any more"):
+        with _telling(f"the plan {plan.tag[:100]} of a convolution can neither be read nor be built again"):
             graph.validate()
             graph.build_operation_graph()
             graph.create_execution_plan(plan.engine, knobs)

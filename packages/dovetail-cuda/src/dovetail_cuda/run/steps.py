@@ -9,13 +9,14 @@ from __future__ import annotations
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
 from dovetail_cuda.run.convolutions import BuiltConvPlan
 from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
-from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch
+from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, PreparedConv
 from dovetail_cuda.run.driver import Driver, Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.payload import ConvLaunch, KernelLaunch, KernelRecord, Launches, ProductLaunch
@@ -133,15 +134,11 @@ def _find_algorithm(library: ProductLibrary, launch: ProductLaunch) -> bytes:
 
 
 class _ReadyConv(ReadyLaunch):
-    """A convolution by the library; one of another version of it gets a new plan."""
+    """A convolution by the library, with a plan that may be a new one."""
 
     def __init__(self, launch: ConvLaunch, resources: Resources) -> None:
         self._streams, self._places = resources.streams, _places(launch)
-        library, plan, code = self._streams.find(0).convolutions, launch.plan, resources.code[launch.code]
-        if launch.library_version != library.get_version():
-            built = _find_plan(library, launch)
-            plan, code = built.plan, built.code
-        self._prepared = library.prepare(launch.convolution, plan, bytes(code))
+        self._prepared = _prepare_conv(self._streams.find(0).convolutions, launch, bytes(resources.code[launch.code]))
 
     def bind(self, addresses: list[int], scratch: int, stream: int) -> Step:
         """What is prepared is the same for all streams; each runs it with a handle of its own."""
@@ -155,25 +152,33 @@ class _ReadyConv(ReadyLaunch):
         return step
 
 
-def _find_plan(library: ConvLibrary, launch: ConvLaunch) -> BuiltConvPlan:
-    """The first plan of the heuristic that is content with the memory there is."""
+def _prepare_conv(library: ConvLibrary, launch: ConvLaunch, code: bytes) -> PreparedConv:
+    """The plan that is stored; the first of the heuristic where the library is of another version or cannot read it."""
+    if launch.library_version == library.get_version():
+        with suppress(ProviderError):
+            return library.prepare(launch.convolution, launch.plan, code)
+    built = _find_conv_plan(library, launch)
+    warnings.warn(
+        f"provider 'cuda': a convolution was timed with cuDNN {launch.library_version}, and cuDNN {built.version} has "
+        "no use for its plan; the first plan of its heuristic is used; build the plan again to time it",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return library.prepare(launch.convolution, built.plan, built.code)
+
+
+def _find_conv_plan(library: ConvLibrary, launch: ConvLaunch) -> BuiltConvPlan:
+    """The first plan that is content with the memory there is."""
     search = ConvSearch(count=1, is_thorough=False, workspace_bytes=launch.workspace_bytes)
     found = library.build_plans(launch.convolution, search)
-    versions = f"cuDNN {launch.library_version}", f"cuDNN {library.get_version()}"
     if not found:
         raise ProviderError(
             "cuDNN has no plan for a convolution",
             where="provider 'cuda'",
-            expected=versions[0],
-            got=versions[1],
-            fix="build the plan again with the version that is here",
+            expected=f"one as cuDNN {launch.library_version} had it, with {launch.workspace_bytes} bytes",
+            got=f"cuDNN {library.get_version()}",
+            fix="build the plan again here",
         )
-    warnings.warn(
-        f"provider 'cuda': convolutions were timed with {versions[0]}; with {versions[1]} the first plan of its "
-        "heuristic is used; build the plan again to time them",
-        RuntimeWarning,
-        stacklevel=2,
-    )
     return found[0]
 
 
