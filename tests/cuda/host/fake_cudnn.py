@@ -13,7 +13,7 @@ from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, PreparedConv
 from tests.cuda.host.fake_driver import FakeDriver
 
 PLANS = (ConvPlan(tag="eng1_k2=4", engine=1, knobs=((2, 4),)), ConvPlan(tag="eng34", engine=34))
-WORKSPACE_BYTES = 4096
+WORKSPACE_BYTES = 3 << 19
 ACTIVATIONS: dict[str, Any] = {
     "": lambda x: x,
     "relu": lambda x: np.maximum(x, 0),

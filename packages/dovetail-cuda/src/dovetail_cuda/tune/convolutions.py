@@ -23,6 +23,7 @@ from dovetail_cuda.tune.questions import Draft, Kernels, Operand, Place, Questio
 __all__ = ["ConvLibraryDraft", "make_conv_task"]
 
 _TF32_TOLERANCE: Final = 1e-3
+_LEAST_WORKSPACE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +35,8 @@ class ConvLibraryDraft(Draft):
 
     @property
     def scratch_bytes(self) -> int:
-        """What the plan needs."""
-        return self.built.workspace_bytes
+        """What the plan needs, and enough for most plans that another version of the library may have instead."""
+        return max(self.built.workspace_bytes, _LEAST_WORKSPACE_BYTES)
 
     def make_launch(self, kernels: Kernels, buffers: list[int], offsets: list[int], layers: list[str]) -> Launches:
         """The call of the library."""
@@ -48,7 +49,7 @@ class ConvLibraryDraft(Draft):
             plan=self.built.plan,
             library_version=self.built.version,
             code=kernels.keep(self.built.code),
-            workspace_bytes=self.built.workspace_bytes,
+            workspace_bytes=self.scratch_bytes,
             layers=layers,
         )
 
