@@ -242,3 +242,34 @@ def test_a_calibrator_gives_batches_by_address_and_gets_its_cache_as_memory() ->
     assert builder.build_serialized_network(network, config) is not None
     assert calibrator.left < 0
     assert calibrator.cache
+
+
+def test_flags_of_calibration_are_kept() -> None:
+    config = trt.Builder(KeptMessages()).create_builder_config()
+    flag = trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION
+    assert config.quantization_flags == 0
+    config.set_quantization_flag(flag)
+    assert config.get_quantization_flag(flag)
+    config.clear_quantization_flag(flag)
+    assert not config.get_quantization_flag(flag)
+
+
+def test_an_algorithm_selector_is_kept_and_told_to_be_idle() -> None:
+    class Selector(trt.IAlgorithmSelector):
+        def select_algorithms(self, context: Any, choices: Any) -> list[int]:
+            raise AssertionError("asked")
+
+    logger = KeptMessages()
+    builder, network = relu_network(logger)
+    config = builder.create_builder_config()
+    assert config.algorithm_selector is None
+    config.algorithm_selector = selector = Selector()
+    assert config.algorithm_selector is selector
+    assert any("algorithm_selector is never asked" in text for _, text in logger.messages)
+    assert builder.build_serialized_network(network, config) is not None
+
+
+def test_enumerations_list_their_entries_as_the_binding_does() -> None:
+    entries = getattr(trt.BuilderFlag, "__entries")
+    assert entries["FP16"][0] is trt.BuilderFlag.FP16
+    assert len(entries) == len(trt.BuilderFlag)

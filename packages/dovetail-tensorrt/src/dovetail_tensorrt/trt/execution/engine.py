@@ -80,6 +80,11 @@ class ICudaEngine(DeprecatedContext):
         return HardwareCompatibilityLevel.NONE
 
     @property
+    def has_implicit_batch_dimension(self) -> bool:
+        """False: every dimension is explicit; of version 10."""
+        return False
+
+    @property
     def tactic_sources(self) -> int:
         """0: tactics are the providers' own."""
         return 0
@@ -301,6 +306,20 @@ class ICudaEngine(DeprecatedContext):
         if budget_bytes not in (0, -1):
             text = f"a budget of {budget_bytes} bytes has no effect: no weights are streamed, they are mapped"
             self._reporter.warn(f"ICudaEngine.weight_streaming_budget_v2: {text}")
+
+    @property
+    def weight_streaming_budget(self) -> int:
+        """The same; version 10's name."""
+        return self.weight_streaming_budget_v2
+
+    @weight_streaming_budget.setter
+    def weight_streaming_budget(self, budget_bytes: int) -> None:
+        self.weight_streaming_budget_v2 = budget_bytes
+
+    @property
+    def minimum_weight_streaming_budget(self) -> int:
+        """0: no weights are streamed; of version 10."""
+        return 0
 
     def get_weight_streaming_automatic_budget(self) -> int:
         """0: no weights are streamed."""
