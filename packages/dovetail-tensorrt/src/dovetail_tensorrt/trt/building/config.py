@@ -15,6 +15,7 @@ from dovetail_tensorrt.trt.enums import (
     DeviceType,
     HardwareCompatibilityLevel,
     PreviewFeature,
+    QuantizationFlag,
     RuntimePlatform,
     TacticSource,
     TilingOptimizationLevel,
@@ -44,6 +45,8 @@ class IBuilderConfig(DeprecatedContext):
     def reset(self) -> None:
         """Back to the defaults."""
         self.flags = _DEFAULT_FLAGS
+        self.quantization_flags = 0
+        """A mask of ``1 << QuantizationFlag``; kept only: ranges are always found before layers are fused."""
         self.avg_timing_iterations = 1
         self.builder_optimization_level = 3
         self.max_num_tactics = -1
@@ -89,6 +92,18 @@ class IBuilderConfig(DeprecatedContext):
     def get_flag(self, flag: BuilderFlag) -> bool:
         """Whether a flag is on."""
         return bool(self.flags >> BuilderFlag(flag) & 1)
+
+    def set_quantization_flag(self, flag: QuantizationFlag) -> None:
+        """Switch a flag of calibration on; of version 10."""
+        self.quantization_flags |= 1 << QuantizationFlag(flag)
+
+    def clear_quantization_flag(self, flag: QuantizationFlag) -> None:
+        """Switch a flag of calibration off."""
+        self.quantization_flags &= ~(1 << QuantizationFlag(flag))
+
+    def get_quantization_flag(self, flag: QuantizationFlag) -> bool:
+        """Whether a flag of calibration is on."""
+        return bool(self.quantization_flags >> QuantizationFlag(flag) & 1)
 
     def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
         """Switch a preview feature on or off."""
