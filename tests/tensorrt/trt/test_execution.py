@@ -107,10 +107,17 @@ def test_memory_of_the_caller() -> None:
 
 
 def test_weight_streaming_answers() -> None:
-    engine = build(KeptMessages())
+    logger = KeptMessages()
+    engine = build(logger)
     assert engine.streamable_weights_size == 0
     engine.weight_streaming_budget_v2 = engine.get_weight_streaming_automatic_budget()
     assert engine.weight_streaming_budget_v2 == engine.weight_streaming_scratch_memory_size == 0
+    engine.weight_streaming_budget_v2 = 1000
+    assert engine.weight_streaming_budget_v2 == 1000
+    assert "a budget of 1000 bytes has no effect" in logger.messages[-1][1]
+    engine.weight_streaming_budget_v2 = -3
+    assert engine.weight_streaming_budget_v2 == 1000
+    assert "-3 bytes are no budget" in logger.errors[-1]
 
 
 class _Times(trt.IProfiler):

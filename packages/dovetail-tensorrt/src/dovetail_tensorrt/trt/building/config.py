@@ -46,6 +46,8 @@ class IBuilderConfig(DeprecatedContext):
     def reset(self) -> None:
         """Back to the defaults."""
         self.flags = _DEFAULT_FLAGS
+        self.quantization_flags = 0
+        """A mask of ``1 << QuantizationFlag``; kept only: ranges are always found before layers are fused."""
         self.avg_timing_iterations = 1
         self.builder_optimization_level = 3
         self.max_num_tactics = -1
