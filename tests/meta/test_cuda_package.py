@@ -38,6 +38,13 @@ def test_one_module_calls_the_driver() -> None:
     assert set(callers) == {"driver.py"}
 
 
+def test_one_module_imports_the_front_end_of_cudnn_and_only_when_it_is_needed() -> None:
+    importers = [path for path in SOURCES for name in _imports(path) if name.partition(".")[0] == "cudnn"]
+    assert [path.relative_to(PACKAGE).as_posix() for path in importers] == ["run/cudnn.py"]
+    tree = ast.parse(importers[0].read_text(encoding="utf-8"))
+    assert "cudnn" not in [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names]
+
+
 def test_running_imports_nothing_that_builds() -> None:
     for path in (PACKAGE / "run").glob("*.py"):
         names = set(_imports(path))

@@ -291,7 +291,10 @@ class FakeDriver(Driver):
         return len(self.streams[stream].recording or ())
 
     def list_nodes(self, graph: int) -> list[tuple[int, bool]]:
-        return [(place, kind in ("kernel", "product")) for place, (kind, _) in enumerate(self.graphs[graph], 1)]
+        return [
+            (place, kind in ("kernel", "product", "convolution"))
+            for place, (kind, _) in enumerate(self.graphs[graph], 1)
+        ]
 
     def count_nodes(self, graph: int) -> int:
         return len(self.graphs[graph])

@@ -12,7 +12,10 @@ import numpy as np
 from dovetail.provider.loader import get_provider, register_provider, unregister_provider
 from dovetail_cuda.provider import CudaFactory, CudaProvider, Toolbox
 from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
+from dovetail_cuda.run.cudnn import ConvLibrary
+from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.payload import Product, list_counts
+from tests.cuda.host.fake_cudnn import FakeConvolutions
 from tests.cuda.host.fake_driver import FakeDriver
 from tests.cuda.host.interpreter import compile_fake
 
@@ -83,12 +86,24 @@ class FakeToolbox(Toolbox):
     def __init__(self, driver: FakeDriver) -> None:
         super().__init__(driver)
         self.opened: list[FakeProducts] = []
+        self.has_cudnn = False
+        self.convolvers: list[FakeConvolutions] = []
         self.compiled: list[Any] = []
 
     def open_products(self) -> ProductLibrary:
         assert isinstance(self.driver, FakeDriver)
         self.opened.append(FakeProducts(self.driver))
         return self.opened[-1]
+
+    def has_convolutions(self) -> bool:
+        return self.has_cudnn
+
+    def open_convolutions(self, gpu: Gpu) -> ConvLibrary:
+        if not self.has_cudnn:
+            return super().open_convolutions(gpu)
+        assert isinstance(self.driver, FakeDriver)
+        self.convolvers.append(FakeConvolutions(self.driver))
+        return self.convolvers[-1]
 
     def compile(self, request: Any) -> Any:
         self.compiled.append(request)

@@ -12,10 +12,12 @@ import pytest
 
 from dovetail.errors import DovetailError, PlanCorruptError
 from dovetail.provider.interfaces import StoredPartition, TensorSpec
+from dovetail_cuda.run.convolutions import Convolution, ConvPlan
 from dovetail_cuda.run.payload import (
     VERSION,
     WORKSPACE_BYTES,
     BufferRecord,
+    ConvLaunch,
     KernelLaunch,
     KernelRecord,
     LaunchList,
@@ -141,6 +143,75 @@ ATTACKS = {
     "other outputs": lambda: _change(output_shapes=[]),
     "output of a negative shape": lambda: _change(output_shapes=[[-1]]),
 }
+
+
+CONVOLUTION = Convolution(
+    dtype="float32",
+    image=(1, 16, 8, 8),
+    image_strides=(1024, 1, 128, 16),
+    filters=16,
+    kernel=(1, 1),
+    strides=(1, 1),
+    dilations=(1, 1),
+    before=(0, 0),
+    after=(0, 0),
+    outputs=(8, 8),
+    result_line=16,
+    has_bias=True,
+)
+CONVOLVED = _change(
+    launches=[
+        ConvLaunch(
+            convolution=CONVOLUTION,
+            buffers=[1, 2, 3, 4],
+            plan=ConvPlan(engine=1, knobs=((1, 2),)),
+            library_version=91901,
+            code="k",
+            workspace_bytes=4096,
+        )
+    ]
+)
+
+
+def _conv(**fields: Any) -> Callable[[], LaunchList]:
+    return _conv_launch(convolution=msgspec.structs.replace(CONVOLUTION, **fields))
+
+
+def _conv_launch(**fields: Any) -> Callable[[], LaunchList]:
+    launch = msgspec.structs.replace(CONVOLVED.launches[0], **fields)
+    return lambda: msgspec.structs.replace(CONVOLVED, launches=[launch])
+
+
+ATTACKS |= {
+    "convolution without its code": _conv_launch(code="other"),
+    "convolution with a workspace beyond the plan's": _conv_launch(workspace_bytes=WORKSPACE_BYTES + 1),
+    "convolution with a negative workspace": _conv_launch(workspace_bytes=-1),
+    "convolution with fewer buffers": _conv_launch(buffers=[1, 2, 4]),
+    "convolution beyond its offset": _conv_launch(offsets=[16, 0, 0, 0]),
+    "engine of a front end": _conv_launch(plan=ConvPlan(engine=20_000)),
+    "engine before the first": _conv_launch(plan=ConvPlan(engine=-1)),
+    "knobs without end": _conv_launch(plan=ConvPlan(engine=1, knobs=((1, 1),) * 65)),
+    "knob without end": _conv_launch(plan=ConvPlan(engine=1, knobs=((1, 1 << 40),))),
+    "convolution of another type": _conv(dtype="int8"),
+    "convolution with an activation that is not there": _conv(activation="other"),
+    "convolution that gives other sizes": _conv(outputs=(8, 7)),
+    "convolution of more images": _conv(image=(2, 16, 8, 8)),
+    "convolution of a larger image": _conv(image=(1, 16, 9, 8), outputs=(9, 8)),
+    "convolution without a channel": _conv(image=(1, 0, 8, 8)),
+    "convolution with a stride beyond its image": _conv(image_strides=(1024, 1, 144, 16)),
+    "convolution with a negative stride": _conv(image_strides=(1024, 1, -128, 16)),
+    "convolution with more filters": _conv(filters=32, result_line=32),
+    "convolution with groups that do not fit": _conv(group=3),
+    "convolution with lines that overlap": _conv(result_line=8),
+    "convolution with lines beyond its result": _conv(result_line=17),
+    "convolution with negative padding": _conv(before=(-1, 0), image=(1, 16, 9, 8)),
+    "convolution that does not move": _conv(strides=(0, 1)),
+    "convolution without its residual": _conv(has_residual=True),
+}
+
+
+def test_a_convolution_that_is_good_is_read() -> None:
+    assert read_payload(_store(CONVOLVED)) == _wrap(CONVOLVED)
 
 
 def test_a_payload_that_is_good_is_read() -> None:

@@ -31,7 +31,9 @@ class CudaOptions:
     device_id: int | None = None
     target: str = ""
     use_tf32: bool = True
+    enable_cudnn: bool = True
     cudnn_conv_algo_search: str = "EXHAUSTIVE"
+    cudnn_conv_use_max_workspace: bool = True
     sdpa_kernel: int = 0
     use_ep_level_unified_stream: bool = False
     has_user_compute_stream: bool = False
@@ -115,7 +117,13 @@ _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "cudnn_conv_algo_search": (
         _read_search,
         "EXHAUSTIVE",
-        "EXHAUSTIVE: every tile of a convolution is timed; HEURISTIC or DEFAULT: the most promising one is taken",
+        "EXHAUSTIVE: all tiles of a convolution and both heuristics of cuDNN; HEURISTIC, DEFAULT: one of each",
+    ),
+    "enable_cudnn": (_read_flag, "1", "whether plans of cuDNN are timed for convolutions, where its front end is here"),
+    "cudnn_conv_use_max_workspace": (
+        _read_flag,
+        "1",
+        "whether these may use 64 MiB of scratch memory, or half of it",
     ),
     "sdpa_kernel": (
         _read_number,
@@ -162,8 +170,6 @@ _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
 _ALIASES: Final = {"prefer_nhwc_layout": "prefer_nhwc", "cudnn_conv_algo": "cudnn_conv_algo_search"}
 _IDLE: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "prefer_nhwc": (_read_flag, "0", "how what is stored lies is chosen inside of a partition"),
-    "enable_cudnn": (_read_flag, "1", "convolutions are kernels of its own"),
-    "cudnn_conv_use_max_workspace": (_read_flag, "1", "convolutions are kernels of its own"),
     "cudnn_conv1d_pad_to_nc1d": (_read_flag, "0", "convolutions of one dimension are compiled as they are"),
     "fuse_conv_bias": (_read_flag, "0", "a bias is always part of its convolution"),
     "do_copy_in_default_stream": (_read_flag, "1", "copies go on the stream of their context"),

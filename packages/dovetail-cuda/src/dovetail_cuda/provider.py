@@ -38,6 +38,7 @@ from dovetail_cuda.run.arenas.guards import GuardedMemory
 from dovetail_cuda.run.arenas.memory_choice import open_memory
 from dovetail_cuda.run.arrays import CudaArray, import_array
 from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
+from dovetail_cuda.run.cudnn import ConvLibrary, Cudnn, is_cudnn_here
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
@@ -45,7 +46,7 @@ from dovetail_cuda.run.packing import is_recipe, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
 from dovetail_cuda.run.plugin_kernel import PluginKernel
 from dovetail_cuda.run.profile import LaunchProfile
-from dovetail_cuda.run.stream_states import StreamStates
+from dovetail_cuda.run.stream_states import OpenLibraries, StreamStates
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
 from dovetail_cuda.target import AbsentDriver, AbsentProducts, find_target
 
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from dovetail_cuda.emit.partition import EmitOptions
+    from dovetail_cuda.tune.kit import FindConvPlans
 
 __all__ = ["CudaFactory", "CudaProvider", "create_factory"]
 
@@ -80,7 +82,8 @@ class CudaProvider(Provider):
         self.memory = MemoryInfo(name="cuda", ordinal=device.ordinal)
         self._toolbox = toolbox
         self._gpu = Gpu(toolbox.driver if self.is_here else AbsentDriver(options.target), device.ordinal)
-        self._streams = StreamStates(self._gpu, self._open_products)
+        libraries = OpenLibraries(products=self._open_products, convolutions=self._open_convolutions)
+        self._streams = StreamStates(self._gpu, libraries)
         self._pinned = PinnedMemory(self._gpu)
         self._profile = LaunchProfile(self._gpu)
 
@@ -136,12 +139,26 @@ class CudaProvider(Provider):
                 context.device,
                 allows_tf32=allows_tf32,
                 open_products=lambda: self.products,
+                find_conv_plans=self._make_plan_finder(folder),
                 searches_convolutions=self.options.cudnn_conv_algo_search == "EXHAUSTIVE",
                 allows_one_kernel=self.options.allows_one_kernel,
                 allows_steps=self.options.allows_steps,
             ),
             make_chooser=make_chooser,
         )
+
+    def _make_plan_finder(self, folder: Path) -> FindConvPlans:
+        """What finds plans of cuDNN for convolutions; nothing where it is not here or not wanted."""
+        from dovetail_cuda.tune.conv_plans import ConvPlanFinder, make_search
+
+        if not (self.is_here and self.options.enable_cudnn and self._toolbox.has_convolutions()):
+            return lambda conv: ()
+        search = make_search(
+            is_thorough=self.options.cudnn_conv_algo_search == "EXHAUSTIVE",
+            uses_max_workspace=self.options.cudnn_conv_use_max_workspace,
+        )
+        fingerprint = self.device.fingerprint
+        return ConvPlanFinder(folder, fingerprint, lambda: self._streams.find(0).convolutions, search).find
 
     def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """Put a stored partition's code and weights on the device."""
@@ -172,6 +189,10 @@ class CudaProvider(Provider):
             return AbsentProducts()
         _ = self._gpu.driver  # its context is current from here on
         return self._toolbox.open_products()
+
+    def _open_convolutions(self) -> ConvLibrary:
+        """What convolves, for one stream."""
+        return self._toolbox.open_convolutions(self._gpu)
 
     # memory
 
@@ -277,6 +298,14 @@ class Toolbox:
     def open_products(self) -> ProductLibrary:
         """What multiplies matrices."""
         return CublasLt()
+
+    def has_convolutions(self) -> bool:
+        """Whether a library can be asked for convolutions."""
+        return is_cudnn_here()
+
+    def open_convolutions(self, gpu: Gpu) -> ConvLibrary:
+        """What convolves on a device."""
+        return Cudnn(lambda: gpu.driver)
 
     def compile(self, request: Any) -> Any:
         """Compile a kernel, in a process of its own."""

@@ -9,17 +9,18 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from dovetail.errors import BuildError
 from dovetail_cuda.compile.request import CompiledCode, KernelRequest
 
-__all__ = ["KernelStore", "default_folder"]
+__all__ = ["KernelStore", "default_folder", "read_record", "write_record"]
 
 _DIGEST_BYTES: Final = 32
 
+R = TypeVar("R", bound=msgspec.Struct)
 Compile = Callable[[KernelRequest], CompiledCode]
 
 
@@ -44,10 +45,10 @@ class KernelStore:
     def get(self, request: KernelRequest) -> CompiledCode:
         """A kernel, compiled now where it is not there."""
         path = self._folder / f"{request.make_key()}.kernel"
-        found = _read(path)
+        found = read_record(path, CompiledCode)
         if found is None:
             found = self._compile(request)
-            _write(path, found)
+            write_record(path, found)
         return found
 
     def get_all(self, requests: Sequence[KernelRequest], workers: Executor) -> list[CompiledCode]:
@@ -83,19 +84,19 @@ class KernelStore:
             return error
 
 
-def _read(path: Path) -> CompiledCode | None:
-    """A kernel that is whole; one that is damaged is compiled again."""
+def read_record(path: Path, kind: type[R]) -> R | None:
+    """What a file of a store has; None where it is not there or not whole."""
     with contextlib.suppress(OSError, msgspec.MsgspecError):
         data = path.read_bytes()
         digest, body = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
         if hashlib.sha256(body).digest() == digest:
-            return msgspec.msgpack.decode(body, type=CompiledCode)
+            return msgspec.msgpack.decode(body, type=kind)
     return None
 
 
-def _write(path: Path, compiled: CompiledCode) -> None:
-    """Put a kernel there at once or not at all; a folder that cannot be written to only costs time."""
-    body = msgspec.msgpack.encode(compiled)
+def write_record(path: Path, record: msgspec.Struct) -> None:
+    """Put a record there at once or not at all; a folder that cannot be written to only costs time."""
+    body = msgspec.msgpack.encode(record)
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, name = tempfile.mkstemp(dir=path.parent)

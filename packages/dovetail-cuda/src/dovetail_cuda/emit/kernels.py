@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 from dovetail_cuda.compile.arguments import name_sizes
@@ -53,6 +54,12 @@ class KernelTable:
             self.code[key] = compiled.code
             self.records.append(_describe(key, request, compiled))
         return self._numbers[key]
+
+    def keep(self, code: bytes) -> str:
+        """The name of code that a library has made, which is among the code from then on."""
+        name = hashlib.sha256(code).hexdigest()
+        self.code[name] = code
+        return name
 
 
 def _describe(key: str, request: KernelRequest, compiled: CompiledCode) -> KernelRecord:

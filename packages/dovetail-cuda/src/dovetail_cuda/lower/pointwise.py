@@ -21,14 +21,32 @@ from dovetail_cuda.lower.types import (
     triton_name,
 )
 
-__all__ = ["ELEMENTWISE", "GELU_TANH", "MAXIMUM", "ONNX_TYPES", "RELU", "map_elements"]
+__all__ = [
+    "ELEMENTWISE",
+    "GELU",
+    "GELU_HALF",
+    "GELU_TANH",
+    "MAXIMUM",
+    "MINIMUM",
+    "ONNX_TYPES",
+    "RELU",
+    "SIGMOID",
+    "SWISH",
+    "TANH",
+    "map_elements",
+]
 
 _NAN: Final = "propagate_nan=tl.PropagateNan.ALL"
 RELU: Final = f"tl.maximum({{0}}, 0.0, {_NAN})"
 GELU_TANH: Final = "f.gelu_tanh({0})"
+GELU: Final = "f.gelu({0})"
+GELU_HALF: Final = "f.gelu_half({0})"
+SIGMOID: Final = "1 / (1 + tl.exp(-{0}))"
+SWISH: Final = "{0} / (1 + tl.exp(-{1} * {0}))"
+TANH: Final = "f.tanh({0})"
 """Texts that others look for."""
 MAXIMUM: Final = f"tl.maximum({{0}}, {{1}}, {_NAN})"
-_MINIMUM: Final = f"tl.minimum({{0}}, {{1}}, {_NAN})"
+MINIMUM: Final = f"tl.minimum({{0}}, {{1}}, {_NAN})"
 
 _UNARY: Final = {
     # op: (since, text for floats, text for integers or None)
@@ -52,7 +70,7 @@ _UNARY: Final = {
     "Reciprocal": (6, "1 / {0}", None),
     "Relu": (6, RELU, "tl.maximum({0}, 0)"),
     "Round": (11, "f.round({0})", None),
-    "Sigmoid": (6, "1 / (1 + tl.exp(-{0}))", None),
+    "Sigmoid": (6, SIGMOID, None),
     "Sign": (9, "f.sign({0})", "f.sign({0})"),
     "Sin": (7, "tl.sin({0})", None),
     "Sinh": (9, "f.sinh({0})", None),
@@ -60,7 +78,7 @@ _UNARY: Final = {
     "Softsign": (1, "{0} / (1 + tl.abs({0}))", None),
     "Sqrt": (6, "tl.sqrt_rn({0})", None),
     "Tan": (7, "f.tan({0})", None),
-    "Tanh": (6, "f.tanh({0})", None),
+    "Tanh": (6, TANH, None),
 }
 _HALVES: Final = ("float16", "bfloat16")
 _HALF_TEXTS: Final = {"Erf": "f.erf_half({0})"}
@@ -76,7 +94,7 @@ _BINARY: Final = {
 _VARIADIC: Final = {
     # op: (since, text for floats, text for integers or None)
     "Max": (8, MAXIMUM, "tl.maximum({0}, {1})"),
-    "Min": (8, _MINIMUM, "tl.minimum({0}, {1})"),
+    "Min": (8, MINIMUM, "tl.minimum({0}, {1})"),
     "Sum": (8, "{0} + {1}", None),
 }
 _COMPARED: Final = {
@@ -402,14 +420,14 @@ def shrink(x: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Tensor:
 @registry.register("Gelu", since=20, types={"T": FLOATS})
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """The Gaussian error linear unit, exact or by the hyperbolic tangent."""
-    exact = "f.gelu_half({0})" if x.dtype in _HALVES else "f.gelu({0})"
+    exact = GELU_HALF if x.dtype in _HALVES else GELU
     return _map(GELU_TANH if approximate == "tanh" else exact, x)
 
 
 @registry.register("Swish", since=24, types={"T": FLOATS})
 def swish(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """A number times its own sigmoid."""
-    return _map("{0} / (1 + tl.exp(-{1} * {0}))", x, alpha)
+    return _map(SWISH, x, alpha)
 
 
 @registry.register("SwiGLU", since=28, types={"T": FLOATS})

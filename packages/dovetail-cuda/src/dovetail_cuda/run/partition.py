@@ -81,7 +81,9 @@ class CudaPartition(LoadedPartition):
         try:
             self._upload(_find_weights(self._payload, stored))
             self._load_functions(stored.code)
-            self._programs = {tuple(each.values): self._prepare(each.launches) for each in self._payload.variants}
+            self._programs = {
+                tuple(each.values): self._prepare(each.launches, stored.code) for each in self._payload.variants
+            }
         except BaseException:
             self.close()
             raise
@@ -105,7 +107,7 @@ class CudaPartition(LoadedPartition):
         where = f"step '{self.name[:200]}'"
         values = tuple(read_symbols(self._payload.symbols, input_shapes, where))
         found = self._programs.get(values)
-        return self._prepare(resolve(self._payload, values, self._stored)) if found is None else found
+        return self._prepare(resolve(self._payload, values, self._stored), {}) if found is None else found
 
     def refit(self, name: str, array: Any) -> None:
         """Write a new array where the old one is."""
@@ -154,13 +156,14 @@ class CudaPartition(LoadedPartition):
         found = load_functions(driver, list(kernels.values()), code, libraries)
         self._functions = dict(zip(kernels, found, strict=True))
 
-    def _prepare(self, launches: LaunchList) -> Program:
+    def _prepare(self, launches: LaunchList, code: Mapping[str, Any]) -> Program:
         """Launches made ready as far as they are the same for all contexts."""
         resources = Resources(
             gpu=self.services.gpu,
             kernels=launches.kernels,
             functions=[self._functions[kernel.code, kernel.name] for kernel in launches.kernels],
             streams=self.services.streams,
+            code=code,
         )
         return Program(
             launches=launches,

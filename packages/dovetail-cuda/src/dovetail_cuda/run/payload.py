@@ -12,12 +12,15 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.provider.interfaces import StoredPartition, TensorSpec
+from dovetail_cuda.run.convolutions import MOST_WORKSPACE_BYTES, Convolution, ConvPlan, check_convolution
+from dovetail_cuda.run.records import Record, require
 
 __all__ = [
     "MAX_GRID",
     "VERSION",
     "WORKSPACE_BYTES",
     "BufferRecord",
+    "ConvLaunch",
     "KernelLaunch",
     "KernelRecord",
     "LaunchList",
@@ -41,10 +44,6 @@ _KINDS: Final = ("input", "output", "weight", "arena", "zeroed")
 _ZEROED_BYTES: Final = 1 << 30
 """The most that a partition may have of memory that is zero between runs."""
 _WIDTHS: Final = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8}
-
-
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A record of a payload."""
 
 
 class KernelRecord(Record, frozen=True, kw_only=True):
@@ -75,11 +74,11 @@ class KernelLaunch(Record, frozen=True, kw_only=True, tag="kernel"):
     kernel: int
     grid: tuple[int, int, int]
     buffers: list[int]
-    offsets: list[int] = []
+    offsets: list[int] = msgspec.field(default_factory=list)
     """Bytes of each buffer before what is passed; none where there are none."""
-    sizes: list[int] = []
+    sizes: list[int] = msgspec.field(default_factory=list)
     """What is passed after the buffers."""
-    layers: list[str] = []
+    layers: list[str] = msgspec.field(default_factory=list)
 
 
 class Product(Record, frozen=True, kw_only=True):
@@ -115,13 +114,27 @@ class ProductLaunch(Record, frozen=True, kw_only=True, tag="product"):
 
     product: Product
     buffers: list[int]
-    offsets: list[int] = []
+    offsets: list[int] = msgspec.field(default_factory=list)
     algorithm: bytes
     library_version: int
-    layers: list[str] = []
+    layers: list[str] = msgspec.field(default_factory=list)
 
 
-Launches = KernelLaunch | ProductLaunch
+class ConvLaunch(Record, frozen=True, kw_only=True, tag="convolution"):
+    """A convolution by cuDNN: image, filters, the bias and the residual where there are any, and the result."""
+
+    convolution: Convolution
+    buffers: list[int]
+    offsets: list[int] = msgspec.field(default_factory=list)
+    plan: ConvPlan
+    library_version: int
+    code: str
+    """The blob that the library has written its plan to."""
+    workspace_bytes: int
+    layers: list[str] = msgspec.field(default_factory=list)
+
+
+Launches = KernelLaunch | ProductLaunch | ConvLaunch
 """Every kind of launch; ``run.steps`` makes each ready, and ``_CHECKS`` looks at each before that."""
 
 
@@ -134,13 +147,7 @@ class LaunchList(Record, frozen=True, kw_only=True):
     output_shapes: list[list[int]]
     arena_bytes: int
     workspace_bytes: int
-    """The arena, and behind it what products need."""
-
-
-def require(condition: object, what: str) -> None:
-    """Refuse what a payload says where a condition does not hold."""
-    if not condition:
-        raise ValueError(what)
+    """The arena, and behind it what libraries need."""
 
 
 def check_launches(launches: LaunchList, stored: StoredPartition) -> None:
@@ -162,6 +169,7 @@ def check_launches(launches: LaunchList, stored: StoredPartition) -> None:
         used = [launches.buffers[number] for number in launch.buffers]
         _check_offsets(launch.offsets, used)
         _CHECKS[type(launch)](launch, used, launches)
+        require(not isinstance(launch, ConvLaunch) or launch.code in stored.code, "a convolution has no code")
 
 
 def check_kernels(kernels: Sequence[KernelRecord], stored: StoredPartition) -> None:
@@ -222,9 +230,20 @@ def _check_product(launch: ProductLaunch, buffers: Sequence[BufferRecord], launc
     require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "a matrix is larger than its buffer")
 
 
+def _check_conv(launch: ConvLaunch, buffers: Sequence[BufferRecord], launches: LaunchList) -> None:
+    most = min(launches.workspace_bytes - launches.arena_bytes, MOST_WORKSPACE_BYTES)
+    require(0 <= launch.workspace_bytes <= most, "a convolution has no scratch memory")
+    offsets = launch.offsets or [0] * len(buffers)
+    counts = check_convolution(launch.convolution, launch.plan)
+    require(len(buffers) == len(counts), "a convolution has other buffers")
+    needed = [n * _WIDTHS[launch.convolution.dtype] + at for n, at in zip(counts, offsets, strict=True)]
+    require(all(b.size_bytes >= n for b, n in zip(buffers, needed, strict=True)), "an image is larger than its buffer")
+
+
 _CHECKS: Final[Mapping[type[Any], Callable[[Any, Sequence[BufferRecord], LaunchList], None]]] = {
     KernelLaunch: _check_kernel,
     ProductLaunch: _check_product,
+    ConvLaunch: _check_conv,
 }
 
 

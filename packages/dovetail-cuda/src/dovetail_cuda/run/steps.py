@@ -6,16 +6,19 @@ an engine. Binding it to addresses gives what a run does.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
+from dovetail_cuda.run.convolutions import BuiltConvPlan
 from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
+from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch
 from dovetail_cuda.run.driver import Driver, Launch, Parameters
 from dovetail_cuda.run.gpu import Gpu
-from dovetail_cuda.run.payload import KernelLaunch, KernelRecord, Launches, ProductLaunch
+from dovetail_cuda.run.payload import ConvLaunch, KernelLaunch, KernelRecord, Launches, ProductLaunch
 from dovetail_cuda.run.stream_states import StreamStates
 
 __all__ = ["ReadyLaunch", "Resources", "Step", "load_functions", "prepare_launch"]
@@ -33,6 +36,8 @@ class Resources:
     functions: Sequence[int]
     """The kernels as the driver has loaded them."""
     streams: StreamStates
+    code: Mapping[str, Any] = field(default_factory=dict)
+    """The blobs of the plan."""
 
 
 class ReadyLaunch(ABC):
@@ -127,7 +132,53 @@ def _find_algorithm(library: ProductLibrary, launch: ProductLaunch) -> bytes:
     return found[0]
 
 
+class _ReadyConv(ReadyLaunch):
+    """A convolution by the library; one of another version of it gets a new plan."""
+
+    def __init__(self, launch: ConvLaunch, resources: Resources) -> None:
+        self._streams, self._places = resources.streams, _places(launch)
+        library, plan, code = self._streams.find(0).convolutions, launch.plan, resources.code[launch.code]
+        if launch.library_version != library.get_version():
+            built = _find_plan(library, launch)
+            plan, code = built.plan, built.code
+        self._prepared = library.prepare(launch.convolution, plan, bytes(code))
+
+    def bind(self, addresses: list[int], scratch: int, stream: int) -> Step:
+        """What is prepared is the same for all streams; each runs it with a handle of its own."""
+        streams, places, prepared = self._streams, self._places, self._prepared
+        streams.find(stream).convolutions.use_stream(stream)
+
+        def step(stream: int) -> None:
+            given = [addresses[number] + offset for number, offset in places]
+            streams.find(stream).convolutions.run(prepared, given, scratch, stream)
+
+        return step
+
+
+def _find_plan(library: ConvLibrary, launch: ConvLaunch) -> BuiltConvPlan:
+    """The first plan of the heuristic that is content with the memory there is."""
+    search = ConvSearch(count=1, is_thorough=False, workspace_bytes=launch.workspace_bytes)
+    found = library.build_plans(launch.convolution, search)
+    versions = f"cuDNN {launch.library_version}", f"cuDNN {library.get_version()}"
+    if not found:
+        raise ProviderError(
+            "cuDNN has no plan for a convolution",
+            where="provider 'cuda'",
+            expected=versions[0],
+            got=versions[1],
+            fix="build the plan again with the version that is here",
+        )
+    warnings.warn(
+        f"provider 'cuda': convolutions were timed with {versions[0]}; with {versions[1]} the first plan of its "
+        "heuristic is used; build the plan again to time them",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return found[0]
+
+
 _KINDS: Final[Mapping[type[Any], Callable[[Any, Resources], ReadyLaunch]]] = {
     KernelLaunch: _ReadyKernel,
     ProductLaunch: _ReadyProduct,
+    ConvLaunch: _ReadyConv,
 }

@@ -11,17 +11,29 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from dovetail_cuda.run.cublaslt import ProductLibrary
+from dovetail_cuda.run.cudnn import ConvLibrary
 
 if TYPE_CHECKING:
     from dovetail_cuda.run.gpu import Gpu
 
-__all__ = ["StreamState", "StreamStates"]
+__all__ = ["OpenLibraries", "StreamState", "StreamStates"]
 
 _DEFAULT: Final = 0
 """The stream of the driver that is always there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenLibraries:
+    """Opens the libraries of a stream; the context is current then."""
+
+    products: Callable[[], ProductLibrary]
+    """What multiplies matrices."""
+    convolutions: Callable[[], ConvLibrary]
+    """What convolves."""
 
 
 class StreamState:
@@ -29,27 +41,36 @@ class StreamState:
 
     Args:
         number: What the driver calls the stream, which it calls no other one.
-        open_products: Opens what multiplies matrices; the context is current then.
+        libraries: Opens them.
     """
 
-    def __init__(self, number: int, open_products: Callable[[], ProductLibrary]) -> None:
+    def __init__(self, number: int, libraries: OpenLibraries) -> None:
         self.number = number
-        self._open_products = open_products
-        self._opened: list[ProductLibrary] = []
+        self._libraries = libraries
+        self._products: list[ProductLibrary] = []
+        self._convolutions: list[ConvLibrary] = []
         self._lock = threading.Lock()
 
     @property
     def products(self) -> ProductLibrary:
         """What multiplies matrices on this stream."""
         with self._lock:
-            if not self._opened:
-                self._opened.append(self._open_products())
-            return self._opened[0]
+            if not self._products:
+                self._products.append(self._libraries.products())
+            return self._products[0]
 
     @property
-    def opened(self) -> list[ProductLibrary]:
-        """What was opened so far, to be closed when the stream is gone."""
-        return self._opened
+    def convolutions(self) -> ConvLibrary:
+        """What convolves on this stream."""
+        with self._lock:
+            if not self._convolutions:
+                self._convolutions.append(self._libraries.convolutions())
+            return self._convolutions[0]
+
+    @property
+    def opened(self) -> tuple[list[ProductLibrary], list[ConvLibrary]]:
+        """Lists of what is opened so far, to be closed when the stream is gone."""
+        return self._products, self._convolutions
 
 
 class StreamStates:
@@ -59,15 +80,15 @@ class StreamStates:
 
     Args:
         gpu: The device.
-        open_products: Opens what multiplies matrices.
+        libraries: Opens what a stream needs.
     """
 
-    def __init__(self, gpu: Gpu, open_products: Callable[[], ProductLibrary]) -> None:
+    def __init__(self, gpu: Gpu, libraries: OpenLibraries) -> None:
         self._gpu = gpu
-        self._open_products = open_products
+        self._libraries = libraries
         self._states: weakref.WeakValueDictionary[int, StreamState] = weakref.WeakValueDictionary()
         self._lock = threading.RLock()
-        self._default = StreamState(0, open_products)
+        self._default = StreamState(0, libraries)
         self.generation = 0
 
     def enter(self, handle: int) -> StreamState:
@@ -81,7 +102,7 @@ class StreamStates:
                 return known
             if known is not None:
                 self.retire(handle, known)
-            made = StreamState(number, self._open_products)
+            made = StreamState(number, self._libraries)
             self._states[handle] = made
             weakref.finalize(made, self._release, made.opened).atexit = False
             return made
@@ -97,8 +118,9 @@ class StreamStates:
                 del self._states[handle]
             self.generation += 1
 
-    def _release(self, opened: list[ProductLibrary]) -> None:
+    def _release(self, opened: tuple[list[ProductLibrary], list[ConvLibrary]]) -> None:
         """Close libraries when nothing runs that could use them."""
         self.generation += 1
-        for library in opened:
-            self._gpu.release_later(library.close)
+        products, convolutions = opened
+        for close in (*(each.close for each in products), *(each.close for each in convolutions)):
+            self._gpu.release_later(close)

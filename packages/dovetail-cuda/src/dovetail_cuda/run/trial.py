@@ -128,7 +128,11 @@ class Trial:
         finally:
             self._libraries += loaded.values()
         resources = Resources(
-            gpu=self._tools.gpu, kernels=way.kernels, functions=functions, streams=self._tools.streams
+            gpu=self._tools.gpu,
+            kernels=way.kernels,
+            functions=functions,
+            streams=self._tools.streams,
+            code=way.code,
         )
         ready = [prepare_launch(launch, resources) for launch in way.launches]
         extra = [self._take_temporary(size, is_zeroed) for size, is_zeroed in way.temporaries]

@@ -1,9 +1,10 @@
-"""The ways of a convolution: tiles of kernels of ours."""
+"""The ways of a convolution: tiles of kernels of ours, and plans of cuDNN."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -11,14 +12,45 @@ from dovetail_cuda.compile.convolution import ConvTile, write_convolution
 from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.lower.expr import Load, walk
+from dovetail_cuda.run.convolutions import BuiltConvPlan
+from dovetail_cuda.run.payload import ConvLaunch, Launches
+from dovetail_cuda.tune.conv_form import ConvForm, match_convolution
 from dovetail_cuda.tune.conv_tiles import list_conv_tiles
 from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.kit import Kit
-from dovetail_cuda.tune.questions import Operand, Place, Question, Task, Temporary, Way
+from dovetail_cuda.tune.questions import Draft, Kernels, Operand, Place, Question, Task, Temporary, Way
 
-__all__ = ["make_conv_task"]
+__all__ = ["ConvLibraryDraft", "make_conv_task"]
 
 _TF32_TOLERANCE: Final = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvLibraryDraft(Draft):
+    """A convolution by a plan of cuDNN."""
+
+    form: ConvForm
+    built: BuiltConvPlan
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What the plan needs."""
+        return self.built.workspace_bytes
+
+    def make_launch(self, kernels: Kernels, buffers: list[int], offsets: list[int], layers: list[str]) -> Launches:
+        """The call of the library."""
+        first, *others = offsets or [0] * len(buffers)
+        shifted = [first + self.form.image_offset, *others]
+        return ConvLaunch(
+            convolution=self.form.convolution,
+            buffers=buffers,
+            offsets=shifted if any(shifted) else [],
+            plan=self.built.plan,
+            library_version=self.built.version,
+            code=kernels.keep(self.built.code),
+            workspace_bytes=self.built.workspace_bytes,
+            layers=layers,
+        )
 
 
 def make_conv_task(region: ConvRegion, kit: Kit) -> Task:
@@ -57,7 +89,21 @@ def _list_operands(region: ConvRegion, kit: Kit) -> dict[str, Operand]:
 def _list_ways(region: ConvRegion, kit: Kit) -> Sequence[Way]:
     is_weight = kit.find_kind(region.weight) == "weight"
     tiles = list_conv_tiles(region.conv, kit.multiprocessors, is_weight=is_weight)
-    return [_make_way(region, tile, kit) for tile in (tiles if kit.searches_convolutions else tiles[:1])]
+    ours = [_make_way(region, tile, kit) for tile in (tiles if kit.searches_convolutions else tiles[:1])]
+    return [*ours, *_list_library_ways(region, kit)]
+
+
+def _list_library_ways(region: ConvRegion, kit: Kit) -> list[Way]:
+    form = match_convolution(region, allows_tf32=_allows_tf32(region, kit))
+    if form is None:
+        return []
+    names = {buffer: role for role, (buffer, _) in list_epilogue(region.stored).items()}
+    extra = [names[buffer] for buffer in (form.bias, form.residual) if buffer is not None]
+    roles = ("image", "weight", *extra, "result")
+    tolerance = _TF32_TOLERANCE if form.convolution.allows_tf32 else 0.0
+    plans = kit.find_conv_plans(form.convolution)
+    drafts = [ConvLibraryDraft(roles=roles, form=form, built=built) for built in plans]
+    return [Way(name=draft.built.plan.name, drafts=[draft], tolerance=tolerance) for draft in drafts]
 
 
 def _make_way(region: ConvRegion, tile: ConvTile, kit: Kit) -> Way:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from dovetail.provider.interfaces import Device
 from dovetail_cuda.graph.plan import PartitionPlan
+from dovetail_cuda.run.convolutions import BuiltConvPlan, Convolution
 from dovetail_cuda.run.cublaslt import ProductLibrary
 
-__all__ = ["Kit", "make_kit"]
+__all__ = ["FindConvPlans", "Kit", "make_kit"]
 
+FindConvPlans = Callable[[Convolution], Sequence[BuiltConvPlan]]
 _CACHE_BYTES: Final = 40 << 20
 """Weights up to this much stay in the device's cache from run to run."""
 _SHARED_KIB: Final = {70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 89: 99, 90: 227, 100: 227, 103: 227, 110: 227}
@@ -32,6 +34,8 @@ class Kit:
     is_cold: bool
     """Whether the weights of the partition are more than the device's cache holds."""
     open_products: Callable[[], ProductLibrary]
+    find_conv_plans: FindConvPlans = lambda conv: ()
+    """The plans that a library has for a convolution."""
     is_generic: bool = False
     """Whether sizes vary: then nothing is timed, and libraries, which are asked shape by shape, are left out."""
     searches_convolutions: bool = True
@@ -57,6 +61,7 @@ def make_kit(
     *,
     allows_tf32: bool,
     open_products: Callable[[], ProductLibrary],
+    find_conv_plans: FindConvPlans = lambda conv: (),
     searches_convolutions: bool = True,
     allows_one_kernel: bool = True,
     allows_steps: bool = True,
@@ -70,6 +75,7 @@ def make_kit(
         weights=frozenset(weights),
         is_cold=sum(buffer.size_bytes for buffer in weights.values()) > _CACHE_BYTES,
         open_products=open_products,
+        find_conv_plans=find_conv_plans,
         is_generic=plan.is_generic,
         searches_convolutions=searches_convolutions,
         allows_one_kernel=allows_one_kernel,

@@ -25,7 +25,7 @@ from dovetail_cuda.lower.expr import (
 from dovetail_cuda.lower.index import Index, Var, replace_variables
 from dovetail_cuda.lower.pointwise import GELU_TANH, RELU
 
-__all__ = ["LibraryForm", "match_library", "split_follower"]
+__all__ = ["LibraryForm", "find_line", "match_library", "match_sum", "split_follower"]
 
 _SUM: Final = "{0} + {1}"
 _TIMES: Final = "{0} * {1}"
@@ -57,22 +57,35 @@ def match_library(region: ProductRegion, stored: Stored) -> LibraryForm | None:
     value, activation = stored.value, ""
     if isinstance(value, Apply) and value.text in _ACTIVATIONS:
         activation, value = _ACTIVATIONS[value.text], value.args[0]
-    form: LibraryForm | None = LibraryForm(line=line, stride=stride, activation=activation)
-    terms = _list_terms(value)
-    if sum(_contains_accumulator(term) for term in terms) != 1:
-        return None
-    for term in terms:
-        form = None if form is None else _add_term(form, term, region, stored.place)
-    return form
+    form = LibraryForm(line=line, stride=stride, activation=activation)
+    return match_sum(form, value, region.dtype, region.n, stored.place)
 
 
 def _find_strides(region: ProductRegion, place: Index) -> tuple[int, int] | None:
     """The distance of rows and of matrices in the result, where its columns lie together."""
     factors = {atom.name: factor for atom, factor in place.terms if isinstance(atom, Var)}
+    line, stride = find_line(place, region.n), factors.get(BATCH, 0)
+    return None if line is None or (region.batch > 1 and stride <= 0) else (line, stride)
+
+
+def find_line(place: Index, columns: int) -> int | None:
+    """The distance of rows in a result, where its columns lie together; None where they do not."""
+    factors = {atom.name: factor for atom, factor in place.terms if isinstance(atom, Var)}
     if len(factors) < len(place.terms) or place.constant or factors.get(COLUMN, 1) != 1:
         return None
-    line, stride = factors.get(ROW, region.n), factors.get(BATCH, 0)
-    return (line, stride) if line >= region.n and (region.batch == 1 or stride > 0) else None
+    line = factors.get(ROW, columns)
+    return line if line >= columns else None
+
+
+def match_sum(form: LibraryForm, value: Expr, dtype: str, columns: int, place: Index) -> LibraryForm | None:
+    """A form with what is added to the accumulator; None where the value is no such sum."""
+    terms = _list_terms(value)
+    if sum(_contains_accumulator(term) for term in terms) != 1:
+        return None
+    made: LibraryForm | None = form
+    for term in terms:
+        made = None if made is None else _add_term(made, term, dtype, columns, place)
+    return made
 
 
 def _list_terms(value: Expr) -> list[Expr]:
@@ -81,14 +94,14 @@ def _list_terms(value: Expr) -> list[Expr]:
     return [value]
 
 
-def _add_term(form: LibraryForm, term: Expr, region: ProductRegion, place: Index) -> LibraryForm | None:
+def _add_term(form: LibraryForm, term: Expr, kind: str, columns: int, place: Index) -> LibraryForm | None:
     match term:
         case Accumulator():
             return form
         case Apply(text=text, args=(Accumulator(), Literal() as factor)) if text == _TIMES:
             return replace(form, alpha=float(factor.value))
-        case Load(guard=None, dtype=dtype) if dtype == region.dtype:
-            if term.index == Index.variable(COLUMN, region.n) and form.bias is None:
+        case Load(guard=None, dtype=dtype) if dtype == kind:
+            if term.index == Index.variable(COLUMN, columns) and form.bias is None:
                 return replace(form, bias=term.buffer)
             is_same = dict(term.index.terms) == dict(place.terms) and term.index.constant == place.constant
             return replace(form, residual=term.buffer) if is_same and form.residual is None else None

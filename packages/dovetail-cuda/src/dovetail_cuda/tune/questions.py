@@ -24,6 +24,9 @@ class Kernels(Protocol):
     def find(self, request: KernelRequest) -> int:
         """The number of a kernel."""
 
+    def keep(self, code: bytes) -> str:
+        """The name of code that a library has made."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Operand:
