@@ -26,9 +26,18 @@ from dovetail.provider.contract.building import (
     Chosen,
     KernelRequest,
     RewriteContext,
+    TuneContext,
     Tuner,
 )
-from dovetail.provider.contract.built import BuildReport, BuiltKernel, BuiltPartition, NodeReport, PackedWeight
+from dovetail.provider.contract.built import (
+    BuildReport,
+    BuiltKernel,
+    BuiltPartition,
+    CarriedCandidates,
+    NodeReport,
+    PackedWeight,
+    TunedPartition,
+)
 from dovetail.provider.contract.claims import Claim, NodeView, StepKind, claim_by_registry
 from dovetail.provider.contract.loaded import (
     BindContext,
@@ -38,7 +47,7 @@ from dovetail.provider.contract.loaded import (
     LaunchShape,
     LoadedPartition,
 )
-from dovetail.provider.contract.stored import StoredKernel, StoredPartition
+from dovetail.provider.contract.stored import StoredCandidates, StoredKernel, StoredPartition
 from dovetail.provider.devices import (
     HOST_MEMORY,
     CapturedGraph,
@@ -66,6 +75,7 @@ __all__ = [
     "BuiltPartition",
     "Candidate",
     "CapturedGraph",
+    "CarriedCandidates",
     "Chosen",
     "Claim",
     "CompiledKernel",
@@ -89,11 +99,14 @@ __all__ = [
     "RewriteContext",
     "ShapeRange",
     "StepKind",
+    "StoredCandidates",
     "StoredKernel",
     "StoredPartition",
     "Stream",
     "TargetFactory",
     "TensorSpec",
+    "TuneContext",
+    "TunedPartition",
     "Tuner",
     "claim_by_registry",
 ]
@@ -194,6 +207,13 @@ class Provider(ABC):
     def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """Make a compiled partition ready."""
         raise ProviderError("it takes no partitions", where=f"provider '{self.name}'")
+
+    def tune_partition(self, stored: StoredPartition, context: TuneContext) -> TunedPartition:
+        """Choose between the candidates that a plan carries for a partition, by the tuner of the context.
+
+        It is called on a machine with the device and perhaps without what builds partitions.
+        """
+        raise ProviderError("it carries no candidates", where=f"provider '{self.name}'")
 
     def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
         """Pack a weight again after one that it is made of was replaced; see ``PackedWeight``."""
