@@ -16,14 +16,6 @@ CATEGORIES: dict[str, dict[str, str]] = {
         "Gemm": "(float[8,16] x, float[8,16] z, float[8] b) => (float[8,8] y) { y = Gemm<transB=1>(x, z, b) }",
         "Conv": "(float[1,4,6,6] x, float[8,4,3,3] w) => (float[1,8,4,4] y) { y = Conv(x, w) }",
     },
-    "NHWC": {
-        "Conv": """(float[1,8,6,6] x, float[8,8,3,3] w, float[8] b) => (float[1,8,6,6] y) {
-            c = Conv<pads=[1,1,1,1]>(x, w, b) y = Conv<pads=[1,1,1,1]>(c, w) }""",
-        "BatchNormalization": """(float[1,8,6,6] x, float[8] s, float[8] b, float[8] m, float[8] v) =>
-            (float[1,8,6,6] y) { a = Abs(v) y = BatchNormalization(x, s, b, m, a) }""",
-        "MaxPool": "(float[1,8,6,6] x) => (float[1,8,3,3] y) { y = MaxPool<kernel_shape=[2,2], strides=[2,2]>(x) }",
-        "AveragePool": "(float[1,8,6,6] x) => (float[1,8,5,5] y) { y = AveragePool<kernel_shape=[2,2]>(x) }",
-    },
     "Tensor ops": {
         "Reshape": "(float[2,6] x) => (float[3,4] y) { s = Constant<value=int64[2]{3,4}>() y = Reshape(x, s) }",
         "Split": """(float[2,6] x) =>

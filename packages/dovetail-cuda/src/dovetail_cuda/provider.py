@@ -74,6 +74,7 @@ class CudaProvider(Provider):
         self.device = device
         self.options = options
         self.is_here = not options.target
+        self.preferred_layout = "NHWC" if options.prefer_nhwc else "NCHW"
         self.can_capture = options.enable_cuda_graph and not options.use_ep_level_unified_stream
         self.num_runs_before_capture = options.min_num_runs_before_cuda_graph_capture
         self.budget_bytes = options.arena_max_mem or None
