@@ -128,5 +128,20 @@ CATEGORIES: dict[str, dict[str, str]] = {
         "Identity 25": """<ir_version: 12, opset_import: ["" : 25]> g (float[3,5] x) =>
             (float[3,5] y) { y = Identity(x) }""",
     },
+    "TensorSeq": {
+        "SequenceAt": """(float[3,5] x, float[3,5] z) => (float[3,5] y) {
+            i = Constant<value=int64{-1}>() s = SequenceConstruct(x, z) t = SequenceErase(s) u = SequenceInsert(t, z)
+            a = SequenceAt(u, i) y = Exp(a) }""",
+        "ConcatFromSequence": """(float[3,5] x, float[3,5] z) => (float[3,2,5] y) {
+            s = SequenceConstruct(x, z) y = ConcatFromSequence<axis=1, new_axis=1>(s) }""",
+        "SplitToSequence": """(float[3,7] x) => (float[3,2] y, float[3] z) {
+            i = Constant<value=int64{1}>() k = Constant<value=int64[3]{4,2,1}>() s = SplitToSequence<axis=1>(x, k)
+            y = SequenceAt(s, i) t = SplitToSequence<axis=1, keepdims=0>(x) a = SequenceAt(t, i) z = Neg(a) }""",
+        "SequenceLength": """(float[4,5] x) => (float[4,5] y) {
+            s = SplitToSequence<axis=0>(x) n = SequenceLength(s) f = Cast<to=1>(n) y = Mul(x, f) }""",
+        "SequenceInsert": """(float[3,5] x, float[3,5] z) => (float[6,5] y) {
+            i = Constant<value=int64{0}>() e = SequenceEmpty() s = SequenceInsert(e, x) t = SequenceInsert(s, z, i)
+            y = ConcatFromSequence<axis=0>(t) }""",
+    },
 }
 """By the names that the categories have there."""
