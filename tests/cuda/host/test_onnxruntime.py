@@ -1,8 +1,9 @@
-"""The device of paper inside ONNX Runtime: what it rewrites with channels last is taken again, and runs there."""
+"""Devices of paper inside ONNX Runtime: each is listed, and what is rewritten with channels last runs there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import onnx
 import pytest
 
 import dovetail
+from dovetail.provider.loader import get_provider
 from dovetail_cuda.lower.images import NHWC_DOMAIN
 from tests.cuda.channels_last import HEAD, MODELS
+from tests.cuda.host.fake_provider import fake_cuda
 from tests.cuda.inputs import make_inputs
 
 ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime, in which the device is, is not here")
@@ -20,12 +23,20 @@ ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime, in which the devi
 @pytest.fixture
 def device(paper: Any) -> Iterator[Any]:
     """The device as ONNX Runtime lists it."""
+    with _listed() as found:
+        yield found["cuda"]
+
+
+@contextmanager
+def _listed() -> Iterator[dict[str, Any]]:
+    """The devices of the provider as ONNX Runtime lists them, by their names."""
     from tests.support import ort_ep
     from tests.support.ort_devices import DeviceInOrt
 
     name = ort_ep.register("dovetail-paper")
-    (listed,) = ort_ep.devices("cuda")
-    yield DeviceInOrt(paper[0], listed)
+    listed = [device for device in ort.get_ep_devices() if device.ep_name == ort_ep.EP]
+    backends = {device.ep_metadata["backend"]: device for device in listed}
+    yield {each: DeviceInOrt(get_provider(each), backends[each]) for each in backends if each.startswith("cuda")}
     ort.unregister_execution_provider_library(name)
 
 
@@ -43,3 +54,17 @@ def test_what_onnxruntime_rewrites_runs_here(device: Any, paper: Any, name: str)
     assert len(paper[1].launched) > before
     expected = dovetail.compile(model, providers=["cpu"])(*inputs)
     np.testing.assert_allclose(result, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_every_device_is_listed_by_its_ordinal(tmp_path: Any) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[3] x) => (float[3] y) { y = Neg(x) }")
+    x = np.array([1, 2, 3], np.float32)
+    with fake_cuda(str(tmp_path), num_devices=2), _listed() as found:
+        assert {name: device.number for name, device in found.items()} == {"cuda": 0, "cuda:1": 1}
+        for device in found.values():
+            session, source, target = device.session(model), device.value(x), device.empty([3])
+            binding = session.io_binding()
+            binding.bind_ortvalue_input("x", source)
+            binding.bind_ortvalue_output("y", target)
+            session.run_with_iobinding(binding)
+            np.testing.assert_array_equal(target.numpy(), -x)

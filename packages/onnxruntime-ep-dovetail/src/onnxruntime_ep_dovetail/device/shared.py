@@ -228,10 +228,10 @@ _devices: dict[str, BackendDevice] = {}
 _lock = threading.Lock()
 
 
-def take_number() -> int:
-    """The smallest number that no device of ONNX Runtime has."""
+def take_number(wanted: int) -> int:
+    """A number that no device of ONNX Runtime has: the wanted one, or else the smallest."""
     with _lock:
-        number = next(number for number in itertools.count() if number not in _numbers)
+        number = next(number for number in itertools.chain([wanted], itertools.count()) if number not in _numbers)
         _numbers.add(number)
         return number
 
