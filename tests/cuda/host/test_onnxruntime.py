@@ -11,8 +11,10 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.provider.loader import get_provider
+from dovetail.provider.loader import get_default_options, get_provider
 from dovetail_cuda.lower.images import NHWC_DOMAIN
+from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
+from dovetail_cuda.run.memory import PoolMemory
 from tests.cuda.channels_last import HEAD, MODELS
 from tests.cuda.host.fake_provider import fake_cuda
 from tests.cuda.inputs import make_inputs
@@ -68,3 +70,26 @@ def test_every_device_is_listed_by_its_ordinal(tmp_path: Any) -> None:
             binding.bind_ortvalue_output("y", target)
             session.run_with_iobinding(binding)
             np.testing.assert_array_equal(target.numpy(), -x)
+
+
+def test_a_session_has_memory_of_the_pool_or_of_an_arena(device: Any, paper: Any) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[3] x) => (float[3] y) { y = Neg(x) }")
+    x = np.array([1, 2, 3], np.float32)
+    for use_pool, kind in (("1", PoolMemory), ("0", ArenaMemory)):
+        options = {"arena.use_cuda_mempool": use_pool, "arena.cuda_mempool_bytes_to_keep_on_shrink": "4096"}
+        (result,) = device.session(model, **options).run(None, {"x": x})
+        np.testing.assert_array_equal(result, -x)
+        source = get_provider("cuda", {**get_default_options("cuda"), **options})
+        assert isinstance(source.allocator, kind)
+        assert paper[1].sizes
+
+
+def test_a_shrink_reaches_the_pool(device: Any, paper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    trimmed: list[int] = []
+    monkeypatch.setattr(paper[1], "trim_pool", lambda ordinal, kept: trimmed.append(kept) or 0)
+    model = onnx.parser.parse_model(HEAD + "(float[3] x) => (float[3] y) { y = Neg(x) }")
+    options = {"arena.use_cuda_mempool": "1", "arena.cuda_mempool_bytes_to_keep_on_shrink": "4096"}
+    session, run_options = device.session(model, **options), ort.RunOptions()
+    run_options.add_run_config_entry("memory.enable_memory_arena_shrinkage", f"gpu:{device.number}")
+    session.run(None, {"x": np.ones(3, np.float32)}, run_options)
+    assert trimmed == [4096]

@@ -195,6 +195,10 @@ class CudaProvider(Provider):
         """Pinned memory of the host."""
         return self._pinned
 
+    def shrink_memory(self) -> int:
+        """Have the pool, the arena or the caller's functions give back what nothing uses."""
+        return self.allocator.shrink()
+
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> CudaArray:
         """A view of the device's memory."""
         return CudaArray(address, shape, dtype)

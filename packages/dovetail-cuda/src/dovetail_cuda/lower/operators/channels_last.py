@@ -19,7 +19,7 @@ from dovetail_cuda.lower.tensors import Lowered, Tensor
 from dovetail_cuda.lower.types import FLOATS, TYPES
 
 if TYPE_CHECKING:
-    from dovetail.provider.kernels import Kernel
+    from dovetail.provider.interfaces import Kernel
 
 __all__ = ["ALLOWED", "register_channels_last"]
 
