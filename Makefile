@@ -107,7 +107,7 @@ ifneq ($(TENSORRT),off)
 endif
 
 # What runs on a machine with a CUDA device: its own Python, whatever that has installed.
-ON_GPU := PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:packages/dovetail-tensorrt/src:$(PYTHONPATH):. \
+ON_GPU := PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:packages/dovetail-tensorrt/src:packages/onnxruntime-ep-dovetail/src:$(PYTHONPATH):. \
 	$(PYTHON) -m
 
 test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch, CuPy, Triton and cuda-bindings.

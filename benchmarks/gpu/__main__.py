@@ -28,6 +28,8 @@ from benchmarks.gpu.rows import Row, find_rows
 
 EXPORTS_AT_ONCE = 10
 SIDES = ("build", "rebuild", "run", "plugin", "witness")
+PLAIN = "plain"
+"""The side of rows whose peer is timed beside ours."""
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -92,6 +94,8 @@ def _measure(rows: Sequence[Row], args: argparse.Namespace, results: Results) ->
     if "build" in args.sides:
         do_all("build", [row for row in ready if not _find_store(row, args).exists()], args.builds_at_once)
     for row in ready:
+        if row.has_plain_peer:
+            do_all(PLAIN, [row])
         for side in SIDES[1:]:
             if side in args.sides:
                 do_all(side, [row])
@@ -101,7 +105,7 @@ def _measure(rows: Sequence[Row], args: argparse.Namespace, results: Results) ->
 
 
 def _work(side: str, row: Row, store: Path) -> dict[str, Any]:
-    from benchmarks.gpu import networks, ours, peers, plugin_cost
+    from benchmarks.gpu import decoding, networks, ours, peers, plugin_cost
 
     folder = _find_folder(row)
     store /= folder.name
@@ -113,6 +117,7 @@ def _work(side: str, row: Row, store: Path) -> dict[str, Any]:
         "rebuild": lambda: ours.build_row(folder, store),
         "run": lambda: ours.run_row(folder),
         "plugin": lambda: plugin_cost.measure_plugin(folder, store),
+        PLAIN: lambda: decoding.time_plain(networks.make_network(row), networks.make_inputs(row)),
         "witness": lambda: dict(peers.time_witness(row)),
     }
     return work[side]()

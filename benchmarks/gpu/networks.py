@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu.decoding import make_decoder, make_step_inputs, name_ports
 from benchmarks.gpu.rows import Row
 
 __all__ = ["export_row", "make_inputs", "make_network"]
@@ -30,6 +31,8 @@ def make_inputs(row: Row) -> tuple[Any, ...]:
     import torch
 
     torch.manual_seed(1)
+    if row.model == "gpt2_decode":
+        return make_step_inputs(row.batch)
     tokens = {"bert_base": BERT_TOKENS, "gpt2": GPT2_TOKENS}.get(row.model)
     if tokens is None:
         return (torch.randn(row.batch, 3, 224, 224).half(),)
@@ -47,17 +50,37 @@ def export_row(row: Row, folder: Path) -> dict[str, Any]:
     network, inputs = make_network(row).half(), make_inputs(row)
     with torch.no_grad():
         torch.onnx.export(
-            network, inputs, folder / "model.onnx", dynamo=True, external_data=True, verbose=False, optimize=True
+            network,
+            inputs,
+            folder / "model.onnx",
+            dynamo=True,
+            external_data=True,
+            verbose=False,
+            optimize=True,
+            **_find_export_options(row),
         )
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         wide = [x.cuda().float() if x.is_floating_point() else x.cuda() for x in inputs]
-        half = network.cuda()(*(x.cuda() for x in inputs)).double()
-        reference = network.float()(*wide).double()
+        half = _take_first(network.cuda()(*(x.cuda() for x in inputs))).double()
+        reference = _take_first(network.float()(*wide)).double()
     graph = onnx.load(str(folder / "model.onnx"), load_external_data=False)
     (folder / "skeleton.onnx.xz").write_bytes(strip(graph))
     np.savez(folder / "inputs.npz", *(x.numpy() for x in inputs))
     np.savez(folder / "reference.npz", reference.cpu().numpy())
     return {"torch_error": float((half - reference).norm() / reference.norm())}
+
+
+def _find_export_options(row: Row) -> dict[str, Any]:
+    """Names, and the operator that adds to a cache, which is new in opset 24."""
+    if row.model != "gpt2_decode":
+        return {}
+    inputs, outputs = name_ports()
+    return {"input_names": inputs, "output_names": outputs, "opset_version": 24}
+
+
+def _take_first(results: Any) -> Any:
+    """The result that is compared."""
+    return results[0] if isinstance(results, tuple) else results
 
 
 def _scatter_constants(network: Any) -> None:
@@ -131,4 +154,5 @@ _MAKERS: dict[str, Callable[[], Any]] = {
     "vit_b_16": lambda: _make_vision("vit_b_16"),
     "bert_base": _make_bert,
     "gpt2": _make_gpt2,
+    "gpt2_decode": make_decoder,
 }

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.gpu.networks import make_inputs, make_network
 from benchmarks.gpu.rows import CALIBRATOR_MS, Row
 
-__all__ = ["calibrate", "time_synchronised", "time_witness"]
+__all__ = ["calibrate", "time_graph", "time_synchronised", "time_witness"]
 
 TOKENS, WIDTH, HEADS, DEPTH = 128, 768, 12, 12
 
@@ -36,7 +36,7 @@ def calibrate() -> dict[str, float]:
 
     torch.manual_seed(0)
     with torch.inference_mode():
-        return {str(batch): _time_graph(_make_stack(batch)) for batch in CALIBRATOR_MS}
+        return {str(batch): time_graph(_make_stack(batch)) for batch in CALIBRATOR_MS}
 
 
 def _make_stack(batch: int) -> Callable[[], Any]:
@@ -77,7 +77,8 @@ def _make_stack(batch: int) -> Callable[[], Any]:
     return run
 
 
-def _time_graph(run: Callable[[], Any]) -> float:
+def time_graph(run: Callable[[], Any]) -> float:
+    """The median of replays of what a function puts on a stream, in milliseconds."""
     import torch
 
     with torch.cuda.stream(torch.cuda.Stream()):

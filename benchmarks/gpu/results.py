@@ -73,10 +73,7 @@ class Results:
 
     def make_table(self) -> str:
         """The rows for people; what misses its limit is marked."""
-        head = (
-            "| row | ms | peer | part | most | compile | error | build s | again s | load ms | launches | elsewhere |"
-        )
-        lines = [_show_machine(self.commit, self.machine), "", head, "|" + "---|" * 12]
+        lines = [_show_machine(self.commit, self.machine), "", _HEAD, "|" + "---|" * 12]
         lines += [_show_row(row, self.rows[row.name]) for row in find_rows([]) if row.name in self.rows]
         return "\n".join([*lines, "", *_list_notes(self.rows)]) + "\n"
 
@@ -93,6 +90,7 @@ def _show_row(row: Row, sides: dict[str, dict[str, Any]]) -> str:
     made = again if "launches" in again else build
     calibrator = {int(batch): ms for batch, ms in sides.get("calibrator", {}).items() if batch.isdecimal()}
     peer = row.scale_peer(calibrator) if calibrator else row.peer_ms
+    peer = sides.get("plain", {}).get("ms", peer)
     part = ours["ms"] / peer if "ms" in ours else None
     failed = " ".join(f"{side}: {found['failed'][:200]}" for side, found in sides.items() if "failed" in found)
     cells = [

@@ -27,7 +27,7 @@ class ScalePlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3OneRu
         return self
 
     def clone(self) -> ScalePlugin:
-        twin = ScalePlugin()
+        twin = type(self)()
         twin.__dict__.update(self.__dict__)
         return twin
 

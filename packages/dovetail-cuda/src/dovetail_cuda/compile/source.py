@@ -86,7 +86,7 @@ class _ElementWriter(ExpressionWriter):
         self._num_columns = region.rows.num_columns if region.rows else 1
         sizes = {ROW: (region.count, tile.rows), COLUMN: (self._num_columns, tile.columns)}
         super().__init__(
-            [stored.value for stored in region.stored],
+            [root for stored in region.stored for root in stored.roots],
             {buffer: f"p{number}" for number, buffer in enumerate(self._buffers)},
             has_columns=region.rows is not None,
             partial=frozenset(axis for axis, (size, part) in sizes.items() if size % part),
@@ -132,7 +132,7 @@ class _ElementWriter(ExpressionWriter):
     # loops over rows that are longer than a tile
 
     def _write_loops(self) -> None:
-        for level in _list_levels([stored.value for stored in self._region.stored]):
+        for level in _list_levels([root for stored in self._region.stored for root in stored.roots]):
             self._write_level(level)
         for stored in self._region.stored:
             if stored.is_reduced:

@@ -7,7 +7,7 @@ vector, and Triton stretches them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -26,6 +26,7 @@ from dovetail_cuda.lower.expr import (
     Reduced,
     Within,
     children,
+    list_gathered,
     mentions,
     walk,
 )
@@ -104,6 +105,8 @@ class ExpressionWriter:
         """Store a result of the kernel."""
         # A dimension of size 1 has no part in the place, and still a lane for each element of a tile.
         axes = frozenset((ROW,) if stored.is_reduced else (ROW, COLUMN)) | self._axes[stored.value]
+        for each in list_gathered(stored.place):
+            self._value(each)
         value, place = self._value(stored.value), self._render(stored.place)
         spread = [axis for axis in sorted(axes) if not mentions(stored.place, axis) and self._has_axis(axis)]
         place += "".join(f" + 0 * {self._lane(axis)}" for axis in spread)
@@ -201,7 +204,7 @@ def list_buffers(stored: Sequence[Stored]) -> dict[str, str]:
     """The buffers of a kernel with their types: those it reads, then those it writes."""
     found: dict[str, str] = {}
     for each in stored:
-        found.update({part.buffer: part.dtype for part in walk(each.value) if isinstance(part, Load)})
+        found.update({part.buffer: part.dtype for part in each.parts if isinstance(part, Load)})
     return {**found, **{each.buffer: each.dtype for each in stored}}
 
 
@@ -222,7 +225,7 @@ def _find_axes(values: Sequence[Expr]) -> dict[Expr, frozenset[str]]:
 def _index_axes(index: Index, found: dict[Expr, frozenset[str]]) -> frozenset[str]:
     """The variables that an index changes with; those of the batch are the same for all lanes."""
     axes = _variables_of(index) - {BATCH}
-    for gathered in _gathered_of(index):
+    for gathered in list_gathered(index):
         axes |= found[gathered]
     return frozenset(axes)
 
@@ -237,17 +240,9 @@ def _variables_of(index: Index) -> set[str]:
     return found
 
 
-def _gathered_of(index: Index) -> Iterator[Expr]:
-    for atom, _ in index.terms:
-        if isinstance(atom, Gathered):
-            yield atom.value
-        elif isinstance(atom, Quotient | Remainder):
-            yield from _gathered_of(atom.of)
-
-
 def is_wide(stored: Sequence[Stored], count: int) -> bool:
     """Whether some index does not fit 32 bits, in a kernel of so many lanes."""
-    parts = [part for each in stored for part in walk(each.value)]
+    parts = [part for each in stored for part in each.parts]
     indices = [each.index for each in parts if isinstance(each, Load | Position | Within)]
     bounds = [bound for index in (*indices, *(each.place for each in stored)) for bound in index.bounds]
     ends = [end for bound in (*bounds, count) for end in (-least(bound), greatest(bound))]

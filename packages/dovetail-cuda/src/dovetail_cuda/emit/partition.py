@@ -49,6 +49,7 @@ def emit_partition(shapes: PlannedShapes, context: BuildContext, options: EmitOp
         version=VERSION,
         code={name: code for each in emitters for name, code in each.code.items()},
         workspace_bytes=max(sizes),
+        aliases=emitters[0].plan.aliases,
         report=BuildReport(nodes=[node for each in emitters for node in each.nodes]),
     )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from dovetail_cuda.graph.regions import Region
@@ -39,6 +39,8 @@ class PartitionPlan:
     weights: dict[str, Any]
     inputs: Sequence[str]
     outputs: Sequence[str]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Output -> the input in whose memory it is written."""
 
     @property
     def is_generic(self) -> bool:

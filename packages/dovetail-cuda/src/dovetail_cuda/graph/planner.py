@@ -28,7 +28,7 @@ from dovetail_cuda.graph.written_attention import WrittenAttention, find_written
 from dovetail_cuda.lower.attention import attend_written
 from dovetail_cuda.lower.contents import find_contents, find_shape_contents, is_contents, make_contents_tensor
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
-from dovetail_cuda.lower.index import Index, unflatten, unflatten_by
+from dovetail_cuda.lower.index import Index, flatten, unflatten, unflatten_by
 from dovetail_cuda.lower.registry import load_registry
 from dovetail_cuda.lower.tensors import (
     Anchor,
@@ -59,7 +59,10 @@ _REPEATING: Final = frozenset(
 
 
 def plan_partition(
-    model: ir.Model, keep: frozenset[str] = frozenset(), sizes: Mapping[str, int] = MappingProxyType({})
+    model: ir.Model,
+    keep: frozenset[str] = frozenset(),
+    sizes: Mapping[str, int] = MappingProxyType({}),
+    aliases: Mapping[str, str] = MappingProxyType({}),
 ) -> PartitionPlan:
     """Plan a partition; the model is changed by it.
 
@@ -67,11 +70,12 @@ def plan_partition(
         model: The partition.
         keep: Weights that may be replaced, by name.
         sizes: What the dimensions are that inputs leave open: numbers, or sizes that vary.
+        aliases: Output -> the input whose memory it is to get.
 
     Raises:
         ProviderError: Something in it is not for this back end.
     """
-    return _Planner(model, keep, sizes).plan()
+    return _Planner(model, keep, sizes, aliases).plan()
 
 
 @dataclass
@@ -90,6 +94,9 @@ class _Planner:
     model: ir.Model
     keep: frozenset[str]
     sizes: Mapping[str, int]
+    wanted_aliases: Mapping[str, str]
+    aliases: dict[str, str] = field(default_factory=dict)
+    """Outputs that are written in the memory of an input."""
     regions: list[Region] = field(default_factory=list)
     buffers: dict[str, Buffer] = field(default_factory=dict)
     values: dict[ir.Value, Lowered] = field(default_factory=dict)
@@ -130,6 +137,7 @@ class _Planner:
             weights={name: self._pack(name, array) for name, array in self.weights.items() if name in used},
             inputs=[name_of(value) for value in graph.inputs],
             outputs=outputs,
+            aliases=self.aliases,
         )
 
     def _pack(self, name: str, array: Any) -> Any:
@@ -355,9 +363,35 @@ class _Planner:
         """Have a region write a value to memory."""
         name, origin = name_of(value), self.origins.get(value, _Origin())
         kind = "output" if value.is_graph_output() else "temporary"
-        stored = self._write(name, made, kind, choose_order(value, made), origin)
+        if self._is_updated_in_place(value, made):
+            stored = self._write_update(name, made, origin)
+        else:
+            stored = self._write(name, made, kind, choose_order(value, made), origin)
         self.values[value], self.origins[value] = stored, _Origin()
         return stored
+
+    def _is_updated_in_place(self, value: ir.Value, made: Tensor) -> bool:
+        """Whether it is an output in the memory of an input that nobody else reads."""
+        source = self.wanted_aliases.get(name_of(value)) if value.is_graph_output() else None
+        if source is None or made.update is None or made.update.base.buffer != source:
+            return False
+        (given,) = (each for each in self.model.graph.inputs if name_of(each) == source)
+        return len(given.uses()) == 1 and not given.is_graph_output()
+
+    def _write_update(self, name: str, made: Tensor, origin: _Origin) -> Tensor:
+        """Have a region write what changes of an input, which the output then is."""
+        update = made.update
+        if update is None or update.base.buffer is None:
+            raise AssertionError("nothing that is updated in place")
+        source = update.source
+        if source.count:
+            at = unflatten(Index.variable("i", source.count), source.shape)
+            place = flatten(update.place(at), made.shape)
+            stored = Stored(buffer=name, dtype=made.dtype, value=source.at(at), place=place)
+            region = ElementRegion(stored=(stored,), count=source.count, layers=origin.layers, ops=origin.ops)
+            self.regions.append(region)
+        self.aliases[name] = update.base.buffer
+        return self._make(name, made.shape, made.dtype, "output")
 
     def store_operand(self, name: str, operand: Tensor, order: Sequence[int] = ()) -> Tensor:
         """Have a region write an operand to memory, row by row with its dimensions in an order."""

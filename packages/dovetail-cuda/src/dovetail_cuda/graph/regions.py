@@ -6,10 +6,10 @@ A kind of region is a class here or beside what makes it; ``tune.tasks`` knows t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dovetail_cuda.lower.expr import COLUMN, Expr, Load, mentions, walk
+from dovetail_cuda.lower.expr import COLUMN, Expr, Load, list_gathered, mentions, walk
 from dovetail_cuda.lower.images import Image
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.matrices import Matrix
@@ -41,6 +41,17 @@ class Stored:
     place: Index
 
     @property
+    def roots(self) -> Sequence[Expr]:
+        """The value, and what its place is computed of."""
+        return (self.value, *list_gathered(self.place))
+
+    @property
+    def parts(self) -> Iterator[Expr]:
+        """Every expression in it."""
+        for root in self.roots:
+            yield from walk(root)
+
+    @property
     def is_reduced(self) -> bool:
         """Whether there is one element for all columns of a row."""
         return not mentions(self.place, COLUMN)
@@ -58,7 +69,7 @@ class ElementRegion(Region):
     @property
     def buffers(self) -> Sequence[str]:
         """What is loaded and what is stored."""
-        loads = [each.buffer for stored in self.stored for each in walk(stored.value) if isinstance(each, Load)]
+        loads = [each.buffer for stored in self.stored for each in stored.parts if isinstance(each, Load)]
         return [*loads, *(stored.buffer for stored in self.stored)]
 
 

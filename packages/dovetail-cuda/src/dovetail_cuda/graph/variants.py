@@ -34,10 +34,10 @@ def plan_shapes(model: ir.Model, context: BuildContext, tuned: Sequence[Mapping[
     dimensions = find_dimensions(model, context.shapes, is_open=context.is_open)
     sizes = make_sizes(dimensions)
     if not dimensions:
-        plan = plan_partition(model, context.keep)
+        plan = plan_partition(model, context.keep, aliases=context.aliases)
         return PlannedShapes(variants=[PlannedVariant(values=(), plan=plan)])
     # What is refused for some shapes is refused before anything is planned for one of them.
-    generic = plan_partition(_clone(model), context.keep, sizes)
+    generic = plan_partition(_clone(model), context.keep, sizes, context.aliases)
     variants = [
         PlannedVariant(values=values, plan=_plan_one(model, context, dimensions, values))
         for values in _list_tuned(dimensions, context, tuned)
@@ -69,7 +69,7 @@ def _plan_one(
     model: ir.Model, context: BuildContext, dimensions: Sequence[Dimension], values: Sequence[int]
 ) -> PartitionPlan:
     names = [symbol.name for symbol, _ in dimensions]
-    return plan_partition(_clone(model), context.keep, dict(zip(names, values, strict=True)))
+    return plan_partition(_clone(model), context.keep, dict(zip(names, values, strict=True)), context.aliases)
 
 
 def _clone(model: ir.Model) -> ir.Model:

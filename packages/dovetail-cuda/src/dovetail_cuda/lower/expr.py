@@ -33,6 +33,7 @@ __all__ = [
     "both",
     "children",
     "convert",
+    "list_gathered",
     "list_loads",
     "literal",
     "load",
@@ -203,21 +204,22 @@ def children(expr: Expr) -> Iterator[Expr]:
         case Convert() | Reduced():
             yield expr.arg
         case Load():
-            yield from _gathered(expr.index)
+            yield from list_gathered(expr.index)
             if expr.guard is not None:
                 yield expr.guard
         case Position() | Within():
-            yield from _gathered(expr.index)
+            yield from list_gathered(expr.index)
         case _:
             return
 
 
-def _gathered(index: Index) -> Iterator[Expr]:
+def list_gathered(index: Index) -> Iterator[Expr]:
+    """The elements of tensors that an index is made of."""
     for atom, _ in index.terms:
         if isinstance(atom, Gathered):
             yield atom.value
         elif isinstance(atom, Quotient | Remainder):
-            yield from _gathered(atom.of)
+            yield from list_gathered(atom.of)
 
 
 def walk(expr: Expr) -> Iterator[Expr]:

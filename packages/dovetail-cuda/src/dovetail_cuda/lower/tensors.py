@@ -31,6 +31,7 @@ __all__ = [
     "RowTensor",
     "Rows",
     "Tensor",
+    "Update",
     "broadcast_shapes",
     "broadcast_to",
     "make_buffer",
@@ -51,6 +52,17 @@ def refuse(what: str) -> ProviderError:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class Update:
+    """How a tensor is another one with some elements replaced."""
+
+    base: Tensor
+    source: Tensor
+    """What replaces them, element by element."""
+    place: Callable[[Coordinates], Coordinates]
+    """Where an element of the source goes."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Tensor:
     """A tensor that is computed where it is read."""
 
@@ -60,6 +72,8 @@ class Tensor:
     """The element at some coordinates, read only where a condition holds."""
     buffer: str | None = None
     """The buffer that it is, element by element."""
+    update: Update | None = None
+    """What makes it of another tensor in that one's memory, where it can be made so."""
     is_mapped: bool = False
     """Whether it is the elements of another tensor at other places, so that whole rows of it need not lie together."""
 

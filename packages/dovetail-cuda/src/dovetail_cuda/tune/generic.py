@@ -34,11 +34,12 @@ def make_generic_task(region: Region, kit: Kit) -> Task:
 
 
 def _make_task(region: Region, text: KernelText, places: Mapping[str, Place], kit: Kit) -> Task:
-    """The task of a kernel whose buffers have these places."""
-    draft = draft_text(text, text.buffers, kit.capability)
+    """The task of a kernel over these places; its roles are numbers, so that equal kernels are one question."""
+    roles = {name: f"p{number}" for number, name in enumerate(text.buffers)}
+    draft = draft_text(text, tuple(roles.values()), kit.capability)
     way = Way(name=f"any shape, {text.name} of {text.num_warps} warps", drafts=[draft])
     question = Question(text=f"{draft.request.make_key()} {text.grid}", operands={}, make_ways=lambda: [way])
-    return Task(region=region, question=question, places={role: places[role] for role in text.buffers})
+    return Task(region=region, question=question, places={role: places[name] for name, role in roles.items()})
 
 
 def _precision(dtype: str, kit: Kit) -> str:

@@ -140,6 +140,9 @@ class BuilderConfig(NoOpContext):
         self.io_memory: dict[str, str] = {}
         """Input or output -> ``"host"`` or the id of the provider in whose memory it is to lie. Without an entry it
         lies where the steps need it: on a device when only steps of that device read it, or one of them makes it."""
+        self.aliases: dict[str, str] = {}
+        """Output -> the input whose memory it gets, such as a cache that a step adds to: nothing but what changes is
+        written. Callers bind both to one address. A build ends with an error where that cannot be."""
         self.timing_cache_path: str | os.PathLike[str] | None = None
         """A timing cache shared with other processes; written after every measurement."""
         self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}

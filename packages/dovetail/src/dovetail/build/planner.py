@@ -20,6 +20,7 @@ from dovetail.build.formats.network_formats import choose_formats
 from dovetail.build.formats.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
 from dovetail.build.graph_checks import check_graph, check_profiled
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
+from dovetail.build.lower.aliases import check_alias_names, check_aliases
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.lower.built_records import BuiltStore
 from dovetail.build.lower.io_memory import find_io_memory
@@ -153,6 +154,7 @@ class _Planner:
     def build(self) -> BuiltPlan:
         """All phases."""
         check_graph(self._graph)
+        check_alias_names(self._config.aliases, self._graph)
         with self._phases.phase("Analyse network", steps=3) as phase:
             self._static = static_symbols(self._graph.inputs)
             phase.step()
@@ -228,7 +230,9 @@ class _Planner:
             self._io_memory = find_io_memory(self._graph, context, self._config.io_memory, shape_inputs)
         context.io_memory = self._io_memory
         program = lower_graph(self._graph, context)
-        self._aliases.update(find_io_aliases(program))
+        aliases = find_io_aliases(program)
+        check_aliases(self._config.aliases, aliases)
+        self._aliases.update(aliases)
         return program
 
     def _tell_idle_types(self) -> None:
@@ -269,6 +273,7 @@ class _Planner:
             plugin_dims={},
             known=known,
             profile=index,
+            aliases=self._config.aliases,
         )
 
     def _prepare_layer(

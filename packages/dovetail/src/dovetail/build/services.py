@@ -115,6 +115,7 @@ class BuildServices:
             shapes=shapes,
             flags=frozenset(flag.name for flag in BuilderFlag if config.get_flag(flag)),
             keep=self._keep,
+            aliases=config.aliases,
             is_open=self._is_open,
             is_strict=config.strict,
             workspace_limit_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),

@@ -18,7 +18,7 @@ from dovetail_cuda.lower.indexing import find_axis
 from dovetail_cuda.lower.operators.gather import clamp_index
 from dovetail_cuda.lower.reduce import make_reduced
 from dovetail_cuda.lower.registry import registry
-from dovetail_cuda.lower.tensors import Lowered, Rows, Tensor, refuse
+from dovetail_cuda.lower.tensors import Lowered, Rows, Tensor, Update, refuse
 from dovetail_cuda.lower.types import TYPES, WIDE, is_float
 
 __all__: list[str] = []
@@ -150,4 +150,10 @@ def tensor_scatter(
         source = [clamp_index(moved, added) if each == axis else c for each, c in enumerate(at)]
         return select(is_new, update.at(source, both(guard, is_new)), past.at(at, guard))
 
-    return Tensor(shape=past.shape, dtype=past.dtype, pull=pull)
+    def place(at: Coordinates) -> Coordinates:
+        start: Any = literal(0, "int64") if write_indices is None else write_indices.at((at[0],), None)
+        first = clamp_index(convert(start, "int64"), length if mode == "circular" else length - added + 1)
+        moved = (first + at[axis]) % length if mode == "circular" else first + at[axis]
+        return [moved if each == axis else c for each, c in enumerate(at)]
+
+    return Tensor(shape=past.shape, dtype=past.dtype, pull=pull, update=Update(base=past, source=update, place=place))

@@ -62,7 +62,7 @@ class DraftStep:
     """For each body what it reads from outside, in the order of its own captures."""
     symbols: tuple[PortSymbol, ...] = ()
     aliases: tuple[int, ...] = ()
-    """Plugins: for each output the input whose memory it gets, or -1."""
+    """For each output the input whose memory it gets, or -1."""
 
     def overwritten(self) -> list[int]:
         """The values that it writes over."""

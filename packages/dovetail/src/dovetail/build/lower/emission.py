@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from dovetail.build.assign.assigner import Group
 from dovetail.build.assign.layers import NodeLayer
+from dovetail.build.lower.aliases import find_slots
 from dovetail.build.lower.attributes import attribute_records
 from dovetail.build.lower.blobs import array_from_tensor
 from dovetail.build.lower.built_records import StepOwner
@@ -187,7 +188,15 @@ class Emission:
             kernel=self._context.store.kernel_record(owner, built),
         )
         outputs = [self._add_result(value, memory=provider.memory_name) for value in layer.node.outputs]
-        return DraftStep(record=record, inputs=tuple(inputs), outputs=_trim(outputs))
+        aliases = self._find_kernel_slots(layer, provider)
+        return DraftStep(record=record, inputs=tuple(inputs), outputs=_trim(outputs), aliases=aliases)
+
+    def _find_kernel_slots(self, layer: NodeLayer, provider: Provider) -> tuple[int, ...]:
+        """Kernels of the host may be given any input's memory for a result; those of devices are not asked to."""
+        if not provider.memory.is_host or self._is_body:
+            return ()
+        names = [["" if value is None else value.name or "" for value in values] for values in _values_of(layer.node)]
+        return find_slots(self._context.aliases, *names)
 
     def _add_packed(self, slot: int, value: ir.Value, layer: NodeLayer, owner: StepOwner, weight: PackedWeight) -> Read:
         """A constant in the form that the kernel wants it, in the memory that it reads it from."""
@@ -237,7 +246,8 @@ class Emission:
         )
         inputs = [self._read_in(value, provider.memory_name) for value in border.inputs]
         outputs = [self._add_result(value, memory=provider.memory_name) for value in border.outputs]
-        return DraftStep(record=record, inputs=tuple(inputs), outputs=tuple(outputs))
+        aliases = find_slots(built.aliases, partition.inputs, partition.outputs)
+        return DraftStep(record=record, inputs=tuple(inputs), outputs=tuple(outputs), aliases=aliases)
 
     def _make_control(self, layer: NodeLayer) -> DraftStep:
         inputs = [self._read(value) for value in layer.node.inputs]
@@ -304,6 +314,10 @@ class Emission:
 def _bodies(node: ir.Node) -> list[ir.Graph]:
     names = ("then_branch", "else_branch") if node.op_type == "If" else ("body",)
     return [node.attributes[name].as_graph() for name in names]
+
+
+def _values_of(node: ir.Node) -> tuple[Sequence[ir.Value | None], Sequence[ir.Value | None]]:
+    return node.inputs, node.outputs
 
 
 def _trim(outputs: list[int]) -> tuple[int, ...]:

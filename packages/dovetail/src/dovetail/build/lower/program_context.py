@@ -71,6 +71,8 @@ class ProgramContext:
     known: Mapping[str, Expr] = field(default_factory=dict)
     """Open dims that are known because the profile bounds what callers pass as sizes."""
     profile: int = 0
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Output of the network -> the input whose memory callers want it in."""
 
     @property
     def provider(self) -> Provider:

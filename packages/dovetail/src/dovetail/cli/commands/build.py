@@ -48,6 +48,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--refit", action="store_true", help="keep weights replaceable")
     parser.add_argument("--strip-weights", action="store_true", help="leave replaceable weights out of the plan")
+    parser.add_argument(
+        "--alias",
+        action="append",
+        default=[],
+        metavar="OUTPUT=INPUT",
+        help="write an output into the memory of an input, such as a cache; one option a pair",
+    )
     parser.add_argument("--alias-io", action="store_true", help="let plugins write outputs into their inputs (preview)")
     parser.add_argument(
         "--detailed", action="store_true", help="let the engine inspector show everything, not only names"
@@ -252,6 +259,7 @@ def _make_config(
         if is_set:
             config.set_flag(flag)
     config.set_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03, args.alias_io)
+    config.aliases = dict(_read_alias(text) for text in args.alias)
     if args.detailed:
         config.profiling_verbosity = ProfilingVerbosity.DETAILED
     if args.tactic_timeout is not None:
@@ -345,3 +353,10 @@ def _show_verbose(document: Document, screen: Screen) -> None:
     rows = [(f"{'  ' if p['parent'] else ''}{p['name']}", f"{1e3 * p['seconds']:.1f}") for p in document["phases"]]
     screen.table(("phase", "ms"), rows, right=(1,))
     show_tuning(document["layers"], screen)
+
+
+def _read_alias(text: str) -> tuple[str, str]:
+    output, _, source = text.partition("=")
+    if not output or not source:
+        raise UsageError("not a pair of names", where=f"--alias {text!r}", expected="OUTPUT=INPUT")
+    return output, source

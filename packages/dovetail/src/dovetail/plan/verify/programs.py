@@ -238,10 +238,11 @@ def _verify_writes(step: StepRecord, program: ProgramRecord, ready: set[int], wh
 
 
 def _verify_alias(value: ValueRecord, step: StepRecord, program: ProgramRecord, where: str) -> None:
-    """An output may share memory with an input of its plugin, which nobody reads afterwards."""
+    """An output may share memory with an input of its step, which nobody reads afterwards."""
     if value.alias is None:
         return
-    require(step.kind == "plugin" and value.alias in step.inputs, where, "shares memory with no input", value.alias)
+    shares = step.kind in ("plugin", "kernel", "partition") and value.alias in step.inputs
+    require(shares, where, "shares memory with no input", value.alias)
     source = program.values[value.alias]
     # Constants lie in a file that is mapped to be read; inputs belong to the caller, who binds an output there too.
     allowed = {"planned": ("planned",), "output": ("input",)}.get(value.kind, _KINDS - {"constant", "object"})

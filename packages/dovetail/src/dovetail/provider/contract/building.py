@@ -136,6 +136,9 @@ class BuildContext:
     """Names of the ``BuilderFlag`` that are set, such as ``FP16`` or ``TF32``."""
     keep: frozenset[str] = frozenset()
     """Weights that may be replaced in a loaded engine: they stay whole, or are packed by a recipe."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Output of the network -> the input whose memory it gets; a partition that makes it of that input may write
+    what changes and leave the rest (``BuiltPartition.aliases``)."""
     is_open: bool = False
     """Whether shapes have no bounds."""
     is_strict: bool = False

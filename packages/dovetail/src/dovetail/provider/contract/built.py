@@ -77,4 +77,7 @@ class BuiltPartition:
     """Code of the device, such as a cubin, by name; loaded only where device code is trusted."""
     workspace_bytes: int = 0
     """Scratch memory that it needs for the largest shapes of the profile."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Output -> the input in whose memory it lies: the partition writes what changes and leaves the rest. Only those
+    that ``BuildContext.aliases`` has."""
     report: BuildReport = field(default_factory=BuildReport)

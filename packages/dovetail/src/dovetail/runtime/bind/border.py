@@ -38,6 +38,8 @@ class _RunTensor:
     dtype: np.dtype[Any]
     provider: Provider
     stream: ContextStream | None
+    alias: int | None = None
+    """The position of the input whose memory it has."""
 
     def copy(self, source: Any, target: Any) -> None:
         """Copy in the order of the context's stream."""
@@ -52,7 +54,8 @@ class RunBorder:
     ) -> None:
         self.devices = devices
         self.inputs = _find_ports(program.inputs, manifest.inputs, devices)
-        self.outputs = _find_ports(program.outputs, manifest.outputs, devices)
+        self.outputs = _find_ports(program.outputs, manifest.outputs, devices, manifest.inputs)
+        self.input_values = program.inputs
         bound = [port.index for port in (*self.inputs, *self.outputs)]
         self.places = [index for index in bound if program.values[index].kind in ("input", "output")]
         """The values that callers may bring to lie elsewhere in each run."""
@@ -66,15 +69,26 @@ class RunBorder:
         return bound
 
 
-def _find_ports(indices: Sequence[int], tensors: Sequence[TensorRecord], devices: ContextDevices) -> list[_RunTensor]:
-    ports = []
+def _find_ports(
+    indices: Sequence[int],
+    tensors: Sequence[TensorRecord],
+    devices: ContextDevices,
+    inputs: Sequence[TensorRecord] = (),
+) -> list[_RunTensor]:
+    ports, names = [], [tensor.name for tensor in inputs]
     for position, (index, tensor) in enumerate(zip(indices, tensors, strict=True)):
         if tensor.memory:
             provider = devices.providers[tensor.memory]
-            stream, dtype = devices.stream(provider), np.dtype(tensor.dtype)
-            ports.append(
-                _RunTensor(position=position, index=index, tensor=tensor, dtype=dtype, provider=provider, stream=stream)
+            port = _RunTensor(
+                position=position,
+                index=index,
+                tensor=tensor,
+                dtype=np.dtype(tensor.dtype),
+                provider=provider,
+                stream=devices.stream(provider),
+                alias=None if tensor.alias is None else names.index(tensor.alias),
             )
+            ports.append(port)
     return ports
 
 
@@ -108,13 +122,31 @@ class BoundBorder:
                 values[port.index] = self._find_staging(port).on_device[port.index]
         for port in self._border.outputs:
             given = outputs[port.position]
-            if given.__class__ is np.ndarray:
+            if port.alias is not None:
+                self._share(port, port.alias, inputs[port.alias], given, keep=keep)
+            elif given.__class__ is np.ndarray:
                 self._downloads.append((port, given))
                 values[port.index] = self._find_staging(port).on_device[port.index]
             elif given is not None:
                 self._check_shape(port, given)
             elif not keep:
                 self._downloads.append((port, None))
+
+    def _share(self, port: _RunTensor, alias: int, source: Any, given: Any, *, keep: bool) -> None:
+        """Give an output the memory of its input, and bring it where the caller wants it."""
+        values, where = self._frame.values, f"output '{port.tensor.name}'"
+        shared = values[self._border.input_values[alias]]
+        if given.__class__ is np.ndarray:
+            self._downloads.append((port, given))
+        elif given is not None and given.address != shared.address:
+            raise InputError(f"it shares memory with input '{port.tensor.alias}'", where=where, expected="one address")
+        elif given is None and keep and source.__class__ is np.ndarray:
+            raise InputError(
+                f"it shares memory with input '{port.tensor.alias}', which is an array of the host",
+                where=where,
+                fix="give that input as an array of the device",
+            )
+        values[port.index] = shared
 
     def _check_shape(self, port: _RunTensor, given: Any) -> None:
         expected = self._frame.shapes[port.index]
@@ -167,9 +199,9 @@ class BoundBorder:
                 call(name, "synchronize_stream", stream.synchronize)
 
     def _fetch_staged(self, port: _RunTensor) -> Array:
-        staging = self._staging[port.tensor.memory]
-        port.copy(staging.on_device[port.index], staging.on_host[port.index])
-        return staging.on_host[port.index]
+        staged = self._find_staging(port).on_host[port.index]
+        port.copy(self._frame.values[port.index], staged)
+        return staged
 
     def _fetch(self, port: _RunTensor) -> Array:
         """A result whose shape the run told; the step that made it knew the shape, so it is there."""

@@ -42,7 +42,8 @@ class _OutputSlot:
         """Memory for the output; None when its step brings it."""
         if self.is_made or self.shape is None:
             return None
-        if self.alias is not None:
+        # Where the input lies on a device, the border shares that memory, and this is what it is copied to.
+        if self.alias is not None and isinstance(inputs[self.alias], np.ndarray):
             return share_memory(writable(inputs[self.alias]), self.shape, self.dtype)
         try:
             return np.empty(self.shape, self.dtype)

@@ -17,7 +17,7 @@ from dovetail.runtime.devices.tensors import DeviceTensor
 from dovetail.runtime.memory.blocks import DeviceBlock
 from dovetail.runtime.steps.frame import Shape
 
-__all__ = ["GivenResult", "KeptResult", "make_results"]
+__all__ = ["GivenResult", "KeptResult", "SharedResult", "make_results"]
 
 
 class GivenResult:
@@ -31,6 +31,26 @@ class GivenResult:
     def give(self, result: Any) -> Any:
         """What the caller gets: the object that was given."""
         return self._given
+
+
+class SharedResult:
+    """An output in the memory of an input, which stays on its device as a handle.
+
+    Args:
+        provider: In whose memory.
+        devices: The streams of the context.
+        owners: What keeps the input alive.
+    """
+
+    target = None
+    """What the steps write to: the border gives them the input."""
+
+    def __init__(self, provider: Provider, devices: ContextDevices, owners: Sequence[object]) -> None:
+        self._provider, self._devices, self._owners = provider, devices, tuple(owners)
+
+    def give(self, result: Any) -> DeviceTensor:
+        """The handle, which keeps the input's memory."""
+        return _make_handle(self._provider, result, self._owners, self._devices)
 
 
 class KeptResult:
@@ -55,9 +75,16 @@ class KeptResult:
 
     def give(self, result: Any) -> DeviceTensor:
         """The handle; on a queue of the caller's, which nobody waited for, it knows when the contents are there."""
-        stream = self._devices.stream(self._provider)
-        event = None if stream is None or stream.is_own else stream.record()
-        return DeviceTensor(self._provider, result, self._block, event)
+        return _make_handle(self._provider, result, self._block, self._devices)
+
+
+def _make_handle(provider: Provider, result: Any, owner: object, devices: ContextDevices) -> DeviceTensor:
+    stream = devices.stream(provider)
+    event = None if stream is None or stream.is_own else stream.record()
+    return DeviceTensor(provider, result, owner, event)
+
+
+Result = GivenResult | KeptResult | SharedResult
 
 
 def make_results(
@@ -68,7 +95,7 @@ def make_results(
     callers: CallerArrays,
     devices: ContextDevices,
     keep: bool,
-) -> dict[int, GivenResult | KeptResult]:
+) -> dict[int, Result]:
     """The results of one run that are not brought to the host, by position.
 
     Args:
@@ -80,7 +107,7 @@ def make_results(
         keep: Whether all others that lie on a device stay there.
     """
     _check_names(outputs, tensors)
-    found: dict[int, GivenResult | KeptResult] = {}
+    found: dict[int, Result] = {}
     for position, tensor in enumerate(tensors):
         if tensor.name in outputs:
             given = outputs[tensor.name]
@@ -91,6 +118,8 @@ def make_results(
                     fix="leave it out, or keep it on the device",
                 )
             found[position] = GivenResult(given, callers.import_output(given, tensor))
+        elif keep and tensor.memory and tensor.alias is not None:
+            found[position] = SharedResult(devices.providers[tensor.memory], devices, callers.owners)
         elif keep and tensor.memory:
             provider = devices.providers[tensor.memory]
             found[position] = KeptResult(provider, shapes[position], np.dtype(tensor.dtype), devices)

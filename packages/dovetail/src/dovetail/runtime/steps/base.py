@@ -135,11 +135,11 @@ def check_same_size(source: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -
 
 
 def writable(array: Array) -> Array:
-    """The array, which a plugin will write to through its address: read-only memory would end the process."""
+    """The array, which a step will write to through its address: read-only memory would end the process."""
     if not array.flags.writeable:
         raise InputError(
             "an input that is updated in place is read-only",
-            fix="pass a writable array; the plugin writes its output into the same memory",
+            fix="pass a writable array; the output is written into the same memory",
         )
     return array
 

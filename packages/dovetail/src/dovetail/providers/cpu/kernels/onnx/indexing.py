@@ -150,7 +150,25 @@ def _scatter(op: str, data: Array, positions: tuple[Array, ...], updates: Array,
     return y
 
 
-@kernel("TensorScatter", since=24)
+def _scatter_into(
+    past: Array, update: Array, starts: Array | None, out: Array, *, axis: int = -2, mode: str = "linear"
+) -> None:
+    """The same into an output, which is the cache itself where a step adds to it."""
+    if out.__array_interface__["data"] != past.__array_interface__["data"]:
+        np.copyto(out, past)
+    _write_rows(out, update, starts, axis % past.ndim, mode)
+
+
+def _write_rows(present: Array, update: Array, write_indices: Array | None, axis: int, mode: str) -> None:
+    """With the sequence axis second, one pair of index arrays addresses every sample's rows."""
+    batch, size, count = present.shape[0], present.shape[axis], update.shape[axis]
+    starts = np.zeros(batch, dtype=np.int64) if write_indices is None else write_indices
+    rows = starts[:, None] + np.arange(count)
+    columns = rows % size if mode == "circular" and size else wrap_indices("TensorScatter", rows, size, lowest=0)
+    np.moveaxis(present, axis, 1)[np.arange(batch)[:, None], columns] = np.moveaxis(update, axis, 1)
+
+
+@kernel("TensorScatter", since=24, into=_scatter_into)
 @reference
 def tensor_scatter(
     past_cache: Array, update: Array, write_indices: Array | None = None, *, axis: int = -2, mode: str = "linear"
@@ -164,13 +182,10 @@ def tensor_scatter(
     require(update.shape == wanted, op, "'update' has the wrong shape", expected=wanted, got=update.shape)
     batch, size, count = past_cache.shape[0], past_cache.shape[where], update.shape[where]
     require(count <= size, op, "the update is longer than the cache", expected=f"<= {size}", got=count)
-    starts = np.zeros(batch, dtype=np.int64) if write_indices is None else write_indices
-    require(starts.shape == (batch,), op, "'write_indices' has the wrong shape", expected=(batch,), got=starts.shape)
-    rows = starts[:, None] + np.arange(count)
-    columns = rows % size if mode == "circular" and size else wrap_indices(op, rows, size, lowest=0)
+    found = (batch,) if write_indices is None else write_indices.shape
+    require(found == (batch,), op, "'write_indices' has the wrong shape", expected=(batch,), got=found)
     present = past_cache.copy()
-    # With the sequence axis second, one pair of index arrays addresses every sample's rows.
-    np.moveaxis(present, where, 1)[np.arange(batch)[:, None], columns] = np.moveaxis(update, where, 1)
+    _write_rows(present, update, write_indices, where, mode)
     return present
 
 

@@ -1,0 +1,63 @@
+"""Caches that a step adds to in their own memory, on a device of paper."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dovetail
+from tests.cuda.caches import ALIASES, make_cached_layer, make_feed
+from tests.cuda.host.fake_provider import fake_cuda
+
+
+@pytest.fixture
+def paper(tmp_path: Path) -> Iterator[Any]:
+    with fake_cuda(str(tmp_path)) as found:
+        yield found
+
+
+def _compile(model: Any, batch: Any, aliases: dict[str, str]) -> Any:
+    config = dovetail.BuilderConfig()
+    config.providers, config.aliases = ["cuda", "cpu"], aliases
+    sizes = {
+        value.name: tuple((n, *(dim.dim_value for dim in value.type.tensor_type.shape.dim[1:])) for n in batch)
+        for value in model.graph.input
+    }
+    return dovetail.compile(model, config=config, shapes=sizes)
+
+
+def _run(engine: Any, feed: dict[str, Any]) -> dict[str, Any]:
+    return {name: np.array(each) for name, each in engine(**feed).items()}
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("added", [1, 3])
+@pytest.mark.parametrize("batch", [(2, 2, 2), (1, 2, 4)])
+def test_only_what_is_new_is_written(paper: Any, mode: str, added: int, batch: Any) -> None:
+    model = make_cached_layer(mode=mode, added=added)
+    right = dovetail.compile(model, providers=["cpu"])
+    engine = _compile(model, batch, ALIASES)
+    (step,) = [step for step in engine.manifest.programs[0].steps if step.kind != "copy"]
+    assert (step.kind, step.provider) == ("partition", "cuda")
+    assert {t.name: t.alias for t in engine.manifest.outputs if t.alias} == ALIASES
+    for n, start in ((2, 0), (batch[0], 4), (batch[2], 5)):
+        feed = make_feed(n, start, added=added, seed=start)
+        expected = _run(right, {name: each.copy() for name, each in feed.items()})
+        found = _run(engine, feed)
+        for name, each in expected.items():
+            np.testing.assert_allclose(found[name], each, rtol=1e-5, atol=1e-5)
+
+
+def test_without_the_wish_caches_are_made_anew(paper: Any) -> None:
+    model, feed = make_cached_layer(), make_feed(2, 3)
+    engine = _compile(model, (2, 2, 2), {})
+    before = {name: feed[name].copy() for name in ALIASES.values()}
+    expected = _run(dovetail.compile(model, providers=["cpu"]), feed)
+    found = _run(engine, feed)
+    for name, each in expected.items():
+        np.testing.assert_allclose(found[name], each, rtol=1e-5, atol=1e-5)
+    assert all(np.array_equal(feed[name], each) for name, each in before.items())
