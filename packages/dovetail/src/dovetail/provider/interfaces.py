@@ -58,7 +58,7 @@ from dovetail.provider.devices import (
     ProfileEvent,
     Stream,
 )
-from dovetail.provider.kernels import KernelRegistry
+from dovetail.provider.kernels import Kernel, KernelRegistry
 from dovetail.tensors import ShapeRange, TensorSpec
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ __all__ = [
     "DeviceArray",
     "DeviceKernel",
     "Event",
+    "Kernel",
     "KernelRegistry",
     "KernelRequest",
     "LaunchShape",
@@ -91,6 +92,7 @@ __all__ = [
     "NodeReport",
     "NodeView",
     "OptionSpec",
+    "OptionsFactory",
     "PackedWeight",
     "ProfileEvent",
     "Provider",
@@ -261,6 +263,13 @@ class Provider(ABC):
         """Where memory of the host comes from that this back end copies from and to best; by default any will do."""
         return HostAllocator()
 
+    def shrink_memory(self) -> int:
+        """Give back to the device what the allocators keep and nothing uses; how many bytes, as far as that is known.
+
+        Allocators that keep nothing, as the default ones, have nothing to give back.
+        """
+        return 0
+
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> Any:
         """A view of this back end's memory as its steps take it; by default a NumPy array."""
         return array_at(address, shape, dtype)
@@ -344,6 +353,16 @@ class ProviderFactory(Protocol):
 
     def create(self, device: Device, options: Mapping[str, str]) -> Provider:
         """A provider on one of the devices."""
+        ...
+
+
+@runtime_checkable
+class OptionsFactory(ProviderFactory, Protocol):
+    """A factory that lists the options of its providers."""
+
+    @property
+    def options(self) -> Mapping[str, OptionSpec]:
+        """Every option by name."""
         ...
 
 
