@@ -16,14 +16,6 @@ CATEGORIES: dict[str, dict[str, str]] = {
         "Gemm": "(float[8,16] x, float[8,16] z, float[8] b) => (float[8,8] y) { y = Gemm<transB=1>(x, z, b) }",
         "Conv": "(float[1,4,6,6] x, float[8,4,3,3] w) => (float[1,8,4,4] y) { y = Conv(x, w) }",
     },
-    "NHWC": {
-        "Conv": """(float[1,8,6,6] x, float[8,8,3,3] w, float[8] b) => (float[1,8,6,6] y) {
-            c = Conv<pads=[1,1,1,1]>(x, w, b) y = Conv<pads=[1,1,1,1]>(c, w) }""",
-        "BatchNormalization": """(float[1,8,6,6] x, float[8] s, float[8] b, float[8] m, float[8] v) =>
-            (float[1,8,6,6] y) { a = Abs(v) y = BatchNormalization(x, s, b, m, a) }""",
-        "MaxPool": "(float[1,8,6,6] x) => (float[1,8,3,3] y) { y = MaxPool<kernel_shape=[2,2], strides=[2,2]>(x) }",
-        "AveragePool": "(float[1,8,6,6] x) => (float[1,8,5,5] y) { y = AveragePool<kernel_shape=[2,2]>(x) }",
-    },
     "Tensor ops": {
         "Reshape": "(float[2,6] x) => (float[3,4] y) { s = Constant<value=int64[2]{3,4}>() y = Reshape(x, s) }",
         "Split": """(float[2,6] x) =>
@@ -135,6 +127,21 @@ CATEGORIES: dict[str, dict[str, str]] = {
         "Identity 13": _OLD.replace("@", "13") + "(float[3,5] x) => (float[3,5] y) { y = Identity(x) }",
         "Identity 25": """<ir_version: 12, opset_import: ["" : 25]> g (float[3,5] x) =>
             (float[3,5] y) { y = Identity(x) }""",
+    },
+    "TensorSeq": {
+        "SequenceAt": """(float[3,5] x, float[3,5] z) => (float[3,5] y) {
+            i = Constant<value=int64{-1}>() s = SequenceConstruct(x, z) t = SequenceErase(s) u = SequenceInsert(t, z)
+            a = SequenceAt(u, i) y = Exp(a) }""",
+        "ConcatFromSequence": """(float[3,5] x, float[3,5] z) => (float[3,2,5] y) {
+            s = SequenceConstruct(x, z) y = ConcatFromSequence<axis=1, new_axis=1>(s) }""",
+        "SplitToSequence": """(float[3,7] x) => (float[3,2] y, float[3] z) {
+            i = Constant<value=int64{1}>() k = Constant<value=int64[3]{4,2,1}>() s = SplitToSequence<axis=1>(x, k)
+            y = SequenceAt(s, i) t = SplitToSequence<axis=1, keepdims=0>(x) a = SequenceAt(t, i) z = Neg(a) }""",
+        "SequenceLength": """(float[4,5] x) => (float[4,5] y) {
+            s = SplitToSequence<axis=0>(x) n = SequenceLength(s) f = Cast<to=1>(n) y = Mul(x, f) }""",
+        "SequenceInsert": """(float[3,5] x, float[3,5] z) => (float[6,5] y) {
+            i = Constant<value=int64{0}>() e = SequenceEmpty() s = SequenceInsert(e, x) t = SequenceInsert(s, z, i)
+            y = ConcatFromSequence<axis=0>(t) }""",
     },
 }
 """By the names that the categories have there."""

@@ -250,7 +250,6 @@ def test_wishes_for_layers_and_networks_are_told() -> None:
     builder.num_DLA_cores = 4
     builder.build_engine_with_config(network, builder.create_builder_config()).close()
     for text in (
-        "PREFER_JIT",
         "num_DLA_cores",
         "precision of layer",
         "set_output_type of layer",

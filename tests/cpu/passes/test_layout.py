@@ -236,3 +236,44 @@ def test_nothing_is_asked_of_a_device_that_it_has_no_kernel_for() -> None:
 def test_an_unknown_layout_is_refused() -> None:
     with pytest.raises(dt.ProviderError, match="layout"):
         get_provider("cpu", {"layout": "HWNC"})
+
+
+IMAGES: dict[str, tuple[onnx.NodeProto, list[int | str]]] = {
+    "LpPool": (helper.make_node("LpPool", ["a"], ["y"], name="n", kernel_shape=[2, 2]), ["n", 4, 7, 7]),
+    "GlobalLpPool": (helper.make_node("GlobalLpPool", ["a"], ["y"], name="n"), ["n", 4, 1, 1]),
+    "LRN": (helper.make_node("LRN", ["a"], ["y"], name="n", size=3, alpha=0.5), ["n", 4, 8, 8]),
+    "DepthToSpace": (helper.make_node("DepthToSpace", ["a"], ["y"], name="n", blocksize=2), ["n", 1, 16, 16]),
+    "SpaceToDepth": (helper.make_node("SpaceToDepth", ["a"], ["y"], name="n", blocksize=2), ["n", 16, 4, 4]),
+    "GridSample": (helper.make_node("GridSample", ["a", "grid"], ["y"], name="n"), ["n", 4, 5, 6]),
+}
+
+
+@pytest.mark.parametrize("op", IMAGES)
+def test_other_operators_on_images_are_rewritten(op: str) -> None:
+    node, shape = IMAGES[op]
+    grid = np.random.default_rng(3).uniform(-1, 1, (2, 5, 6, 2)).astype(np.float32)
+    weights = {"w1": WEIGHTS["w1"]} | ({"grid": grid} if op == "GridSample" else {})
+    nodes = [helper.make_node("Conv", ["x", "w1"], ["a"], name="c", pads=[1] * 4), node]
+    model = make_model(nodes, {"x": ["n", 3, 8, 8]}, {"y": shape}, weights)
+    config = dt.BuilderConfig()
+    config.provider_options = {"cpu": {"layout": "NHWC"}}
+    engine = dt.compile(model, providers=["cpu"], config=config)
+    rewritten = [step.op for step in engine.manifest.programs[0].steps if step.domain == NHWC_DOMAIN]
+    assert rewritten == ["Conv", op]
+    np.testing.assert_allclose(engine(X), dt.compile(model, providers=["cpu"])(X), rtol=1e-4, atol=1e-4)
+
+
+def test_a_type_that_the_other_layout_lacks_keeps_the_node_as_it_is() -> None:
+    messages: list[str] = []
+
+    class Logger(dt.ILogger):
+        def log(self, severity: Any, message: str) -> None:
+            messages.append(message)
+
+    text = """<ir_version: 10, opset_import: ["" : 22]> g
+        (bfloat16[1,3,4,4] x, bfloat16[2,3,1,1] w) => (bfloat16[1,2,4,4] y) { y = Conv(x, w) }"""
+    config = dt.BuilderConfig()
+    config.provider_options = {"cpu": {"layout": "NHWC"}}
+    engine = dt.compile(onnx.parser.parse_model(text), providers=["cpu"], config=config, logger=Logger())
+    assert [step.domain for step in engine.manifest.programs[0].steps] == [""]
+    assert any("stay where they are: the kernel takes T of float16" in message for message in messages), messages

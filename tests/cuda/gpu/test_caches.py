@@ -24,6 +24,8 @@ def test_token_after_token_the_cache_stays_where_it_is(cuda: Any, dtype: str) ->
     feed = make_feed(1, 0, number)
     places = {name: _put(context, cuda, name, array) for name, array in feed.items()}
     y = _put(context, cuda, "y", np.zeros_like(feed["x"]))
+    for name, array in feed.items():
+        context.set_input_shape(name, array.shape)
     for name, source in ALIASES.items():
         context.set_tensor_address(name, places[source].address)
     right = dt.compile(make_cached_layer(), providers=["cpu"])

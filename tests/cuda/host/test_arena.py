@@ -8,15 +8,19 @@ import itertools
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+import dovetail
+from dovetail.provider.loader import get_default_options, get_provider, set_default_options
 from dovetail_cuda.run.arenas.arena import ALIGNMENT, Arena, ArenaRules
 from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
 from dovetail_cuda.run.arenas.guards import GuardedMemory
-from tests.cuda.host.fake_provider import make_factory
+from tests.cuda.host.fake_provider import fake_cuda, make_factory
+from tests.cuda.models import make_mlp
 
 RULES = ArenaRules(
     first_region_bytes=4096,
@@ -362,3 +366,15 @@ def test_a_driver_without_a_pool_gets_an_arena() -> None:
     provider = factory.create(factory.devices()[0], {})
     with pytest.warns(RuntimeWarning, match="the driver has no pool for this device"):
         assert isinstance(provider.allocator, ArenaMemory)
+
+
+def test_weights_of_an_engine_are_reserved(tmp_path: Any) -> None:
+    with fake_cuda(str(tmp_path)):
+        options = {**get_default_options("cuda"), "arena.use_cuda_mempool": "0"}
+        set_default_options("cuda", options)
+        memory = get_provider("cuda").allocator
+        assert isinstance(memory, ArenaMemory)
+        model, x = make_mlp(rows=4, width=8), np.ones((4, 8), np.float32)
+        with dovetail.compile(model, providers=["cuda"]) as engine:
+            engine(x)
+            assert memory.statistics.num_reserves == 1

@@ -18,6 +18,7 @@ from dovetail_cuda.compile.products import ProductTile, write_product
 from dovetail_cuda.compile.request import CompiledCode, KernelRequest
 from dovetail_cuda.compile.source import write_kernel
 from dovetail_cuda.compile.store import KernelStore
+from dovetail_cuda.compile.vectors import VectorTile, write_vectors
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ElementRegion, ProductRegion
@@ -31,6 +32,7 @@ TILES = (
     ProductTile(m=64, n=64, k=64, num_warps=4, num_stages=4, prefetches=True),
     ProductTile(m=32, n=64, k=128, num_warps=4, num_stages=3, split=2),
 )
+VECTORS = VectorTile(m=4, n=16, k=256, num_warps=4, num_stages=1, prefetches=True)
 
 
 def _list_requests(name: str) -> list[KernelRequest]:
@@ -41,6 +43,7 @@ def _list_requests(name: str) -> list[KernelRequest]:
             texts.append(write_kernel(region, choose_tile(region, 132)))
         elif isinstance(region, ProductRegion):
             texts += [write_product(region, tile, allows_tf32=False) for tile in TILES]
+            texts.append(write_vectors(region, VECTORS))
     return [request_text(text, 90) for text in texts]
 
 

@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from dovetail_cuda.graph.layout import can_read, choose_order
+from dovetail_cuda.lower.images import NHWC_DOMAIN
 from dovetail_cuda.lower.indexing import transpose_to
 from dovetail_cuda.lower.tensors import make_buffer, make_constant
 from tests.cuda.images import HEAD
@@ -49,7 +50,14 @@ def test_what_is_read_from_nowhere_lies_row_by_row() -> None:
 
 
 def test_a_convolution_reads_channels_that_lie_together() -> None:
-    rows = make_buffer("b", (2, 6, 5, 8), "float32")
-    assert can_read({"Conv"}, transpose_to(rows, (0, 3, 1, 2)))
-    assert not can_read({"Conv"}, rows)
-    assert not can_read({"Conv", "MaxPool"}, transpose_to(rows, (0, 3, 1, 2)))
+    rows, conv, pool = make_buffer("b", (2, 6, 5, 8), "float32"), ir.Node("", "Conv", []), ir.Node("", "MaxPool", [])
+    assert can_read([conv], transpose_to(rows, (0, 3, 1, 2)))
+    assert not can_read([conv], rows)
+    assert not can_read([conv, pool], transpose_to(rows, (0, 3, 1, 2)))
+
+
+def test_a_convolution_with_its_channels_last_reads_rows() -> None:
+    rows, conv = make_buffer("b", (2, 6, 5, 8), "float32"), ir.Node(NHWC_DOMAIN, "Conv", [])
+    assert can_read([conv], rows)
+    assert not can_read([conv], transpose_to(rows, (0, 3, 1, 2)))
+    assert not can_read([conv, ir.Node("", "Conv", [])], rows)

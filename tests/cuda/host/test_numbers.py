@@ -14,6 +14,7 @@ import pytest
 
 import dovetail
 from dovetail_cuda.compile.products import ProductTile, write_product
+from dovetail_cuda.compile.vectors import VectorTile, write_vectors
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ProductRegion
@@ -128,6 +129,31 @@ def test_a_sum_that_is_split_is_right_and_leaves_its_locks_at_zero(paper: Any) -
             run_kernel(FakeCode(request_text(kernel, 90)), addresses, kernel.grid)
             np.testing.assert_allclose(arrays["result"], expected, rtol=1e-4, atol=1e-4)
         assert not arrays["locks"].any()
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("lies_along", [True, False])
+@pytest.mark.parametrize("prefetches", [True, False])
+def test_products_of_few_rows_go_once_through_their_weights(rows: int, lies_along: bool, prefetches: bool) -> None:
+    """Neither the columns nor what is summed comes out even."""
+    given = """(float[R,300] x, float[S,T] w, float[260] b) => (float[R,260] y) {
+        p = Gemm<transB=1>(x, w, b) y = Relu(p) }"""
+    wide = (260, 300) if lies_along else (300, 260)
+    text = given.replace("R", str(rows), 2).replace("S,T", ",".join(map(str, wide)))
+    model = ir.from_proto(onnx.parser.parse_model(HEAD + text.replace("transB=1", f"transB={int(lies_along)}")))
+    (region,) = plan_partition(model).regions
+    assert isinstance(region, ProductRegion)
+    assert region.right.is_swapped == lies_along
+    rng = np.random.default_rng(rows)
+    x, w, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((rows, 300), wide, (260,)))
+    expected = np.maximum(x @ (w.T if lies_along else w) + b, 0)
+    shape = {"n": 16, "k": 128} if lies_along else {"n": 64, "k": 32}
+    tile = VectorTile(m=1 if rows == 1 else 4, num_warps=4, num_stages=1, prefetches=prefetches, **shape)
+    kernel = write_vectors(region, tile)
+    arrays = {"left": x, "right": w, "e0": b, "result": np.full_like(expected, np.nan)}
+    addresses = [arrays[role].ctypes.data for role in kernel.buffers]
+    run_kernel(FakeCode(request_text(kernel, 90)), addresses, kernel.grid)
+    np.testing.assert_allclose(arrays["result"], expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

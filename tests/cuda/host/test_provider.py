@@ -66,8 +66,8 @@ def test_a_malformed_value_is_told_and_the_default_used(name: str, text: str) ->
 
 def test_options_of_onnxruntime_are_known() -> None:
     assert parse_options({"cudnn_conv_algo": "0", "do_copy_in_default_stream": "1"}) == CudaOptions()
-    with pytest.warns(RuntimeWarning, match="option prefer_nhwc changes nothing here: how what is stored lies"):
-        parse_options({"prefer_nhwc": "1"})
+    with pytest.warns(RuntimeWarning, match="option fuse_conv_bias changes nothing here: a bias is always part of"):
+        parse_options({"fuse_conv_bias": "1"})
     assert parse_options({"cudnn_conv_algo": "1"}).cudnn_conv_algo_search == "HEURISTIC"
     with pytest.warns(RuntimeWarning, match="option prefer_nhwc_layout has no value 'maybe'"):
         parse_options({"prefer_nhwc_layout": "maybe"})

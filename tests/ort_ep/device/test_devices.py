@@ -44,9 +44,9 @@ def test_a_device_is_another_one_when_its_provider_is() -> None:
 
 
 def test_numbers_are_used_again() -> None:
-    numbers = [take_number() for _ in range(3)]
+    numbers = [take_number(0) for _ in range(3)]
     assert len(set(numbers)) == 3
     give_back_number(numbers[0])
-    assert take_number() == numbers[0]
+    assert take_number(0) == numbers[0]
     for number in numbers:
         give_back_number(number)

@@ -100,6 +100,8 @@ ROUTES = pytest.mark.parametrize("route", ["compile", "kernels"])
         ("CUDA(=middle, encoder)", ["Relu", "Sqrt"]),
         ("cuda(=encoder)", []),
         ("gpu(decoder)", ["Neg"]),
+        ("gpu:0(decoder)", ["Neg"]),
+        ("gpu:7(encoder)", []),
         ("accelerator(encoder, decoder)", ["Relu", "Neg"]),
         ("tpu(encoder); cuda(e, m)", ["Sqrt"]),
     ],

@@ -236,6 +236,19 @@ def disentangled_problems(draw: Draw) -> Problem:
     return Problem("DisentangledAttention_TRT", {"span": span, "factor": 0.25}, inputs, draw(st.sampled_from("12")))
 
 
+def make_border_regions(*, is_absolute: bool) -> Problem:
+    """Regions whose areas are exactly those at which the map changes, with a constant map for each level."""
+    image = (5, 7)
+    fields = {"fpn_scale": 1, "pooled_size": 1, "image_size": image, "roi_coords_absolute": int(is_absolute)}
+    fields |= {"roi_coords_plusone": 1, "roi_coords_swap": 1, "sampling_ratio": 1}
+    # In pixels, with the last one counted: 1 x 1 is the second border, 1 x 4 and 2 x 2 the third.
+    boxes = np.array([[0, 7, 0, 7], [5, 0, 5, 0], [0, 0, 0, 3], [1, 2, 2, 3], [0, 0, 2, 2]], np.float32)
+    maps = [np.full((1, 1, 3, 3), level, np.float32) for level in range(4)]
+    if not is_absolute:
+        boxes = np.array([[0, 1.1, -0.1, 1.2], [1.2, 0, 1, 0], [0, 0, 0, 3 / 8], [0, 0, 1, 1]], np.float32)
+    return Problem("PyramidROIAlign_TRT", fields, [boxes[None], *maps])
+
+
 PROBLEMS = {
     "nms": nms_problems(),
     "roi align": roi_problems(),

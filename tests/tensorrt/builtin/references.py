@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -150,10 +151,10 @@ def pyramid_roi_align(inputs: Sequence[Array], fields: Mapping[str, Any]) -> lis
     transform, absolute = fields.get("roi_coords_transform", 2), fields.get("roi_coords_absolute", 1)
     swap, plus = (fields.get(f"roi_coords_{n}", 0) for n in ("swap", "plusone"))
     ratio = fields.get("sampling_ratio", 0)
-    threshold = fields.get("fpn_scale", 224) ** 2 / (image_h * image_w) / 4
+    threshold = Fraction(fields.get("fpn_scale", 224) ** 2, image_h * image_w) / 4
     if fields.get("legacy"):
         transform, plus, swap, absolute, ratio = -1, 0, 1, 0, 1
-        threshold = 224 * 224 * 2 / (1024 * 1024) / 16
+        threshold = Fraction(224 * 224 * 2, 1024 * 1024) / 16
     n, count, _ = rois.shape
     channels = maps[0].shape[1]
     out = np.zeros((n, count, channels, pooled, pooled))
@@ -163,9 +164,10 @@ def pyramid_roi_align(inputs: Sequence[Array], fields: Mapping[str, Any]) -> lis
             y1, x1, y2, x2 = (a, b, c, d) if swap else (b, a, d, c)
             y1, y2, x1, x2 = min(y1, y2), max(y1, y2), min(x1, x2), max(x1, x2)
             tall, broad = (image_h, image_w) if absolute else (1, 1)
-            y1, y2 = (max(0.0, min(float(tall), v)) / tall for v in (y1, y2))
-            x1, x2 = (max(0.0, min(float(broad), v)) / broad for v in (x1, x2))
-            area = (y2 - y1 + plus / image_h) * (x2 - x1 + plus / image_w)
+            y1, y2 = (Fraction(max(0.0, min(float(tall), v))) / tall for v in (y1, y2))
+            x1, x2 = (Fraction(max(0.0, min(float(broad), v))) / broad for v in (x1, x2))
+            area = (y2 - y1 + Fraction(plus, image_h)) * (x2 - x1 + Fraction(plus, image_w))
+            y1, y2, x1, x2 = (float(v) for v in (y1, y2, x1, x2))
             level = sum(area > threshold * 4**k for k in range(3))
             features = maps[level]
             height, width = features.shape[2:]

@@ -16,7 +16,7 @@ from dovetail_tensorrt.builtin.device import selection
 from dovetail_tensorrt.builtin.host import detection
 from tests.tensorrt.builtin.cases import mark_slow
 from tests.tensorrt.builtin.interpreted import run_interpreted
-from tests.tensorrt.builtin.problems import PROBLEMS, Problem
+from tests.tensorrt.builtin.problems import PROBLEMS, Problem, make_border_regions
 from tests.tensorrt.builtin.references import REFERENCES
 from tests.tensorrt.builtin.running import compare, create
 
@@ -30,6 +30,13 @@ def test_kernels_give_what_the_reference_gives(name: str, data: st.DataObject) -
     dtype = problem.inputs[0].dtype
     got = run_interpreted(create(problem), problem.inputs, [array.shape for array in expected])
     compare(got, expected, dtype=dtype if dtype.kind == "f" else np.float32)
+
+
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_region_on_the_border_between_maps_stays_on_the_finer(is_absolute: bool) -> None:
+    problem = make_border_regions(is_absolute=is_absolute)
+    expected = REFERENCES[problem.name](problem.inputs, problem.fields)
+    compare(run_interpreted(create(problem), problem.inputs, [expected[0].shape]), expected, dtype=np.float32)
 
 
 def _crowd(num_boxes: int, num_classes: int, *, has_ties: bool) -> Problem:

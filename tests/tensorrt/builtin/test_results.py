@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.tensorrt.builtin.problems import PROBLEMS, Problem
+from tests.tensorrt.builtin.problems import PROBLEMS, Problem, make_border_regions
 from tests.tensorrt.builtin.references import REFERENCES
 from tests.tensorrt.builtin.running import compare, run_in_engine
 
@@ -31,3 +31,11 @@ def test_boxes_behind_the_best_4096_scores_take_no_part() -> None:
     count, kept, *_ = run_in_engine(problem)
     assert count.item() == 7
     np.testing.assert_array_equal(kept[0, :7, 0], [0, 10, 20, 30, 40, 50, 60])
+
+
+@pytest.mark.parametrize("is_absolute", [False, True])
+def test_a_region_on_the_border_between_maps_stays_on_the_finer(is_absolute: bool) -> None:
+    problem = make_border_regions(is_absolute=is_absolute)
+    (got,) = run_in_engine(problem)
+    assert got.reshape(-1).tolist() == ([1, 1, 2, 2, 3] if is_absolute else [1, 1, 2, 3])
+    compare([got], REFERENCES[problem.name](problem.inputs, problem.fields), dtype=np.float32)

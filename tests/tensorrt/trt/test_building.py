@@ -88,6 +88,10 @@ def test_settings_that_are_kept() -> None:
     config.set_memory_pool_limit(trt.MemoryPoolType.DLA_LOCAL_DRAM, 1 << 10)
     config.set_tactic_sources(1 << int(trt.TacticSource.CUBLAS))
     config.set_preview_feature(trt.PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)
+    config.set_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION)
+    assert config.get_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION)
+    config.clear_quantization_flag(trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION)
+    assert config.quantization_flags == 0
     config.builder_optimization_level = 5
     config.hardware_compatibility_level = trt.HardwareCompatibilityLevel.AMPERE_PLUS
     config.max_aux_streams = 2
@@ -242,3 +246,47 @@ def test_a_calibrator_gives_batches_by_address_and_gets_its_cache_as_memory() ->
     assert builder.build_serialized_network(network, config) is not None
     assert calibrator.left < 0
     assert calibrator.cache
+
+
+def test_flags_of_calibration_are_kept() -> None:
+    config = trt.Builder(KeptMessages()).create_builder_config()
+    flag = trt.QuantizationFlag.CALIBRATE_BEFORE_FUSION
+    assert config.quantization_flags == 0
+    config.set_quantization_flag(flag)
+    assert config.get_quantization_flag(flag)
+    config.clear_quantization_flag(flag)
+    assert not config.get_quantization_flag(flag)
+
+
+def test_an_algorithm_selector_is_kept_and_told_to_be_idle() -> None:
+    class Selector(trt.IAlgorithmSelector):
+        def select_algorithms(self, context: Any, choices: Any) -> list[int]:
+            raise AssertionError("asked")
+
+    logger = KeptMessages()
+    builder, network = relu_network(logger)
+    config = builder.create_builder_config()
+    assert config.algorithm_selector is None
+    config.algorithm_selector = selector = Selector()
+    assert config.algorithm_selector is selector
+    assert any("algorithm_selector is never asked" in text for _, text in logger.messages)
+    assert builder.build_serialized_network(network, config) is not None
+
+
+def test_enumerations_list_their_entries_as_the_binding_does() -> None:
+    entries = getattr(trt.BuilderFlag, "__entries")
+    assert entries["FP16"][0] is trt.BuilderFlag.FP16
+    assert len(entries) == len(trt.BuilderFlag)
+
+
+def test_weights_are_read_as_arrays() -> None:
+    _, network = make_network(KeptMessages())
+    x = network.add_input("x", trt.float32, (1, 1, 4, 4))
+    kernel = np.arange(4, dtype=np.float32).reshape(1, 1, 2, 2)
+    convolution = network.add_convolution_nd(x, 1, (2, 2), kernel)
+    np.testing.assert_array_equal(convolution.kernel, [0, 1, 2, 3])
+    assert convolution.bias is None
+    constant = network.add_constant((2, 2), np.eye(2, dtype=np.int32))
+    assert constant.weights.tolist() == [1, 0, 0, 1]
+    half = network.add_constant((1,), np.ones(1, trt.DataType.BF16.numpy))
+    assert isinstance(half.weights, trt.Weights)

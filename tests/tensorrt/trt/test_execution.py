@@ -107,10 +107,17 @@ def test_memory_of_the_caller() -> None:
 
 
 def test_weight_streaming_answers() -> None:
-    engine = build(KeptMessages())
+    logger = KeptMessages()
+    engine = build(logger)
     assert engine.streamable_weights_size == 0
     engine.weight_streaming_budget_v2 = engine.get_weight_streaming_automatic_budget()
     assert engine.weight_streaming_budget_v2 == engine.weight_streaming_scratch_memory_size == 0
+    engine.weight_streaming_budget_v2 = 1000
+    assert engine.weight_streaming_budget_v2 == 1000
+    assert "a budget of 1000 bytes has no effect" in logger.messages[-1][1]
+    engine.weight_streaming_budget_v2 = -3
+    assert engine.weight_streaming_budget_v2 == 1000
+    assert "-3 bytes are no budget" in logger.errors[-1]
 
 
 class _Times(trt.IProfiler):
@@ -241,3 +248,115 @@ def test_a_listener_that_raises_fails_the_run(capsys: pytest.CaptureFixture[str]
     y = np.zeros_like(X)
     assert not context.execute_v2([X.ctypes.data, y.ctypes.data])
     assert "[ERROR] Exception thrown from process_debug_tensor() RuntimeError" in capsys.readouterr().err
+
+
+def test_a_shape_input_decides_what_a_shuffle_gives() -> None:
+    logger = KeptMessages()
+    builder = trt.Builder(logger)
+    network = builder.create_network()
+    layer = network.add_shuffle(network.add_input("x", trt.float32, (-1, 6)))
+    layer.set_input(1, network.add_input("s", trt.int32, (2,)))
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1, 6), (2, 6), (4, 6))
+    profile.set_shape_input("s", (1, 1), (3, 4), (24, 24))
+    config = builder.create_builder_config()
+    config.add_optimization_profile(profile)
+    engine = builder.build_engine_with_config(network, config)
+    assert engine is not None
+    assert engine.is_shape_inference_io("s")
+    assert engine.get_tensor_location("s") == trt.TensorLocation.HOST
+    context = engine.create_execution_context()
+    assert context is not None
+    sizes, x, y = np.int32([4, 3]), np.arange(12, dtype=np.float32).reshape(2, 6), np.empty((4, 3), np.float32)
+    assert not context.all_shape_inputs_specified
+    for name, array in (("s", sizes), ("x", x), ("y", y)):
+        assert context.set_tensor_address(name, array.ctypes.data)
+    assert context.set_input_shape("x", x.shape)
+    assert context.all_shape_inputs_specified
+    assert context.get_tensor_shape("y") == (4, 3)
+    assert context.execute_async_v3(0)
+    np.testing.assert_array_equal(y, x.reshape(4, 3))
+
+
+class _ExactReader(trt.IStreamReader):
+    """Refuses to be asked for more than there is, as readers over buffers do."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.data, self.place = data, 0
+
+    def read(self, size: int) -> bytes:
+        assert self.place + size <= len(self.data)
+        self.place += size
+        return self.data[self.place - size : self.place]
+
+
+class _ExactReaderV2(trt.IStreamReaderV2):
+    def __init__(self, data: bytes) -> None:
+        super().__init__()
+        self.data, self.place = data, 7
+
+    def read(self, num_bytes: int, stream: int) -> bytes:
+        assert self.place + num_bytes <= len(self.data)
+        self.place += num_bytes
+        return self.data[self.place - num_bytes : self.place]
+
+    def seek(self, offset: int, where: Any) -> bool:
+        assert where == trt.SeekPosition.SET
+        self.place = offset
+        return True
+
+
+@pytest.mark.parametrize("make_reader", [_ExactReader, _ExactReaderV2])
+def test_a_stream_reader_is_never_asked_for_more_than_there_is(make_reader: Any) -> None:
+    logger = KeptMessages()
+    plan = bytes(build(logger).serialize())
+    reader = make_reader(plan)
+    engine = trt.Runtime(logger).deserialize_cuda_engine(reader)
+    assert engine is not None
+    assert reader.place == len(plan)
+    np.testing.assert_array_equal(run(engine.create_execution_context(), X), np.maximum(X, 0))
+
+
+@pytest.mark.parametrize("data", [b"", b"12345678", b"no plan at all, and long", (20).to_bytes(8, "little") + b"{"])
+def test_a_stream_without_a_plan_is_refused(data: bytes) -> None:
+    class Reader(trt.IStreamReader):
+        def __init__(self) -> None:
+            super().__init__()
+            self.left = data
+
+        def read(self, size: int) -> bytes:
+            piece, self.left = self.left[:size], self.left[size:]
+            return piece
+
+    logger = KeptMessages()
+    assert trt.Runtime(logger).deserialize_cuda_engine(Reader()) is None
+    assert len(logger.errors) == 1
+
+
+@pytest.mark.parametrize("answer", [None, bytes(9)])
+def test_a_stream_reader_that_gives_something_else_is_told(answer: Any) -> None:
+    class Reader(trt.IStreamReader):
+        def read(self, size: int) -> Any:
+            return answer
+
+    logger = KeptMessages()
+    assert trt.Runtime(logger).deserialize_cuda_engine(Reader()) is None
+    assert "the stream reader did not give the bytes that were asked for; expected at most 8 bytes" in logger.errors[0]
+
+
+def test_a_plan_of_tensorrt_is_told_from_a_damaged_one() -> None:
+    logger = KeptMessages()
+    assert trt.Runtime(logger).deserialize_cuda_engine(b"ftrt" + bytes(60)) is None
+    assert "this is a plan of TensorRT and not one of Dovetail\n  fix: build a plan from the model" in logger.errors[0]
+
+
+def test_names_of_version_10_that_have_no_effect() -> None:
+    logger = KeptMessages()
+    engine = build(logger)
+    assert engine.has_implicit_batch_dimension is False
+    assert engine.weight_streaming_budget == engine.minimum_weight_streaming_budget == 0
+    engine.weight_streaming_budget = 0
+    assert logger.errors == []

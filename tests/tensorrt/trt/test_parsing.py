@@ -227,3 +227,38 @@ def test_an_engine_without_refit_has_no_refitter() -> None:
     engine = builder.build_engine_with_config(network, builder.create_builder_config())
     with pytest.raises(RuntimeError, match="not built for refit"):
         trt.Refitter(engine, logger)
+
+
+def test_a_model_that_must_run_on_a_dla_is_refused_node_by_node() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    parser = trt.OnnxParser(network, logger)
+    parser.set_flag(trt.OnnxParserFlag.REPORT_CAPABILITY_DLA)
+    assert parser.set_builder_config(builder.create_builder_config())
+    assert not parser.parse(_model("Relu").SerializeToString())
+    assert network.num_layers == 0
+    assert [parser.get_error(i).node_name() for i in range(parser.num_errors)] == ["dense", "relu_0"]
+    assert parser.get_error(1).code() == trt.ErrorCode.UNSUPPORTED_NODE
+    assert "DLA validation failed for layer: relu_0: there is no DLA here" in logger.errors[-1]
+    parser.clear_flag(trt.OnnxParserFlag.REPORT_CAPABILITY_DLA)
+    assert parser.parse(_model("Relu").SerializeToString())
+
+
+def test_an_input_that_decides_a_shape_takes_values_in_a_profile() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Expand", ["x", "target"], ["y"])]
+    ports = [("x", TensorProto.FLOAT, [1, 3]), ("target", TensorProto.INT64, [2]), ("y", TensorProto.FLOAT, ["n", 3])]
+    infos = [helper.make_tensor_value_info(*port) for port in ports]
+    model = helper.make_model(helper.make_graph(nodes, "model", infos[:2], infos[2:]), ir_version=8)
+    assert trt.OnnxParser(network, logger).parse(model.SerializeToString())
+    assert [network.get_input(i).is_shape_tensor for i in range(2)] == [False, True]
+    profile, config = builder.create_optimization_profile(), builder.create_builder_config()
+    profile.set_shape_input("target", (1, 3), (2, 3), (4, 3))
+    config.add_optimization_profile(profile)
+    context = builder.build_engine_with_config(network, config).create_execution_context()
+    x, target, y = np.float32([[1, 2, 3]]), np.array([4, 3]), np.zeros((4, 3), np.float32)
+    for name, array in (("x", x), ("target", target), ("y", y)):
+        context.set_tensor_address(name, array.ctypes.data)
+    assert context.execute_async_v3(0)
+    np.testing.assert_array_equal(y, np.repeat(x, 4, axis=0))

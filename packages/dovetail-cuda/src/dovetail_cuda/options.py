@@ -30,6 +30,7 @@ class CudaOptions:
 
     device_id: int | None = None
     target: str = ""
+    prefer_nhwc: bool = False
     use_tf32: bool = True
     enable_cudnn: bool = True
     cudnn_conv_algo_search: str = "EXHAUSTIVE"
@@ -113,6 +114,11 @@ _Reader = Callable[[str], Any]
 _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "device_id": (_read_number, "", "the CUDA ordinal of the device; by default that of the provider's id"),
     "target": (str, "", "a device that is not here, such as sm_90, to build for; nothing is timed then"),
+    "prefer_nhwc": (
+        _read_flag,
+        "0",
+        "whether convolutions, pools and the like become nodes of com.ms.internal.nhwc, with transposes at both ends",
+    ),
     "use_tf32": (_read_flag, "1", "whether products of float32 may use TF32 where the build's flag TF32 allows it"),
     "cudnn_conv_algo_search": (
         _read_search,
@@ -169,7 +175,6 @@ _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
 }
 _ALIASES: Final = {"prefer_nhwc_layout": "prefer_nhwc", "cudnn_conv_algo": "cudnn_conv_algo_search"}
 _IDLE: Final[Mapping[str, tuple[_Reader, str, str]]] = {
-    "prefer_nhwc": (_read_flag, "0", "how what is stored lies is chosen inside of a partition"),
     "cudnn_conv1d_pad_to_nc1d": (_read_flag, "0", "convolutions of one dimension are compiled as they are"),
     "fuse_conv_bias": (_read_flag, "0", "a bias is always part of its convolution"),
     "do_copy_in_default_stream": (_read_flag, "1", "copies go on the stream of their context"),

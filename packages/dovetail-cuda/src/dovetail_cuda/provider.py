@@ -76,6 +76,7 @@ class CudaProvider(Provider):
         self.device = device
         self.options = options
         self.is_here = not options.target
+        self.preferred_layout = "NHWC" if options.prefer_nhwc else "NCHW"
         self.can_capture = options.enable_cuda_graph and not options.use_ep_level_unified_stream
         self.num_runs_before_capture = options.min_num_runs_before_cuda_graph_capture
         self.budget_bytes = options.arena_max_mem or None
@@ -214,6 +215,10 @@ class CudaProvider(Provider):
     def pinned_allocator(self) -> IGpuAllocator:
         """Pinned memory of the host."""
         return self._pinned
+
+    def shrink_memory(self) -> int:
+        """Have the pool, the arena or the caller's functions give back what nothing uses."""
+        return self.allocator.shrink()
 
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> CudaArray:
         """A view of the device's memory."""

@@ -7,7 +7,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Final
 
@@ -73,10 +73,14 @@ class AliasFinder(ModuleFinder):
 
 
 _installed: list[ModuleFinder] = []
+_undo: list[Callable[[], None]] = []
+"""What takes back the changes to other modules."""
 
 
 def install(*, cudart: bool = True) -> ModuleType:
     """Have ``import tensorrt`` give Dovetail's module from now on; the module comes back.
+
+    ``ctypes`` opens libraries of TensorRT too, such as ``libnvinfer_plugin.so``, where there are none.
 
     Args:
         cudart: Whether ``cuda.cudart``, ``cuda.bindings.runtime`` and ``pycuda`` are stood in for where they cannot be
@@ -92,6 +96,9 @@ def install(*, cudart: bool = True) -> ModuleType:
             from dovetail_tensorrt.cudart import find_aliases, find_patches
 
             _add(AliasFinder(find_aliases()), *find_patches())
+        from dovetail_tensorrt.libraries import answer_for_libraries
+
+        _undo.append(answer_for_libraries())
     return importlib.import_module("tensorrt")
 
 
@@ -120,3 +127,5 @@ def uninstall() -> None:
         for name in [name for name in sys.modules if finder.target_of(name) is not None]:
             del sys.modules[name]
     _installed.clear()
+    while _undo:
+        _undo.pop()()

@@ -34,6 +34,9 @@ from dovetail.build.config import (
     PreviewFeature as PreviewFeature,
     ProfilingVerbosity as ProfilingVerbosity,
 )
+from dovetail.build.plan_tuning import (
+    tune as tune,
+)
 from dovetail.build.profile import (
     IOptimizationProfile as IOptimizationProfile,
     OptimizationProfile as OptimizationProfile,

@@ -10,6 +10,7 @@ __all__ = ["ALIASES", "EXPORTS"]
 _MODULES: dict[str, str] = {
     "dovetail.api": "compile profile_from_shapes",
     "dovetail.build.builder": "Builder",
+    "dovetail.build.plan_tuning": "tune",
     "dovetail.build.calibrate.calibrators": """ArrayCalibrator CalibrationAlgoType IInt8Calibrator
         IInt8EntropyCalibrator IInt8EntropyCalibrator2 IInt8MinMaxCalibrator""",
     "dovetail.build.config": """BuilderConfig BuilderFlag IBuilderConfig MemoryPoolType PreviewFeature

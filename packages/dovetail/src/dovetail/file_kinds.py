@@ -16,6 +16,8 @@ _KNOWN: Final = {
     b"\x93NUMPY": "an array of NumPy",
     b"\x89HDF": "an HDF5 file, as Keras writes them",
     b"\x1f\x8b": "a gzip file",
+    b"ftrt": "a plan of TensorRT",
+    b"ptrt": "a plan of TensorRT",
 }
 
 

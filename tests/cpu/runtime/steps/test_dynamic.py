@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import dovetail as dt
@@ -253,3 +254,38 @@ def test_the_memory_of_what_non_zero_finds_has_a_bound() -> None:
     context.set_input_shape("x", (3, 5))
     assert context.get_max_output_size("y") == 2 * 15 * 4
     assert context.get_tensor_shape("y") == (2, -1)
+
+
+@pytest.mark.parametrize(("limit", "most"), [(3, 3), (50, 7)])
+def test_the_memory_of_what_a_suppression_keeps_has_a_bound(limit: int, most: int) -> None:
+    network = dt.Network()
+    boxes = network.add_input("boxes", dt.float32, (-1, 7, 4))
+    scores = network.add_input("scores", dt.float32, (-1, 7, 2))
+    kept = network.add_constant((), np.array(limit, np.int32)).get_output(0)
+    layer = network.add_nms(boxes, scores, kept)
+    layer.get_output(0).name = "y"
+    network.mark_output(layer.get_output(0))
+    shapes = {"boxes": ((1, 7, 4), (1, 7, 4), (4, 7, 4)), "scores": ((1, 7, 2), (1, 7, 2), (4, 7, 2))}
+    context = dt.compile(network, shapes=shapes).create_execution_context()
+    context.set_input_shape("boxes", (3, 7, 4))
+    context.set_input_shape("scores", (3, 7, 2))
+    assert context.get_tensor_shape("y") == (-1, 3)
+    assert context.get_max_output_size("y") == 3 * 2 * most * 3 * 4
+
+
+@pytest.mark.parametrize(
+    ("op", "axis", "most"), [("Unique", 0, 3 * 5), ("Unique", None, 15), ("Compress", 1, 3 * 5), ("Compress", None, 15)]
+)
+def test_the_memory_of_what_is_counted_along_an_axis_has_a_bound(op: str, axis: int | None, most: int) -> None:
+    inputs = ["x", "keep"] if op == "Compress" else ["x"]
+    attributes = {} if axis is None else {"axis": axis}
+    node = onnx.helper.make_node(op, inputs, ["y"], **attributes)
+    types = {"x": (onnx.TensorProto.FLOAT, ["n", 5]), "keep": (onnx.TensorProto.BOOL, ["k"])}
+    given = [onnx.helper.make_tensor_value_info(name, *types[name]) for name in inputs]
+    graph = onnx.helper.make_graph([node], "g", given, [onnx.helper.make_tensor_value_info("y", 1, None)])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    context = dt.compile(model).create_execution_context()
+    context.set_input_shape("x", (3, 5))
+    if op == "Compress":
+        context.set_input_shape("keep", (5,))
+    assert context.get_max_output_size("y") == most * 4

@@ -17,7 +17,16 @@ from dovetail_cuda.lower.matrices import Matrix
 from dovetail_cuda.lower.sizes import divide, greatest, is_fixed, may_exceed
 from dovetail_cuda.lower.types import size_of
 
-__all__ = ["LOCKS", "PARTS", "ProductTile", "list_epilogue", "write_epilogue", "write_product"]
+__all__ = [
+    "LOCKS",
+    "PARTS",
+    "ProductText",
+    "ProductTile",
+    "find_strides",
+    "list_epilogue",
+    "write_epilogue",
+    "write_product",
+]
 
 PARTS: Final = "parts"
 LOCKS: Final = "locks"
@@ -83,10 +92,12 @@ def _open_writer(stored: Stored, partial: frozenset[str], *, uses_int64: bool) -
 
 def write_product(region: ProductRegion, tile: ProductTile, *, allows_tf32: bool) -> KernelText:
     """The text of a product's kernel, cut in one way; its buffers are roles."""
-    return _ProductText(region, tile, "tf32" if allows_tf32 else "ieee").write()
+    return ProductText(region, tile, "tf32" if allows_tf32 else "ieee").write()
 
 
-class _ProductText:
+class ProductText:
+    """The kernel of a product in tiles, line by line."""
+
     def __init__(self, region: ProductRegion, tile: ProductTile, precision: str) -> None:
         self._region, self._tile, self._precision = region, tile, precision
         sizes = {ROW: (region.m, tile.m), COLUMN: (region.n, tile.n)}
@@ -96,6 +107,7 @@ class _ProductText:
         self._writer = _open_writer(region.stored, self._partial, uses_int64=self._uses_int64)
 
     def write(self) -> KernelText:
+        """The whole text."""
         roles = {"left": self._region.dtype, "right": self._region.dtype}
         roles |= {role: dtype for role, (_, dtype) in list_epilogue(self._region.stored).items()}
         if self._tile.split > 1:
@@ -135,7 +147,7 @@ class _ProductText:
         if not tile.prefetches:
             return []
         line = _LINE_BYTES // size_of(region.dtype)
-        sizes = (region.n, region.k // tile.split, *_strides(region.right), self._tiles[0], tile.n, line, "EARLY")
+        sizes = (region.n, region.k // tile.split, *find_strides(region.right), self._tiles[0], tile.n, line, "EARLY")
         given = ", ".join(str(each) for each in sizes)
         return [f"g.prefetch_right({self._locate(('right', region.right))}, n * {tile.n}, {first}, m, {given})"]
 
@@ -148,7 +160,7 @@ class _ProductText:
         region, tile, first = self._region, self._tile, self._first
         count = region.k // tile.split
         operands = ", ".join(self._locate(each) for each in (("left", region.left), ("right", region.right)))
-        strides = (*_strides(region.left), *_strides(region.right))
+        strides = (*find_strides(region.left), *find_strides(region.right))
         sizes = (region.m, region.n, count, *strides, f'"{self._precision}"', tile.m, tile.n, tile.k)
         function, even = "multiply", list[bool]()
         if not all(is_fixed(size) for size in (*sizes[:3], *strides)):
@@ -199,7 +211,7 @@ class _ProductText:
         return [line.removeprefix("    ") for line in lines]
 
 
-def _strides(matrix: Matrix) -> tuple[int, int]:
+def find_strides(matrix: Matrix) -> tuple[int, int]:
     """From one row to the next and from one column to the next, of a matrix that may lie the other way round."""
     return (1, matrix.line) if matrix.is_swapped else (matrix.line, 1)
 

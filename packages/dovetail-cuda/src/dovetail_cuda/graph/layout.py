@@ -8,10 +8,11 @@ memory together.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from dovetail_cuda.lower.expr import Load, walk
-from dovetail_cuda.lower.images import find_image
+from dovetail_cuda.lower.images import NHWC_DOMAIN, find_image, turn_first
 from dovetail_cuda.lower.index import Index, Var
 from dovetail_cuda.lower.indexing import reshape_to
 from dovetail_cuda.lower.matrices import find_matrix
@@ -27,17 +28,17 @@ _PRODUCTS: Final = frozenset(("Gemm", "MatMul"))
 _WINDOWED: Final = frozenset(
     ("AveragePool", "Conv", "ConvTranspose", "GlobalAveragePool", "GlobalMaxPool", "LpPool", "MaxPool")
 )
-"""Operators that read images best with their channels last."""
+"""Operators that read images best with their channels last in memory, whatever the order of their dimensions is."""
 
 
 def choose_order(value: ir.Value, made: Tensor) -> tuple[int, ...]:
     """The order of the dimensions of a value that is stored."""
-    plain, uses = tuple(range(made.rank)), {use.node.op_type for use in value.uses()}
+    plain, readers = tuple(range(made.rank)), [use.node for use in value.uses()]
     if value.is_graph_output() or made.rank not in CHANNELS_LAST:
         return plain
-    if uses & _WINDOWED:
+    if any(reader.op_type in _WINDOWED and reader.domain != NHWC_DOMAIN for reader in readers):
         return CHANNELS_LAST[made.rank]
-    return plain if uses & _PRODUCTS else _follow(made)
+    return plain if any(reader.op_type in _PRODUCTS | _WINDOWED for reader in readers) else _follow(made)
 
 
 def _follow(made: Tensor) -> tuple[int, ...]:
@@ -56,10 +57,16 @@ def _follow(made: Tensor) -> tuple[int, ...]:
     return tuple(sorted(plain, key=lambda axis: -estimate(steps[axis]) if is_long[axis] else -math.inf))
 
 
-def can_read(ops: set[str], made: Tensor) -> bool:
+def can_read(readers: Collection[ir.Node], made: Tensor) -> bool:
     """Whether operators that read each element many times read a tensor where it lies."""
+    ops = {reader.op_type for reader in readers}
     if ops <= _PRODUCTS:
         return made.rank > 1 and find_matrix(made) is not None
     if ops != {"Conv"} or made.rank not in CHANNELS_LAST:
         return False
+    domains = {reader.domain for reader in readers}
+    return all(_is_image(turn_first(made) if domain == NHWC_DOMAIN else made) for domain in domains)
+
+
+def _is_image(made: Tensor) -> bool:
     return find_image(made if made.rank == 4 else reshape_to(made, (*made.shape[:2], 1, made.shape[2]))) is not None

@@ -183,7 +183,7 @@ class _Planner:
         written = self.written.get(node)
         nodes = [node] if written is None else [*written.inside, node]
         made = self._apply(node) if written is None else (self._attend(written),)
-        origin = _Origin(tuple(n.name or n.op_type for n in nodes), tuple(n.op_type for n in nodes))
+        origin = _Origin(tuple(n.name or n.op_type for n in nodes), tuple(map(_operator_name, nodes)))
         for value in [value for each in nodes for value in each.inputs]:
             if value is not None:
                 origin = self.origins.get(value, _Origin()) + origin
@@ -350,12 +350,13 @@ class _Planner:
             return False
         # Attention stores what it must have in memory itself.
         written = {node for each in self.written.values() for node in (each.product, each.last)}
-        uses = ["" if use.node in written else use.node.op_type for use in value.uses()]
-        if set(uses) & _REPEATING and not can_read(set(uses) & _REPEATING, made):
+        readers = [use.node for use in value.uses()]
+        repeating = [node for node in readers if node.op_type in _REPEATING and node not in written]
+        if repeating and not can_read(repeating, made):
             return True
         nodes = list(walk(_element(made)))
         num_loads, num_ops = (sum(isinstance(each, kind) for each in nodes) for kind in (Load, Apply))
-        is_costly = num_ops >= _MANY_OPS and len(uses) > 1
+        is_costly = num_ops >= _MANY_OPS and len(readers) > 1
         return is_costly or num_loads > _MOST_LOADS or len(nodes) > _MOST_NODES
 
     def _store(self, value: ir.Value, made: Tensor) -> Tensor:
@@ -454,6 +455,16 @@ class _Planner:
         if name_of(value) not in self.buffers or self.buffers[name_of(value)].kind != "output":
             raise refuse(f"output '{value.name}' is nothing that is computed here")
         return name_of(value)
+
+
+def _operator_name(node: ir.Node) -> str:
+    """An operator, with its domain where that is not ONNX's.
+
+    >>> import onnx_ir as ir
+    >>> _operator_name(ir.Node("com.microsoft", "Gelu", [])), _operator_name(ir.Node("", "Gelu", []))
+    ('com.microsoft::Gelu', 'Gelu')
+    """
+    return node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}::{node.op_type}"
 
 
 def _element(tensor: Tensor) -> Expr:

@@ -7,10 +7,14 @@ from typing import Final
 
 from dovetail_cuda.lower.expr import Load
 from dovetail_cuda.lower.index import Index, Var
+from dovetail_cuda.lower.indexing import transpose_to
 from dovetail_cuda.lower.sizes import least
-from dovetail_cuda.lower.tensors import Tensor
+from dovetail_cuda.lower.tensors import Tensor, refuse
 
-__all__ = ["Image", "find_image", "find_strides"]
+__all__ = ["NHWC_DOMAIN", "Image", "find_image", "find_strides", "turn_first"]
+
+NHWC_DOMAIN: Final = "com.ms.internal.nhwc"
+"""Operators whose images have their channels last."""
 
 _FEW_CHANNELS: Final = 4
 """Up to so many channels a window is read element by element anyway."""
@@ -46,3 +50,10 @@ def find_image(tensor: Tensor) -> Image | None:
     if tensor.shape[1] > _FEW_CHANNELS and channel != 1:
         return None
     return Image(buffer=buffer, offset=offset, strides=(image, channel, line, pixel))
+
+
+def turn_first(tensor: Tensor) -> Tensor:
+    """Images whose channels are the last dimension, seen with the channels after the images."""
+    if tensor.rank < 2:
+        raise refuse(f"images with their channels last have two dimensions or more, not {tensor.rank}")
+    return transpose_to(tensor, (0, tensor.rank - 1, *range(1, tensor.rank - 1)))

@@ -30,6 +30,7 @@ def load_registry() -> KernelRegistry:
     )
     from dovetail_cuda.lower.operators import (  # noqa: F401
         attention_operators,
+        channels_last,
         contrib,
         contrib_attention,
         contrib_fused,
@@ -47,5 +48,7 @@ def load_registry() -> KernelRegistry:
         sort,
     )
     from dovetail_cuda.lower.operators.sequences import causal, linear_attention, recurrent  # noqa: F401
+
+    channels_last.register_channels_last()  # of what is registered by now
 
     return registry

@@ -25,6 +25,10 @@ _ALIGNMENT: Final = 256
 class DeviceMemory(IGpuAllocator):
     """Memory that can be asked to give back what it keeps."""
 
+    def reserve(self, size: int) -> int:
+        """Memory for what stays, such as weights; one that keeps memory for later takes it by itself."""
+        return self.allocate(size, _ALIGNMENT, 0)
+
     def shrink(self) -> int:
         """Give back what is kept and not used; how many bytes that were, as far as it is known."""
         return 0

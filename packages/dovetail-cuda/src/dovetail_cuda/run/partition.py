@@ -16,6 +16,7 @@ from dovetail.errors import InputError, PlanCorruptError, ProviderError, Resourc
 from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPartition, StoredPartition
 from dovetail_cuda.run.arrays import CudaArray
 from dovetail_cuda.run.gpu import Gpu
+from dovetail_cuda.run.memory import DeviceMemory
 from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList
 from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
 from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
@@ -32,7 +33,7 @@ class Services:
     """What partitions run with."""
 
     gpu: Gpu
-    allocator: IGpuAllocator
+    allocator: DeviceMemory
     streams: StreamStates
     profile: LaunchProfile
 
@@ -134,7 +135,7 @@ class CudaPartition(LoadedPartition):
         if not total:
             self._loaded.weights = dict.fromkeys(places, 0)
             return
-        self._loaded.block = self.services.allocator.allocate(total, _ALIGNMENT, 0)
+        self._loaded.block = self.services.allocator.reserve(total)
         if not self._loaded.block:
             raise ResourceError("no memory for weights", where=f"step '{self.name[:200]}'", got=f"{total} bytes")
         self._loaded.weights = {name: self._loaded.block + place for name, place in places.items()}

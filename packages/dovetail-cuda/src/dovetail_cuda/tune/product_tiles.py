@@ -10,11 +10,12 @@ from dataclasses import replace
 from typing import Final
 
 from dovetail_cuda.compile.products import ProductTile
+from dovetail_cuda.compile.vectors import VectorTile
 from dovetail_cuda.graph.regions import ProductRegion
 from dovetail_cuda.lower.types import size_of
 from dovetail_cuda.tune.kit import Kit
 
-__all__ = ["list_tiles"]
+__all__ = ["list_tiles", "list_vector_tiles"]
 
 _SPARE_BYTES: Final = 7 << 10
 """Shared memory that is left for what follows the sum."""
@@ -47,6 +48,14 @@ _SHAPES: Final = (
 )
 _SPLITS: Final = (1, 2, 3, 4, 6)
 _MOST: Final = 12
+_MOST_ROWS: Final = 4
+"""Products of more rows are multiplied in tiles only."""
+_COLUMNS: Final = {True: (4, 8, 16, 32), False: (64, 128)}
+"""Columns that a program has whole, by whether what is summed lies together; else many must, for lines of memory."""
+_LOADED: Final = 256
+"""Elements that are loaded at once of each column."""
+_HELD: Final = (8, 128)
+"""Elements of the right operand that a thread holds, at least and at most."""
 _RESIDENT: Final = 3
 """Programs that a multiprocessor has at once, mostly."""
 
@@ -59,6 +68,22 @@ def list_tiles(region: ProductRegion, kit: Kit) -> list[ProductTile]:
     best = sorted(found, key=found.__getitem__)[:_MOST]
     most = _RESIDENT * kit.multiprocessors if kit.find_kind(region.right.buffer) == "weight" else 0
     return [replace(tile, prefetches=_count_programs(region, tile) <= most) for tile in best]
+
+
+def list_vector_tiles(region: ProductRegion, kit: Kit) -> list[VectorTile]:
+    """The tiles for a product of few rows, whose columns are held in registers."""
+    if region.m > _MOST_ROWS or region.dtype == "float64":
+        return []
+    is_weight, along = kit.find_kind(region.right.buffer) == "weight", region.right.is_swapped
+    loaded, found = _LOADED if along else 32, []
+    for n in _COLUMNS[along]:
+        for warps in (4, 8, 16):
+            held = n * -(-region.k // loaded) * loaded // (32 * warps)
+            if _HELD[0] <= held <= _HELD[1] and n < 2 * region.n and (warps < 16 or held > _HELD[1] // 4):
+                rows = 1 << (region.m - 1).bit_length()
+                tile = VectorTile(m=rows, n=n, k=loaded, num_warps=warps, num_stages=1, prefetches=is_weight)
+                found.append(tile)
+    return found[:_MOST]
 
 
 def _list_possible(region: ProductRegion, kit: Kit) -> list[ProductTile]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail_cuda.compile.products import LOCKS, PARTS, ProductTile, list_epilogue, write_epilogue, write_product
+from dovetail_cuda.compile.vectors import VectorTile, write_vectors
 from dovetail_cuda.graph.regions import ProductRegion
 from dovetail_cuda.lower.expr import Load, walk
 from dovetail_cuda.lower.matrices import Matrix
@@ -20,7 +21,7 @@ from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.elements import make_element_draft
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.library_form import LibraryForm, match_library, split_follower
-from dovetail_cuda.tune.product_tiles import list_tiles
+from dovetail_cuda.tune.product_tiles import list_tiles, list_vector_tiles
 from dovetail_cuda.tune.questions import Draft, KernelDraft, Kernels, Operand, Place, Question, Task, Temporary, Way
 
 __all__ = ["TF32_TOLERANCE", "LibraryDraft", "make_product_task"]
@@ -124,7 +125,13 @@ def _count_read(region: ProductRegion, buffer: str) -> int:
 
 def _list_ways(region: ProductRegion, form: LibraryForm | None, kit: Kit) -> list[Way]:
     tolerance = TF32_TOLERANCE if _allows_tf32(region, kit) else 0.0
-    return [*_list_library_ways(region, form, kit, tolerance), *_list_tile_ways(region, kit, tolerance)]
+    vectors = [_make_vector_way(region, tile, kit) for tile in list_vector_tiles(region, kit)]
+    return [*_list_library_ways(region, form, kit, tolerance), *vectors, *_list_tile_ways(region, kit, tolerance)]
+
+
+def _make_vector_way(region: ProductRegion, tile: VectorTile, kit: Kit) -> Way:
+    text = write_vectors(region, tile)
+    return Way(name=tile.name, drafts=[draft_text(text, text.buffers, kit.capability)])
 
 
 def _list_tile_ways(region: ProductRegion, kit: Kit, tolerance: float) -> list[Way]:

@@ -17,6 +17,7 @@ from dovetail import (
     CalibrationAlgoType,
     CausalMaskKind,
     CollectiveOperation,
+    ContractEnum,
     CumulativeOperation,
     DataType,
     DimensionOperation,
@@ -161,6 +162,13 @@ from dovetail_tensorrt.trt.absent import (
     IDistCollectiveLayer,
     IMoELayer,
 )
+from dovetail_tensorrt.trt.building.algorithms import (
+    IAlgorithm,
+    IAlgorithmContext,
+    IAlgorithmIOInfo,
+    IAlgorithmSelector,
+    IAlgorithmVariant,
+)
 from dovetail_tensorrt.trt.building.builder import Builder
 from dovetail_tensorrt.trt.building.calibrators import IInt8LegacyCalibrator
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
@@ -181,6 +189,7 @@ from dovetail_tensorrt.trt.enums import (
     NetworkDefinitionCreationFlag,
     OnnxParserFlag,
     PreviewFeature,
+    QuantizationFlag,
     RuntimePlatform,
     SeekPosition,
     SerializationFlag,
@@ -257,6 +266,11 @@ __all__ = [
     "GatherMode",
     "HardwareCompatibilityLevel",
     "IActivationLayer",
+    "IAlgorithm",
+    "IAlgorithmContext",
+    "IAlgorithmIOInfo",
+    "IAlgorithmSelector",
+    "IAlgorithmVariant",
     "IAssertionLayer",
     "IAttention",
     "IAttentionBoundaryLayer",
@@ -394,6 +408,7 @@ __all__ = [
     "PreviewFeature",
     "Profiler",
     "ProfilingVerbosity",
+    "QuantizationFlag",
     "ReduceOperation",
     "Refitter",
     "ResizeCoordinateTransformation",
@@ -461,6 +476,16 @@ uint8 = DataType.UINT8
 Severity = ILogger.Severity
 PluginFieldCollection_ = PluginFieldCollection
 _plugin_registry = get_plugin_registry()
+
+
+def _list_entries() -> None:
+    """Give enumerations the table of members that those of the binding have: name -> (member, documentation)."""
+    for found in list(globals().values()):
+        if isinstance(found, type) and issubclass(found, ContractEnum):
+            setattr(found, "__entries", {name: (member, None) for name, member in found.__members__.items()})
+
+
+_list_entries()
 
 _PARTS: Final = {
     "dovetail_tensorrt.v2": "IPluginCreator IPluginV2 IPluginV2DynamicExt IPluginV2DynamicExtBase IPluginV2Ext\

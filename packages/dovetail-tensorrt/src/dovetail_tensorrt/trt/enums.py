@@ -14,6 +14,7 @@ __all__ = [
     "NetworkDefinitionCreationFlag",
     "OnnxParserFlag",
     "PreviewFeature",
+    "QuantizationFlag",
     "RuntimePlatform",
     "SeekPosition",
     "SerializationFlag",
@@ -161,6 +162,12 @@ class PreviewFeature(ContractEnum):
     PROFILE_SHARING_0806 = 0
     ALIASED_PLUGIN_IO_10_03 = 1
     RUNTIME_ACTIVATION_RESIZE_10_10 = 2
+
+
+class QuantizationFlag(ContractEnum):
+    """Switches of calibration; of version 10."""
+
+    CALIBRATE_BEFORE_FUSION = 0
 
 
 class AllocatorFlag(ContractEnum):

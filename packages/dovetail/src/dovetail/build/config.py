@@ -145,6 +145,9 @@ class BuilderConfig(NoOpContext):
         written. Callers bind both to one address. A build ends with an error where that cannot be."""
         self.timing_cache_path: str | os.PathLike[str] | None = None
         """A timing cache shared with other processes; written after every measurement."""
+        self.candidate_bytes = 0
+        """How many bytes of compiled candidates the plan may carry for each partition, so that ``dovetail.tune`` can
+        choose between them where the device is; 0 for none."""
         self._pools: dict[MemoryPoolType, int] = {MemoryPoolType.WORKSPACE: DEFAULT_WORKSPACE_BYTES}
         self._preview: set[PreviewFeature] = set()
         self._timing_cache: TimingCache | None = None

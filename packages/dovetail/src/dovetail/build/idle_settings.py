@@ -19,12 +19,21 @@ from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Severity
 from dovetail.near_names import name_known, suggest
 from dovetail.network.api.definition import Network
+from dovetail.plan.carried import count_carried
+from dovetail.plan.manifest import Manifest
 from dovetail.types import DataType
 
 if TYPE_CHECKING:
     from dovetail.build.request import BuildRequest
 
-__all__ = ["PRECISION_FLAGS", "check_layer_names", "find_idle_settings", "find_idle_types", "tell_idle"]
+__all__ = [
+    "PRECISION_FLAGS",
+    "check_layer_names",
+    "find_idle_candidates",
+    "find_idle_settings",
+    "find_idle_types",
+    "tell_idle",
+]
 
 PRECISION_FLAGS: Final[Mapping[BuilderFlag, DataType]] = {
     BuilderFlag.FP16: DataType.HALF,
@@ -194,3 +203,9 @@ def _find_idle_ranges(request: BuildRequest) -> Iterator[str]:
     if idle:
         why = "the network is strongly typed" if request.strongly_typed else "BuilderFlag.INT8 is not set"
         yield f"the dynamic range of '{idle[0]}' has no effect: {why}"
+
+
+def find_idle_candidates(config: BuilderConfig, manifest: Manifest) -> Iterator[str]:
+    """That candidates are to be carried and no provider had any."""
+    if config.candidate_bytes and not count_carried(manifest):
+        yield "config.candidate_bytes (--carry-candidates) has no effect: no provider has a choice to carry"

@@ -15,29 +15,22 @@ from dovetail.build.tune.combinations import layout_text
 from dovetail.build.tune.plugins import Choice, TunedLayer
 from dovetail.build.tune.trial import PluginLayer
 from dovetail.plan.manifest import (
-    DeviceRecord,
     FieldRecord,
     LayerRecord,
     LibraryRecord,
     PluginRecord,
     ProfileRecord,
-    ProgramRecord,
     RefitRecord,
 )
-from dovetail.plan.walk import walk_steps
 from dovetail.plugin.fields import encode_fields
 from dovetail.plugin.handle import PluginHandle
-from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_factory
 
 __all__ = [
-    "device_records",
     "layer_record",
     "library_records",
     "plugin_record",
     "profile_record",
     "refit_record",
-    "uses_devices",
 ]
 
 
@@ -60,33 +53,6 @@ def refit_record(request: BuildRequest, blobs: BlobTable) -> RefitRecord | None:
     for name in sorted(request.refittable - weights.keys()):
         excluded.setdefault(name, "no step of the plan uses it")
     return RefitRecord(weights=weights, excluded=excluded)
-
-
-def uses_devices(programs: Sequence[ProgramRecord], providers: Sequence[Provider]) -> bool:
-    """Whether a step runs in memory that is not the host's."""
-    used = _used_providers(programs)
-    return any(provider.id in used and not provider.memory.is_host for provider in providers)
-
-
-def device_records(programs: Sequence[ProgramRecord], providers: Sequence[Provider]) -> list[DeviceRecord]:
-    """The providers that have a step, and the host's first: it runs copies and control flow."""
-    used = _used_providers(programs)
-    kept = [p for p in reversed(providers) if p.id in used or p is providers[-1]]
-    return [_device_record(provider) for provider in kept]
-
-
-def _used_providers(programs: Sequence[ProgramRecord]) -> set[str]:
-    return {step.provider for program in programs for step in walk_steps(program)}
-
-
-def _device_record(provider: Provider) -> DeviceRecord:
-    device = provider.device
-    return DeviceRecord(
-        provider=provider.id,
-        name=device.name,
-        fingerprint=device.fingerprint,
-        version=get_factory(provider.name).version,
-    )
 
 
 def profile_record(profile: OptimizationProfile) -> ProfileRecord:

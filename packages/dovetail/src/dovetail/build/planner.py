@@ -15,11 +15,12 @@ from dovetail._version import __version__
 from dovetail.build.assign.assigner import Assigner
 from dovetail.build.assign.provider_passes import rewrite_for_providers
 from dovetail.build.calibrate.scales import find_scales
-from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType, PreviewFeature
+from dovetail.build.config import BuilderFlag, PreviewFeature
+from dovetail.build.device_records import device_records, uses_devices
 from dovetail.build.formats.network_formats import choose_formats
 from dovetail.build.formats.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
 from dovetail.build.graph_checks import check_graph, check_profiled
-from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_types, tell_idle
+from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_candidates, find_idle_types, tell_idle
 from dovetail.build.lower.aliases import check_alias_names, check_aliases
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.lower.built_records import BuiltStore
@@ -34,13 +35,11 @@ from dovetail.build.lower.tensor_records import (
     output_records,
 )
 from dovetail.build.plan_records import (
-    device_records,
     layer_record,
     library_records,
     plugin_record,
     profile_record,
     refit_record,
-    uses_devices,
 )
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
@@ -50,7 +49,7 @@ from dovetail.build.shapes import ProfileShapes, find_unset_symbols, known_dims,
 from dovetail.build.tune.plugins import Choice, PluginTuner, TunedLayer
 from dovetail.build.tune.session import CacheSession
 from dovetail.build.tune.trial import PluginLayer, dynamic_descs
-from dovetail.build.tune.tuner import CandidateTuner, TunerOptions
+from dovetail.build.tune.tuner import CandidateTuner, tuner_options
 from dovetail.errors import BuildError
 from dovetail.expr import Expr, SizeTensor, Symbol, symbols_of
 from dovetail.network.inference.shapes import ShapeInference, size_symbols
@@ -70,7 +69,7 @@ from dovetail.runtime.bind.instance import ProgramInstance
 from dovetail.runtime.bind.template import ProgramTemplate
 from dovetail.types import DataType
 
-__all__ = ["build_plan", "reference_program", "tuner_options"]
+__all__ = ["build_plan", "reference_program"]
 
 
 def build_plan(request: BuildRequest, phases: Phases) -> BuiltPlan:
@@ -350,6 +349,7 @@ class _Planner:
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
             notes=self._assigner.all_notes,
         )
+        tell_idle(find_idle_candidates(self._config, manifest), request.logger, strict=self._config.strict)
         return BuiltPlan(manifest, blobs)
 
 
@@ -360,17 +360,6 @@ def _with_last(order: Sequence[str]) -> list[str]:
 
 def _with_host(names: Sequence[str]) -> list[str]:
     return [*(name for name in dict.fromkeys(names) if name != "cpu"), "cpu"]
-
-
-def tuner_options(config: BuilderConfig) -> TunerOptions:
-    """What a configuration allows the tuner."""
-    return TunerOptions(
-        timeout_s=config.tactic_timeout_s,
-        workspace_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
-        max_tactics=config.max_num_tactics,
-        error_on_cache_miss=config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS),
-        strict=config.strict,
-    )
 
 
 def _check_launch(layer: PluginLayer) -> None:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING
 
 from dovetail.build.config import BuilderConfig
 from dovetail.loggers import ILogger
 from dovetail.plan.container import Blob
 from dovetail.plan.manifest import Manifest
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 __all__ = ["BuildRequest", "BuiltPlan"]
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import onnx_ir as ir
 
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType
+from dovetail.build.lower.built_checks import StepOwner, check_workspace
 from dovetail.build.progress import Phases
 from dovetail.build.provider_progress import ProviderProgress
 from dovetail.build.tune.providers import ProviderTuner, TuningTables
@@ -17,7 +18,7 @@ from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.errors import DovetailError, ProviderError, TimingCacheError
 from dovetail.loggers import ILogger
 from dovetail.provider.calls import call
-from dovetail.provider.interfaces import BuildContext, Provider, ShapeRange
+from dovetail.provider.interfaces import BuildContext, BuiltPartition, Provider, ShapeRange
 
 __all__ = ["BuildServices", "BuiltT", "run_reference"]
 
@@ -120,21 +121,25 @@ class BuildServices:
             is_strict=config.strict,
             workspace_limit_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
             memory_limit_bytes=_memory_limit(provider),
+            candidate_bytes=config.candidate_bytes,
             report=progress.report,
         )
 
     def check_workspace(self, provider: Provider, size_bytes: int, name: str) -> int:
         """The scratch memory that a step asks for, which must be within the limit of the build."""
         limit = self._config.get_memory_pool_limit(MemoryPoolType.WORKSPACE)
-        if not 0 <= size_bytes <= limit:
+        return check_workspace(StepOwner(provider=provider, name=name), size_bytes, limit)
+
+    def check_candidates(self, provider: Provider, built: BuiltPartition, name: str) -> None:
+        """Refuse candidates that nobody asked for, or more than the build allows."""
+        size, limit = 0 if built.candidates is None else built.candidates.size_bytes, self._config.candidate_bytes
+        if size > limit:
             raise ProviderError(
-                "a step needs more workspace than the build allows",
+                "a partition carries more candidates than the build allows",
                 where=f"provider '{provider.id}', step '{name[:200]}'",
-                expected=f"0 to {limit} bytes",
-                got=size_bytes,
-                fix="raise the limit: config.set_memory_pool_limit(MemoryPoolType.WORKSPACE, ...) (--workspace)",
+                expected=f"at most {limit} bytes",
+                got=size,
             )
-        return size_bytes
 
     def close(self) -> None:
         """End the threads."""

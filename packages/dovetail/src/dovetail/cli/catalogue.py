@@ -26,6 +26,7 @@ Declare = Callable[["argparse.ArgumentParser"], None]
 
 COMMANDS: Final = {
     "build": "build a plan from an ONNX model, tuned by measuring",
+    "tune": "choose between the candidates that a plan carries, by measuring on its device",
     "run": "run a plan or a model once and show its outputs",
     "bench": "time a plan or a model",
     "compare": "compare the outputs of a model with those of a reference",

@@ -22,6 +22,7 @@ __all__ = ["PASS_NAMES", "fusion_passes", "standard_passes"]
 PASS_NAMES: Final = (
     "constant_folding",
     "shape_simplification",
+    "sequences",
     "common_subexpressions",
     "conv_batchnorm",
     "qdq_placement",
@@ -56,6 +57,7 @@ def standard_passes(
     from dovetail.passes.dead_code import DeadCode
     from dovetail.passes.fusions.conv_batchnorm import ConvBatchNorm
     from dovetail.passes.qdq_placement import QDQPlacement
+    from dovetail.passes.sequences import Sequences
     from dovetail.passes.shape_simplification import ShapeSimplification
 
     budget = ByteBudget(limits.bytes)
@@ -64,6 +66,7 @@ def standard_passes(
         [
             ConstantFolding(keep=keep, budget=budget),
             ShapeSimplification(keep=keep),
+            Sequences(keep=keep),
             DeadCode(),  # who reads a value counts from here on
             QDQPlacement(keep=keep),
             # Sizes that are known now, and weights that are moved in their narrow type.

@@ -23,8 +23,9 @@ NHWC_DOMAIN: Final = "com.ms.internal.nhwc"
 
 _OPS: Final = frozenset(
     (
-        *("Conv", "ConvTranspose", "BatchNormalization", "MaxPool", "AveragePool"),
-        *("GlobalAveragePool", "GlobalMaxPool"),
+        *("AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool"),
+        *("GlobalLpPool", "GlobalMaxPool", "GridSample", "InstanceNormalization", "LRN", "LpPool", "MaxPool"),
+        "SpaceToDepth",
     )
 )
 _ELEMENTWISE: Final = frozenset(
@@ -48,14 +49,23 @@ class LayoutPass(Pass):
     Args:
         accepts: Whether the provider has a kernel for an operator, a domain and an opset; what it has none for is left
             as it is, so that nothing is asked of it that it cannot take.
+        takes: Whether it would take a node again that is rewritten; it is asked only for what it has a kernel for.
         within: Whether a node is of the provider's share.
         keep: Names of weights that must stay as they are, because they may be refitted.
     """
 
     name: ClassVar[str] = "layout"
 
-    def __init__(self, *, accepts: Accepts, within: Within, keep: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        *,
+        accepts: Accepts,
+        within: Within,
+        takes: Within = lambda node: True,
+        keep: frozenset[str] = frozenset(),
+    ) -> None:
         self._accepts = accepts
+        self._takes = takes
         self._within = within
         self._keep = keep
 
@@ -89,7 +99,8 @@ class LayoutPass(Pass):
 
     def _is_candidate(self, node: ir.Node, opset: int) -> bool:
         is_plain = is_onnx(node, *_OPS) and len(_used_outputs(node)) == 1 and self._within(node)
-        return is_plain and not _is_training(node) and self._accepts(node.op_type, NHWC_DOMAIN, opset)
+        is_known = is_plain and not _is_training(node) and self._accepts(node.op_type, NHWC_DOMAIN, opset)
+        return is_known and self._takes(node)
 
     def _is_elementwise(self, node: ir.Node) -> bool:
         return is_onnx(node, *_ELEMENTWISE) and len(node.outputs) == 1 and self._within(node)

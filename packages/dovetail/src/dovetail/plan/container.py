@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Self
 import xxhash
 
 from dovetail.errors import PlanCorruptError, PlanError, ResourceError, UsageError
-from dovetail.file_kinds import START_BYTES, looks_like_model
+from dovetail.file_kinds import START_BYTES, describe_start, looks_like_model, looks_like_plan
 from dovetail.files import NotRegularError, is_out_of_space, open_regular, replacing
 from dovetail.plan._header import LENGTH_BYTES, BlobInfo, Header, corrupt, data_start, parse_header, show
 from dovetail.plan._layout import Blob, bytes_view, plan_chunks
@@ -194,7 +194,7 @@ class PlanFile:
             PlanVersionError: The container has another version.
         """
         view, where = bytes_view(buffer), "plan bytes"
-        _refuse_model(bytes(view[:START_BYTES]), where)
+        _refuse_others(bytes(view[:START_BYTES]), where)
         start = data_start(view[:LENGTH_BYTES], view.nbytes, where)
         return cls(view, parse_header(bytes(view[LENGTH_BYTES:start]), view.nbytes, where), where)
 
@@ -288,7 +288,7 @@ def _identify(status: os.stat_result) -> Identity:
 def _read_header(file: BinaryIO, where: str) -> tuple[Header, int]:
     # Read, not mapped: a file that is cut short meanwhile gives a short read, where a map would give a signal.
     size_bytes = os.fstat(file.fileno()).st_size
-    _refuse_model(file.read(START_BYTES), where)
+    _refuse_others(file.read(START_BYTES), where)
     file.seek(0)
     start = data_start(file.read(LENGTH_BYTES), size_bytes, where)
     raw = file.read(start - LENGTH_BYTES)
@@ -297,9 +297,11 @@ def _read_header(file: BinaryIO, where: str) -> tuple[Header, int]:
     return parse_header(raw, size_bytes, where), size_bytes
 
 
-def _refuse_model(start: bytes, where: str) -> None:
+def _refuse_others(start: bytes, where: str) -> None:
     if looks_like_model(start):
         raise corrupt("this is an ONNX model and not a plan", where, fix="build it with dovetail.compile(path)")
+    if not looks_like_plan(start) and (kind := describe_start(start)):
+        raise corrupt(f"this is {kind} and not one of Dovetail", where, fix="build a plan from the model")
 
 
 def _map(file: BinaryIO, size_bytes: int, where: str) -> mmap.mmap:

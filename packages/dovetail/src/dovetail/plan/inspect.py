@@ -17,6 +17,7 @@ from dovetail.errors import PlanCorruptError, PlanDeviceMismatchError, UsageErro
 from dovetail.escapes import escape_line
 from dovetail.expr import Constant, Dim, evaluate, symbols_of
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
+from dovetail.plan.carried import count_carried, find_carried_blobs
 from dovetail.plan.container import PlanFile, verify_blob
 from dovetail.plan.manifest import (
     CandidateRecord,
@@ -202,6 +203,7 @@ def _describe_partition(partition: PartitionRecord) -> dict[str, Any]:
         "code": dict(partition.code),
         "held": dict(partition.held),
         "report": _describe_report(partition.report),
+        "candidates": None if partition.candidates is None else _fields(partition.candidates),
     }
 
 
@@ -314,6 +316,7 @@ def inspect_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
             "plugins": [dict(zip(("name", "version", "namespace"), key, strict=True)) for key in plugins_of(manifest)],
             "libraries": [_fields(library) for library in manifest.libraries],
             "blobs": [_describe_blob(name, manifest, file) for name in manifest.blobs],
+            "carried": _describe_carried(manifest, file),
             "refit": None if manifest.refit is None else _fields(manifest.refit),
             "packed": {blob: _fields(record) for blob, record in manifest.packed.items()},
             "tuning": [describe_table(table) for table in manifest.tuning],
@@ -383,6 +386,13 @@ def _describe_program(program: ProgramRecord, manifest: Manifest, index: int) ->
 def _describe_blob(name: str, manifest: Manifest, file: PlanFile) -> dict[str, Any]:
     info = file.blobs.get(name)
     return {"name": name, **_fields(manifest.blobs[name]), "size_bytes": 0 if info is None else info.size_bytes}
+
+
+def _describe_carried(manifest: Manifest, file: PlanFile) -> dict[str, int]:
+    """The candidates for 'dovetail tune': of how many partitions, and what the plan is larger by."""
+    blobs = find_carried_blobs(manifest)
+    size = sum(file.blobs[name].size_bytes for name in blobs if name in file.blobs)
+    return {"partitions": count_carried(manifest), "blobs": len(blobs), "size_bytes": size}
 
 
 def describe_table(table: LayerRecord) -> dict[str, Any]:

@@ -22,6 +22,7 @@ __all__ = [
     "AttributeRecord",
     "BlobRecord",
     "CandidateRecord",
+    "CarriedRecord",
     "DeviceRecord",
     "FieldRecord",
     "KernelRecord",
@@ -158,6 +159,15 @@ class ReportRecord(_Record, frozen=True, kw_only=True):
     """Layer -> why something better was not possible."""
 
 
+class CarriedRecord(_Record, frozen=True, kw_only=True):
+    """Candidates of a partition that its provider can choose between on the device; no run reads them."""
+
+    payload: str
+    """The blob that the provider finds them by."""
+    code: dict[str, str] = {}
+    """What the provider calls a piece of device code -> blob."""
+
+
 class PartitionRecord(_Record, frozen=True, kw_only=True):
     """A partition that its provider compiled."""
 
@@ -177,6 +187,7 @@ class PartitionRecord(_Record, frozen=True, kw_only=True):
     held: dict[str, str] = {}
     """Weights of the network that the payload holds itself -> type and shape, for people."""
     report: ReportRecord | None = None
+    candidates: CarriedRecord | None = None
 
 
 class StepRecord(_Record, frozen=True, kw_only=True):

@@ -26,9 +26,18 @@ from dovetail.provider.contract.building import (
     Chosen,
     KernelRequest,
     RewriteContext,
+    TuneContext,
     Tuner,
 )
-from dovetail.provider.contract.built import BuildReport, BuiltKernel, BuiltPartition, NodeReport, PackedWeight
+from dovetail.provider.contract.built import (
+    BuildReport,
+    BuiltKernel,
+    BuiltPartition,
+    CarriedCandidates,
+    NodeReport,
+    PackedWeight,
+    TunedPartition,
+)
 from dovetail.provider.contract.claims import Claim, NodeView, StepKind, claim_by_registry
 from dovetail.provider.contract.loaded import (
     BindContext,
@@ -38,7 +47,7 @@ from dovetail.provider.contract.loaded import (
     LaunchShape,
     LoadedPartition,
 )
-from dovetail.provider.contract.stored import StoredKernel, StoredPartition
+from dovetail.provider.contract.stored import StoredCandidates, StoredKernel, StoredPartition
 from dovetail.provider.devices import (
     HOST_MEMORY,
     CapturedGraph,
@@ -49,7 +58,7 @@ from dovetail.provider.devices import (
     ProfileEvent,
     Stream,
 )
-from dovetail.provider.kernels import KernelRegistry
+from dovetail.provider.kernels import Kernel, KernelRegistry
 from dovetail.tensors import ShapeRange, TensorSpec
 
 if TYPE_CHECKING:
@@ -66,6 +75,7 @@ __all__ = [
     "BuiltPartition",
     "Candidate",
     "CapturedGraph",
+    "CarriedCandidates",
     "Chosen",
     "Claim",
     "CompiledKernel",
@@ -73,6 +83,7 @@ __all__ = [
     "DeviceArray",
     "DeviceKernel",
     "Event",
+    "Kernel",
     "KernelRegistry",
     "KernelRequest",
     "LaunchShape",
@@ -81,6 +92,7 @@ __all__ = [
     "NodeReport",
     "NodeView",
     "OptionSpec",
+    "OptionsFactory",
     "PackedWeight",
     "ProfileEvent",
     "Provider",
@@ -89,11 +101,14 @@ __all__ = [
     "RewriteContext",
     "ShapeRange",
     "StepKind",
+    "StoredCandidates",
     "StoredKernel",
     "StoredPartition",
     "Stream",
     "TargetFactory",
     "TensorSpec",
+    "TuneContext",
+    "TunedPartition",
     "Tuner",
     "claim_by_registry",
 ]
@@ -195,6 +210,13 @@ class Provider(ABC):
         """Make a compiled partition ready."""
         raise ProviderError("it takes no partitions", where=f"provider '{self.name}'")
 
+    def tune_partition(self, stored: StoredPartition, context: TuneContext) -> TunedPartition:
+        """Choose between the candidates that a plan carries for a partition, by the tuner of the context.
+
+        It is called on a machine with the device and perhaps without what builds partitions.
+        """
+        raise ProviderError("it carries no candidates", where=f"provider '{self.name}'")
+
     def pack_weight(self, recipe: str, sources: Mapping[str, Any]) -> Any:
         """Pack a weight again after one that it is made of was replaced; see ``PackedWeight``."""
         raise ProviderError(f"it has no recipe {recipe!a}", where=f"provider '{self.name}'")
@@ -240,6 +262,13 @@ class Provider(ABC):
     def pinned_allocator(self) -> IGpuAllocator:
         """Where memory of the host comes from that this back end copies from and to best; by default any will do."""
         return HostAllocator()
+
+    def shrink_memory(self) -> int:
+        """Give back to the device what the allocators keep and nothing uses; how many bytes, as far as that is known.
+
+        Allocators that keep nothing, as the default ones, have nothing to give back.
+        """
+        return 0
 
     def array_at(self, address: int, shape: Sequence[int], dtype: Any) -> Any:
         """A view of this back end's memory as its steps take it; by default a NumPy array."""
@@ -324,6 +353,16 @@ class ProviderFactory(Protocol):
 
     def create(self, device: Device, options: Mapping[str, str]) -> Provider:
         """A provider on one of the devices."""
+        ...
+
+
+@runtime_checkable
+class OptionsFactory(ProviderFactory, Protocol):
+    """A factory that lists the options of its providers."""
+
+    @property
+    def options(self) -> Mapping[str, OptionSpec]:
+        """Every option by name."""
         ...
 
 

@@ -10,6 +10,7 @@ from dovetail.allocators import IGpuAllocator
 from dovetail.decoding import judging
 from dovetail.errors import PlanCorruptError, PlanTrustError, UsageError
 from dovetail.loggers import ErrorRecorder, IErrorRecorder, ILogger, Logger, Severity
+from dovetail.plan.carried import count_carried, find_carried_blobs
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.untimed import describe_untimed
@@ -91,7 +92,7 @@ class Runtime(NoOpContext):
         self._tell_untimed(manifest)
         # Every digest is checked before any code of the plan runs, and before the caller has the engine.
         others = weights_of_partitions(manifest)
-        blobs = BlobStore(manifest.blobs, file, mapped_by_others=others)
+        blobs = BlobStore(manifest.blobs, file, mapped_by_others=others, unread=find_carried_blobs(manifest))
         if not others:
             return self._make_engine(manifest, file, blobs)
         return verify_meanwhile(
@@ -108,7 +109,8 @@ class Runtime(NoOpContext):
         """Tell of a plan that meets a device without having been tuned on one."""
         untimed = describe_untimed(manifest)
         if untimed is not None:
-            fix = "have it tuned here with 'dovetail build MODEL -o PLAN --if-untuned'"
+            command = "tune PLAN" if count_carried(manifest) else "build MODEL -o PLAN --if-untuned"
+            fix = f"have it tuned here with 'dovetail {command}'"
             self.logger.log(Severity.WARNING, f"plan '{manifest.name[:200]}': {untimed}; {fix}")
 
     def _check_trust(self, manifest: Manifest) -> None:

@@ -28,6 +28,8 @@ from dovetail.provider.interfaces import (
     StoredKernel,
     StoredPartition,
     TensorSpec,
+    TuneContext,
+    TunedPartition,
 )
 from dovetail.provider.kernels import KernelRegistry
 from dovetail.provider.loader import get_provider
@@ -49,6 +51,7 @@ from dovetail.testing.host_partitions import HostDevicePartition, compile_partit
 from dovetail.testing.host_plugin_kernels import HostDeviceKernel, PluginFunction
 from dovetail.testing.host_reformats import HostDeviceReformat
 from dovetail.testing.host_streams import HostGraph, HostStream, StreamSet, WrappedHostStream
+from dovetail.testing.host_ways import tune_ways
 from dovetail.testing.statistics import DeviceStatistics
 
 if TYPE_CHECKING:
@@ -74,6 +77,7 @@ class HostDevice(Provider):
         self.can_launch = options.has_streams
         self.budget_bytes = options.budget_bytes
         self.builds_per_profile = options.per_profile
+        self.is_here = options.is_here
         self.refit_mode = options.refit_mode
         self.step_kind = StepKind.PARTITION if options.compiles else StepKind.NODE
         self.statistics = DeviceStatistics()
@@ -160,6 +164,11 @@ class HostDevice(Provider):
         """That plan, over this device's memory."""
         self.check("load_partition")
         return load_partition(self, stored)
+
+    def tune_partition(self, stored: StoredPartition, context: TuneContext) -> TunedPartition:
+        """Choose between the ways that a plan carries."""
+        self.check("tune_partition")
+        return tune_ways(self, stored, context)
 
     def can_reformat(self, source: TensorSpec, target: TensorSpec) -> bool:
         """Every change that the host can do, unless the options say otherwise."""

@@ -23,33 +23,33 @@ class HostDeviceFactory:
     version = __version__
 
     def __init__(self, options: HostDeviceOptions | None = None) -> None:
-        self.options = options or HostDeviceOptions()
+        self._options = options or HostDeviceOptions()
 
     @property
     def name(self) -> str:
         """The provider's name."""
-        return self.options.name
+        return self._options.name
 
     @property
     def api_version(self) -> int:
         """The version of the contract, unless another was asked for."""
-        return self.options.api_version
+        return self._options.api_version
 
     def devices(self) -> Sequence[Device]:
         """One, or as many as the options say."""
         self._check("devices")
         return [
             Device(name="host device", kind="npu", fingerprint="host-device", ordinal=ordinal)
-            for ordinal in range(self.options.num_devices)
+            for ordinal in range(self._options.num_devices)
         ]
 
     def create(self, device: Device, options: Mapping[str, str]) -> HostDevice:
         """A device; options as texts go before those of the factory."""
         self._check("create")
-        return HostDevice(device, self.options.updated(options))
+        return HostDevice(device, self._options.updated(options))
 
     def _check(self, callback: str) -> None:
-        if callback in self.options.raises_in:
+        if callback in self._options.raises_in:
             raise RuntimeError(f"told to fail in {callback}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dovetail.errors import ProviderError
@@ -50,6 +50,10 @@ class HostDeviceOptions:
     """Whether it has a pass of its own, by which Relu becomes LeakyRelu."""
     per_profile: bool = False
     """Whether it compiles partitions for each profile, which take no other shapes then."""
+    ways: Sequence[str] = ()
+    """Ways between which it chooses for each partition, from the slowest to the fastest; each has device code."""
+    is_here: bool = True
+    """Whether it can run anything; else it builds with nothing timed."""
     num_reports: int = 0
     """How many steps of progress it reports for each thing it builds."""
     refit_mode: str = RefitMode.IN_PLACE

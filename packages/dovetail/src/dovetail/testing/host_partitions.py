@@ -23,6 +23,7 @@ from dovetail.provider.interfaces import (
 )
 from dovetail.testing.host_arrays import POISON, HostDeviceArray
 from dovetail.testing.host_building import check_code, find_packed, make_code, pack
+from dovetail.testing.host_ways import carry_ways, check_way, choose_way, make_way_code
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -51,15 +52,18 @@ def compile_partition(device: HostDevice, model: ir.Model, context: BuildContext
         config.set_flag(BuilderFlag.STRIP_PLAN)
     shapes = _profile(context.shapes) if device.builds_per_profile and not context.is_open else None
     engine = compile_model(model, providers=["cpu"], config=config, shapes=shapes, logger=Logger(Severity.ERROR))
+    name, ways = model.graph.name or "", device.options.ways
+    way = choose_way(device, context.tuner, name, ways) if ways else ""
     refit = engine.manifest.refit
     names = [] if refit is None else list(refit.weights)
     return BuiltPartition(
         payload=bytes(engine.serialize()),
         version=_VERSION,
         weights=dict(_store(name, weights[name], is_packed=name in packed) for name in names),
-        code=make_code(device, model.graph.name or ""),
+        code={**make_code(device, name), **(make_way_code(device, name, way) if ways else {})},
         workspace_bytes=device.options.workspace_bytes,
         report=BuildReport(nodes=[_describe(step) for step in engine.manifest.programs[0].steps]),
+        candidates=carry_ways(device, name, way, context) if ways else None,
     )
 
 
@@ -95,7 +99,7 @@ def load_partition(device: HostDevice, stored: StoredPartition) -> HostDevicePar
             got=stored.version,
             fix="build the plan again",
         )
-    check_code(device, stored.name, stored.code)
+    check_code(device, stored.name, check_way(device, stored.name, stored.code))
     partition = HostDevicePartition(device, Runtime().deserialize_cuda_engine(bytes(stored.payload)), stored)
     partition.set_weights(stored.weights)
     partition.require_weights()

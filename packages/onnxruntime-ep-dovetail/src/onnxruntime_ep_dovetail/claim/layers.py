@@ -55,7 +55,9 @@ def read_rules(setting: str) -> list[LayerRule]:
 
 def selects(rule: LayerRule, backend: Backend) -> bool:
     """Whether a rule names this back end; to ONNX Runtime a device with memory of its own is a GPU."""
-    names = {"accelerator", "cuda", "gpu"} if backend.is_device else set()
+    if not backend.is_device:
+        return rule.device == EP_NAME
+    names = {"accelerator", "cuda", "gpu", f"gpu:{backend.provider.device.ordinal}"}
     return rule.device == EP_NAME or rule.device.lower() in names
 
 

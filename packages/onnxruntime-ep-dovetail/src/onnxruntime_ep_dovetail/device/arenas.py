@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from dovetail import UsageError
@@ -51,17 +51,24 @@ class ArenaSettings:
     max_chunk_bytes: int = 2**30
     limit_bytes: int = 0
     """How much is taken from the back end at most; 0 for no limit."""
+    source_options: Mapping[str, str] = field(default_factory=dict)
+    """Options of the back end for the memory below, such as those of a pool that the device's driver has."""
 
 
-def read_settings(entries: Mapping[str, str]) -> ArenaSettings:
+def read_settings(entries: Mapping[str, str], backend_keys: Collection[str] = ()) -> ArenaSettings:
     """The settings among the options of an allocator.
+
+    Args:
+        entries: The options.
+        backend_keys: What else the back end itself reads.
 
     >>> read_settings({"arena.max_mem": "4096", "arena.extend_strategy": "1"}).limit_bytes
     4096
     """
+    known = (*ARENA_KEYS, *sorted(set(backend_keys) - set(ARENA_KEYS)))
     for key in entries:
-        if key not in ARENA_KEYS:
-            raise UsageError(f"unknown option {key}", where="arena", expected=", ".join(ARENA_KEYS))
+        if key not in known:
+            raise UsageError(f"unknown option {key}", where="arena", expected=", ".join(known))
     strategy = entries.get("arena.extend_strategy", "0")
     if strategy not in (*_DOUBLING, *_AS_REQUESTED):
         raise UsageError("not a strategy", where="option arena.extend_strategy", expected="0 or 1", got=strategy)
@@ -72,6 +79,7 @@ def read_settings(entries: Mapping[str, str]) -> ArenaSettings:
         next_chunk_bytes=_bytes(entries, "initial_growth_chunk_size_bytes", defaults.next_chunk_bytes),
         max_chunk_bytes=_bytes(entries, "max_power_of_two_extend_bytes", defaults.max_chunk_bytes),
         limit_bytes=_bytes(entries, "max_mem", 0) % (2**64 - 1),  # the largest size_t also says that there is no limit
+        source_options={key: text for key, text in entries.items() if key not in ARENA_KEYS},
     )
 
 
@@ -128,12 +136,14 @@ class Arenas:
         alignment_bytes: int = 256,
         synchronize: Callable[[], None] = lambda: None,
         make_barrier: Callable[[], Barrier | None] = lambda: None,
+        shrink_source: Callable[[], object] = lambda: None,
     ) -> None:
         self._source = _Limited(source, settings.limit_bytes)
         self._settings = settings
         self._alignment_bytes = alignment_bytes
         self._synchronize = synchronize
         self._make_barrier = make_barrier
+        self._shrink_source = shrink_source
         self._held: deque[tuple[Barrier, int]] = deque()
         """What is free and may still be in use on some stream, in the order in which it was freed."""
         self._held_bytes = 0
@@ -236,11 +246,13 @@ class Arenas:
                 self._idle.append(arena)
 
     def shrink(self) -> int:
-        """Give back what nothing uses; how many bytes that were."""
+        """Give back what nothing uses, and have the back end do so; how many bytes came from here."""
         with self._lock:
             self._take_back()
             self._counts.num_shrinkages += 1
-            return self._shrink()
+            num_bytes = self._shrink()
+            self._shrink_source()
+            return num_bytes
 
     def _wait(self) -> None:
         self._synchronize()

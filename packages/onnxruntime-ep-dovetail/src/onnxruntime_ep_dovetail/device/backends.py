@@ -11,7 +11,7 @@ from typing import Final
 
 from dovetail import ProviderError, UsageError
 from dovetail.provider.interfaces import Provider
-from dovetail.provider.loader import get_provider, list_providers
+from dovetail.provider.loader import get_factory, get_provider, list_providers
 from onnxruntime_ep_dovetail.session.options import EpOptions
 
 __all__ = ["CPU_BACKEND", "Backend", "choose_backend", "find_backends"]
@@ -26,7 +26,7 @@ class Backend:
     """Where partitions run."""
 
     name: str
-    """Of the provider in Dovetail."""
+    """Of the provider in Dovetail, with the ordinal of a further device: ``gpu`` or ``gpu:1``."""
     is_given: bool = True
     """Whether ONNX Runtime gave the session the device of this back end, and keeps the session's values there."""
 
@@ -67,10 +67,16 @@ def find_backends(report: Callable[[str], None] = lambda _: None) -> list[Backen
             continue
         try:
             if not get_provider(listing.name).memory.is_host:
-                found.append(Backend(name=listing.name))
+                found += [Backend(name=each) for each in _list_ids(listing.name)]
         except ProviderError as error:
             report(str(error))
     return found
+
+
+def _list_ids(name: str) -> list[str]:
+    """How Dovetail calls the devices of a provider: by its name, and further ones with their ordinals."""
+    ordinals = [device.ordinal for device in get_factory(name).devices()]
+    return [name if not number else f"{name}:{ordinal}" for number, ordinal in enumerate(ordinals)]
 
 
 def choose_backend(given: Sequence[str], wanted: str) -> Backend:

@@ -107,7 +107,7 @@ class DeviceMemory:
 
     def __init__(self, runtime: OrtRuntime, device: BackendDevice) -> None:
         self.device = device
-        self.number = take_number()
+        self.number = take_number(device.provider.device.ordinal)
         """The id of the device in ONNX Runtime."""
         self._runtime = runtime
         self.infos = {kind: self._make_info(kind) for kind in MemoryKind}

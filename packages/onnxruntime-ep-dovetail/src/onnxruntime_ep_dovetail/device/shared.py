@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
@@ -20,7 +20,8 @@ from dovetail import DovetailError
 from dovetail.allocators import IGpuAllocator
 from dovetail.provider.calls import call
 from dovetail.provider.devices import Stream
-from dovetail.provider.loader import get_provider
+from dovetail.provider.interfaces import OptionsFactory, Provider
+from dovetail.provider.loader import get_default_options, get_factory, get_provider, split_id
 from onnxruntime_ep_dovetail.device.arenas import Arenas, ArenaSettings
 
 __all__ = ["BackendDevice", "Recording", "StreamUser", "get_device", "give_back_number", "take_number"]
@@ -61,6 +62,13 @@ class BackendDevice:
         """What each thread records now."""
         self._copy_stream: Stream | None = None
         self._copy_lock = threading.Lock()
+
+    @cached_property
+    def memory_keys(self) -> frozenset[str]:
+        """The options about arenas that the back end itself has."""
+        factory = get_factory(self.name)
+        options = factory.options if isinstance(factory, OptionsFactory) else {}
+        return frozenset(key for key in options if key.startswith("arena."))
 
     def call(self, callback: str, function: Callable[..., T], *args: Any) -> T:
         """Call code of the provider."""
@@ -163,12 +171,14 @@ class BackendDevice:
 
     def make_arenas(self, settings: ArenaSettings, *, is_pinned: bool = False) -> Arenas:
         """Memory to give out, of the device or of the host."""
+        source = _SharedSource(self, "pinned_allocator" if is_pinned else "allocator", settings.source_options)
         arenas = Arenas(
-            _SharedSource(self, "pinned_allocator" if is_pinned else "allocator"),
+            source,
             settings,
             alignment_bytes=self.provider.memory.alignment_bytes,
             synchronize=self.synchronize,
             make_barrier=self.make_barrier,
+            shrink_source=source.shrink,
         )
         self._arenas.add(arenas)
         return arenas
@@ -207,14 +217,26 @@ class _SharedSource(IGpuAllocator):
     A failure at registration, which is when ONNX Runtime makes allocators, would leave it with devices that are gone.
     """
 
-    def __init__(self, device: BackendDevice, name: str) -> None:
+    def __init__(self, device: BackendDevice, name: str, options: Mapping[str, str]) -> None:
         self._device = device
         self._name = name
+        self._options = options
+
+    @cached_property
+    def _provider(self) -> Provider:
+        if not self._options:
+            return self._device.provider
+        name, _ = split_id(self._device.name)
+        return get_provider(self._device.name, {**get_default_options(name), **self._options})
 
     @cached_property
     def _allocator(self) -> IGpuAllocator:
-        found: IGpuAllocator = self._device.call(self._name, getattr, self._device.provider, self._name)
+        found: IGpuAllocator = self._device.call(self._name, getattr, self._provider, self._name)
         return found
+
+    def shrink(self) -> None:
+        """Have the provider give back what it keeps."""
+        self._device.call("shrink_memory", self._provider.shrink_memory)
 
     def allocate(self, size: int, alignment: int, flags: int) -> int:
         return self._allocator.allocate(size, alignment, flags)
@@ -228,10 +250,10 @@ _devices: dict[str, BackendDevice] = {}
 _lock = threading.Lock()
 
 
-def take_number() -> int:
-    """The smallest number that no device of ONNX Runtime has."""
+def take_number(wanted: int) -> int:
+    """A number that no device of ONNX Runtime has: the wanted one, or else the smallest."""
     with _lock:
-        number = next(number for number in itertools.count() if number not in _numbers)
+        number = next(number for number in itertools.chain([wanted], itertools.count()) if number not in _numbers)
         _numbers.add(number)
         return number
 

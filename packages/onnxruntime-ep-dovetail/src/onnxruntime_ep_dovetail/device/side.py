@@ -72,7 +72,7 @@ class DeviceFactory(Outliving):
     def create_allocator(self, info: int, options: int | None, target: int) -> None:
         """An allocator outside of sessions, or for a session that makes none itself."""
         entries = read_pairs(self.runtime.api, options) if options else {}
-        settings = read_settings(entries) if entries else None
+        settings = read_settings(entries, self.find_memory(info).device.memory_keys) if entries else None
         write_pointer(target, self.make_allocator(info, settings))
 
     def make_allocator(self, info: int, settings: ArenaSettings | None) -> int:
@@ -136,5 +136,7 @@ class DeviceSession(GraphCapture, NativeObject):
 
     def create_allocator(self, info: int, target: int) -> None:
         """An allocator for this session; with options ``arena.*`` it has memory of its own."""
-        settings: ArenaSettings | None = read_settings(self.options.arena) if self.options.arena else None
+        settings: ArenaSettings | None = None
+        if self.options.arena and self.device is not None:
+            settings = read_settings(self.options.arena, self.device.memory_keys)
         write_pointer(target, self.factory.make_allocator(info, settings))

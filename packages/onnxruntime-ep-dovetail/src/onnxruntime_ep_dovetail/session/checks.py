@@ -11,6 +11,7 @@ from dovetail.near_names import suggest
 from dovetail.network.onnx_schema import find_schema
 from onnxruntime_ep_dovetail.device.arenas import read_settings
 from onnxruntime_ep_dovetail.device.backends import Backend
+from onnxruntime_ep_dovetail.device.shared import get_device
 from onnxruntime_ep_dovetail.session.options import PREFIX, EpOptions
 
 __all__ = ["check_options", "describe_idle_options", "find_unknown_operators"]
@@ -26,13 +27,13 @@ def check_options(options: EpOptions, backend: Backend) -> None:
         UsageError: It says which option, and what there is.
     """
     if options.arena:
-        read_settings(options.arena)
         if not backend.has_device_memory:
             raise UsageError(
                 f"back end '{backend.name}' takes memory of the host, of which this session has no arena",
                 where=f"option {PREFIX}{min(options.arena)}",
                 fix="leave it out, or give the session a device",
             )
+        read_settings(options.arena, get_device(backend.name).memory_keys)
     used = backend.provider_names(options)
     for name in options.provider_options:
         if name not in used:

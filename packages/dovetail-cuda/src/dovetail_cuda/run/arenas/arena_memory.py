@@ -61,7 +61,9 @@ class ArenaMemory(DeviceMemory):
 
     def reserve(self, size: int) -> int:
         """Memory by itself, such as for weights, which goes back to the device as soon as it is given back."""
+        self._gpu.release_now()
         with self._lock:
+            self._take_back()
             return self._note(self._arena.reserve(size), size)
 
     def deallocate(self, memory: int) -> bool:

@@ -53,6 +53,10 @@ class GuardedMemory(DeviceMemory):
         """Memory in the order of a stream."""
         return self._note(self._inner.allocate_async(size, alignment, flags, stream), size)
 
+    def reserve(self, size: int) -> int:
+        """Memory for what stays."""
+        return self._note(self._inner.reserve(size), size)
+
     def deallocate(self, memory: int) -> bool:
         """Take memory back."""
         return self._check(memory) and self._inner.deallocate(memory)

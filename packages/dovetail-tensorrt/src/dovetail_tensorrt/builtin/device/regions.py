@@ -70,7 +70,7 @@ def plan_pyramid(
             "image_width": options.image_size[1],
             "pooled": options.pooled_size,
             "ratio": options.sampling_ratio,
-            "threshold": float(options.first_threshold),
+            "first_area": float(options.first_area),
         },
         constants={
             "IS_ABSOLUTE": options.is_absolute,

@@ -138,7 +138,7 @@ class PyramidOptions:
     Attributes:
         pooled_size: Height and width of an output.
         image_size: Height and width of the image.
-        first_threshold: The share of the image above which a region leaves the finest map.
+        first_area: The pixels above which a region leaves the finest map.
         is_absolute: Whether coordinates are pixels of the image; otherwise they go from 0 to 1.
         has_y_first: Whether the vertical coordinate comes first.
         adds_one: Whether the last pixel counts when a region is measured.
@@ -148,7 +148,7 @@ class PyramidOptions:
 
     pooled_size: int
     image_size: tuple[int, int]
-    first_threshold: float
+    first_area: float
     is_absolute: bool
     has_y_first: bool
     adds_one: bool
@@ -166,9 +166,10 @@ def align_pyramid(regions: Array, maps: list[Array], options: PyramidOptions) ->
     channels, pooled = maps[0].shape[1], options.pooled_size
     result = np.zeros((batch * count, channels, pooled, pooled), np.float32)
     if result.size:
-        boxes = _normalize(regions.reshape(-1, 4).astype(np.float32), options)
+        inside = _clip(regions.reshape(-1, 4).astype(np.float32), options)
+        boxes = inside / _limits(options)
         image = np.repeat(np.arange(batch), count)
-        level = _choose_levels(boxes, options)
+        level = _choose_levels(inside, options)
         for number, features in enumerate(maps):
             members = np.flatnonzero(level == number)
             if members.size and features.size:
@@ -176,22 +177,28 @@ def align_pyramid(regions: Array, maps: list[Array], options: PyramidOptions) ->
     return result.reshape(batch, count, channels, pooled, pooled)
 
 
-def _normalize(boxes: Array, options: PyramidOptions) -> Array:
-    """Boxes as y1, x1, y2, x2 from 0 to 1 with the smaller corner first."""
+def _limits(options: PyramidOptions) -> Array:
+    """The largest y1, x1, y2, x2, in the units that regions are given in."""
+    return np.array(options.image_size * 2 if options.is_absolute else (1,) * 4, np.float32)
+
+
+def _clip(boxes: Array, options: PyramidOptions) -> Array:
+    """Boxes as y1, x1, y2, x2 inside of the image, with the smaller corner first."""
     if not options.has_y_first:
         boxes = boxes[:, [1, 0, 3, 2]]
     ordered = np.concatenate([np.fmin(boxes[:, :2], boxes[:, 2:]), np.fmax(boxes[:, :2], boxes[:, 2:])], axis=1)
-    limits = np.array(options.image_size * 2 if options.is_absolute else (1,) * 4, np.float32)
-    normal: Array = np.fmax(np.fmin(ordered, limits), np.float32(0)) / limits
-    return normal
+    clipped: Array = np.fmax(np.fmin(ordered, _limits(options)), np.float32(0))
+    return clipped
 
 
 def _choose_levels(boxes: Array, options: PyramidOptions) -> Array:
-    height, width = boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1]
-    if options.adds_one:
-        height, width = height + np.float32(1 / options.image_size[0]), width + np.float32(1 / options.image_size[1])
-    thresholds = np.float32(options.first_threshold) * np.array([1, 4, 16], np.float32)
-    level: Array = ((height * width)[:, None] > thresholds).sum(axis=1)
+    """The map of each box: a region of whole pixels that has exactly the area of a border stays on the finer side.
+
+    Areas are pixels in FP64, where sides and products of FP32 coordinates lose nothing at a border.
+    """
+    pixels = (1, 1) if options.is_absolute else options.image_size
+    sides = (boxes[:, 2:].astype(np.float64) - boxes[:, :2]) * pixels + int(options.adds_one)
+    level: Array = (sides.prod(axis=1)[:, None] > options.first_area * np.array([1, 4, 16])).sum(axis=1)
     return level
 
 
@@ -199,9 +206,10 @@ def _align_level(
     result: Array, features: Array, boxes: Array, image: Array, members: Array, options: PyramidOptions
 ) -> None:
     size = np.array(features.shape[2:], np.float32)
-    start, step, offset = _place_on_map(boxes[members], size, options)
+    start, extent, offset = _place_on_map(boxes[members], size, options)
     pooled, channels = options.pooled_size, features.shape[1]
-    grids = _pyramid_grids(start, step, pooled, options)
+    step = extent / np.float32(max(pooled - 1, 1) if options.transform == -1 else pooled)
+    grids = _group_grids(np.maximum(extent / np.float32(pooled), np.float32(1)), options.sampling_ratio)
     rows = rows_of(features)
     for (tall, wide), found in grids:
         for part in chunks(len(found), pooled * pooled * tall * wide * channels):
@@ -217,22 +225,13 @@ def _align_level(
 
 
 def _place_on_map(boxes: Array, size: Array, options: PyramidOptions) -> tuple[Array, Array, float]:
-    """Start and step of the bins on a map, (r, 2) each, and where in its share of a bin a point lies."""
+    """Start and extent of regions on a map, (r, 2) each, and where in its share of a bin a point lies."""
     if options.transform == -1:
         start, end = boxes[:, :2] * (size - 1), boxes[:, 2:] * (size - 1)
-        return start, (end - start) / np.float32(max(options.pooled_size - 1, 1)), 0.0
+        return start, end - start, 0.0
     shift = np.float32(0.5 if options.transform == 2 else 0)
     start, end = boxes[:, :2] * size - shift, boxes[:, 2:] * size - shift
-    return start, (end - start) / np.float32(options.pooled_size), 0.5 if options.transform else 0.0
-
-
-def _pyramid_grids(
-    start: Array, step: Array, pooled: int, options: PyramidOptions
-) -> Iterator[tuple[tuple[int, int], Array]]:
-    if options.sampling_ratio > 0:
-        return _group_grids(step, options.sampling_ratio)
-    extent = step * np.float32(max(pooled - 1, 1) if options.transform == -1 else pooled)
-    return _group_grids(np.maximum(extent / np.float32(pooled), np.float32(1)), 0)
+    return start, end - start, 0.5 if options.transform else 0.0
 
 
 def _clamped_points(start: Array, step: Array, num_bins: int, per_bin: int, offset: float, limit: int) -> Array:

@@ -87,7 +87,7 @@ def align_regions(
 
 @triton.jit
 def read_box(regions, region, image_height, image_width, IS_ABSOLUTE: tl.constexpr, HAS_Y_FIRST: tl.constexpr):
-    """A region as y1, x1, y2, x2 from 0 to 1, with the smaller corner first."""
+    """A region as y1, x1, y2, x2 from 0 to 1 with the smaller corner first, and its height and width in pixels."""
     a = tl.load(regions + region * 4)
     b = tl.load(regions + region * 4 + 1)
     c = tl.load(regions + region * 4 + 2)
@@ -98,9 +98,12 @@ def read_box(regions, region, image_height, image_width, IS_ABSOLUTE: tl.constex
     if not IS_ABSOLUTE:
         limit_y, limit_x = limit_y * 0.0 + 1.0, limit_x * 0.0 + 1.0
     y1, y2, x1, x2 = tl.minimum(a, c), tl.maximum(a, c), tl.minimum(b, d), tl.maximum(b, d)
-    y1, y2 = tl.maximum(tl.minimum(y1, limit_y), 0.0) / limit_y, tl.maximum(tl.minimum(y2, limit_y), 0.0) / limit_y
-    x1, x2 = tl.maximum(tl.minimum(x1, limit_x), 0.0) / limit_x, tl.maximum(tl.minimum(x2, limit_x), 0.0) / limit_x
-    return y1, x1, y2, x2
+    y1, y2 = tl.maximum(tl.minimum(y1, limit_y), 0.0), tl.maximum(tl.minimum(y2, limit_y), 0.0)
+    x1, x2 = tl.maximum(tl.minimum(x1, limit_x), 0.0), tl.maximum(tl.minimum(x2, limit_x), 0.0)
+    tall, wide = y2.to(tl.float64) - y1.to(tl.float64), x2.to(tl.float64) - x1.to(tl.float64)
+    if not IS_ABSOLUTE:
+        tall, wide = tall * image_height, wide * image_width
+    return y1 / limit_y, x1 / limit_x, y2 / limit_y, x2 / limit_x, tall, wide
 
 
 @triton.jit
@@ -147,7 +150,7 @@ def align_pyramid(
     image_width,
     pooled,
     ratio,
-    threshold,
+    first_area,
     IS_ABSOLUTE: tl.constexpr,
     HAS_Y_FIRST: tl.constexpr,
     ADDS_ONE: tl.constexpr,
@@ -156,12 +159,11 @@ def align_pyramid(
 ):
     """ROI align from the map that fits the area of a region."""
     region = tl.program_id(0).to(tl.int64)
-    y1, x1, y2, x2 = read_box(regions, region, image_height, image_width, IS_ABSOLUTE, HAS_Y_FIRST)
-    tall, wide = y2 - y1, x2 - x1
+    y1, x1, y2, x2, tall, wide = read_box(regions, region, image_height, image_width, IS_ABSOLUTE, HAS_Y_FIRST)
     if ADDS_ONE:
-        tall, wide = tall + 1.0 / image_height.to(tl.float32), wide + 1.0 / image_width.to(tl.float32)
-    level = tl.where(tall * wide > threshold, 1, 0) + tl.where(tall * wide > threshold * 4.0, 1, 0)
-    level += tl.where(tall * wide > threshold * 16.0, 1, 0)
+        tall, wide = tall + 1.0, wide + 1.0
+    level = tl.where(tall * wide > first_area, 1, 0) + tl.where(tall * wide > first_area * 4.0, 1, 0)
+    level += tl.where(tall * wide > first_area * 16.0, 1, 0)
     height = tl.where(level == 3, height3, tl.where(level == 2, height2, tl.where(level == 1, height1, height0)))
     width = tl.where(level == 3, width3, tl.where(level == 2, width2, tl.where(level == 1, width1, width0)))
     top, step_y, rows = place_bins(y1, y2, height, pooled, ratio, TRANSFORM)

@@ -92,7 +92,7 @@ def _read_options(values: Mapping[str, Any]) -> PyramidOptions:
         pooled_size=values["pooled_size"],
         image_size=(height, width),
         # A region of fpn_scale squared belongs to the third map; a quarter of that leaves the first.
-        first_threshold=values["fpn_scale"] ** 2 / (height * width) / 4,
+        first_area=values["fpn_scale"] ** 2 / 4,
         is_absolute=bool(values["roi_coords_absolute"]),
         has_y_first=bool(values["roi_coords_swap"]),
         adds_one=bool(values["roi_coords_plusone"]),
@@ -105,8 +105,8 @@ def _read_legacy(values: Mapping[str, Any]) -> PyramidOptions:
     """What networks of the UFF format expect: these parameters, whatever the fields say."""
     return PyramidOptions(
         pooled_size=values["pooled_size"],
-        image_size=values["image_size"],
-        first_threshold=_LEGACY_SCALE**2 * 2 / _LEGACY_SIZE**2 / 16,
+        image_size=(_LEGACY_SIZE, _LEGACY_SIZE),
+        first_area=_LEGACY_SCALE**2 * 2 / 16,
         is_absolute=False,
         has_y_first=True,
         adds_one=False,

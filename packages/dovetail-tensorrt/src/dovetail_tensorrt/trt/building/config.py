@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import dovetail
 from dovetail_tensorrt.trt.answers import DeprecatedContext, Reporter, call_user
+from dovetail_tensorrt.trt.building.algorithms import IAlgorithmSelector
 from dovetail_tensorrt.trt.building.calibrators import GuardedCalibrator
 from dovetail_tensorrt.trt.building.timing_cache import ITimingCache
 from dovetail_tensorrt.trt.enums import (
@@ -15,6 +16,7 @@ from dovetail_tensorrt.trt.enums import (
     DeviceType,
     HardwareCompatibilityLevel,
     PreviewFeature,
+    QuantizationFlag,
     RuntimePlatform,
     TacticSource,
     TilingOptimizationLevel,
@@ -44,6 +46,8 @@ class IBuilderConfig(DeprecatedContext):
     def reset(self) -> None:
         """Back to the defaults."""
         self.flags = _DEFAULT_FLAGS
+        self.quantization_flags = 0
+        """A mask of ``1 << QuantizationFlag``; kept only: ranges are always found before layers are fused."""
         self.avg_timing_iterations = 1
         self.builder_optimization_level = 3
         self.max_num_tactics = -1
@@ -63,6 +67,9 @@ class IBuilderConfig(DeprecatedContext):
         self.progress_monitor: dovetail.IProgressMonitor | None = None
         self.int8_calibrator: dovetail.IInt8Calibrator | None = None
         """Who gives batches to find INT8 ranges with; of version 10."""
+        self.quantization_flags = 0
+        """Switches of calibration, kept and without effect; of version 10."""
+        self._algorithm_selector: IAlgorithmSelector | None = None
         self.providers: Sequence[str] | None = None
         """Back ends of Dovetail in order of preference; None for the default ones."""
         self._sources = _DEFAULT_SOURCES
@@ -89,6 +96,18 @@ class IBuilderConfig(DeprecatedContext):
     def get_flag(self, flag: BuilderFlag) -> bool:
         """Whether a flag is on."""
         return bool(self.flags >> BuilderFlag(flag) & 1)
+
+    def set_quantization_flag(self, flag: QuantizationFlag) -> None:
+        """Switch a flag of calibration on; of version 10."""
+        self.quantization_flags |= 1 << QuantizationFlag(flag)
+
+    def clear_quantization_flag(self, flag: QuantizationFlag) -> None:
+        """Switch a flag of calibration off; of version 10."""
+        self.quantization_flags &= ~(1 << QuantizationFlag(flag))
+
+    def get_quantization_flag(self, flag: QuantizationFlag) -> bool:
+        """Whether a flag of calibration is on; of version 10."""
+        return bool(self.quantization_flags >> QuantizationFlag(flag) & 1)
 
     def set_preview_feature(self, feature: PreviewFeature, enable: bool) -> None:
         """Switch a preview feature on or off."""
@@ -125,6 +144,17 @@ class IBuilderConfig(DeprecatedContext):
     def get_tactic_sources(self) -> int:
         """The sources as a mask of ``1 << TacticSource``."""
         return self._sources
+
+    @property
+    def algorithm_selector(self) -> IAlgorithmSelector | None:
+        """Who would choose algorithms: kept and never asked, as they are chosen by measurement; of version 10."""
+        return self._algorithm_selector
+
+    @algorithm_selector.setter
+    def algorithm_selector(self, selector: IAlgorithmSelector | None) -> None:
+        if selector is not None:
+            self._reporter.warn("IBuilderConfig.algorithm_selector is never asked: algorithms are measured")
+        self._algorithm_selector = selector
 
     # profiles
 

@@ -100,6 +100,13 @@ class IExecutionContext(DeprecatedContext):
         """Whether every input shape is set."""
         return self.context.all_binding_shapes_specified
 
+    @property
+    def all_shape_inputs_specified(self) -> bool:
+        """Whether the contents of every input that decides shapes are bound; of version 10."""
+        engine = self._engine
+        inputs = [name for name in engine if engine.get_tensor_mode(name) is dovetail.TensorIOMode.INPUT]
+        return all(self.get_tensor_address(name) for name in inputs if engine.is_shape_inference_io(name))
+
     def set_input_shape(self, name: str, shape: Iterable[int]) -> bool:
         """Say what shape an input will have; False when it does not fit the engine and the profile."""
         return self._ask("set_input_shape", lambda: self.context.set_input_shape(name, shape), failure=False)

@@ -33,6 +33,7 @@ class ICudaEngine(DeprecatedContext):
         """The engine itself, with all that Dovetail offers."""
         self._reporter = reporter
         self._names = [name for name in engine.tensor_names if not is_debug_name(name)]
+        self._streaming_budget = 0
 
     def __del__(self) -> None:
         """Nothing: the contract has the name."""
@@ -78,6 +79,11 @@ class ICudaEngine(DeprecatedContext):
     def hardware_compatibility_level(self) -> HardwareCompatibilityLevel:
         """NONE: a plan says itself on which devices it runs."""
         return HardwareCompatibilityLevel.NONE
+
+    @property
+    def has_implicit_batch_dimension(self) -> bool:
+        """False: every dimension is explicit; of version 10."""
+        return False
 
     @property
     def tactic_sources(self) -> int:
@@ -293,14 +299,32 @@ class ICudaEngine(DeprecatedContext):
 
     @property
     def weight_streaming_budget_v2(self) -> int:
-        """0: no weights are streamed."""
-        return 0
+        """What was set, which has no effect: no weights are streamed."""
+        return self._streaming_budget
 
     @weight_streaming_budget_v2.setter
     def weight_streaming_budget_v2(self, budget_bytes: int) -> None:
-        if budget_bytes not in (0, -1):
+        if budget_bytes < 0:
+            self._reporter.refuse("ICudaEngine.weight_streaming_budget_v2", f"{budget_bytes} bytes are no budget")
+            return
+        self._streaming_budget = int(budget_bytes)
+        if budget_bytes:
             text = f"a budget of {budget_bytes} bytes has no effect: no weights are streamed, they are mapped"
             self._reporter.warn(f"ICudaEngine.weight_streaming_budget_v2: {text}")
+
+    @property
+    def weight_streaming_budget(self) -> int:
+        """The same; version 10's name."""
+        return self.weight_streaming_budget_v2
+
+    @weight_streaming_budget.setter
+    def weight_streaming_budget(self, budget_bytes: int) -> None:
+        self.weight_streaming_budget_v2 = budget_bytes
+
+    @property
+    def minimum_weight_streaming_budget(self) -> int:
+        """0: no weights are streamed; of version 10."""
+        return 0
 
     def get_weight_streaming_automatic_budget(self) -> int:
         """0: no weights are streamed."""

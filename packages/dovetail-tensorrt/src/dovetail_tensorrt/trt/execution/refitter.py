@@ -118,6 +118,21 @@ class Refitter:
         """Layers and roles of weights that the engine still needs."""
         return _split(self._core.get_missing_weights())
 
+    # ranges of version 10, which plans keep in their layers and no refit replaces
+
+    def set_dynamic_range(self, tensor_name: str, range: Any) -> bool:  # noqa: A002 - the contract's name
+        """False: ranges are no weights."""
+        self._reporter.refuse("Refitter.set_dynamic_range", f"the range of '{tensor_name}' is no weight: build again")
+        return False
+
+    def get_dynamic_range(self, tensor_name: str) -> tuple[float, float]:
+        """No range: see ``set_dynamic_range``."""
+        return 0.0, 0.0
+
+    def get_tensors_with_dynamic_range(self) -> list[str]:
+        """None: see ``set_dynamic_range``."""
+        return []
+
     # applying
 
     def refit_cuda_engine(self) -> bool:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any, Final
 
 import dovetail
+from dovetail.plan.sizes import count_missing_bytes
 from dovetail_tensorrt.trt.answers import call_user
 from dovetail_tensorrt.trt.enums import SeekPosition
 
 __all__ = ["IStreamReader", "IStreamReaderV2", "IStreamWriter", "read_all", "write_all"]
 
 _PIECE_BYTES: Final = 1 << 20
-_MOST_BYTES: Final = 1 << 40
-"""More than any plan: a reader that gives more never ends."""
 
 
 class IStreamWriter:
@@ -66,25 +65,32 @@ def write_all(writer: IStreamWriter, plan: bytes) -> None:
 
 
 def read_all(reader: Any) -> bytes:
-    """Everything that a reader of either kind has.
+    """The plan that a reader of either kind has, never asked for more than there is.
 
     Raises:
         DovetailError: It raised, or gives no bytes.
     """
-    has_places = isinstance(reader, IStreamReaderV2)
-    if has_places:
+    if isinstance(reader, IStreamReaderV2):
         call_user("seek", lambda: reader.seek(0, SeekPosition.SET), failure=False)
-    pieces: list[bytes] = []
-    total_bytes = 0
-    while True:
-        arguments = (_PIECE_BYTES, 0) if has_places else (_PIECE_BYTES,)
-        piece = call_user("read", lambda: reader.read(*arguments), None)  # noqa: B023 - called at once
-        if piece is None:
-            raise dovetail.PlanError("the stream reader gave no bytes", fix="return bytes from read, none at the end")
-        data = bytes(piece)
-        if not data:
-            return b"".join(pieces)
-        total_bytes += len(data)
-        if total_bytes > _MOST_BYTES:
-            raise dovetail.PlanError("the stream reader does not end", got=f"{total_bytes} bytes")
-        pieces.append(data)
+    plan = bytearray()
+    while missing := count_missing_bytes(plan):
+        end = len(plan) + missing
+        while len(plan) < end:
+            piece = _read_piece(reader, min(end - len(plan), _PIECE_BYTES))
+            if not piece:  # the loader says what is wrong with a plan that ends early
+                return bytes(plan)
+            plan += piece
+    return bytes(plan)
+
+
+def _read_piece(reader: Any, num_bytes: int) -> bytes:
+    arguments = (num_bytes, 0) if isinstance(reader, IStreamReaderV2) else (num_bytes,)
+    piece = call_user("read", lambda: reader.read(*arguments), None)
+    if piece is None or len(data := bytes(piece)) > num_bytes:
+        raise dovetail.PlanError(
+            "the stream reader did not give the bytes that were asked for",
+            expected=f"at most {num_bytes} bytes",
+            got="nothing" if piece is None else f"{len(data)} bytes",
+            fix="return the next num_bytes bytes from read, fewer where the stream ends",
+        )
+    return data

@@ -9,8 +9,9 @@ from typing import Final
 
 import dovetail
 from dovetail import ContractEnum
+from dovetail_tensorrt.trt.parsing.models import ParsedModel
 
-__all__ = ["ErrorCode", "ParserError", "describe_errors"]
+__all__ = ["ErrorCode", "ParserError", "describe_errors", "refuse_accelerator"]
 
 _NODE: Final = re.compile(r"node '(?P<name>[^']*)' \((?P<op>[^,]*), opset")
 """How the engine's messages name a node."""
@@ -115,6 +116,21 @@ def describe_errors(error: dovetail.DovetailError, func: str, indices: Mapping[s
         indices: Name of a node -> its index in the model.
     """
     return [_describe(part, func, indices) for part in error.parts or (error,)]
+
+
+def refuse_accelerator(func: str, model: ParsedModel) -> list[ParserError]:
+    """The errors of a model whose nodes must all run on a DLA: there is none."""
+    return [
+        ParserError(
+            code=ErrorCode.UNSUPPORTED_NODE,
+            desc=f"DLA validation failed for layer: {node.name}: there is no DLA here; clear REPORT_CAPABILITY_DLA",
+            func=func,
+            node=index,
+            name=node.name,
+            operator=node.op_type,
+        )
+        for index, node in enumerate(model.proto.graph.node)
+    ]
 
 
 def _describe(error: dovetail.DovetailError, func: str, indices: Mapping[str, int]) -> ParserError:

@@ -11,7 +11,7 @@ from dovetail_tensorrt.trt.answers import DeprecatedContext, Reporter
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
 from dovetail_tensorrt.trt.building.network import INetworkDefinition
 from dovetail_tensorrt.trt.enums import OnnxParserFlag
-from dovetail_tensorrt.trt.parsing.errors import ErrorCode, ParserError, describe_errors
+from dovetail_tensorrt.trt.parsing.errors import ErrorCode, ParserError, describe_errors, refuse_accelerator
 from dovetail_tensorrt.trt.parsing.models import ParsedModel, read_contents
 
 __all__ = ["OnnxParser", "get_nv_onnx_parser_version"]
@@ -101,15 +101,21 @@ class OnnxParser(DeprecatedContext):
     def _try(self, network: dovetail.Network, func: str) -> list[ParserError]:
         """Add the model that was read to a network; what is wrong comes back, and is kept and logged."""
         model = self._require_model()
+        if self.get_flag(OnnxParserFlag.REPORT_CAPABILITY_DLA):
+            found = refuse_accelerator(func, model)
+        else:
+            found = self._import(network, func, model)
+        for each in found:
+            self._keep(each)
+        return found
+
+    def _import(self, network: dovetail.Network, func: str, model: ParsedModel) -> list[ParserError]:
         try:
             network.add_model(
                 model.source, logger=self._reporter.logger, override=self._overridden(model), providers=self._providers
             )
         except dovetail.DovetailError as error:
-            found = describe_errors(error, func, model.indices)
-            for each in found:
-                self._keep(each)
-            return found
+            return describe_errors(error, func, model.indices)
         return []
 
     def _require_model(self) -> ParsedModel:

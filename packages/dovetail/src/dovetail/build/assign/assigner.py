@@ -7,7 +7,7 @@ the next one, unless the build is strict.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import onnx_ir as ir
@@ -112,7 +112,11 @@ class Assigner:
         if name is None or entry_of(node) is not None:
             return True
         layer = NodeLayer(node, name, {**self.model.opset_imports, "": opset})
-        return self._ask(self.provider(name), [layer])[0].taken
+        return self.ask(layer).taken
+
+    def ask(self, layer: NodeLayer) -> Claim:
+        """What the provider of a layer says to it."""
+        return self._ask(self.provider(layer.provider), [layer])[0]
 
     def tag_nodes(self, graph: ir.Graph) -> None:
         """Note on every node, bodies included, which provider it goes to, so that passes and later rounds know."""
@@ -286,7 +290,7 @@ class Assigner:
         return Owner(name, claim.step_kind or self.provider(name).step_kind)
 
     def _ask(self, provider: Provider, layers: Sequence[NodeLayer]) -> list[Claim]:
-        views = [NodeLayer(layer.node, provider.id, layer.opsets) for layer in layers]
+        views = [replace(layer, provider=provider.id) for layer in layers]
         try:
             claims = list(provider.get_capability(views))
             if len(claims) != len(views):

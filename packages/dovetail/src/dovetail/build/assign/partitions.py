@@ -121,6 +121,7 @@ class PartitionCompiler:
                 got=type(built).__name__,
             )
         self.services.check_workspace(provider, built.workspace_bytes, name)
+        self.services.check_candidates(provider, built, name)
         return built
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection
 import onnx_ir as ir
 
 from dovetail.build.assign.assigner import Assigner
-from dovetail.build.assign.layers import ASSIGNED_KEY
+from dovetail.build.assign.channels_last import make_channels_last
+from dovetail.build.assign.layers import ASSIGNED_KEY, layer_name
 from dovetail.errors import ProviderError
 from dovetail.loggers import Severity
 from dovetail.passes import fusion_passes
@@ -94,5 +95,20 @@ def _passes_for(provider: Provider, assigner: Assigner, off: Collection[str]) ->
     if provider.fuses:
         passes += fusion_passes(keep=assigner.keep, accepts=accepts, within=within, serves=assigner.serves, off=off)
     if provider.preferred_layout == "NHWC" and "layout" not in off:
-        passes.append(LayoutPass(accepts=accepts, within=within, keep=assigner.keep))
+        passes.append(
+            LayoutPass(accepts=accepts, takes=_ask_last(provider, assigner), within=within, keep=assigner.keep)
+        )
     return passes
+
+
+def _ask_last(provider: Provider, assigner: Assigner) -> Callable[[ir.Node], bool]:
+    """Whether the second round would give a node to the provider again; who refuses it is told why."""
+
+    def takes(node: ir.Node) -> bool:
+        claim = assigner.ask(make_channels_last(node, provider.id, assigner.model.opset_imports))
+        if not claim.taken:
+            text = f"provider '{provider.id}': the channels of '{layer_name(node)}' stay where they are: {claim.reason}"
+            assigner.logger.log(Severity.VERBOSE, text)
+        return claim.taken
+
+    return takes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -11,36 +10,16 @@ import numpy as np
 import onnx_ir as ir
 
 from dovetail.build.lower.blobs import BlobTable
+from dovetail.build.lower.built_checks import StepOwner, check_bytes, check_text, report_record
 from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail.plan.limits import MAX_NAME_CHARS
-from dovetail.plan.manifest import KernelRecord, NodeReportRecord, PackedRecord, PartitionRecord, ReportRecord
+from dovetail.plan.manifest import CarriedRecord, KernelRecord, PackedRecord, PartitionRecord
 from dovetail.plan.verify.manifest_rules import dtype_from_name
-from dovetail.provider.interfaces import (
-    BuildReport,
-    BuiltKernel,
-    BuiltPartition,
-    NodeReport,
-    PackedWeight,
-    Provider,
-)
+from dovetail.provider.interfaces import BuiltKernel, BuiltPartition, CarriedCandidates, PackedWeight
 
-__all__ = ["BuiltStore", "StepOwner"]
+__all__ = ["BuiltStore"]
 
 _MAX_BLOB_NAME: Final = 1000
-_MAX_COUNT: Final = 2**63
-
-
-@dataclass(frozen=True, kw_only=True)
-class StepOwner:
-    """Who built a step, for names of blobs and for errors."""
-
-    provider: Provider
-    name: str
-
-    @property
-    def where(self) -> str:
-        """How errors name it."""
-        return f"provider '{self.provider.id}', step '{self.name[:200]}'"
 
 
 @dataclass(kw_only=True)
@@ -57,11 +36,11 @@ class BuiltStore:
 
     def kernel_record(self, owner: StepOwner, built: BuiltKernel) -> KernelRecord | None:
         """What a kernel was built to; None where there is nothing to store."""
-        payload = _check_bytes(built.payload, "the payload", owner)
+        payload = check_bytes(built.payload, "the payload", owner)
         record = KernelRecord(
             payload=self.blobs.add_payload(_blob_name("kernel", owner.name), payload) if payload else "",
-            version=_check_text(built.version, "the version", owner),
-            tactic=_check_text(built.tactic, "the tactic", owner),
+            version=check_text(built.version, "the version", owner),
+            tactic=check_text(built.tactic, "the tactic", owner),
             code=self._add_code(owner, built.code),
         )
         return None if record == KernelRecord() else record
@@ -77,17 +56,25 @@ class BuiltStore:
         constants: Sequence[ir.Value] = (),
     ) -> PartitionRecord:
         """A compiled partition; its weights are stored once for all programs."""
-        payload = _check_bytes(built.payload, "the payload", owner)
+        payload = check_bytes(built.payload, "the payload", owner)
         return PartitionRecord(
             payload=self.blobs.add_payload(_blob_name("partition", layers[0]), payload),
-            version=_check_text(built.version, "the version", owner),
+            version=check_text(built.version, "the version", owner),
             inputs=inputs,
             outputs=outputs,
             weights={name: self._add_weight(owner, name, weight) for name, weight in built.weights.items()},
             layers=layers,
             code=self._add_code(owner, built.code),
             held=_describe_held(constants, built.weights),
-            report=_report_record(owner, built.report),
+            report=report_record(owner, built.report),
+            candidates=None if built.candidates is None else self._carried_record(owner, layers[0], built.candidates),
+        )
+
+    def _carried_record(self, owner: StepOwner, name: str, carried: CarriedCandidates) -> CarriedRecord:
+        payload = check_bytes(carried.payload, "the payload of candidates", owner)
+        return CarriedRecord(
+            payload=self.blobs.add_payload(_blob_name("candidates", name), payload),
+            code=self._add_code(owner, carried.code),
         )
 
     def add_packed(self, owner: StepOwner, name: str, weight: PackedWeight) -> str:
@@ -100,7 +87,7 @@ class BuiltStore:
             self.packed[blob] = PackedRecord(
                 provider=owner.provider.id,
                 sources={n: self.blobs.add_constant(n, tensor) if is_kept else "" for n, tensor in sources.items()},
-                recipe=_check_text(weight.recipe, "a recipe", owner),
+                recipe=check_text(weight.recipe, "a recipe", owner),
             )
         return blob
 
@@ -124,8 +111,8 @@ class BuiltStore:
 
     def _add_code(self, owner: StepOwner, code: Mapping[str, bytes]) -> dict[str, str]:
         return {
-            _check_text(name, "a name of device code", owner): self.blobs.add_code(
-                _blob_name("code", name), _check_bytes(blob, f"device code '{name}'", owner)
+            check_text(name, "a name of device code", owner): self.blobs.add_code(
+                _blob_name("code", name), check_bytes(blob, f"device code '{name}'", owner)
             )
             for name, blob in code.items()
         }
@@ -156,60 +143,6 @@ def _blob_name(kind: str, name: str) -> str:
     return f"{kind}:{name}"[:_MAX_BLOB_NAME]
 
 
-# reports
-
-
-def _report_record(owner: StepOwner, report: BuildReport) -> ReportRecord | None:
-    record = ReportRecord(
-        nodes=[_node_record(owner, node) for node in report.nodes],
-        refusals={
-            _check_text(layer, "a layer of its report", owner): _check_text(reason, "a refusal", owner)
-            for layer, reason in report.refusals.items()
-        },
-    )
-    return None if record == ReportRecord() else record
-
-
-def _node_record(owner: StepOwner, node: NodeReport) -> NodeReportRecord:
-    name, op, made_by, tactic = (
-        _check_text(text, "its report", owner) for text in (node.name, node.op, node.made_by, node.tactic)
-    )
-    return NodeReportRecord(
-        name=name,
-        op=op,
-        layers=_check_texts(node.layers, owner),
-        made_by=made_by,
-        tactic=tactic,
-        flops=_check_count(node.flops, owner),
-        bytes=_check_count(node.bytes, owner),
-        time_us=_check_time(node.time_us, owner),
-    )
-
-
-# checks
-
-
-def _check_texts(texts: Sequence[str], owner: StepOwner) -> list[str]:
-    return [_check_text(text, "a layer of its report", owner) for text in texts]
-
-
-def _check_text(text: Any, what: str, owner: StepOwner) -> str:
-    if not isinstance(text, str) or "\0" in text or len(text) > MAX_NAME_CHARS:
-        raise ProviderError(
-            f"{what} is no text that a plan can store",
-            where=owner.where,
-            expected=f"at most {MAX_NAME_CHARS} characters, none of them NUL",
-            got=ascii(text)[:60],
-        )
-    return text
-
-
-def _check_bytes(data: Any, what: str, owner: StepOwner) -> bytes:
-    if not isinstance(data, bytes | bytearray | memoryview):
-        raise ProviderError(f"{what} is no bytes", where=owner.where, got=type(data).__name__)
-    return bytes(data)
-
-
 def _check_array(array: Any, name: str, owner: StepOwner) -> np.ndarray[Any, Any]:
     if not isinstance(array, np.ndarray):
         raise ProviderError(f"weight '{name[:200]}' is no array", where=owner.where, got=type(array).__name__)
@@ -219,15 +152,3 @@ def _check_array(array: Any, name: str, owner: StepOwner) -> np.ndarray[Any, Any
         what = f"weight '{name[:200]}' has a type that a plan cannot store"
         raise ProviderError(what, where=owner.where, got=array.dtype.name) from None
     return array
-
-
-def _check_count(count: Any, owner: StepOwner) -> int | None:
-    if count is not None and not 0 <= int(count) < _MAX_COUNT:
-        raise ProviderError("a count of its report is out of range", where=owner.where, got=count)
-    return None if count is None else int(count)
-
-
-def _check_time(time_us: Any, owner: StepOwner) -> float | None:
-    if time_us is not None and not (math.isfinite(time_us) and time_us >= 0):
-        raise ProviderError("a time of its report is out of range", where=owner.where, got=time_us)
-    return None if time_us is None else float(time_us)

@@ -12,7 +12,7 @@ from dovetail.build.assign.layers import NodeLayer
 from dovetail.build.lower.aliases import find_slots
 from dovetail.build.lower.attributes import attribute_records
 from dovetail.build.lower.blobs import array_from_tensor
-from dovetail.build.lower.built_records import StepOwner
+from dovetail.build.lower.built_checks import StepOwner
 from dovetail.build.lower.drafts import DraftProgram, DraftStep, Read, place_of
 from dovetail.build.lower.kernels import build_kernel
 from dovetail.build.lower.plugin_shapes import PluginShapes, find_plugin_shapes

@@ -9,17 +9,14 @@ import msgspec
 import onnx_ir as ir
 
 from dovetail.build.formats.io_formats import io_format
+from dovetail.build.lower.count_bounds import find_count_bounds
 from dovetail.build.lower.io_memory import is_host_asked
 from dovetail.build.shapes import StaticSymbol, substitute_dims
 from dovetail.errors import BuildError, ModelError
 from dovetail.expr import (
-    Constant,
     Dim,
-    DimensionOperation,
     Expr,
-    Operation,
     SizeTensor,
-    Symbol,
     substitute,
     symbols_of,
 )
@@ -104,7 +101,7 @@ def output_records(
 ) -> list[TensorRecord]:
     """One record an output: its shape as the programs have it or, where only the run tells it, its bound."""
     sizes = {size.name: size.upper for node in graph.all_nodes() for size in size_symbols(node)}
-    sizes |= _count_bounds(graph, inference)
+    sizes |= find_count_bounds(graph, inference)
     shapes = [inference.exprs(value) for value in graph.outputs]
     records = [
         _output_record(value, None if dims is None else substitute_dims(dims, known), static, sizes, aliases, places)
@@ -112,22 +109,6 @@ def output_records(
     ]
     made = [[p.values[p.outputs[position]] for p in programs] for position in range(len(records))]
     return [_tell_written(record, values) for record, values in zip(records, made, strict=True)]
-
-
-def _count_bounds(graph: ir.Graph, inference: ShapeInference) -> dict[str, Expr]:
-    """The most that a count of elements can be which only the run tells: NonZero finds no more than there are."""
-    bounds: dict[str, Expr] = {}
-    for node in graph:
-        if node.op_type != "NonZero" or node.domain or node.inputs[0] is None:
-            continue
-        dims, made = inference.exprs(node.inputs[0]), inference.exprs(node.outputs[0])
-        if dims is None or made is None or None in dims or not isinstance(made[1], Symbol):
-            continue
-        bound: Expr = Constant(1)
-        for dim in dims:
-            bound = bound if dim is None else Operation(DimensionOperation.PROD, bound, dim)
-        bounds[made[1].name] = bound
-    return bounds
 
 
 def _tell_written(record: TensorRecord, values: Sequence[ValueRecord]) -> TensorRecord:

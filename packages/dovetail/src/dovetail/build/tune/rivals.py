@@ -23,7 +23,7 @@ import numpy as np
 
 from dovetail._unset_dims import tell_unset
 from dovetail.build.config import BuilderConfig, BuilderFlag
-from dovetail.build.planner import build_plan, tuner_options
+from dovetail.build.planner import build_plan
 from dovetail.build.progress import Phases
 from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.shapes import dims_of, find_unset_symbols
@@ -34,7 +34,7 @@ from dovetail.build.tune.clocks import HostTimer, Lane
 from dovetail.build.tune.inputs import draw_all_inputs
 from dovetail.build.tune.keys import make_assignment_key
 from dovetail.build.tune.session import CacheSession
-from dovetail.build.tune.tuner import CandidateTuner
+from dovetail.build.tune.tuner import CandidateTuner, tuner_options
 from dovetail.errors import BuildCancelledError, BuildError, DovetailError
 from dovetail.expr import symbols_of
 from dovetail.loggers import ILogger, Severity

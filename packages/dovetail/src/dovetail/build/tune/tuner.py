@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType
 from dovetail.build.progress import Phases
 from dovetail.build.tune.agree import Result, Verdict, judge, judge_against
 from dovetail.build.tune.cache import TimingValue
@@ -25,7 +26,7 @@ from dovetail.loggers import ILogger, Severity
 from dovetail.plan.untimed import DEVICE_IS_ABSENT
 from dovetail.provider.interfaces import Provider
 
-__all__ = ["CandidateTuner", "FindResult", "TunerOptions"]
+__all__ = ["CandidateTuner", "FindResult", "TunerOptions", "tuner_options"]
 
 FindResult = Callable[[], Result | None]
 """Gives a result, where it is known."""
@@ -40,6 +41,17 @@ class TunerOptions:
     max_tactics: int
     error_on_cache_miss: bool
     strict: bool
+
+
+def tuner_options(config: BuilderConfig) -> TunerOptions:
+    """What a configuration allows the tuner."""
+    return TunerOptions(
+        timeout_s=config.tactic_timeout_s,
+        workspace_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),
+        max_tactics=config.max_num_tactics,
+        error_on_cache_miss=config.get_flag(BuilderFlag.ERROR_ON_TIMING_CACHE_MISS),
+        strict=config.strict,
+    )
 
 
 class CandidateTuner:

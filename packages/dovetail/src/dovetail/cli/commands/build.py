@@ -7,26 +7,27 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply
-from dovetail.cli.options import add_plugins, add_shapes, finish_command, non_negative_float, positive_float
-from dovetail.cli.screen import Screen, format_bytes, format_time
+from dovetail.cli.options import add_plugins, add_shapes, finish_command, positive_float
+from dovetail.cli.progress import make_monitor
+from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.settings import BuildSettings, add_build_settings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds, parse_shapes
-from dovetail.cli.streams import messages
 from dovetail.cli.targets import StderrLogger, load_libraries, require_file
-from dovetail.cli.tuning import candidate_text, show_tuning, tactic_text, tuning_rows
+from dovetail.cli.tuning import add_tuning_options, apply_tuning_options, show_chosen, show_tuning, tuning_rows
 from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
     from dovetail.build.builder import Builder
     from dovetail.build.config import BuilderConfig
-    from dovetail.build.progress import IProgressMonitor
     from dovetail.build.request import BuiltPlan
     from dovetail.plan.manifest import Manifest
 
 __all__ = ["declare", "run"]
+
+_CANDIDATES_MIB: Final = 256
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -39,9 +40,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_shape_arguments(parser)
     _add_plugin_arguments(parser)
     add_build_settings(parser)
-    _add_tuning_arguments(parser)
+    add_tuning_options(parser)
     parser.add_argument(
         "--target", metavar="DEVICE", help="build for a device that is not here, such as sm_90; nothing is timed"
+    )
+    parser.add_argument(
+        "--carry-candidates",
+        nargs="?",
+        type=positive_float,
+        const=_CANDIDATES_MIB,
+        metavar="MIB",
+        help="store the compiled candidates of every choice, at most so much for each partition "
+        f"({_CANDIDATES_MIB}), for 'dovetail tune' to choose between where the device is",
     )
     parser.add_argument(
         "--if-untuned", action="store_true", help="keep a plan that is there and was tuned on this device already"
@@ -91,19 +101,6 @@ def _add_plugin_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="LIB",
         help="plugin libraries to import and to store in the plan; loading it then needs --host-code",
-    )
-
-
-def _add_tuning_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--timing-cache", metavar="FILE", help="keep timings in a file, shared with other builds")
-    parser.add_argument(
-        "--error-on-timing-cache-miss", action="store_true", help="fail instead of timing what the cache lacks"
-    )
-    parser.add_argument(
-        "--tactic-timeout", type=positive_float, metavar="S", help="seconds after which a tactic is given up (60)"
-    )
-    parser.add_argument(
-        "--workspace", type=non_negative_float, metavar="MIB", help="scratch memory a plugin may ask for (4096)"
     )
 
 
@@ -209,14 +206,6 @@ def _severity(args: argparse.Namespace, severity: Any) -> Any:
     return severity.ERROR if args.quiet else severity.WARNING
 
 
-def _make_monitor(args: argparse.Namespace) -> IProgressMonitor | None:
-    """Progress is for a person who waits: on a terminal, and in a log only when it was asked for."""
-    from dovetail.build.progress import make_progress
-
-    stream = messages()
-    return make_progress(stream, quiet=args.quiet or not (args.verbose or stream.isatty()))
-
-
 # settings
 
 
@@ -236,7 +225,6 @@ def _make_config(
     from dovetail.build.config import (
         BuilderConfig,
         BuilderFlag,
-        MemoryPoolType,
         PreviewFeature,
         ProfilingVerbosity,
     )
@@ -253,7 +241,6 @@ def _make_config(
     flags = {
         BuilderFlag.REFIT: args.refit or args.strip_weights,
         BuilderFlag.STRIP_PLAN: args.strip_weights,
-        BuilderFlag.ERROR_ON_TIMING_CACHE_MISS: args.error_on_timing_cache_miss,
     }
     for flag, is_set in flags.items():
         if is_set:
@@ -262,12 +249,9 @@ def _make_config(
     config.aliases = dict(_read_alias(text) for text in args.alias)
     if args.detailed:
         config.profiling_verbosity = ProfilingVerbosity.DETAILED
-    if args.tactic_timeout is not None:
-        config.tactic_timeout_s = args.tactic_timeout
-    if args.workspace is not None:
-        config.set_memory_pool_limit(MemoryPoolType.WORKSPACE, int(args.workspace * 2**20))
-    config.progress_monitor = _make_monitor(args)
-    config.timing_cache_path = args.timing_cache
+    config.candidate_bytes = int((args.carry_candidates or 0) * 2**20)
+    config.progress_monitor = make_monitor(quiet=args.quiet, verbose=args.verbose)
+    apply_tuning_options(args, config)
     config.plugins_to_serialize = args.carry_plugins
     return config
 
@@ -332,19 +316,7 @@ def _show(document: Document, screen: Screen) -> None:
         screen.line(
             f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot"
         )
-    _show_chosen(document, screen)
-
-
-def _show_chosen(document: Document, screen: Screen) -> None:
-    rows = [
-        (layer["layer"], layer["profile"], candidate_text(c), tactic_text(c), format_time(c["time_us"]), c["status"])
-        for layer in document["layers"]
-        for c in layer["candidates"]
-        if c["chosen"]
-    ]
-    if rows:
-        screen.title("Chosen")
-        screen.table(("layer", "profile", "candidate", "tactic", "time", "how"), rows, right=(1, 4))
+    show_chosen(document["layers"], screen)
 
 
 def _show_verbose(document: Document, screen: Screen) -> None:

@@ -61,6 +61,7 @@ def _show_summary(document: Document, screen: Screen) -> None:
             ("weights", _blobs_text(document)),
             *(("packed", text) for text in _packed_texts(document["packed"])),
             *(("code", text) for text in _code_texts(document["blobs"])),
+            *(("candidates", text) for text in _carried_texts(document["carried"])),
             ("refit", _refit_text(document["refit"])),
             *(("placed", text) for text in _placed_texts(document["notes"])),
             *(
@@ -131,6 +132,12 @@ def _code_texts(blobs: Sequence[Mapping[str, Any]]) -> list[str]:
     code = [blob for blob in blobs if blob["kind"] == "kernel"]
     size = format_bytes(sum(blob["size_bytes"] for blob in code))
     return [f"{len(code)} piece(s) of device code, {size}"] if code else []
+
+
+def _carried_texts(carried: Mapping[str, int]) -> list[str]:
+    size = format_bytes(carried["size_bytes"])
+    text = f"carried for {carried['partitions']} partition(s), {size} that no run reads; see 'dovetail tune'"
+    return [text] if carried["partitions"] else []
 
 
 def _refit_text(refit: Mapping[str, Any] | None) -> str:

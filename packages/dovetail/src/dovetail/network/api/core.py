@@ -19,7 +19,7 @@ from dovetail.network.api.layers.base import ILayer
 from dovetail.network.api.properties import check_name, choice, data_type, dims
 from dovetail.network.api.tensor import MAX_TENSOR_NAME_BYTES, ITensor
 from dovetail.network.api.trace import TypeTrace, find_shape_tensors
-from dovetail.network.inference.shapes import data_type_from_ir
+from dovetail.network.inference.shapes import data_type_from_ir, make_identifier
 from dovetail.network.plugins import PluginEntry
 from dovetail.types import DataType, Dims, TensorLocation, Weights
 
@@ -413,11 +413,8 @@ class NetworkCore:
         if not 0 <= index < len(tensor.shape):
             raise UsageError("no such dimension", where=where, expected=f"below {len(tensor.shape)}", got=index)
         check_name(name, where, "the name of a dimension", 64)
-        if not name.isidentifier():
-            raise UsageError(
-                "a dimension's name is wrong", where=where, expected="letters, digits and _", got=repr(name)[:60]
-            )
-        tensor._dimension_names[index] = name
+        tensor._dimension_labels[index] = name
+        tensor._dimension_names[index] = make_identifier(name)
         self._forget_trace()
 
     # types and shapes

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from dovetail.errors import InternalError, ModelError
-from dovetail.expr import Constant, symbols_of
+from dovetail.expr import Constant
 from dovetail.network.api.layers.base import ILayer, layer_where
 from dovetail.network.api.layers.onnx_node import IOnnxNodeLayer
 from dovetail.network.api.tensor import ITensor
@@ -326,13 +326,6 @@ class Emitter:
         if known is None or not all(isinstance(expr, Constant) for expr in known):
             return None
         return [expr.value for expr in known if isinstance(expr, Constant)]
-
-    def is_from_outside(self, value: ir.Value) -> bool:
-        """Whether a tensor's contents are, or may be, numbers that the caller passes in."""
-        known = self.inference.constant_values(value)
-        if known is None:
-            return True
-        return any(expr is None or any(s.startswith("value_") for s in symbols_of(expr)) for expr in known)
 
     # checks
 

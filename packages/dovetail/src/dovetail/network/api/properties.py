@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Property",
+    "WeightsProperty",
     "check_name",
     "choice",
     "convert_weights",
@@ -34,7 +35,6 @@ __all__ = [
     "real",
     "reals",
     "text",
-    "weights",
 ]
 
 T = TypeVar("T")
@@ -76,6 +76,25 @@ class Property(Generic[T]):
         if self._resets is not None:
             layer._drop_input(self._resets)
         layer._changed()
+
+
+class WeightsProperty(Property[Any]):
+    """Weights of a layer, read as the contract has it: a flat array, or ``Weights`` of a type that NumPy lacks.
+
+    Args:
+        doc: What the weights are for.
+        convert: Turns what is given into ``Weights``, or None for no weights.
+    """
+
+    def __init__(self, doc: str, convert: Converter[Weights | None] | None = None) -> None:
+        super().__init__(convert or convert_weights, doc)
+
+    def __get__(self, layer: ILayer | None, owner: type) -> Any:
+        stored = super().__get__(layer, owner)
+        if not isinstance(stored, Weights):
+            return stored
+        array = stored.numpy()
+        return array.reshape(-1) if array.dtype.type.__module__ == "numpy" else stored
 
 
 def _refuse(value: Any, where: str, name: str, expected: object, fix: str | None = None) -> UsageError:
@@ -216,6 +235,3 @@ def convert_weights(value: Any, where: str, name: str) -> Weights | None:
             f"'{name}' is not usable as weights: {error}", where=where, got=type(value).__name__, fix="pass an array"
         ) from None
     return converted if len(converted) else None
-
-
-weights = convert_weights

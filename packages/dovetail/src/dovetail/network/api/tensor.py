@@ -27,6 +27,7 @@ class ITensor:
 
     __slots__ = (
         "_allowed_formats",
+        "_dimension_labels",
         "_dimension_names",
         "_dtype",
         "_index",
@@ -57,6 +58,8 @@ class ITensor:
         self._allowed_formats: int | None = None
         self._location = TensorLocation.DEVICE
         self._dimension_names: dict[int, str] = {}
+        self._dimension_labels: dict[int, str] = {}
+        """Names as they were given, where they are no symbols that shapes could be computed with."""
         self._range: tuple[float, float] | None = None
 
     # identity
@@ -107,7 +110,7 @@ class ITensor:
 
     def get_dimension_name(self, index: int) -> str | None:
         """The name of a dimension, or None."""
-        return self._dimension_names.get(index)
+        return self._dimension_labels.get(index) or self._dimension_names.get(index)
 
     @property
     def is_shape_tensor(self) -> bool:

@@ -37,6 +37,7 @@ __all__ = [
     "SizeSymbol",
     "data_type_from_ir",
     "ir_type_from_data_type",
+    "make_identifier",
     "size_symbols",
     "static_count",
     "value_symbol",
@@ -175,10 +176,10 @@ def _value_symbols(value: ir.Value) -> list[str]:
 
 def value_symbol(tensor: str, index: int) -> str:
     """The symbol that stands for one element of a shape-tensor input."""
-    return f"value_{_identifier(tensor)}_{index}"
+    return f"value_{make_identifier(tensor)}_{index}"
 
 
-def _identifier(name: str) -> str:
+def make_identifier(name: str) -> str:
     """A name that the symbolic parser reads as one symbol, different for different names."""
     if name.isidentifier():
         return name

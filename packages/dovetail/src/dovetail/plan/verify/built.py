@@ -8,6 +8,7 @@ from typing import Final
 
 from dovetail.plan._header import show
 from dovetail.plan.manifest import (
+    CarriedRecord,
     KernelRecord,
     Manifest,
     NodeReportRecord,
@@ -57,8 +58,17 @@ def verify_partition(
         require(name not in record.inputs, where, "a weight of a partition has the name of an input", name)
         _require_kind(weight, "weights", manifest, where, "names a blob that is no weights")
     _verify_code_names(record.code, manifest, where)
+    if record.candidates is not None:
+        _verify_candidates(record.candidates, record, manifest, where)
     if record.report is not None:
         _verify_report(record.report, where)
+
+
+def _verify_candidates(carried: CarriedRecord, record: PartitionRecord, manifest: Manifest, where: str) -> None:
+    _require_kind(carried.payload, "payload", manifest, where, "names candidates that are no payload")
+    _verify_code_names(carried.code, manifest, where)
+    doubled = carried.code.keys() & record.code.keys()
+    require(not doubled, where, "two pieces of device code have one name", sorted(doubled)[:3])
 
 
 def _require_kind(blob: str, kind: str, manifest: Manifest, where: str, what: str) -> None:
@@ -79,10 +89,11 @@ def verify_code(manifest: Manifest) -> None:
     """Every blob that is device code belongs to a step: what nobody loads has no business in a plan."""
     used: set[str] = set()
     for step in (step for program in manifest.programs for step in walk_steps(program)):
-        for built in (step.kernel, step.partition):
+        carried = None if step.partition is None else step.partition.candidates
+        for built in (step.kernel, step.partition, carried):
             used.update(() if built is None else built.code.values())
-    carried = {name for name, record in manifest.blobs.items() if record.kind == "kernel"}
-    require(carried <= used, "device code", "no step names it", sorted(carried - used)[:3])
+    stored = {name for name, record in manifest.blobs.items() if record.kind == "kernel"}
+    require(stored <= used, "device code", "no step names it", sorted(stored - used)[:3])
 
 
 # reports

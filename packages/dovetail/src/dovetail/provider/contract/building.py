@@ -27,6 +27,7 @@ __all__ = [
     "Reference",
     "RewriteContext",
     "RightOutputs",
+    "TuneContext",
     "Tuner",
 ]
 
@@ -146,5 +147,19 @@ class BuildContext:
     """How much scratch memory one step may need."""
     memory_limit_bytes: int | None = None
     """How much memory of the device everything may need."""
+    candidate_bytes: int = 0
+    """How much ``BuiltPartition.candidates`` may take; 0 where none are asked for."""
     report: Callable[[int, int], None] = lambda done, total: None
     """Tells how many of how many steps are done; raises ``BuildCancelledError`` when the build is to stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuneContext:
+    """What a provider chooses with between candidates that a plan carries, on a machine that may build nothing."""
+
+    device: Device
+    """The device, which is here."""
+    tuner: Tuner
+    logger: ILogger
+    report: Callable[[int, int], None] = lambda done, total: None
+    """As in ``BuildContext``."""

@@ -6,7 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["BuildReport", "BuiltKernel", "BuiltPartition", "NodeReport", "PackedWeight"]
+__all__ = [
+    "BuildReport",
+    "BuiltKernel",
+    "BuiltPartition",
+    "CarriedCandidates",
+    "NodeReport",
+    "PackedWeight",
+    "TunedPartition",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +72,21 @@ class BuiltKernel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CarriedCandidates:
+    """The candidates of a partition's questions, compiled, so that another machine can choose between them."""
+
+    payload: bytes
+    """What ``tune_partition`` gets back; never code of the host."""
+    code: Mapping[str, bytes] = field(default_factory=dict)
+    """Code of the device that the partition itself does not have, by name."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much a plan grows by them at most."""
+        return len(self.payload) + sum(len(code) for code in self.code.values())
+
+
+@dataclass(frozen=True, kw_only=True)
 class BuiltPartition:
     """What a plan stores of a compiled partition; the plan adds its weights, once for all partitions."""
 
@@ -80,4 +103,18 @@ class BuiltPartition:
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Output -> the input in whose memory it lies: the partition writes what changes and leaves the rest. Only those
     that ``BuildContext.aliases`` has."""
+    report: BuildReport = field(default_factory=BuildReport)
+    candidates: CarriedCandidates | None = None
+    """What it could be instead, for ``Provider.tune_partition``; only where the build asks for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedPartition:
+    """A partition for which candidates that its plan carried were chosen; its weights are those of before."""
+
+    payload: bytes
+    """What ``load_partition`` gets from now on."""
+    code: Sequence[str] = ()
+    """The device code that it needs, by the names that the stored partition and its candidates have for it."""
+    workspace_bytes: int = 0
     report: BuildReport = field(default_factory=BuildReport)

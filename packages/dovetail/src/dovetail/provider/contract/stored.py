@@ -8,7 +8,7 @@ from typing import Any
 
 from dovetail.tensors import TensorSpec
 
-__all__ = ["StoredKernel", "StoredPartition"]
+__all__ = ["StoredCandidates", "StoredKernel", "StoredPartition"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,14 @@ class StoredKernel:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredCandidates:
+    """The candidates that a plan carries for a partition."""
+
+    payload: memoryview
+    code: Mapping[str, memoryview] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class StoredPartition:
     """A compiled partition."""
 
@@ -56,3 +64,5 @@ class StoredPartition:
     """What the step will bring, in the order of ``inputs``: a payload from outside may want something else."""
     output_specs: Sequence[TensorSpec] = ()
     code: Mapping[str, memoryview] = field(default_factory=dict)
+    candidates: StoredCandidates | None = None
+    """What the plan carries besides; only ``tune_partition`` gets it."""

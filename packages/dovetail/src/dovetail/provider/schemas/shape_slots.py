@@ -1,14 +1,15 @@
 """Which inputs of ONNX operators hold shapes, axes or counts: numbers that a device needs on the host to set work up.
 
-Two things use the table: the rule that keeps the computation of shapes on the CPU, and providers whose kernels for
-these operators read such an input on the host (``KernelRegistry.register(..., host_inputs=...)``).
+Three things use the table: the rule that keeps the computation of shapes on the CPU, providers whose kernels for
+these operators read such an input on the host (``KernelRegistry.register(..., host_inputs=...)``), and networks, which
+know by it which tensors decide shapes.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["SHAPE_SOURCES", "reads_only_shape", "shape_slots"]
+__all__ = ["SHAPE_SOURCES", "reads_only_shape", "shape_slots", "size_slots"]
 
 SHAPE_SOURCES: Final = frozenset(("Shape", "Size"))
 """Operators that look at the shape of their input and never at its contents."""
@@ -48,6 +49,9 @@ _SLOTS: Final[dict[str, tuple[int, ...]]] = {
     **{f"Reduce{name}": (1,) for name in _REDUCTIONS.split()},
 }
 
+_SHAPELESS: Final[dict[str, int]] = {"CumSum": 1, "DFT": 2, "If": 0, "Loop": 1, "NonMaxSuppression": 2, "Trilu": 1}
+"""The one slot of an operator that no shape depends on."""
+
 
 def shape_slots(op: str, domain: str = "") -> frozenset[int]:
     """The positions of an operator's inputs that hold shapes, axes or counts.
@@ -58,6 +62,15 @@ def shape_slots(op: str, domain: str = "") -> frozenset[int]:
     frozenset()
     """
     return frozenset(_SLOTS.get(op, ())) if domain in ("", "ai.onnx") else frozenset()
+
+
+def size_slots(op: str, domain: str = "") -> frozenset[int]:
+    """The positions of an operator's inputs on whose values the shape of an output depends.
+
+    >>> sorted(shape_slots("Loop")), sorted(size_slots("Loop"))
+    ([0, 1], [0])
+    """
+    return shape_slots(op, domain) - {_SHAPELESS.get(op)}
 
 
 def reads_only_shape(op: str, domain: str = "") -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Protocol
 
 from dovetail.errors import PlanCorruptError
@@ -18,7 +19,7 @@ from dovetail.runtime.closing import close_all
 from dovetail.runtime.steps.base import Array
 from dovetail.runtime.steps.partition import PartitionLease
 
-__all__ = ["BlobPlaces", "Partitions"]
+__all__ = ["BlobPlaces", "Partitions", "find_border", "make_stored"]
 
 LoadBlob = Callable[[str], Array]
 Border = tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]
@@ -91,7 +92,7 @@ class Partitions:
         record = step.partition
         if record is None or not self._is_complete(record):
             return None
-        border = (_describe(values, step.inputs), _describe(values, step.outputs))
+        border = find_border(step, values)
         names = (tuple(record.inputs), tuple(record.outputs), tuple(record.weights.items()))
         key = (provider.id, record.payload, tuple(record.code.items()), names, border)
         if key not in self._loaded:
@@ -109,25 +110,38 @@ class Partitions:
     def _store(
         self, step: StepRecord, record: PartitionRecord, load_blob: LoadBlob, border: Border, *, is_whole: bool
     ) -> StoredPartition:
-        return StoredPartition(
-            name=step.name,
-            payload=load_blob(record.payload).data,
-            version=record.version,
-            inputs=record.inputs,
-            outputs=record.outputs,
-            weights={name: load_blob(blob) for name, blob in record.weights.items()},
+        return replace(
+            make_stored(step, record, load_blob, border),
             places={} if self._file is None else self._file.find_places(record.weights),
             path=None if self._file is None else self._file.path,
             is_whole=is_whole,
-            input_specs=border[0],
-            output_specs=border[1],
-            code={name: load_blob(blob).data for name, blob in record.code.items()},
         )
 
     def _check_file(self, stored: StoredPartition) -> None:
         """The digests were checked in the file that was opened; the provider must have read no other."""
         if stored.path is not None and self._file is not None and self._file.path != stored.path:
             raise PlanCorruptError("the file was replaced while it was loaded", where=stored.path, fix="load it again")
+
+
+def make_stored(step: StepRecord, record: PartitionRecord, load_blob: LoadBlob, border: Border) -> StoredPartition:
+    """A partition as its provider gets it, from blobs in memory."""
+    return StoredPartition(
+        name=step.name,
+        payload=load_blob(record.payload).data,
+        version=record.version,
+        inputs=record.inputs,
+        outputs=record.outputs,
+        weights={name: load_blob(blob) for name, blob in record.weights.items()},
+        places={},
+        input_specs=border[0],
+        output_specs=border[1],
+        code={name: load_blob(blob).data for name, blob in record.code.items()},
+    )
+
+
+def find_border(step: StepRecord, values: Sequence[ValueRecord]) -> Border:
+    """What a step brings to its partition and takes from it."""
+    return _describe(values, step.inputs), _describe(values, step.outputs)
 
 
 def _describe(values: Sequence[ValueRecord], ports: Sequence[int]) -> tuple[TensorSpec, ...]:

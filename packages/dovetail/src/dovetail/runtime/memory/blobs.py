@@ -22,17 +22,30 @@ class BlobStore:
     """Blobs by name. A stripped blob has no array until a refit gives it one."""
 
     def __init__(
-        self, records: Mapping[str, BlobRecord], file: PlanFile, *, mapped_by_others: frozenset[str] = frozenset()
+        self,
+        records: Mapping[str, BlobRecord],
+        file: PlanFile,
+        *,
+        mapped_by_others: frozenset[str] = frozenset(),
+        unread: frozenset[str] = frozenset(),
     ) -> None:
-        """Check every blob that is there, but those that providers map themselves: ``verify_others`` checks these."""
+        """Check every blob that is there.
+
+        Args:
+            records: What the manifest says of them.
+            file: Has them.
+            mapped_by_others: Those that providers map themselves: ``verify_others`` checks these.
+            unread: Those that no step reads: each is checked when it is first asked for.
+        """
         self._records = records
         self._others = mapped_by_others
+        self._unread = set(unread)
         self._file = file
         self._arrays: dict[str, Array] = {}
         self._replaced: set[str] = set()
         for name, record in records.items():
-            if not record.stripped and name not in mapped_by_others:
-                verify_blob(name, self._view(name), record.algorithm, record.digest)
+            if not record.stripped and name not in mapped_by_others and name not in unread:
+                self._verify(name)
         self.missing = {name for name, record in records.items() if record.stripped}
 
     def verify_others(self) -> None:
@@ -43,7 +56,17 @@ class BlobStore:
                 self._view(name).release()
                 self._file.verify_in_file(name, record.algorithm, record.digest)
 
+    def _verify(self, name: str) -> None:
+        record = self._records[name]
+        verify_blob(name, self._find(name), record.algorithm, record.digest)
+        self._unread.discard(name)
+
     def _view(self, name: str) -> memoryview:
+        if name in self._unread:
+            self._verify(name)
+        return self._find(name)
+
+    def _find(self, name: str) -> memoryview:
         if name not in self._file.blobs:
             raise PlanCorruptError("a blob that the manifest names is not in the file", where=f"blob '{name}'")
         return self._file.blob(name)

@@ -237,6 +237,11 @@ class ILayer(ABC):
         """The weights by role; they become initializers named ``<layer>.<role>``."""
         return {}
 
+    def _stored_weights(self, name: str) -> Weights | None:
+        """The weights of a property as they were given, of any type and shape."""
+        stored: Weights | None = self._values[name]
+        return stored
+
     def _dependencies(self) -> list[ITensor]:
         """The tensors that must exist before this layer."""
         return [tensor for tensor in self._inputs if tensor is not None]

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from dovetail.network.api.core import NetworkCore
 from dovetail.network.api.enums import LayerType
 from dovetail.network.api.layers.base import ILayer
-from dovetail.network.api.properties import Property, convert_weights, data_type, dims
+from dovetail.network.api.properties import Property, WeightsProperty, convert_weights, data_type, dims
 from dovetail.network.inference.shapes import ir_type_from_data_type
 from dovetail.types import DataType, Weights, volume
 
@@ -38,7 +38,7 @@ class IConstantLayer(ILayer):
     _required_inputs = 0
 
     shape = Property(dims(minimum=0), "The dimensions.")
-    weights = Property(_contents, "The contents.")
+    weights = WeightsProperty("The contents.", _contents)
 
     def __init__(self, network: NetworkCore, shape: Any, contents: Any) -> None:
         super().__init__(network, [])
@@ -46,15 +46,17 @@ class IConstantLayer(ILayer):
         self.weights = contents
 
     def _weights(self) -> dict[str, Weights]:
-        return {} if self.weights is None else {"constant": self.weights}
+        stored = self._stored_weights("weights")
+        return {} if stored is None else {"constant": stored}
 
     def _emit(self, e: Emitter) -> Sequence[ir.Value]:
-        count = 0 if self.weights is None else len(self.weights)
-        if self.weights is None or count != volume(self.shape):
+        contents = self._stored_weights("weights")
+        count = 0 if contents is None else len(contents)
+        if contents is None or count != volume(self.shape):
             raise e.error(
                 "the weights do not fill the shape", expected=f"{volume(self.shape)} for {self.shape}", got=count
             )
-        return [e.weights("constant", self.weights.numpy().reshape(tuple(self.shape)))]
+        return [e.weights("constant", contents.numpy().reshape(tuple(self.shape)))]
 
 
 class IIdentityLayer(ILayer):

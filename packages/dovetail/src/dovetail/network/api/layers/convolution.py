@@ -13,7 +13,7 @@ import onnx_ir as ir
 from dovetail.network.api.core import NetworkCore
 from dovetail.network.api.enums import LayerType, PaddingMode
 from dovetail.network.api.layers.window import WindowLayer
-from dovetail.network.api.properties import Property, dims, integer, weights
+from dovetail.network.api.properties import Property, WeightsProperty, dims, integer
 from dovetail.types import Weights
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ class _Convolution(WindowLayer):
     num_groups = Property(integer(minimum=1), "How many groups the channels are split into.")
     kernel_size_nd = Property(dims(minimum=1), "The size of the kernel in each spatial dimension.")
     dilation_nd = Property(dims(minimum=1), "The distance between the taps of the kernel.")
-    kernel = Property(weights, "The kernel's weights; None when input 1 gives them.")
-    bias = Property(weights, "The bias, one number a channel; None for no bias or when input 2 gives it.")
+    kernel = WeightsProperty("The kernel's weights; None when input 1 gives them.")
+    bias = WeightsProperty("The bias, one number a channel; None for no bias or when input 2 gives it.")
 
     def __init__(
         self, network: NetworkCore, tensor: ITensor, num_output_maps: int, kernel_shape: Any, kernel: Any, bias: Any
@@ -48,7 +48,7 @@ class _Convolution(WindowLayer):
         self._init_window(len(self.kernel_size_nd))
 
     def _weights(self) -> dict[str, Weights]:
-        given = {"kernel": self.kernel, "bias": self.bias}
+        given = {role: self._stored_weights(role) for role in ("kernel", "bias")}
         return {
             role: value
             for index, (role, value) in enumerate(given.items(), 1)
@@ -60,9 +60,10 @@ class _Convolution(WindowLayer):
         if given is not None:
             e.require_rank(given, len(self.kernel_size_nd) + 2, "kernel")
             return given
-        if self.kernel is None:
+        kernel = self._stored_weights("kernel")
+        if kernel is None:
             raise e.error("the layer has no kernel", fix="pass weights, or a tensor with set_input(1, kernel)")
-        value = e.weights("kernel", self.kernel.numpy().reshape(self._kernel_shape(e, x)))
+        value = e.weights("kernel", kernel.numpy().reshape(self._kernel_shape(e, x)))
         e.require_same_type(x, value)
         return value
 
@@ -70,12 +71,12 @@ class _Convolution(WindowLayer):
         raise NotImplementedError
 
     def _bias_value(self, e: Emitter, x: ir.Value) -> ir.Value | None:
-        given = e.optional_input(2)
-        if given is not None or self.bias is None:
+        given, bias = e.optional_input(2), self._stored_weights("bias")
+        if given is not None or bias is None:
             return given
-        if len(self.bias) != self.num_output_maps:
-            raise e.error("the bias has the wrong count", expected=self.num_output_maps, got=len(self.bias))
-        value = e.weights("bias", self.bias.numpy().reshape(-1))
+        if len(bias) != self.num_output_maps:
+            raise e.error("the bias has the wrong count", expected=self.num_output_maps, got=len(bias))
+        value = e.weights("bias", bias.numpy().reshape(-1))
         e.require_same_type(x, value)
         return value
 

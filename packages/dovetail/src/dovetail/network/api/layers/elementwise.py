@@ -13,7 +13,7 @@ import onnx_ir as ir
 from dovetail.network.api.core import NetworkCore
 from dovetail.network.api.enums import ElementWiseOperation, LayerType, ScaleMode, UnaryOperation
 from dovetail.network.api.layers.base import ILayer
-from dovetail.network.api.properties import Property, choice, integer, weights
+from dovetail.network.api.properties import Property, WeightsProperty, choice, integer
 from dovetail.types import Weights
 
 if TYPE_CHECKING:
@@ -173,9 +173,9 @@ class IScaleLayer(ILayer):
     _kind = "Scale"
 
     mode = Property(choice(ScaleMode), "How many coefficients there are.")
-    shift = Property(weights, "What is added; None adds nothing.")
-    scale = Property(weights, "What is multiplied with; None multiplies with one.")
-    power = Property(weights, "The exponent; None means one.")
+    shift = WeightsProperty("What is added; None adds nothing.")
+    scale = WeightsProperty("What is multiplied with; None multiplies with one.")
+    power = WeightsProperty("The exponent; None means one.")
     channel_axis = Property(integer(minimum=0), "The axis of the channels.")
 
     def __init__(
@@ -187,13 +187,13 @@ class IScaleLayer(ILayer):
         self.channel_axis = axis
 
     def _weights(self) -> dict[str, Weights]:
-        given = {"shift": self.shift, "scale": self.scale, "power": self.power}
+        given = {role: self._stored_weights(role) for role in ("shift", "scale", "power")}
         return {role: value for role, value in given.items() if value is not None}
 
     def _emit(self, e: Emitter) -> Sequence[ir.Value]:
         x = e.input(0)
         for role, op in (("scale", "Mul"), ("shift", "Add"), ("power", "Pow")):
-            given: Weights | None = self._values[role]
+            given = self._stored_weights(role)
             if given is not None:
                 value = e.weights(role, given.numpy().reshape(self._shape(e, x, role, given)))
                 e.require_same_type(x, value)

@@ -11,6 +11,7 @@ from dovetail.network.api.enums import LayerType
 from dovetail.network.api.layers.base import ILayer
 from dovetail.network.api.layers.onnx_properties import PROPERTIES, read_operation
 from dovetail.network.plugins import entry_of
+from dovetail.provider.schemas.shape_slots import reads_only_shape, size_slots
 
 if TYPE_CHECKING:
     from dovetail.network.api.core import NetworkCore
@@ -80,6 +81,8 @@ class IOnnxNodeLayer(ILayer):
     def __init__(self, network: NetworkCore, node: ir.Node, inputs: Sequence[ITensor | None], **given: Any) -> None:
         self._kind = node.op_type  # type: ignore[misc]  # of the node, not of the class
         self._layer_type = _TYPES.get(node.op_type, LayerType.PLUGIN)  # type: ignore[misc]
+        self._shape_inputs = size_slots(node.op_type, node.domain)  # type: ignore[misc]
+        self._reads_only_shapes = reads_only_shape(node.op_type, node.domain)  # type: ignore[misc]
         super().__init__(network, [*inputs, *given["captured"].values()], num_outputs=len(node.outputs))
         self._node = node
         self._num_own = len(inputs)

@@ -89,24 +89,11 @@ class IShuffleLayer(ILayer):
         shape = e.optional_input(1)
         if shape is not None:
             e.require_rank(shape, 1, "reshape_dims")
-            shape = self._resolve(e, x, e.int64(shape))
-            x = e.op("Reshape", x, shape, allowzero=None if self.zero_is_placeholder else 1)
+            x = e.op("Reshape", x, e.int64(shape), allowzero=None if self.zero_is_placeholder else 1)
         elif self._values["reshape_dims"] is not None:
             x = self._reshape(e, x, list(self._values["reshape_dims"]))
         x = self._transpose(e, x, "second_transpose")
         return [x if x is not e.input(0) else e.op("Identity", x)]
-
-    def _resolve(self, e: Emitter, x: ir.Value, shape: ir.Value) -> ir.Value:
-        """Make plain that 0 and -1 in numbers which come from outside are not the dimensions themselves."""
-        count = e.dims(shape)[0]
-        if count is None or not e.is_from_outside(shape):
-            return shape
-        if not self.zero_is_placeholder:
-            return e.op("Where", e.op("Less", shape, e.scalar(0, "zero")), e.ints([-1] * count, "found"), shape)
-        copied = e.shape_of(x, 0, min(count, e.rank(x)))
-        if count > e.rank(x):
-            copied = e.op("Concat", copied, e.ints([0] * (count - e.rank(x)), "nothing"), axis=0)
-        return e.op("Where", e.op("Equal", shape, e.scalar(0, "zero")), copied, shape)
 
     def _transpose(self, e: Emitter, x: ir.Value, name: str) -> ir.Value:
         order: Permutation | None = self._values[name]
