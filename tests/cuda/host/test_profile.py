@@ -173,7 +173,7 @@ class FakeCupti:
     """The few functions of CUPTI's bindings, with records of the test's own."""
 
     class ActivityKind:
-        CONCURRENT_KERNEL, EXTERNAL_CORRELATION = 10, 39
+        DRIVER, CONCURRENT_KERNEL, EXTERNAL_CORRELATION = 4, 10, 39
 
     class ExternalCorrelationKind:
         CUSTOM0 = 3
@@ -214,7 +214,7 @@ def test_records_of_cupti_become_kernels_on_the_clock_of_the_host() -> None:
         SimpleNamespace(kind=10, name="before", start=1, end=2, correlation_id=1, stream_id=7, graph_node_id=0)
     ]
     tracer.start()
-    assert cupti.enabled == {10, 39}
+    assert cupti.enabled == {4, 10, 39}
     tracer.push(4)
     assert cupti.pushed == [(3, 4)]
     tracer.pop()

@@ -60,7 +60,12 @@ class KernelTracer:
 
     def __init__(self, cupti: Any) -> None:
         self._cupti = cupti
-        self._kinds = (cupti.ActivityKind.CONCURRENT_KERNEL, cupti.ActivityKind.EXTERNAL_CORRELATION)
+        self._kernel, self._correlation = (
+            cupti.ActivityKind.CONCURRENT_KERNEL,
+            cupti.ActivityKind.EXTERNAL_CORRELATION,
+        )
+        # CUPTI tells of numbers that were pushed only with the calls of the driver that they were pushed for.
+        self._kinds = (self._kernel, self._correlation, cupti.ActivityKind.DRIVER)
         self._custom = cupti.ExternalCorrelationKind.CUSTOM0
         self._kernels: list[Any] = []
         self._numbers: dict[int, int] = {}
@@ -96,14 +101,13 @@ class KernelTracer:
 
     def _take(self, records: Any) -> None:
         """Copy what is wanted of records, which are gone afterwards."""
-        kernel, correlation = self._kinds
         with self._lock:
             for record in records:
-                if record.kind == kernel:
+                if record.kind == self._kernel:
                     times = (record.start, record.end)
                     graph = (record.correlation_id, record.stream_id, record.graph_node_id)
                     self._kernels.append((record.name, *times, *graph))
-                elif record.kind == correlation and record.external_kind == self._custom:
+                elif record.kind == self._correlation and record.external_kind == self._custom:
                     self._numbers[record.correlation_id] = record.external_id
 
     def _describe(self, name: str, start: int, end: int, correlation: int, stream: int, node: int) -> TracedKernel:
