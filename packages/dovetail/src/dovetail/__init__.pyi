@@ -241,6 +241,9 @@ from dovetail.plan.inspect import (
     EngineInspector as EngineInspector,
     LayerInformationFormat as LayerInformationFormat,
 )
+from dovetail.plan.sizes import (
+    count_missing_bytes as count_missing_bytes,
+)
 from dovetail.plugin.fields import (
     PluginField as PluginField,
     PluginFieldCollection as PluginFieldCollection,

@@ -21,6 +21,7 @@ _MODULES: dict[str, str] = {
     "dovetail.host_memory": "HostMemory IHostMemory",
     "dovetail.build.profile": "IOptimizationProfile OptimizationProfile",
     "dovetail.plan.inspect": "EngineInspector LayerInformationFormat",
+    "dovetail.plan.sizes": "count_missing_bytes",
     "dovetail.runtime.engine": "Engine ICudaEngine",
     "dovetail.runtime.bind.run": "BoundRun",
     "dovetail.runtime.devices.tensors": "DeviceTensor",

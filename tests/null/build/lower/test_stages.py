@@ -9,8 +9,8 @@ import pytest
 from dovetail.build.lower.assembly import assemble
 from dovetail.build.lower.drafts import DraftProgram, DraftStep, PortSymbol, Read, change_kind, place_of
 from dovetail.build.lower.lowering import check_order, check_places
+from dovetail.build.lower.memory.overwrites import check_overwrites
 from dovetail.build.lower.outputs import make_body_outputs
-from dovetail.build.lower.overwrites import check_overwrites
 from dovetail.errors import InternalError
 from dovetail.plan.manifest import ProgramRecord, StepRecord, SymbolRecord, ValueRecord
 from dovetail.tensors import TensorSpec

@@ -18,7 +18,7 @@ import numpy as np
 from dovetail.build.config import BuilderConfig, MemoryPoolType
 from dovetail.build.device_records import device_record
 from dovetail.build.lower.built_checks import StepOwner, check_bytes, check_workspace, report_record
-from dovetail.build.lower.memory_plan import plan_memory
+from dovetail.build.lower.memory.arena_plan import plan_memory
 from dovetail.build.progress import Phases
 from dovetail.build.provider_progress import ProviderProgress
 from dovetail.build.request import BuiltPlan

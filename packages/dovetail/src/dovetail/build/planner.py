@@ -21,11 +21,11 @@ from dovetail.build.formats.network_formats import choose_formats
 from dovetail.build.formats.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
 from dovetail.build.graph_checks import check_graph, check_profiled
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_candidates, find_idle_types, tell_idle
-from dovetail.build.lower.aliases import check_alias_names, check_aliases
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.lower.built_records import BuiltStore
-from dovetail.build.lower.io_memory import find_io_memory
 from dovetail.build.lower.lowering import lower_graph
+from dovetail.build.lower.memory.aliases import check_alias_names, check_aliases
+from dovetail.build.lower.memory.io_memory import find_io_memory
 from dovetail.build.lower.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.lower.tensor_records import (
     TensorPlaces,

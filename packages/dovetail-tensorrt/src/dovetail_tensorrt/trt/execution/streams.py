@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any, Final
 
 import dovetail
-from dovetail.plan.sizes import count_missing_bytes
 from dovetail_tensorrt.trt.answers import call_user
 from dovetail_tensorrt.trt.enums import SeekPosition
 
@@ -73,7 +72,7 @@ def read_all(reader: Any) -> bytes:
     if isinstance(reader, IStreamReaderV2):
         call_user("seek", lambda: reader.seek(0, SeekPosition.SET), failure=False)
     plan = bytearray()
-    while missing := count_missing_bytes(plan):
+    while missing := dovetail.count_missing_bytes(plan):
         end = len(plan) + missing
         while len(plan) < end:
             piece = _read_piece(reader, min(end - len(plan), _PIECE_BYTES))

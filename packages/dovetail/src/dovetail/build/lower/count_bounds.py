@@ -39,7 +39,8 @@ def _multiply(dims: Sequence[Expr | None] | None) -> Expr | None:
     known = [dim for dim in dims or () if dim is not None]
     if dims is None or len(known) < len(dims):
         return None
-    return reduce(lambda one, two: Operation(DimensionOperation.PROD, one, two), known, Constant(1))
+    one: Expr = Constant(1)
+    return reduce(lambda first, second: Operation(DimensionOperation.PROD, first, second), known, one)
 
 
 def _dims(node: ir.Node, index: int, inference: ShapeInference) -> tuple[Expr | None, ...] | None:

@@ -9,12 +9,12 @@ import onnx_ir as ir
 
 from dovetail.build.assign.assigner import Group
 from dovetail.build.assign.layers import NodeLayer
-from dovetail.build.lower.aliases import find_slots
 from dovetail.build.lower.attributes import attribute_records
 from dovetail.build.lower.blobs import array_from_tensor
 from dovetail.build.lower.built_checks import StepOwner
 from dovetail.build.lower.drafts import DraftProgram, DraftStep, Read, place_of
 from dovetail.build.lower.kernels import build_kernel
+from dovetail.build.lower.memory.aliases import find_slots
 from dovetail.build.lower.plugin_shapes import PluginShapes, find_plugin_shapes
 from dovetail.build.lower.program_context import ChosenPlugin, ProgramContext
 from dovetail.errors import InternalError

@@ -16,10 +16,10 @@ import onnx_ir as ir
 from dovetail.build.lower.assembly import assemble
 from dovetail.build.lower.drafts import DraftProgram, place_of
 from dovetail.build.lower.emission import Emission
-from dovetail.build.lower.memory_plan import plan_memory
-from dovetail.build.lower.moves import add_moves
+from dovetail.build.lower.memory.arena_plan import plan_memory
+from dovetail.build.lower.memory.moves import add_moves
+from dovetail.build.lower.memory.overwrites import check_overwrites, protect_overwritten
 from dovetail.build.lower.outputs import make_body_outputs, make_outputs
-from dovetail.build.lower.overwrites import check_overwrites, protect_overwritten
 from dovetail.build.lower.program_context import ProgramContext
 from dovetail.errors import InternalError
 from dovetail.plan.manifest import ProgramRecord

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import msgspec
 
-from dovetail.build.lower.copies import make_copy
 from dovetail.build.lower.drafts import DraftProgram, Read, change_kind, place_of
+from dovetail.build.lower.memory.copies import make_copy
 from dovetail.build.lower.program_context import ProgramContext
 from dovetail.errors import BuildError
 from dovetail.expr import dims_from_sizes, sizes_from_dims

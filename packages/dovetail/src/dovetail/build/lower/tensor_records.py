@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from dovetail.build.formats.io_formats import io_format
 from dovetail.build.lower.count_bounds import find_count_bounds
-from dovetail.build.lower.io_memory import is_host_asked
+from dovetail.build.lower.memory.io_memory import is_host_asked
 from dovetail.build.shapes import StaticSymbol, substitute_dims
 from dovetail.errors import BuildError, ModelError
 from dovetail.expr import (

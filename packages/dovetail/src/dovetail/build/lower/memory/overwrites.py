@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import msgspec
 
-from dovetail.build.lower.copies import make_copy
 from dovetail.build.lower.drafts import DraftProgram, DraftStep, Read, change_kind, place_of
+from dovetail.build.lower.memory.copies import make_copy
 from dovetail.build.lower.program_context import ProgramContext
 from dovetail.errors import InternalError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.build.lower.memory_plan import plan_memory
+from dovetail.build.lower.memory.arena_plan import plan_memory
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import ProgramRecord, StepRecord, ValueRecord
 from dovetail.plan.workspaces import find_workspaces, max_workspace, walk_steps
