@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dovetail
+from dovetail_tensorrt.cudart.graphs import defer, is_capturing
 from dovetail_tensorrt.trt.answers import DeprecatedContext, Reporter, call_user
 from dovetail_tensorrt.trt.enums import ExecutionContextAllocationStrategy
 from dovetail_tensorrt.trt.execution.allocators import GuardedOutputAllocator
+from dovetail_tensorrt.trt.execution.captures import keep_bindings
 from dovetail_tensorrt.trt.execution.debugging import DebugReceiver, IDebugListener, debug_name, is_debug_name
 from dovetail_tensorrt.trt.execution.layouts import find_strides
 from dovetail_tensorrt.trt.execution.settings import IRuntimeConfig
@@ -213,10 +215,14 @@ class IExecutionContext(DeprecatedContext):
     # running
 
     def execute_async_v3(self, stream_handle: Any) -> bool:
-        """Run with what is bound; False when that fails."""
+        """Run with what is bound; False when that fails. While a graph is captured, its launches run."""
+        stream = int(stream_handle)
+        if is_capturing():
+            return defer(keep_bindings(self.context, list(self._engine), lambda: self._run(stream)))
+        return self._run(stream)
 
+    def _run(self, stream: int) -> bool:
         def run() -> bool:
-            stream = int(stream_handle)
             self.context.execute_async_v3(stream)
             return self._tell_debug(stream)
 
