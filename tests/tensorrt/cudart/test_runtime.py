@@ -167,3 +167,15 @@ def test_kernels_cannot_be_compiled_where_no_device_is() -> None:
     assert nvrtc.nvrtcResult.NVRTC_SUCCESS == 0
     with pytest.raises(AttributeError, match="kernels cannot be compiled; compute with NumPy"):
         nvrtc.nvrtcCreateProgram(b"", b"", 0, [], [])
+
+
+def test_pools_give_blocks() -> None:
+    properties = runtime.cudaMemPoolProps()
+    properties.location.type = runtime.cudaMemLocationType.cudaMemLocationTypeDevice
+    _, pool = runtime.cudaMemPoolCreate(properties)
+    threshold = runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold
+    assert runtime.cudaMemPoolSetAttribute(pool, threshold, driver.cuuint64_t(1 << 20))[0] == 0
+    _, block = runtime.cudaMallocFromPoolAsync(8, pool, 0)
+    assert runtime.cudaMemset(block, 1, 9)[0] != 0
+    assert runtime.cudaFreeAsync(block, 0)[0] == 0
+    assert runtime.cudaMemPoolDestroy(pool)[0] == 0

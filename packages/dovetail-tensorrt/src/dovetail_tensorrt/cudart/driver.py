@@ -67,6 +67,8 @@ __all__ = [
     "cuStreamQuery",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",
+    "cuuint32_t",
+    "cuuint64_t",
 ]
 
 
@@ -96,6 +98,14 @@ class CUstream(Handle):
 
 class CUdeviceptr(Handle):
     """An address, of the host."""
+
+
+class cuuint64_t(Handle):
+    """A number of 64 bits."""
+
+
+class cuuint32_t(Handle):
+    """A number of 32 bits."""
 
 
 CUevent = cudaEvent_t

@@ -43,6 +43,20 @@ from dovetail_tensorrt.cudart.host_device import (
     cudaSetDeviceFlags,
 )
 from dovetail_tensorrt.cudart.memory import BLOCKS, address_of
+from dovetail_tensorrt.cudart.pools import (
+    cudaDeviceGetDefaultMemPool,
+    cudaMemAllocationHandleType,
+    cudaMemAllocationType,
+    cudaMemLocation,
+    cudaMemLocationType,
+    cudaMemPool_t,
+    cudaMemPoolAttr,
+    cudaMemPoolCreate,
+    cudaMemPoolDestroy,
+    cudaMemPoolProps,
+    cudaMemPoolSetAttribute,
+    cudaMemPoolTrimTo,
+)
 from dovetail_tensorrt.cudart.results import cudaError_t, cudaMemcpyKind
 from dovetail_tensorrt.cudart.streams import (
     cudaEventCreate,
@@ -63,6 +77,7 @@ from dovetail_tensorrt.cudart.streams import (
 
 __all__ = [
     "cudaDeviceGetAttribute",
+    "cudaDeviceGetDefaultMemPool",
     "cudaDeviceGetStreamPriorityRange",
     "cudaDeviceProp",
     "cudaDeviceReset",
@@ -100,9 +115,21 @@ __all__ = [
     "cudaHostUnregister",
     "cudaMalloc",
     "cudaMallocAsync",
+    "cudaMallocFromPoolAsync",
     "cudaMallocHost",
     "cudaMallocManaged",
+    "cudaMemAllocationHandleType",
+    "cudaMemAllocationType",
     "cudaMemGetInfo",
+    "cudaMemLocation",
+    "cudaMemLocationType",
+    "cudaMemPoolAttr",
+    "cudaMemPoolCreate",
+    "cudaMemPoolDestroy",
+    "cudaMemPoolProps",
+    "cudaMemPoolSetAttribute",
+    "cudaMemPoolTrimTo",
+    "cudaMemPool_t",
     "cudaMemcpy",
     "cudaMemcpyAsync",
     "cudaMemcpyKind",
@@ -176,6 +203,11 @@ def cudaMalloc(size: int) -> tuple[cudaError_t, int]:
 
 def cudaMallocAsync(size: int, hStream: Any = 0) -> tuple[cudaError_t, int]:
     """The same: streams run at once."""
+    return cudaMalloc(size)
+
+
+def cudaMallocFromPoolAsync(size: int, memPool: Any, stream: Any = 0) -> tuple[cudaError_t, int]:
+    """The same: pools keep nothing."""
     return cudaMalloc(size)
 
 

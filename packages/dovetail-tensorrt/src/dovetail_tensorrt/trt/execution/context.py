@@ -229,15 +229,23 @@ class IExecutionContext(DeprecatedContext):
         return self._ask("execute_async_v3", run, failure=False)
 
     def execute_v2(self, bindings: Sequence[Any]) -> bool:
-        """Run with one address for each tensor, in the engine's order; False when that fails."""
+        """Run with one address for each tensor, in the engine's order; False when that fails.
+
+        An output that has an allocator stays where this put it last.
+        """
         names = list(self._engine)
         if len(bindings) != len(names):
             text = f"there are {len(bindings)} bindings for {len(names)} tensors"
             self._reporter.refuse("IExecutionContext.execute_v2", text)
             return False
-        if not all(self.set_tensor_address(name, memory) for name, memory in zip(names, bindings, strict=True)):
+        given = dict(zip(names, bindings, strict=True))
+        bound = {name: memory for name, memory in given.items() if not self._has_allocated(name)}
+        if not all(self.set_tensor_address(name, memory) for name, memory in bound.items()):
             return False
         return self.execute_async_v3(0)
+
+    def _has_allocated(self, name: str) -> bool:
+        return self.context.get_output_allocator(name) is not None and self.get_tensor_address(name) != 0
 
     # profiling
 
