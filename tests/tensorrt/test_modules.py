@@ -36,8 +36,10 @@ def test_install_and_uninstall() -> None:
         import tensorrt
         assert tensorrt is trt is sys.modules["dovetail_tensorrt.trt"]
         assert dovetail_tensorrt.install() is trt
+        import tensorrt_dispatch, tensorrt_lean
+        assert tensorrt_dispatch is tensorrt_lean is trt
         import cuda.bindings.runtime as runtime
-        from cuda import cudart
+        from cuda import cudart, nvrtc
         assert cudart is runtime
         dovetail_tensorrt.uninstall()
         try:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail_tensorrt.cudart import driver, find_aliases, has_device, runtime
+from dovetail_tensorrt.cudart import driver, find_aliases, has_device, nvrtc, runtime
 
 OK = runtime.cudaError_t.cudaSuccess
 INVALID = runtime.cudaError_t.cudaErrorInvalidValue
@@ -116,3 +116,66 @@ def test_everything_is_stood_in_for_where_no_device_is() -> None:
     aliases = find_aliases()
     assert aliases["cuda.bindings.runtime"] == "dovetail_tensorrt.cudart.runtime"
     assert aliases["pycuda.driver"] == "dovetail_tensorrt.cudart.pycuda_driver"
+
+
+def test_a_graph_does_with_each_launch_what_was_captured() -> None:
+    source, target = np.zeros(4, np.uint8), np.zeros(4, np.uint8)
+    _, block = runtime.cudaMalloc(4)
+    _, stream = runtime.cudaStreamCreate()
+    assert runtime.cudaStreamIsCapturing(stream)[1].name == "cudaStreamCaptureStatusNone"
+    mode = runtime.cudaStreamCaptureMode.cudaStreamCaptureModeGlobal
+    assert runtime.cudaStreamBeginCapture(stream, mode) == (runtime.cudaError_t.cudaSuccess,)
+    assert runtime.cudaStreamIsCapturing(stream)[1].name == "cudaStreamCaptureStatusActive"
+    assert runtime.cudaStreamBeginCapture(stream, mode)[0] != 0
+    assert runtime.cudaMemcpyAsync(block, source, 4, 1, stream)[0] == 0
+    assert driver.cuMemcpyDtoHAsync(target, block, 4, stream)[0] == 0
+    _, graph = runtime.cudaStreamEndCapture(stream)
+    _, executable = runtime.cudaGraphInstantiate(graph, 0)
+    for value in (1, 2):
+        source[:] = value
+        assert target.max() == value - 1
+        assert runtime.cudaGraphLaunch(executable, stream) == (runtime.cudaError_t.cudaSuccess,)
+        np.testing.assert_array_equal(target, value)
+    assert runtime.cudaStreamEndCapture(stream)[0] != 0
+
+
+def test_a_launch_that_fails_says_so() -> None:
+    _, block = runtime.cudaMalloc(4)
+    runtime.cudaStreamBeginCapture(0)
+    assert runtime.cudaMemsetAsync(block, 1, 5)[0] == 0
+    _, graph = runtime.cudaStreamEndCapture(0)
+    _, executable = runtime.cudaGraphInstantiateWithFlags(graph, 0)
+    assert runtime.cudaGraphLaunch(executable, 0) == (runtime.cudaError_t.cudaErrorInvalidValue,)
+
+
+def test_the_driver_has_events_and_host_memory() -> None:
+    array = np.arange(4, dtype=np.uint8)
+    assert driver.cuMemHostRegister(array.ctypes.data, 4, driver.CU_MEMHOSTREGISTER_DEVICEMAP)[0] == 0
+    _, block = driver.cuMemHostAlloc(4, driver.CU_MEMHOSTALLOC_PORTABLE)
+    assert driver.cuMemcpyDtoD(block, array, 4)[0] == 0
+    assert driver.cuMemsetD8(block, 9, 2)[0] == 0
+    assert driver.cuMemcpyDtoH(array, block, 4)[0] == 0
+    assert array.tolist() == [9, 9, 2, 3]
+    (_, start), (_, end) = driver.cuEventCreate(0), driver.cuEventCreate(0)
+    assert driver.cuEventElapsedTime(start, end)[0] is driver.CUresult.CUDA_ERROR_INVALID_HANDLE
+    driver.cuEventRecord(start, 0)
+    driver.cuEventRecord(end, 0)
+    assert driver.cuEventElapsedTime(start, end)[1] >= 0
+
+
+def test_kernels_cannot_be_compiled_where_no_device_is() -> None:
+    assert nvrtc.nvrtcResult.NVRTC_SUCCESS == 0
+    with pytest.raises(AttributeError, match="kernels cannot be compiled; compute with NumPy"):
+        nvrtc.nvrtcCreateProgram(b"", b"", 0, [], [])
+
+
+def test_pools_give_blocks() -> None:
+    properties = runtime.cudaMemPoolProps()
+    properties.location.type = runtime.cudaMemLocationType.cudaMemLocationTypeDevice
+    _, pool = runtime.cudaMemPoolCreate(properties)
+    threshold = runtime.cudaMemPoolAttr.cudaMemPoolAttrReleaseThreshold
+    assert runtime.cudaMemPoolSetAttribute(pool, threshold, driver.cuuint64_t(1 << 20))[0] == 0
+    _, block = runtime.cudaMallocFromPoolAsync(8, pool, 0)
+    assert runtime.cudaMemset(block, 1, 9)[0] != 0
+    assert runtime.cudaFreeAsync(block, 0)[0] == 0
+    assert runtime.cudaMemPoolDestroy(pool)[0] == 0

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dovetail_tensorrt import trt
+from dovetail_tensorrt.cudart import runtime
 from tests.support.trt_objects import KeptMessages, build, relu_network, run
 
 X = np.float32([[-1, 0, 1], [2, -3, 4]])
@@ -360,3 +361,53 @@ def test_names_of_version_10_that_have_no_effect() -> None:
     assert engine.weight_streaming_budget == engine.minimum_weight_streaming_budget == 0
     engine.weight_streaming_budget = 0
     assert logger.errors == []
+
+
+def test_a_captured_run_keeps_its_shapes_and_addresses() -> None:
+    logger = KeptMessages()
+    context = build(logger, (-1, 3), [((1, 3), (2, 3), (4, 3))]).create_execution_context()
+    first, second = X.copy(), np.full((4, 3), -5, np.float32)
+    expected = run(context, first)
+    captured = np.zeros((2, 3), np.float32)
+    context.set_tensor_address("y", captured.ctypes.data)
+    runtime.cudaStreamBeginCapture(0)
+    assert context.execute_async_v3(0)
+    _, graph = runtime.cudaStreamEndCapture(0)
+    assert captured.max() == 0
+    np.testing.assert_array_equal(run(context, second), 0)
+    _, executable = runtime.cudaGraphInstantiate(graph, 0)
+    assert runtime.cudaGraphLaunch(executable, 0)[0] == 0
+    np.testing.assert_array_equal(captured, expected)
+    assert context.get_tensor_shape("x") == (4, 3)
+
+
+class _GrowingAllocator(trt.IOutputAllocator):
+    """Allocates when more is needed, and otherwise answers with the memory that there is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.size, self.address, self.shape = 0, 0, ()
+
+    def reallocate_output_async(self, tensor_name: str, memory: int, size: int, alignment: int, stream: int) -> int:
+        if size <= self.size:
+            return memory
+        self.size, (_, self.address) = size, runtime.cudaMalloc(size)
+        return self.address
+
+    def notify_shape(self, tensor_name: str, shape: Any) -> None:
+        self.shape = tuple(shape)
+
+
+def test_an_output_stays_where_its_allocator_put_it() -> None:
+    context = build(KeptMessages(), (-1, 3), [((1, 3), (2, 3), (4, 3))]).create_execution_context()
+    allocator = _GrowingAllocator()
+    assert context.set_output_allocator("y", allocator)
+    small = np.zeros(1, np.float32)
+    for rows in (2, 4, 1):
+        x = np.full((rows, 3), rows, np.float32)
+        context.set_input_shape("x", x.shape)
+        assert context.execute_v2([x.ctypes.data, small.ctypes.data])
+        found = np.empty(allocator.shape, np.float32)
+        assert runtime.cudaMemcpy(found, allocator.address, found.nbytes)[0] == 0
+        np.testing.assert_array_equal(found, x)
+    assert small.item() == 0

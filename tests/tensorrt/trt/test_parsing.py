@@ -91,6 +91,30 @@ def test_what_is_wrong_is_told_node_by_node() -> None:
     assert parser.num_errors == 0
 
 
+def test_the_operator_of_an_error_has_no_domain() -> None:
+    logger = KeptMessages()
+    _, network = make_network(logger)
+    model = _model("Rellu")
+    model.graph.node[1].domain = "elsewhere"
+    model.opset_import.append(helper.make_opsetid("elsewhere", 1))
+    parser = trt.OnnxParser(network, logger)
+    assert not parser.parse(model.SerializeToString())
+    assert parser.get_error(0).node_operator() == "Rellu"
+
+
+def test_inputs_and_outputs_of_a_parsed_network_take_other_types() -> None:
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    assert trt.OnnxParser(network, logger).parse(_model("Relu").SerializeToString())
+    network.get_input(0).dtype = trt.float16
+    network.get_output(0).dtype = trt.int32
+    engine = builder.build_engine_with_config(network, builder.create_builder_config())
+    assert [engine.get_tensor_dtype(name) for name in engine] == [trt.float16, trt.int32]
+    x, y = X.astype(np.float16), np.zeros((1, 2), np.int32)
+    assert engine.create_execution_context().execute_v2([x.ctypes.data, y.ctypes.data])
+    np.testing.assert_array_equal(y, np.maximum(X @ W, 0))
+
+
 @pytest.mark.parametrize("data", [b"", b"no model at all", b"\x08\x08"])
 def test_bytes_that_are_no_model(data: bytes) -> None:
     logger = KeptMessages()

@@ -140,6 +140,17 @@ def test_flags_without_an_effect_are_named(model: str) -> None:
         assert f"--{name} has no effect" in text
 
 
+def test_a_file_that_is_no_model_fails(model: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no model at all")
+    code, text = run(f"--onnx={tmp_path / 'notes.txt'}")
+    assert code == 1
+    assert "--onnx: the file is no ONNX model; got" in text
+    assert run(f"--onnx={model}", "--skipInference", f"--saveEngine={tmp_path / 'a.plan'}")[0] == 0
+    code, text = run(f"--onnx={tmp_path / 'a.plan'}")
+    assert code == 1
+    assert "fix: --loadEngine runs a plan that was saved" in text
+
+
 def test_a_wrong_plan_fails(tmp_path: Path) -> None:
     (tmp_path / "no.plan").write_bytes(b"nothing")
     code, text = run(f"--loadEngine={tmp_path / 'no.plan'}")

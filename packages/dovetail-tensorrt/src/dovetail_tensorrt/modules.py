@@ -14,8 +14,8 @@ from typing import Final
 __all__ = ["ModuleTakenError", "install", "uninstall"]
 
 _TRT: Final = "dovetail_tensorrt.trt"
-_NAMES: Final = {"tensorrt": _TRT, "tensorrt_bindings": _TRT}
-"""What a script imports -> what it gets; submodules follow."""
+_NAMES: Final = dict.fromkeys(("tensorrt", "tensorrt_bindings", "tensorrt_lean", "tensorrt_dispatch"), _TRT)
+"""What a script imports -> what it gets; submodules follow. The lean and dispatch runtimes load the same plans."""
 
 
 class ModuleTakenError(ImportError):

@@ -152,3 +152,42 @@ def test_a_layer_can_be_taken_for_its_kind() -> None:
     assert "alpha" in dir(layer)
     with pytest.raises(AttributeError, match="a layer that was read from a model has no 'kernel'"):
         _ = layer.kernel
+
+
+NODES = """
+<ir_version: 8, opset_import: ["" : 17]>
+nodes (float[1, 2, 6, 6] x) => (float[1, 4, 36] y, float[1, 4] m, int64[1, 4, 1] a, float t)
+<float[4, 1, 3, 3] w = {SIXES}, int64[3] s = {0, 4, -1}, int64[1] k = {2}>
+{
+    c = Conv<group = 2, auto_pad = "SAME_UPPER"> (x, w)
+    p = AveragePool<kernel_shape = [3, 3], pads = [0, 1, 2, 1], count_include_pad = 1> (c)
+    y = Reshape<allowzero = 1> (c, s)
+    z = Transpose (y)
+    m = ReduceMax<axes = [2], keepdims = 0> (y)
+    v, i = TopK<largest = 0> (y, k)
+    a = ArgMax<axis = 2> (y)
+    t = ReduceSum<keepdims = 0> (p)
+}
+""".replace("SIXES", ", ".join(["1"] * 36))
+
+
+def test_layers_of_a_model_say_what_their_nodes_say() -> None:
+    network = _network(NODES)
+    found = {layer.op_type: layer for layer in map(network.get_layer, range(network.num_layers)) if _has_node(layer)}
+    conv, pool = found["Conv"], found["AveragePool"]
+    assert conv.padding_mode == dovetail.PaddingMode.SAME_UPPER
+    assert conv.kernel.size == 36
+    assert conv.bias is None
+    assert (tuple(pool.pre_padding), tuple(pool.post_padding)) == ((0, 1), (2, 1))
+    assert pool.padding_mode == dovetail.PaddingMode.EXPLICIT_ROUND_DOWN
+    assert not pool.average_count_excludes_padding
+    assert (tuple(found["Reshape"].reshape_dims), found["Reshape"].zero_is_placeholder) == ((0, 4, -1), False)
+    assert tuple(found["Reshape"].first_transpose) == (0, 1, 2, 3)
+    assert tuple(found["Transpose"].first_transpose) == (2, 1, 0)
+    assert (found["ReduceMax"].axes, found["ReduceSum"].axes) == (1 << 2, 0b1111)
+    assert (found["TopK"].op, found["TopK"].k, found["TopK"].axes) == (dovetail.TopKOperation.MIN, 2, 1 << 2)
+    assert (found["ArgMax"].k, found["ArgMax"].axes) == (1, 1 << 2)
+
+
+def _has_node(layer: object) -> bool:
+    return hasattr(layer, "op_type")

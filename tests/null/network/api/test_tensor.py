@@ -31,8 +31,25 @@ def test_the_shape_of_an_input_can_be_set(network: Network) -> None:
     assert y.shape == (5, 3, 2)
     with pytest.raises(dt.UsageError, match="the shape follows from the layer"):
         y.shape = (1,)
-    with pytest.raises(AttributeError):
-        x.dtype = dt.float16
+
+
+def test_the_types_of_inputs_and_outputs_can_be_set() -> None:
+    network = dt.Network()
+    x = network.add_input("x", dt.float32, (2,))
+    middle = network.add_identity(x).get_output(0)
+    y = network.add_unary(middle, dt.UnaryOperation.NEG).get_output(0)
+    y.name = "y"
+    network.mark_output(y)
+    x.dtype, y.dtype = dt.float16, dt.int32
+    assert (x.dtype, middle.dtype, y.dtype) == (dt.float16, dt.float32, dt.int32)
+    graph = network.to_model().graph
+    assert [(value.name, value.dtype.name) for value in graph.inputs] == [("x", "FLOAT16")]
+    assert [(value.name, value.dtype.name) for value in graph.outputs] == [("y", "INT32")]
+    assert [node.op_type for node in graph] == ["Cast", "Identity", "Neg", "Cast"]
+    x.dtype, y.dtype = dt.float32, dt.float32
+    assert [node.op_type for node in network.to_model().graph] == ["Identity", "Neg"]
+    with pytest.raises(dt.UsageError, match="dtype"):
+        x.dtype = "half"
 
 
 def test_equal_dimension_names_are_equal_dimensions(network: Network) -> None:

@@ -17,13 +17,18 @@ __all__ = ["find_aliases", "find_patches", "has_device"]
 _CUDA: Final = {
     "cuda.cudart": "dovetail_tensorrt.cudart.runtime",
     "cuda.cuda": "dovetail_tensorrt.cudart.driver",
+    "cuda.nvrtc": "dovetail_tensorrt.cudart.nvrtc",
     "cuda.bindings.runtime": "dovetail_tensorrt.cudart.runtime",
     "cuda.bindings.driver": "dovetail_tensorrt.cudart.driver",
+    "cuda.bindings.nvrtc": "dovetail_tensorrt.cudart.nvrtc",
 }
 _PYCUDA: Final = {
     "pycuda": "dovetail_tensorrt.cudart.pycuda",
     "pycuda.autoinit": "dovetail_tensorrt.cudart.pycuda_autoinit",
+    "pycuda.autoprimaryctx": "dovetail_tensorrt.cudart.pycuda_autoinit",
     "pycuda.driver": "dovetail_tensorrt.cudart.pycuda_driver",
+    "pycuda.gpuarray": "dovetail_tensorrt.cudart.pycuda_gpuarray",
+    "pycuda.tools": "dovetail_tensorrt.cudart.pycuda_tools",
 }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dovetail_tensorrt.cudart import driver, runtime
+from dovetail_tensorrt.cudart import driver, nvrtc, runtime
 
-__all__ = ["driver", "runtime"]
+__all__ = ["driver", "nvrtc", "runtime"]
 
 __path__: list[str] = []
 """Modules under this name are found by the import hook."""

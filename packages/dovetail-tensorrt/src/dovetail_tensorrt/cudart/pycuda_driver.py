@@ -17,11 +17,22 @@ __all__ = [
     "Error",
     "Event",
     "LogicError",
+    "MemoryError",
+    "RuntimeError",
     "Stream",
     "ctx_flags",
+    "event_flags",
+    "from_device",
+    "from_device_like",
+    "get_driver_version",
+    "get_version",
     "host_alloc_flags",
     "init",
+    "managed_empty",
+    "managed_zeros",
     "mem_alloc",
+    "mem_alloc_like",
+    "mem_attach_flags",
     "mem_get_info",
     "memcpy_dtod",
     "memcpy_dtod_async",
@@ -30,8 +41,16 @@ __all__ = [
     "memcpy_htod",
     "memcpy_htod_async",
     "memset_d8",
+    "memset_d8_async",
+    "memset_d32",
     "pagelocked_empty",
+    "pagelocked_empty_like",
     "pagelocked_zeros",
+    "pagelocked_zeros_like",
+    "register_host_memory",
+    "start_profiler",
+    "stop_profiler",
+    "to_device",
 ]
 
 
@@ -43,10 +62,37 @@ class LogicError(Error):
     """A call that can never be right."""
 
 
+class MemoryError(Error):  # noqa: A001 - the package's name
+    """There is not so much memory."""
+
+
+class RuntimeError(Error):  # noqa: A001 - the package's name
+    """A call that failed while it ran."""
+
+
+class event_flags:
+    """Flags of events, none of which changes anything."""
+
+    DEFAULT = 0
+    BLOCKING_SYNC = 1
+    DISABLE_TIMING = 2
+
+
+class mem_attach_flags:
+    """Flags of managed memory, none of which changes anything."""
+
+    GLOBAL = 1
+    HOST = 2
+    SINGLE = 4
+
+
 class ctx_flags:
     """Flags of contexts, none of which changes anything."""
 
     SCHED_AUTO = 0
+    SCHED_SPIN = 1
+    SCHED_YIELD = 2
+    SCHED_BLOCKING_SYNC = 4
     MAP_HOST = 8
 
 
@@ -156,6 +202,16 @@ class Context:
     def synchronize() -> None:
         """Nothing to wait for."""
 
+    @staticmethod
+    def get_current() -> Context:
+        """The context."""
+        return Context()
+
+    @staticmethod
+    def get_device() -> Device:
+        """The host."""
+        return Device(0)
+
     def detach(self) -> None:
         """Nothing to give back."""
 
@@ -175,6 +231,14 @@ class Device:
     def name(self) -> str:
         """What it is."""
         return "host memory (no CUDA device)"
+
+    def compute_capability(self) -> tuple[int, int]:
+        """None: there is no GPU."""
+        return 0, 0
+
+    def total_memory(self) -> int:
+        """Bytes of the host."""
+        return mem_get_info()[1]
 
     def make_context(self, flags: int = 0) -> Context:
         """A context."""
@@ -196,9 +260,43 @@ def mem_get_info() -> tuple[int, int]:
     return cudaMemGetInfo()[1:]
 
 
+def get_version() -> tuple[int, int, int]:
+    """The version whose names these are."""
+    return 13, 0, 0
+
+
+def get_driver_version() -> int:
+    """0: there is no driver."""
+    return 0
+
+
 def mem_alloc(size: int) -> DeviceAllocation:
     """A block of the host's memory."""
     return DeviceAllocation(int(size))
+
+
+def mem_alloc_like(ary: npt.NDArray[Any]) -> DeviceAllocation:
+    """A block for an array."""
+    return DeviceAllocation(ary.nbytes)
+
+
+def to_device(ary: Any) -> DeviceAllocation:
+    """A block with the bytes of an array."""
+    block = DeviceAllocation(size_of(ary) or 0)
+    memcpy_htod(block, ary)
+    return block
+
+
+def from_device(devptr: Any, shape: Any, dtype: Any, order: str = "C") -> npt.NDArray[Any]:
+    """An array with the bytes of a block."""
+    result = pagelocked_empty(shape, dtype, order)
+    memcpy_dtoh(result, devptr)
+    return result
+
+
+def from_device_like(devptr: Any, other_ary: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same, with the shape and type of another array."""
+    return from_device(devptr, other_ary.shape, other_ary.dtype)
 
 
 def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> npt.NDArray[Any]:
@@ -209,6 +307,31 @@ def pagelocked_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 
 def pagelocked_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> npt.NDArray[Any]:
     """An array of zeros."""
     return np.zeros(shape, dtype, order="F" if order == "F" else "C")
+
+
+def pagelocked_empty_like(array: npt.NDArray[Any], mem_flags: int = 0) -> npt.NDArray[Any]:
+    """An array like another."""
+    return np.empty_like(array)
+
+
+def pagelocked_zeros_like(array: npt.NDArray[Any], mem_flags: int = 0) -> npt.NDArray[Any]:
+    """An array of zeros like another."""
+    return np.zeros_like(array)
+
+
+def managed_empty(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> npt.NDArray[Any]:
+    """An array."""
+    return pagelocked_empty(shape, dtype, order)
+
+
+def managed_zeros(shape: Any, dtype: Any, order: str = "C", mem_flags: int = 0) -> npt.NDArray[Any]:
+    """An array of zeros."""
+    return pagelocked_zeros(shape, dtype, order)
+
+
+def register_host_memory(ary: npt.NDArray[Any], flags: int = 0) -> npt.NDArray[Any]:
+    """The array: memory of the host is all there is."""
+    return ary
 
 
 def _copy(target: Any, source: Any, size_bytes: int | None, call: str) -> None:
@@ -253,3 +376,21 @@ def memset_d8(dest: Any, data: int, count: int) -> None:
     """Set bytes."""
     if not BLOCKS.fill(dest, data, count):
         raise LogicError(f"cuMemsetD8 failed: invalid argument: {count} bytes do not fit the memory")
+
+
+def memset_d8_async(dest: Any, data: int, count: int, stream: Stream | None = None) -> None:
+    """The same."""
+    memset_d8(dest, data, count)
+
+
+def memset_d32(dest: Any, data: int, count: int) -> None:
+    """Set numbers of four bytes."""
+    memcpy_htod(dest, np.full(count, data, np.uint32))
+
+
+def start_profiler() -> None:
+    """Nobody profiles."""
+
+
+def stop_profiler() -> None:
+    """Nobody profiles."""

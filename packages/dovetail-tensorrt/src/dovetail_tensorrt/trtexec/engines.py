@@ -10,9 +10,11 @@ from typing import Any, Final
 import dovetail
 from dovetail.cli.files import write_file
 from dovetail.errors import InputError, UsageError
+from dovetail.file_kinds import START_BYTES, describe_start
 from dovetail.loggers import Severity
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory, has_provider
+from dovetail_tensorrt.trt.parsing.models import ParsedModel
 from dovetail_tensorrt.trtexec.words import Options, read_size
 
 __all__ = ["build_plan", "load_plan", "prepare_plugins"]
@@ -78,10 +80,8 @@ def _override(options: Options, path: Path) -> tuple[str, ...]:
     """Operators of the model for which a plugin is registered, where plugins are to win."""
     if not options.has("enablePluginOverride"):
         return ()
-    from onnx import load
-
     names = {creator.name for creator in dovetail.get_plugin_registry().all_creators}
-    ops = [node.op_type for node in load(path, load_external_data=False).graph.node]
+    ops = [node.op_type for node in _load_model(path).graph.node]
     return tuple(dict.fromkeys(op for op in ops if op in names))
 
 
@@ -111,11 +111,24 @@ def find_bounds(options: Options, path: Path) -> tuple[list[dict[str, Any]], lis
     return [{name: shape for name, shape in shapes.items() if name in dynamic}], notes
 
 
+def _load_model(path: Path) -> Any:
+    """The model of a file, without data beside it."""
+    data = path.read_bytes()
+    try:
+        return ParsedModel(data, str(path)).proto
+    except ValueError as error:
+        kind = describe_start(data[:START_BYTES])
+        raise InputError(
+            "the file is no ONNX model",
+            where="--onnx",
+            got=f"{path}, {kind}" if kind else str(path),
+            fix="--loadEngine runs a plan that was saved" if kind == "a plan" else "export the model to ONNX first",
+        ) from error
+
+
 def _read_inputs(path: Path) -> dict[str, tuple[int | None, ...] | None]:
     """The shape of each input of a model, None where a size is open."""
-    from onnx import load
-
-    graph = load(path, load_external_data=False).graph
+    graph = _load_model(path).graph
     held = {tensor.name for tensor in graph.initializer}
     found: dict[str, tuple[int | None, ...] | None] = {}
     for value in graph.input:

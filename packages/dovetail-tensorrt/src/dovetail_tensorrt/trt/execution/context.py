@@ -6,9 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import dovetail
+from dovetail_tensorrt.cudart.graphs import defer, is_capturing
 from dovetail_tensorrt.trt.answers import DeprecatedContext, Reporter, call_user
 from dovetail_tensorrt.trt.enums import ExecutionContextAllocationStrategy
 from dovetail_tensorrt.trt.execution.allocators import GuardedOutputAllocator
+from dovetail_tensorrt.trt.execution.captures import keep_bindings
 from dovetail_tensorrt.trt.execution.debugging import DebugReceiver, IDebugListener, debug_name, is_debug_name
 from dovetail_tensorrt.trt.execution.layouts import find_strides
 from dovetail_tensorrt.trt.execution.settings import IRuntimeConfig
@@ -213,25 +215,37 @@ class IExecutionContext(DeprecatedContext):
     # running
 
     def execute_async_v3(self, stream_handle: Any) -> bool:
-        """Run with what is bound; False when that fails."""
+        """Run with what is bound; False when that fails. While a graph is captured, its launches run."""
+        stream = int(stream_handle)
+        if is_capturing():
+            return defer(keep_bindings(self.context, list(self._engine), lambda: self._run(stream)))
+        return self._run(stream)
 
+    def _run(self, stream: int) -> bool:
         def run() -> bool:
-            stream = int(stream_handle)
             self.context.execute_async_v3(stream)
             return self._tell_debug(stream)
 
         return self._ask("execute_async_v3", run, failure=False)
 
     def execute_v2(self, bindings: Sequence[Any]) -> bool:
-        """Run with one address for each tensor, in the engine's order; False when that fails."""
+        """Run with one address for each tensor, in the engine's order; False when that fails.
+
+        An output that has an allocator stays where this put it last.
+        """
         names = list(self._engine)
         if len(bindings) != len(names):
             text = f"there are {len(bindings)} bindings for {len(names)} tensors"
             self._reporter.refuse("IExecutionContext.execute_v2", text)
             return False
-        if not all(self.set_tensor_address(name, memory) for name, memory in zip(names, bindings, strict=True)):
+        given = dict(zip(names, bindings, strict=True))
+        bound = {name: memory for name, memory in given.items() if not self._has_allocated(name)}
+        if not all(self.set_tensor_address(name, memory) for name, memory in bound.items()):
             return False
         return self.execute_async_v3(0)
+
+    def _has_allocated(self, name: str) -> bool:
+        return self.context.get_output_allocator(name) is not None and self.get_tensor_address(name) != 0
 
     # profiling
 

@@ -135,7 +135,7 @@ def refuse_accelerator(func: str, model: ParsedModel) -> list[ParserError]:
 
 def _describe(error: dovetail.DovetailError, func: str, indices: Mapping[str, int]) -> ParserError:
     found = _NODE.search(error.where or "")
-    name, operator = (found["name"], found["op"]) if found else ("", "")
+    name, operator = (found["name"], found["op"].rpartition("::")[2]) if found else ("", "")
     return ParserError(
         code=_code_of(error, is_node=found is not None),
         desc=str(error),

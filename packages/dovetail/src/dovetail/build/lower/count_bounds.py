@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import reduce
 from typing import Final
 
 import onnx_ir as ir
@@ -39,8 +38,10 @@ def _multiply(dims: Sequence[Expr | None] | None) -> Expr | None:
     known = [dim for dim in dims or () if dim is not None]
     if dims is None or len(known) < len(dims):
         return None
-    one: Expr = Constant(1)
-    return reduce(lambda first, second: Operation(DimensionOperation.PROD, first, second), known, one)
+    product: Expr = Constant(1)
+    for dim in known:
+        product = Operation(DimensionOperation.PROD, product, dim)
+    return product
 
 
 def _dims(node: ir.Node, index: int, inference: ShapeInference) -> tuple[Expr | None, ...] | None:

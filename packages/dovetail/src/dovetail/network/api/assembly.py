@@ -74,11 +74,13 @@ def _output_value(assembler: Assembler, tensor: ITensor) -> ir.Value:
             where="to_model",
             fix="mark the output of add_loop_output or add_output",
         )
-    value = emitter[tensor]
-    if value.producer() is None and tensor._layer is not None:  # a constant: a graph's output must come from a node
+    if emitter[tensor].producer() is None and tensor._layer is not None:
+        # A constant: a graph's output must come from a node.
         with emitter.writing(tensor._layer):
-            value = emitter.op("Identity", value)
+            value = emitter.op("Identity", emitter[tensor])
             value.name = tensor.name
+            emitter.alias(tensor, value)
+    value = emitter.write_output(tensor)
     if tensor.location == TensorLocation.HOST:
         value.metadata_props["dovetail.location"] = "host"
     if tensor in emitter.network._shape_outputs:

@@ -406,6 +406,10 @@ class NetworkCore:
         tensor._shape = dims(minimum=-1)(shape, f"tensor '{tensor.name}'", "shape")
         self._forget_trace()
 
+    def _retype_io(self, tensor: ITensor, dtype: Any) -> None:
+        tensor._io_dtype = data_type()(dtype, f"tensor '{tensor.name}'", "dtype")
+        self._forget_trace()
+
     def _name_dimension(self, tensor: ITensor, index: int, name: str) -> None:
         where = f"tensor '{tensor.name}'"
         if not tensor.is_network_input:

@@ -70,7 +70,25 @@ class Emitter:
         self.inference.add_input(value)
         self._describe_tensor(tensor, value)
         self.bind(tensor, value)
+        if tensor._dtype is not None and tensor._dtype != tensor.dtype:
+            self.alias(tensor, self._cast_io(tensor, value, tensor._dtype))
         return value
+
+    def write_output(self, tensor: ITensor) -> ir.Value:
+        """The value that callers get of an output, in the type that was set for it."""
+        value, dtype = self[tensor], tensor._io_dtype
+        if dtype is None or value.dtype == ir_type_from_data_type(dtype):
+            return value
+        result = self._cast_io(tensor, value, dtype)
+        value.name, result.name = result.name, value.name
+        self._describe_tensor(tensor, result)
+        return result
+
+    def _cast_io(self, tensor: ITensor, value: ir.Value, dtype: DataType) -> ir.Value:
+        result = self.op("Cast", value, to=ir_type_from_data_type(dtype).value)
+        self.block[-1].name = self._unique_node(f"{tensor.name}/Cast")
+        result.name = self.unique(f"{tensor.name}_cast")
+        return result
 
     def emit_layer(self, layer: ILayer) -> None:
         """Write one layer; its inputs must have been written."""

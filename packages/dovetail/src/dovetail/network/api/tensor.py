@@ -31,6 +31,7 @@ class ITensor:
         "_dimension_names",
         "_dtype",
         "_index",
+        "_io_dtype",
         "_layer",
         "_location",
         "_name",
@@ -54,6 +55,7 @@ class ITensor:
         self._layer = layer
         self._index = index
         self._dtype = dtype
+        self._io_dtype: DataType | None = None
         self._shape = shape
         self._allowed_formats: int | None = None
         self._location = TensorLocation.DEVICE
@@ -88,10 +90,16 @@ class ITensor:
 
     @property
     def dtype(self) -> DataType:
-        """The element type."""
+        """The element type; that of an input or output may be set, and is then cast where it meets the layers."""
+        if self._io_dtype is not None:
+            return self._io_dtype
         if self._dtype is not None:
             return self._dtype
         return self._network._dtype_of(self)
+
+    @dtype.setter
+    def dtype(self, value: DataType) -> None:
+        self._network._retype_io(self, value)
 
     @property
     def shape(self) -> Dims:

@@ -67,7 +67,8 @@ class OutputDelivery:
         allocator = self._allocators.get(tensor.name)
         if allocator is not None:
             size = _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
-            return self._reallocate(allocator, tensor, address or 0, size)
+            address = self._addresses[tensor.name] = self._reallocate(allocator, tensor, address or 0, size)
+            return address
         if address is None:
             raise no_address("output", tensor.name, "call set_tensor_address or set_output_allocator")
         return address
