@@ -29,7 +29,7 @@ MODELS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "AveragePool": (
         "AveragePool",
-        """(float[1,3,6,6] x) => (float[1,3,4,4] y) {
+        """(float[1,3,6,6] x) => (float[1,3,4,3] y) {
         y = AveragePool<kernel_shape=[3,3], pads=[0,1,0,1], strides=[1,2], count_include_pad=1>(x) }""",
     ),
     "large windows": (

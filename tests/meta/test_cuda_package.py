@@ -46,9 +46,10 @@ def test_one_module_imports_the_front_end_of_cudnn_and_only_when_it_is_needed() 
 
 
 def test_running_imports_nothing_that_builds() -> None:
-    for path in (PACKAGE / "run").glob("*.py"):
+    rooms = {"run": (*BUILD_FOLDERS, "choose"), "choose": BUILD_FOLDERS}
+    for path, folders in [(path, folders) for room, folders in rooms.items() for path in (PACKAGE / room).glob("*.py")]:
         names = set(_imports(path))
-        above = [name for name in names for folder in BUILD_FOLDERS if name.startswith(f"dovetail_cuda.{folder}")]
+        above = [name for name in names for folder in folders if name.startswith(f"dovetail_cuda.{folder}")]
         assert above == [], path.name
         assert not {name.partition(".")[0] for name in names} & {"triton", "onnx", "onnx_ir", "torch"}, path.name
 
@@ -68,3 +69,15 @@ def test_its_lock_has_pins_and_hashes_and_no_address() -> None:
     entries = [entry for entry in text.split("\n") if entry and not entry.startswith((" ", "#"))]
     assert [entry.partition("==")[0] for entry in entries] == ["triton"]
     assert "--hash=sha256:" in text
+
+
+def test_the_table_of_the_provider_names_what_is_there() -> None:
+    """docs/cuda-provider.md: every point has a module and a test."""
+    lines = (ROOT / "docs/cuda-provider.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
+    assert len(rows) > 20
+    for point, where, test in rows:
+        homes = [ROOT, *(ROOT / "packages").glob("*/src")]
+        assert any((home / where).is_file() for home in homes), point
+        path, _, name = test.partition("::")
+        assert f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), point

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ import dovetail as dt
 from dovetail.cli import main
 from dovetail.errors import PlanCorruptError, ProviderError, TimingCacheError, UsageError
 from dovetail.plan.carried import find_carried_blobs
+from dovetail.plan.compatibility import check_plan
 from dovetail.plan.container import Blob, PlanFile, write_plan
 from dovetail.plan.inspect import inspect_plan
 from dovetail.plan.manifest import Manifest, decode_manifest, encode_manifest
 from dovetail.plan.untimed import count_untimed
-from dovetail.testing import host_device
+from dovetail.testing import HostDevice, host_device
 from tests.support.device_models import X, build, chain, expected
 
 WAYS = ("slow", "middle", "fast")
@@ -140,6 +142,15 @@ def test_the_command_shows_what_was_chosen_and_inspect_what_is_carried(plan: Pat
     assert "carried for" not in capsys.readouterr().out
 
 
+def test_the_judge_of_plans_says_what_to_do_and_calls_a_tuned_plan_optimal(plan: Path) -> None:
+    with host_device(**DEVICE):
+        report = check_plan(plan)
+        assert report.verdict == "usable"
+        assert "carries candidates: 'dovetail tune' chooses between them on the device" in report.notes
+        dt.tune(plan)
+        assert check_plan(plan).verdict == "optimal"
+
+
 def test_a_run_does_not_read_candidates_and_saving_checks_them(plan: Path, tmp_path: Path) -> None:
     manifest = read(plan)
     damaged = sorted(find_carried_blobs(manifest))[0]
@@ -203,12 +214,24 @@ def test_nothing_is_tuned_where_the_device_is_not(plan: Path) -> None:
         dt.tune(plan)
 
 
-def test_a_provider_that_fails_leaves_the_plan_as_it_is(plan: Path) -> None:
-    before = plan.read_bytes()
-    with (
-        host_device(**DEVICE, raises_in=["tune_partition"]),
-        pytest.raises(ProviderError, match=r"tune_partition of step .* raised RuntimeError"),
-    ):
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"code": ["way slow", "other"]}, "it chose device code that the plan does not have; got 'other'"),
+        ({"added": {"way middle": b""}}, "two pieces of code have one name; got 'way middle'"),
+        ({"workspace_bytes": -1}, "a step needs more workspace than the build allows"),
+        ({"payload": "text"}, "the payload is no bytes"),
+    ],
+)
+def test_what_a_provider_gives_is_checked(
+    plan: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], message: str
+) -> None:
+    before, tune = plan.read_bytes(), HostDevice.tune_partition
+    monkeypatch.setattr(HostDevice, "tune_partition", lambda *args: replace(tune(*args), **changes))
+    with host_device(**DEVICE), pytest.raises(ProviderError, match=message):
+        dt.tune(plan)
+    monkeypatch.setattr(HostDevice, "tune_partition", lambda *args: None)
+    with host_device(**DEVICE), pytest.raises(ProviderError, match="tune_partition gave no partition"):
         dt.tune(plan)
     assert plan.read_bytes() == before
 

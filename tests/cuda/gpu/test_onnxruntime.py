@@ -10,9 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 
+from dovetail_cuda.lower.images import NHWC_DOMAIN
+from tests.cuda.channels_last import HEAD, MODELS
+from tests.cuda.graphs import check_graphs
+from tests.cuda.inputs import make_inputs
 from tests.cuda.models import make_block, make_mlp
 
 _EP = Path(__file__).parents[3] / "packages" / "onnxruntime-ep-dovetail"
@@ -118,6 +123,49 @@ def test_graphs_are_captured_by_their_ids(device: Any, capsys: Any) -> None:
     with capsys.disabled():
         print(f"\ntwo blocks in ONNX Runtime, replayed: {np.median(times[10:]):.1f} us a run")
     assert _error(target.numpy(), _expected(model, other)) < 5e-3
+
+
+@pytest.mark.parametrize("use_pool", ["0", "1"])
+def test_each_id_has_a_graph_with_shapes_of_its_own(device: Any, use_pool: str) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[n,3] x) => (float[n,3] y) { y = Neg(x) }")
+    session = device.session(model, graph_capture="1", **{"arena.use_cuda_mempool": use_pool})
+    check_graphs(session, device, {1: 2, 2: 5, 3: 700})
+
+
+def test_inputs_of_the_host_and_outputs_on_the_gpu(device: Any) -> None:
+    model, x = _model(), _feed()
+    session, target = device.session(model), device.empty(_SHAPE, np.float16)
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, target)
+    binding.synchronize_inputs()
+    session.run_with_iobinding(binding)
+    binding.synchronize_outputs()
+    assert _error(target.numpy(), _expected(model, x)) < 5e-3
+
+
+def test_a_session_runs_on_the_stream_of_the_caller(device: Any, cuda: Any) -> None:
+    model, x, stream = _model(), _feed(), cuda.create_stream()
+    session = device.session(model, **{"provider.cuda.user_compute_stream": str(stream.handle)})
+    for _ in range(3):
+        assert _error(session.run(None, {"x": x})[0], _expected(model, x)) < 5e-3
+    del session
+    stream.close()
+
+
+@pytest.mark.parametrize(
+    "name", ["3x3", "residual", "BatchNormalization", "AveragePool", "ConvTranspose", "GridSample"]
+)
+def test_what_onnxruntime_rewrites_with_channels_last_runs_here(device: Any, name: str) -> None:
+    ops, text = MODELS[name]
+    model = onnx.parser.parse_model(HEAD + text)
+    inputs = make_inputs(model)
+    session = device.session(model, prefer_nhwc="1")
+    (part,) = session.get_provider_graph_assignment_info()
+    assert sorted(node.op_type for node in part.get_nodes() if node.domain == NHWC_DOMAIN) == sorted(ops.split())
+    feeds = dict(zip([value.name for value in model.graph.input], inputs, strict=True))
+    reference = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert _error(session.run(None, feeds)[0], reference.run(None, feeds)[0]) < 5e-3
 
 
 def test_nodes_that_stay_on_the_cpu_get_copies(device: Any) -> None:

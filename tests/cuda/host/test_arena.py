@@ -16,10 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 import dovetail
 from dovetail.provider.loader import get_default_options, get_provider, set_default_options
+from dovetail_cuda.provider import CudaFactory
 from dovetail_cuda.run.arenas.arena import ALIGNMENT, Arena, ArenaRules
 from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
 from dovetail_cuda.run.arenas.guards import GuardedMemory
-from tests.cuda.host.fake_provider import fake_cuda, make_factory
+from tests.cuda.host.callers_memory import CallersMemory
+from tests.cuda.host.fake_driver import FakeDriver
+from tests.cuda.host.fake_provider import FakeToolbox, fake_cuda, make_factory
 from tests.cuda.models import make_mlp
 
 RULES = ArenaRules(
@@ -328,37 +331,17 @@ def test_a_provider_with_guards_runs_and_leaves_nothing(tmp_path: Any) -> None:
 
 
 def test_memory_comes_from_functions_of_the_caller() -> None:
-    given: dict[int, Any] = {}
-    emptied: list[bool] = []
-
-    @ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_size_t)
-    def take(size: int) -> int:
-        if size > 1 << 20:
-            return 0
-        block = ctypes.create_string_buffer(size + 256)
-        address = -(-ctypes.addressof(block) // 256) * 256
-        given[address] = block
-        return address
-
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-    def give(address: int) -> None:
-        del given[address]
-
-    @ctypes.CFUNCTYPE(None)
-    def empty() -> None:
-        emptied.append(True)
-
-    places = [ctypes.cast(function, ctypes.c_void_p).value for function in (take, give, empty)]
-    names = ("gpu_external_alloc", "gpu_external_free", "gpu_external_empty_cache")
-    _, memory = _open(**{name: hex(place or 0) for name, place in zip(names, places, strict=True)})
+    driver = FakeDriver()
+    caller, factory = CallersMemory(driver, limit_bytes=1 << 20), CudaFactory(FakeToolbox(driver))
+    memory = factory.create(factory.devices()[0], caller.options).allocator
     block = memory.allocate(1000, 256, 0)
-    assert list(given) == [block]
+    assert caller.given == {block}
     assert not memory.allocate(2 << 20, 256, 0)
     assert memory.deallocate(block)
     assert not memory.deallocate(block)
     memory.shrink()
-    assert not given
-    assert emptied == [True]
+    assert not caller.given
+    assert caller.num_emptied == 1
 
 
 def test_a_driver_without_a_pool_gets_an_arena() -> None:

@@ -13,6 +13,10 @@ import pytest
 
 import dovetail
 from dovetail.errors import BuildError
+from dovetail.network.importer.importer import import_model
+from dovetail.passes import standard_passes
+from dovetail.passes.base import Pass, run_passes
+from dovetail.passes.layout import LayoutPass
 from dovetail_cuda.compile.farm import CompileFarm
 from dovetail_cuda.compile.request import KernelRequest
 from dovetail_cuda.compile.source import Tile, write_kernel
@@ -20,7 +24,10 @@ from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.planner import plan_partition
 from dovetail_cuda.graph.regions import ElementRegion
+from dovetail_cuda.lower.registry import load_registry
 from tests.cuda.categories import CATEGORIES, HEAD
+from tests.cuda.channels_last import HEAD as LAST_HEAD
+from tests.cuda.channels_last import MODELS as LAST_MODELS
 from tests.cuda.host.test_numbers import _check
 
 _OLD = '<ir_version: 8, opset_import: ["" : 9]> g '
@@ -101,6 +108,17 @@ NEW = {
 }
 
 
+def _clean(text: str, *passes: Pass) -> ir.Model:
+    """A model as the provider gets it."""
+    model = import_model(onnx.parser.parse_model(text))
+    run_passes(model, [*standard_passes(keep=frozenset()), *passes])
+    return model
+
+
+def _make_layout_pass() -> LayoutPass:
+    return LayoutPass(accepts=lambda *operator: load_registry().find(*operator) is not None, within=lambda node: True)
+
+
 def _list_requests() -> dict[str, KernelRequest]:
     """The kernels of all models, each once."""
     texts = [
@@ -108,9 +126,10 @@ def _list_requests() -> dict[str, KernelRequest]:
     ]
     texts += [HEAD + text for text in EXTRA.values()]
     texts += [f'<ir_version: 13, opset_import: ["" : {opset}]> g {text}' for opset, text in NEW.values()]
+    models = [_clean(text) for text in texts]
+    models += [_clean(LAST_HEAD + text, _make_layout_pass()) for _, text in LAST_MODELS.values()]
     found = {}
-    for text in texts:
-        model = ir.from_proto(onnx.parser.parse_model(text))
+    for model in models:
         for region in plan_partition(model).regions:
             if isinstance(region, ElementRegion):
                 kernel = write_kernel(region, Tile(rows=16, columns=16 if region.rows else 1))

@@ -12,8 +12,10 @@ import pytest
 import dovetail
 from dovetail.provider.loader import get_provider
 from dovetail_cuda.graph.planner import plan_partition
-from dovetail_cuda.graph.regions import ConvRegion
+from dovetail_cuda.graph.regions import ConvRegion, ElementRegion
+from dovetail_cuda.lower.expr import ROW
 from dovetail_cuda.lower.images import NHWC_DOMAIN
+from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.operators.channels_last import ALLOWED
 from dovetail_cuda.lower.registry import load_registry
 from tests.cuda.channels_last import HEAD, MODELS, build, check_ran, list_rewritten
@@ -81,3 +83,27 @@ def test_values_between_lie_as_their_shapes_say() -> None:
     assert [region.ops for region in plan.regions if region.ops != ("Expand",)] == [
         *((f"{NHWC_DOMAIN}::{op}",) for op in ("Conv", "Conv", "MaxPool")),
     ]
+
+
+def test_neighbours_write_side_by_side() -> None:
+    text = f"""(float[2,8,9,4] x) => (float[2,5,3,4] y) {{
+        y = {NHWC_DOMAIN}.MaxPool<kernel_shape=[4,4], strides=[1,2]>(x) }}"""
+    (region,) = plan_partition(ir.from_proto(onnx.parser.parse_model(LAST + text))).regions
+    assert isinstance(region, ElementRegion)
+    assert region.stored[0].place == Index.variable(ROW, 2 * 5 * 3 * 4)
+
+
+def test_plans_of_cudnn_are_for_these_convolutions_too(paper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 1)
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_EARLY", 0)
+    provider, driver = paper
+    provider._toolbox.has_cudnn = True
+    ops, text = MODELS["residual"]
+    model = onnx.parser.parse_model(HEAD + text)
+    inputs = make_inputs(model)
+    engine = build(model)
+    check_ran(engine, inputs, ops.split())
+    assert "convolution" in driver.launched
+    np.testing.assert_allclose(
+        engine(*inputs), dovetail.compile(model, providers=["cpu"])(*inputs), rtol=2e-4, atol=2e-4
+    )

@@ -22,7 +22,7 @@ from dovetail_cuda.run.driver import Launch, Parameters
 from tests.cuda.host.fake_provider import fake_cuda, make_factory
 from tests.cuda.host.interpreter import compile_fake
 from tests.cuda.host.test_compile import _request
-from tests.cuda.models import make_block
+from tests.cuda.models import make_block, make_mlp
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
 
@@ -141,6 +141,17 @@ def test_what_it_refuses_runs_elsewhere_and_is_reported(paper: Any, text: str, r
     engine = dovetail.compile(model, providers=["cuda"], logger=Logger())
     assert {step.provider for step in engine.manifest.programs[0].steps} == {"cpu"}
     assert any(reason in message for message in messages), messages
+
+
+def test_nodes_whose_weights_are_beyond_the_limit_of_memory_go_to_the_next_provider(paper: Any) -> None:
+    model, x = make_mlp(rows=4, width=64), np.ones((4, 64), np.float32)
+    config = dovetail.BuilderConfig()
+    config.provider_options = {"cuda": {"arena.max_mem": "45000"}}
+    engine = dovetail.compile(model, providers=["cuda", "cpu"], config=config)
+    steps = [step for step in engine.manifest.programs[0].steps if step.kind != "copy"]
+    assert [step.provider for step in steps][:2] == ["cuda", "cpu"]
+    assert any("its budget of 45000 bytes is used up" in note.text for note in engine.manifest.notes)
+    np.testing.assert_allclose(engine(x), dovetail.compile(model, providers=["cpu"])(x), rtol=1e-5, atol=1e-5)
 
 
 # a build that is interrupted

@@ -250,3 +250,14 @@ def test_settings_are_read() -> None:
 def test_settings_that_are_wrong(key: str, value: str, text: str) -> None:
     with pytest.raises(UsageError, match=text):
         read_settings({key: value})
+
+
+def test_arenas_that_end_give_everything_back() -> None:
+    source = Counted()
+    arenas = Arenas(source, ArenaSettings())
+    places = [arenas.allocate(1000, key) for key in ("one", "other", None)]
+    for place in places:
+        arenas.free(place)
+    assert source.out
+    arenas.close()
+    assert not source.out

@@ -79,6 +79,12 @@ def test_an_engine_is_run(folder: Path) -> None:
         ("convert m.onnx --convert-to trt --fp16 -o h.plan", ""),
         ("template trt-network m.onnx -o network.py", ""),
         ("template trt-config -o config.py", ""),
+        ("run m.onnx --trt --onnxrt --plugins libnvinfer_plugin.so", "PASSED | Output: 'y'"),
+        ("run m.onnx --trt --tensor-dtypes x:float16 y:float16", "y [dtype=float16, shape=(1, 16)]"),
+        ("run m.onnx --trt --mark-unfused-tensors-as-debug-tensors", "x [dtype=float32, shape=(1, 8)]}"),
+        ("run m.onnx --trt --quantization-flags calibrate_before_fusion", "PASSED | Runtime"),
+        ("debug precision m.onnx --fp16 --mode linear --check true", "PASSED | Iteration"),
+        ("debug repeat --until 2 --check true", "Passed: 2/2"),
         ("debug build m.onnx --until 1 --check true", "PASSED | Iteration 1"),
     ],
 )
@@ -109,3 +115,50 @@ def test_the_api(folder: Path) -> None:
     arguments = [sys.executable, "-m", "dovetail_tensorrt", str(script)]
     done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
     assert "sum 3.0" in done.stdout, done.stdout + done.stderr
+
+
+API = """
+import numpy as np
+import tensorrt as trt
+from onnx import TensorProto, helper
+from polygraphy.backend.trt import (
+    CreateConfig, EngineFromNetwork, Profile, TrtRunner, create_config, create_network, network_from_onnx_bytes,
+    network_from_onnx_path,
+)
+from polygraphy.datatype import DataType
+from polygraphy.exception import PolygraphyException
+
+for dtype in trt.DataType.__members__.values():
+    assert DataType.to_dtype(DataType.from_dtype(dtype), "tensorrt") == dtype, "numbers are not taken for ONNX's"
+
+ports = [("x", 1, [1, 3]), ("sizes", 7, [2]), ("y", 1, ["n", 3])]
+infos = [helper.make_tensor_value_info(*port) for port in ports]
+graph = helper.make_graph([helper.make_node("Expand", ["x", "sizes"], ["y"])], "expand", infos[:2], infos[2:])
+model = helper.make_model(graph, ir_version=8).SerializeToString()
+
+builder, network, parser = network_from_onnx_bytes(model)
+network.mark_debug(network.get_input(0))
+network.mark_debug(network.get_input(1))
+profiles = [Profile().add("sizes", (1, 3), (2, 3), (4, 3))]
+with TrtRunner(EngineFromNetwork((builder, network, parser), CreateConfig(profiles=profiles))) as runner:
+    for count in (1, 4):
+        found = runner.infer({"x": np.ones((1, 3), np.float32), "sizes": np.array([count, 3])})
+        assert found["y"].shape == (count, 3) and found["x"].shape == (1, 3)
+        assert found["sizes"].tolist() == [count, 3]
+
+empty = create_network()
+assert isinstance(create_config(*empty), trt.IBuilderConfig)
+try:
+    network_from_onnx_path("m.onnx", flags=[trt.OnnxParserFlag.REPORT_CAPABILITY_DLA], config=CreateConfig())
+except PolygraphyException as error:
+    print("refused")
+"""
+
+
+def test_shapes_from_values_debug_tensors_and_refusals(folder: Path) -> None:
+    (folder / "more.py").write_text(API)
+    arguments = [sys.executable, "-m", "dovetail_tensorrt", "more.py"]
+    done = subprocess.run(arguments, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "there is no DLA here" in done.stdout
+    assert done.stdout.endswith("refused\n")

@@ -84,6 +84,7 @@ def test_settings_that_are_kept() -> None:
     logger = KeptMessages()
     builder, network = relu_network(logger)
     config = builder.create_builder_config()
+    assert config.get_memory_pool_limit(trt.MemoryPoolType.TACTIC_SHARED_MEMORY) == 1 << 30
     config.set_memory_pool_limit(trt.MemoryPoolType.WORKSPACE, 1 << 20)
     config.set_memory_pool_limit(trt.MemoryPoolType.DLA_LOCAL_DRAM, 1 << 10)
     config.set_tactic_sources(1 << int(trt.TacticSource.CUBLAS))
@@ -122,11 +123,10 @@ def test_there_is_no_dla() -> None:
 
 def test_profiles_refuse_what_contradicts_itself() -> None:
     profile = trt.Builder(KeptMessages()).create_optimization_profile()
-    assert not profile
+    assert profile, "of a network without inputs"
     with pytest.raises(ValueError, match="breaks min <= opt <= max"):
         profile.set_shape("x", (2,), (1,), (4,))
     profile.set_shape("x", (1,), (2,), (4,))
-    assert profile
     assert [tuple(dims) for dims in profile.get_shape("x")] == [(1,), (2,), (4,)]
     with pytest.raises(ValueError, match="between 0 and 1"):
         profile.extra_memory_target = 2.0
@@ -290,3 +290,19 @@ def test_weights_are_read_as_arrays() -> None:
     assert constant.weights.tolist() == [1, 0, 0, 1]
     half = network.add_constant((1,), np.ones(1, trt.DataType.BF16.numpy))
     assert isinstance(half.weights, trt.Weights)
+
+
+@pytest.mark.parametrize("names", ["x", "y", "xy"])
+def test_types_of_inputs_and_outputs_can_be_asked_for(names: str) -> None:
+    builder, network = relu_network(KeptMessages())
+    tensors = {"x": network.get_input(0), "y": network.get_output(0)}
+    for name in names:
+        tensors[name].dtype = trt.float16
+        assert tensors[name].dtype == trt.float16
+    engine = builder.build_engine_with_config(network, builder.create_builder_config())
+    kinds = {name: trt.float16 if name in names else trt.float32 for name in tensors}
+    assert {name: engine.get_tensor_dtype(name) for name in tensors} == kinds
+    x = np.array([[-1, 2, 3], [4, -5, 6]], trt.nptype(kinds["x"]))
+    y = np.zeros((2, 3), trt.nptype(kinds["y"]))
+    assert engine.create_execution_context().execute_v2([x.ctypes.data, y.ctypes.data])
+    np.testing.assert_array_equal(y, np.maximum(x, 0))

@@ -10,7 +10,7 @@ import pytest
 
 from dovetail_tensorrt import trt
 from dovetail_tensorrt.cudart import runtime
-from tests.support.trt_objects import KeptMessages, build, relu_network, run
+from tests.support.trt_objects import KeptMessages, build, make_network, relu_network, run
 
 X = np.float32([[-1, 0, 1], [2, -3, 4]])
 
@@ -147,6 +147,22 @@ def test_times_are_told_at_once_or_when_asked() -> None:
     assert not context.report_to_profiler()
 
 
+def test_layers_are_numbered_through_all_profiles() -> None:
+    bounds = [((1, 3), (1, 3), (2, 3)), ((4, 3), (4, 3), (8, 3))]
+    engine = build(KeptMessages(), (-1, 3), bounds)
+    assert engine.num_layers == 2
+    inspector, oneline = engine.create_engine_inspector(), trt.LayerInformationFormat.ONELINE
+    shown = [inspector.get_layer_information(index, oneline) for index in range(3)]
+    assert shown[0]
+    assert shown[0] == shown[1]
+    assert shown[2] == ""
+    context = engine.create_execution_context()
+    assert context.set_optimization_profile_async(1, 0)
+    inspector.execution_context = context
+    assert inspector.get_layer_information(1, oneline) == shown[1]
+    assert inspector.get_engine_information(oneline)
+
+
 def test_the_inspector_shows_layers() -> None:
     logger = KeptMessages()
     builder, network = relu_network(logger)
@@ -232,6 +248,49 @@ def test_an_allocator_gives_the_memory_of_contexts(capsys: pytest.CaptureFixture
     allocator.fails = True
     assert engine.create_execution_context() is None
     assert "[ERROR] Exception thrown from allocate" in capsys.readouterr().err
+
+
+class _SilentListener(trt.IDebugListener):
+    def __init__(self) -> None:
+        trt.IDebugListener.__init__(self)
+        self.names: list[str] = []
+
+    def process_debug_tensor(self, *arguments: Any) -> None:
+        self.names.append(arguments[4])
+
+
+def test_a_listener_that_answers_nothing_has_no_objection() -> None:
+    builder, network = relu_network(KeptMessages())
+    assert network.mark_debug(network.get_input(0))
+    engine = builder.build_engine_with_config(network, builder.create_builder_config())
+    context, listener = engine.create_execution_context(), _SilentListener()
+    context.set_debug_listener(listener)
+    context.set_all_tensors_debug_state(True)
+    assert context.execute_v2([X.ctypes.data, np.zeros_like(X).ctypes.data])
+    assert listener.names == ["x"]
+
+
+@pytest.mark.parametrize("providers", [["cpu"], ["onnxruntime", "cpu"]])
+def test_what_no_fusion_took_away_can_be_watched(providers: list[str]) -> None:
+    if "onnxruntime" in providers:
+        pytest.importorskip("onnxruntime")
+    builder, network = make_network(KeptMessages())
+    assert network.mark_unfused_tensors_as_debug_tensors()
+    x = network.add_input("x", trt.float32, (2, 3))
+    wide = network.add_einsum([x, x], "ij,kj->ik").get_output(0)
+    wide.name = "wide"
+    network.mark_output(network.add_topk(wide, trt.TopKOperation.MAX, 1, 2).get_output(0))
+    config = builder.create_builder_config()
+    config.providers = providers
+    engine = builder.build_engine_with_config(network, config)
+    assert engine.num_io_tensors == 2
+    context, listener = engine.create_execution_context(), _SilentListener()
+    context.set_debug_listener(listener)
+    context.set_all_tensors_debug_state(True)
+    assert context.execute_v2([X.ctypes.data, np.zeros((2, 1), np.float32).ctypes.data])
+    assert listener.names == (["x"] if "onnxruntime" in providers else ["x", "wide"])
+    assert network.unmark_unfused_tensors_as_debug_tensors()
+    assert not builder.build_engine_with_config(network, config).is_debug_tensor("x")
 
 
 class _BrokenListener(trt.IDebugListener):

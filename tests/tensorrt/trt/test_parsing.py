@@ -126,15 +126,16 @@ def test_bytes_that_are_no_model(data: bytes) -> None:
     assert "cannot be read" in parser.get_error(1).desc()
 
 
-def test_parts_that_are_supported_and_not() -> None:
+def test_parts_that_are_supported() -> None:
     logger = KeptMessages()
     _, network = make_network(logger)
     parser = trt.OnnxParser(network, logger)
     assert parser.supports_model_v2(_model("Relu").SerializeToString())
     assert parser.num_subgraphs == 1
-    assert not parser.supports_model_v2(_model("Relu", "Rellu", "Neg").SerializeToString())
+    assert not parser.supports_model_v2(_model("Relu", "Rellu", "Neg", "Rellu").SerializeToString())
     parts = [(parser.get_subgraph_nodes(i), parser.is_subgraph_supported(i)) for i in range(parser.num_subgraphs)]
-    assert parts == [([0, 1], True), ([2], False), ([3], True)]
+    assert parts == [([0, 1], True), ([3], True)]
+    assert [parser.get_error(i).node_name() for i in range(parser.num_errors)] == ["rellu_1", "rellu_3"]
     assert network.num_layers == 0
     assert parser.supports_operator("Conv")
     assert not parser.supports_operator("Convv")

@@ -31,14 +31,17 @@ from dovetail.provider.interfaces import (
     StepKind,
     StoredPartition,
     Stream,
+    TuneContext,
+    TunedPartition,
 )
 from dovetail_cuda import __version__
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
 from dovetail_cuda.run.arenas.guards import GuardedMemory
 from dovetail_cuda.run.arenas.memory_choice import open_memory
 from dovetail_cuda.run.arrays import CudaArray, import_array
+from dovetail_cuda.run.convolutions import BuiltConvPlan, Convolution
 from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
-from dovetail_cuda.run.cudnn import ConvLibrary, Cudnn, is_cudnn_here
+from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, Cudnn, is_cudnn_here, make_search, open_or_warn
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
@@ -48,7 +51,8 @@ from dovetail_cuda.run.plugin_kernel import PluginKernel
 from dovetail_cuda.run.profile import LaunchProfile
 from dovetail_cuda.run.stream_states import OpenLibraries, StreamStates
 from dovetail_cuda.run.streams import CudaGraph, CudaStream
-from dovetail_cuda.target import AbsentDriver, AbsentProducts, find_target
+from dovetail_cuda.run.trial import TrialTools
+from dovetail_cuda.target import AbsentDriver, AbsentProducts, LaterProducts, find_target
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -117,20 +121,20 @@ class CudaProvider(Provider):
     def _emit_options(self, context: BuildContext) -> EmitOptions:
         from dovetail_cuda.compile.store import KernelStore, default_folder
         from dovetail_cuda.emit.partition import EmitOptions
-        from dovetail_cuda.run.trial import Trial, TrialTools
+        from dovetail_cuda.run.trial import Trial
         from dovetail_cuda.tune.chooser import Chooser
         from dovetail_cuda.tune.kit import make_kit
 
         folder = Path(self.options.kernel_store) if self.options.kernel_store else default_folder()
         store = KernelStore(folder, self._toolbox.compile)
-        tools = TrialTools(gpu=self._gpu, open_memory=lambda: self.allocator, streams=self._streams)
+        asks_later = not self.is_here and context.candidate_bytes > 0
         allows_tf32 = self.options.use_tf32 and "TF32" in context.flags
 
         def make_chooser(kit: Any) -> Chooser:
             return Chooser(
                 context,
                 store=store,
-                make_trial=lambda buffers: Trial(buffers, tools, is_cold=kit.is_cold),
+                make_trial=lambda buffers: Trial(buffers, self._trial_tools, is_cold=kit.is_cold),
                 shared_bytes=kit.shared_bytes,
             )
 
@@ -139,7 +143,7 @@ class CudaProvider(Provider):
                 plan,
                 context.device,
                 allows_tf32=allows_tf32,
-                open_products=lambda: self.products,
+                open_products=lambda: LaterProducts() if asks_later else self.products,
                 find_conv_plans=self._make_plan_finder(folder),
                 searches_convolutions=self.options.cudnn_conv_algo_search == "EXHAUSTIVE",
                 allows_one_kernel=self.options.allows_one_kernel,
@@ -150,16 +154,48 @@ class CudaProvider(Provider):
 
     def _make_plan_finder(self, folder: Path) -> FindConvPlans:
         """What finds plans of cuDNN for convolutions; nothing where it is not here or not wanted."""
-        from dovetail_cuda.tune.conv_plans import ConvPlanFinder, make_search
+        from dovetail_cuda.tune.conv_plans import ConvPlanFinder
 
-        if not (self.is_here and self.options.enable_cudnn and self._toolbox.has_convolutions()):
+        if not self._asks_cudnn:
             return lambda conv: ()
-        search = make_search(
+        fingerprint, search = self.device.fingerprint, self._conv_search
+        return ConvPlanFinder(folder, fingerprint, lambda: self._streams.find(0).convolutions, search).find
+
+    @property
+    def _asks_cudnn(self) -> bool:
+        return self.is_here and self.options.enable_cudnn and self._toolbox.has_convolutions()
+
+    @property
+    def _conv_search(self) -> ConvSearch:
+        return make_search(
             is_thorough=self.options.cudnn_conv_algo_search == "EXHAUSTIVE",
             uses_max_workspace=self.options.cudnn_conv_use_max_workspace,
         )
-        fingerprint = self.device.fingerprint
-        return ConvPlanFinder(folder, fingerprint, lambda: self._streams.find(0).convolutions, search).find
+
+    def tune_partition(self, stored: StoredPartition, context: TuneContext) -> TunedPartition:
+        """Choose between the ways that a plan carries; nothing is compiled."""
+        from dovetail_cuda.choose.tuning import TuningTools, tune_partition
+        from dovetail_cuda.run.trial import Trial
+
+        tools = TuningTools(
+            capability=int(self.device.properties["compute_capability"].replace(".", "")),
+            open_products=lambda: self.products,
+            find_conv_plans=self._build_conv_plans if self._asks_cudnn else lambda conv: (),
+            make_trial=lambda buffers, is_cold: Trial(buffers, self._trial_tools, is_cold=is_cold),
+        )
+        return tune_partition(stored, context, tools)
+
+    def _build_conv_plans(self, conv: Convolution) -> Sequence[BuiltConvPlan]:
+        library = self._conv_library
+        return () if library is None else library.build_plans(conv, self._conv_search)
+
+    @cached_property
+    def _conv_library(self) -> ConvLibrary | None:
+        return open_or_warn(lambda: self._streams.find(0).convolutions)
+
+    @cached_property
+    def _trial_tools(self) -> TrialTools:
+        return TrialTools(gpu=self._gpu, open_memory=lambda: self.allocator, streams=self._streams)
 
     def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """Put a stored partition's code and weights on the device."""
@@ -215,6 +251,11 @@ class CudaProvider(Provider):
     def pinned_allocator(self) -> IGpuAllocator:
         """Pinned memory of the host."""
         return self._pinned
+
+    @property
+    def free_bytes(self) -> int | None:
+        """What the driver says is free."""
+        return self._gpu.driver.measure_free_bytes() if self.is_here else self.device.memory_bytes
 
     def shrink_memory(self) -> int:
         """Have the pool, the arena or the caller's functions give back what nothing uses."""

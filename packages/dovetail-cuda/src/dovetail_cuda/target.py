@@ -10,7 +10,7 @@ from dovetail_cuda.run.cublaslt import ProductLibrary, RunProduct
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.payload import Product
 
-__all__ = ["AbsentDriver", "AbsentProducts", "find_target"]
+__all__ = ["AbsentDriver", "AbsentProducts", "LaterProducts", "find_target"]
 
 _MULTIPROCESSORS: Final = {80: 108, 86: 84, 89: 142, 90: 132, 100: 148, 120: 170}
 """Of the largest device of each architecture."""
@@ -74,3 +74,11 @@ class AbsentProducts(ProductLibrary):
     def prepare(self, product: Product, algorithm: bytes) -> RunProduct:
         """There is nothing to run on."""
         raise ProviderError("cuBLASLt has no device", where="provider 'cuda'")
+
+
+class LaterProducts(AbsentProducts):
+    """A library that is asked for its algorithms when the plan is tuned."""
+
+    def find_algorithms(self, product: Product, count: int) -> list[bytes]:
+        """As many as are asked for, none of which is known yet."""
+        return [b""] * count

@@ -61,6 +61,19 @@ class DataType(ContractEnum):
     FP4 = 10
     E8M0 = 11
 
+    def __eq__(self, other: object) -> bool:
+        """Whether it is this type. A number is none: other packages number their types otherwise.
+
+        >>> DataType.HALF == 1, DataType(1) == DataType.HALF
+        (False, True)
+        """
+        return self is other
+
+    def __ne__(self, other: object) -> bool:
+        return self is not other
+
+    __hash__ = ContractEnum.__hash__
+
     @property
     def bits(self) -> int:
         """Bits of one element; INT4 and FP4 are half a byte."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -281,3 +282,17 @@ def test_pinned_memory_that_cannot_be_had() -> None:
         _break(device, "pinned_allocator")
         with pytest.raises(RuntimeError, match="told to fail in pinned_allocator"):
             _ = device.pinned_allocator
+
+
+def test_a_device_that_fails_to_tune_leaves_the_plan_as_it_is(tmp_path: Path) -> None:
+    config, plan = dt.BuilderConfig(), tmp_path / "plan"
+    config.candidate_bytes = 1 << 20
+    with host_device(compiles=True, ways=("slow", "fast"), is_here=False):
+        build(chain(), config=config).save(plan)
+    before = plan.read_bytes()
+    with (
+        host_device(compiles=True, ways=("slow", "fast"), raises_in=["tune_partition"]),
+        pytest.raises(ProviderError, match=r"tune_partition of step .* raised RuntimeError"),
+    ):
+        dt.tune(plan)
+    assert plan.read_bytes() == before

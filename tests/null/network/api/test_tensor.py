@@ -40,7 +40,7 @@ def test_the_types_of_inputs_and_outputs_can_be_set() -> None:
     y = network.add_unary(middle, dt.UnaryOperation.NEG).get_output(0)
     y.name = "y"
     network.mark_output(y)
-    x.dtype, y.dtype = dt.float16, dt.int32
+    x.dtype, middle.dtype, y.dtype = dt.float16, dt.int8, dt.int32  # between layers it has no effect
     assert (x.dtype, middle.dtype, y.dtype) == (dt.float16, dt.float32, dt.int32)
     graph = network.to_model().graph
     assert [(value.name, value.dtype.name) for value in graph.inputs] == [("x", "FLOAT16")]

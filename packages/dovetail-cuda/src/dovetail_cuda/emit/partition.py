@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from dovetail.provider.interfaces import BuildContext, BuildReport, BuiltPartition, NodeReport
+from dovetail.loggers import Severity
+from dovetail.provider.interfaces import BuildContext, BuildReport, BuiltPartition, CarriedCandidates, NodeReport
+from dovetail_cuda.choose.assembly import assemble
+from dovetail_cuda.choose.carried import CandidatePayload, count_ways, limit_candidates, pack_candidates
+from dovetail_cuda.choose.records import (
+    NodeNote,
+    OpenBuffer,
+    OpenLaunches,
+    PlaceRecord,
+    QuestionRecord,
+    TaskRecord,
+    list_code,
+)
 from dovetail_cuda.emit.kernels import KernelTable
-from dovetail_cuda.emit.memory import BufferTable, place_buffers
 from dovetail_cuda.emit.template import Step, make_amount, make_buffers, make_launch
 from dovetail_cuda.graph.plan import Buffer, PartitionPlan, PlannedShapes
 from dovetail_cuda.graph.regions import Region
-from dovetail_cuda.run.payload import VERSION, Launches, LaunchList
-from dovetail_cuda.run.variants import LaunchTemplate, Payload, Variant, write_payload
+from dovetail_cuda.run.payload import VERSION, LaunchList
+from dovetail_cuda.run.variants import LaunchTemplate, Payload, Variant, count_workspace, write_payload
 from dovetail_cuda.tune.chooser import Chooser, ChosenWay
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.questions import Place, Task
@@ -32,26 +43,66 @@ class EmitOptions:
 def emit_partition(shapes: PlannedShapes, context: BuildContext, options: EmitOptions) -> BuiltPartition:
     """Compile a partition for all its shapes."""
     emitters = [_Emitter(each.plan, context, options) for each in shapes.variants]
-    variants = [
-        Variant(values=list(each.values), launches=emitter.emit())
-        for each, emitter in zip(shapes.variants, emitters, strict=True)
-    ]
-    template = None
-    if shapes.generic is not None:
-        emitters.append(_Emitter(shapes.generic, context, options))
-        template = emitters[-1].emit_template(is_open=context.is_open)
-    sizes = [variant.launches.workspace_bytes for variant in variants]
-    sizes += [] if template is None else [template.arena_bytes or 0]
-    payload = Payload(variants=variants, symbols=list(shapes.symbols), template=template)
+    emitted = [emitter.emit() for emitter in emitters]
+    generic = None if shapes.generic is None else _Emitter(shapes.generic, context, options)
+    payload = Payload(
+        variants=[
+            Variant(values=list(each.values), launches=made.launches)
+            for each, made in zip(shapes.variants, emitted, strict=True)
+        ],
+        symbols=list(shapes.symbols),
+        template=None if generic is None else generic.emit_template(is_open=context.is_open),
+    )
+    everything = [*emitters, *([] if generic is None else [generic])]
+    code = {name: code for each in everything for name, code in each.code.items()}
     return BuiltPartition(
         payload=write_payload(payload),
-        weights={name: weight for each in emitters for name, weight in each.plan.weights.items()},
+        weights={name: weight for each in everything for name, weight in each.plan.weights.items()},
         version=VERSION,
-        code={name: code for each in emitters for name, code in each.code.items()},
-        workspace_bytes=max(sizes),
-        aliases=emitters[0].plan.aliases,
-        report=BuildReport(nodes=[node for each in emitters for node in each.nodes]),
+        code=code,
+        workspace_bytes=count_workspace(payload),
+        aliases=everything[0].plan.aliases,
+        report=BuildReport(nodes=[node for each in everything for node in each.nodes]),
+        candidates=_carry(emitters, emitted, generic, context),
     )
+
+
+def _carry(
+    emitters: Sequence[_Emitter],
+    emitted: Sequence[_EmittedLaunches],
+    generic: _Emitter | None,
+    context: BuildContext,
+) -> CarriedCandidates | None:
+    """The candidates of all shapes, where the build asks for them."""
+    if not context.candidate_bytes or not emitters:
+        return None
+    payload = CandidatePayload(
+        capability=emitters[0].kit.capability,
+        variants=[each.open_launches for each in emitted],
+        others=[] if generic is None else [_note(node) for node in generic.nodes],
+    )
+    code = {name: code for each in emitters for name, code in each.chooser.kernels.code.items()}
+    kept = limit_candidates(payload, [each.chosen for each in emitted], code, context.candidate_bytes)
+    left_out, count = count_ways(payload) - count_ways(kept), count_ways(payload)
+    if left_out:
+        text = f"{left_out} of {count} candidates are not carried: the limit is {context.candidate_bytes} bytes"
+        context.logger.log(Severity.WARNING, text)
+    present = {name for each in (*emitters, *([] if generic is None else [generic])) for name in each.code}
+    return pack_candidates(kept, code, present)
+
+
+def _note(node: NodeReport) -> NodeNote:
+    return NodeNote(name=node.name, op=node.op, layers=list(node.layers), made_by=node.made_by, tactic=node.tactic)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _EmittedLaunches:
+    """Launches for one set of shapes, and what they were chosen from."""
+
+    launches: LaunchList
+    open_launches: OpenLaunches
+    chosen: Sequence[int]
+    """For each question the number of its way."""
 
 
 class _Emitter:
@@ -59,33 +110,26 @@ class _Emitter:
 
     def __init__(self, plan: PartitionPlan, context: BuildContext, options: EmitOptions) -> None:
         self.plan = plan
+        self.kit = options.make_kit(plan)
+        self.chooser = options.make_chooser(self.kit)
         self.nodes: list[NodeReport] = []
         self.code: dict[str, bytes] = {}
         self._context = context
-        self._kit = options.make_kit(plan)
-        self._chooser = options.make_chooser(self._kit)
         self._temporaries: dict[str, Buffer] = {}
 
-    def emit(self) -> LaunchList:
+    def emit(self) -> _EmittedLaunches:
         """Launches for the shapes that the plan has."""
-        steps, plan = self._plan_steps()
-        buffers = place_buffers(plan, [[place.buffer for place in step.places] for step in steps])
-        kernels = KernelTable(self._chooser.compiled)
-        launches = [_make_launch(step, kernels, buffers) for step in steps]
-        self.code = kernels.code
-        return LaunchList(
-            kernels=kernels.records,
-            buffers=buffers.records,
-            launches=launches,
-            output_shapes=[list(self.plan.buffers[name].shape) for name in self.plan.outputs],
-            arena_bytes=buffers.arena_bytes,
-            workspace_bytes=buffers.arena_bytes + max((step.draft.scratch_bytes for step in steps), default=0),
-        )
+        tasks = self._choose([make_task(region, self.kit) for region in self.plan.regions])
+        open_launches, chosen = self._describe(tasks)
+        launches = assemble(open_launches, chosen)
+        code = self.chooser.kernels.code
+        self.code = {name: code[name] for name in list_code(launches.launches, launches.kernels)}
+        return _EmittedLaunches(launches=launches, open_launches=open_launches, chosen=chosen)
 
     def emit_template(self, *, is_open: bool) -> LaunchTemplate:
         """Launches for sizes that vary."""
         steps, plan = self._plan_steps()
-        kernels = KernelTable(self._chooser.compiled)
+        kernels = KernelTable(self.chooser.compiled)
         table, arena_bytes = make_buffers(plan, [[place.buffer for place in step.places] for step in steps], is_open)
         numbers = {name: number for number, name in enumerate(table)}
         launches = [make_launch(step, kernels, numbers) for step in steps]
@@ -98,43 +142,81 @@ class _Emitter:
             arena_bytes=arena_bytes,
         )
 
-    def _plan_steps(self) -> tuple[list[Step], PartitionPlan]:
-        """The launches in order, and the plan with the memory that they need besides."""
-        tasks = [make_task(region, self._kit) for region in self.plan.regions]
-        steps = [step for task, chosen in self._choose(tasks) for step in self._make_steps(task, chosen)]
-        return steps, replace(self.plan, buffers={**self.plan.buffers, **self._temporaries})
-
     def _choose(self, tasks: Sequence[Task]) -> list[tuple[Task, ChosenWay]]:
-        self._chooser.prepare([task.question for task in tasks])
+        self.chooser.prepare([task.question for task in tasks])
         chosen = []
         for number, task in enumerate(tasks):
             self._context.report(number, len(tasks))
-            chosen.append((task, self._chooser.choose(task.question)))
+            chosen.append((task, self.chooser.choose(task)))
+            self._report(task.region, chosen[-1][1])
         return chosen
 
-    def _make_steps(self, task: Task, chosen: ChosenWay) -> list[Step]:
+    def _report(self, region: Region, chosen: ChosenWay) -> None:
+        layers, tactic = list(region.layers), chosen.way.name
+        made_by = "region" if len(layers) > 1 else ""
+        name, op = " + ".join(layers[:4]) or "operand", " ".join(region.ops[:8])
+        node = NodeReport(name=name, op=op, layers=layers, made_by=made_by, tactic=tactic, time_us=chosen.time_us)
+        self.nodes.append(node)
+
+    # one set of shapes
+
+    def _describe(self, tasks: Sequence[tuple[Task, ChosenWay]]) -> tuple[OpenLaunches, list[int]]:
+        """The tasks as records, and for each question the number of the way that was chosen."""
+        questions: dict[str, QuestionRecord] = {}
+        picks: dict[str, int] = {}
+        for task, chosen in tasks:
+            if task.question.text not in questions:
+                record = questions[task.question.text] = self.chooser.describe(task)
+                picks[record.text] = [way.name for way in record.ways].index(chosen.way.name)
+        open_launches = OpenLaunches(
+            kernels=self.chooser.kernels.records,
+            buffers=[self._describe_buffer(name) for name in self.plan.buffers],
+            questions=list(questions.values()),
+            tasks=self._describe_tasks(tasks, list(questions)),
+            output_shapes=[list(self.plan.buffers[name].shape) for name in self.plan.outputs],
+            is_cold=self.kit.is_cold,
+        )
+        return open_launches, list(picks.values())
+
+    def _describe_tasks(self, tasks: Sequence[tuple[Task, ChosenWay]], questions: list[str]) -> list[TaskRecord]:
+        numbers = {name: number for number, name in enumerate(self.plan.buffers)}
+        return [
+            TaskRecord(
+                question=questions.index(task.question.text),
+                places=[PlaceRecord(buffer=numbers[each.buffer], offset=each.offset) for each in task.places.values()],
+                note=_note(replace(node, tactic="")),
+            )
+            for (task, _), node in zip(tasks, self.nodes, strict=True)
+        ]
+
+    def _describe_buffer(self, name: str) -> OpenBuffer:
+        buffer = self.plan.buffers[name]
+        numbers = {"input": self.plan.inputs, "output": self.plan.outputs}.get(buffer.kind, ())
+        return OpenBuffer(
+            kind=buffer.kind,
+            size_bytes=buffer.size_bytes,
+            number=list(numbers).index(name) if numbers else 0,
+            name=name if buffer.kind == "weight" else "",
+        )
+
+    # sizes that vary
+
+    def _plan_steps(self) -> tuple[list[Step], PartitionPlan]:
+        """The launches in order, and the plan with the memory that they need besides."""
+        tasks = self._choose([make_task(region, self.kit) for region in self.plan.regions])
+        steps = [step for n, (task, chosen) in enumerate(tasks) for step in self._make_steps(n, task, chosen)]
+        return steps, replace(self.plan, buffers={**self.plan.buffers, **self._temporaries})
+
+    def _make_steps(self, number: int, task: Task, chosen: ChosenWay) -> list[Step]:
         """The launches of a task, with memory for what its way needs besides."""
         places = dict(task.places)
         for role, temporary in chosen.way.temporaries.items():
             kind = "zeroed" if temporary.is_zeroed else "temporary"
-            name = f"{len(self.nodes)}.{role}"
+            name = f"{number}.{role}"
             self._temporaries[name] = Buffer(shape=(temporary.size_bytes,), dtype="uint8", kind=kind)
             places[role] = Place(buffer=name)
-        self._report(task.region, chosen.way.name, chosen.time_us)
         layers = list(task.region.layers)
         return [
             Step(draft=draft, places=[places[role] for role in draft.roles], layers=layers)
             for draft in chosen.way.drafts
         ]
-
-    def _report(self, region: Region, tactic: str, time_us: float | None) -> None:
-        layers = list(region.layers)
-        made_by = "region" if len(layers) > 1 else ""
-        name, op = " + ".join(layers[:4]) or "operand", " ".join(region.ops[:8])
-        self.nodes.append(NodeReport(name=name, op=op, layers=layers, made_by=made_by, tactic=tactic, time_us=time_us))
-
-
-def _make_launch(step: Step, kernels: KernelTable, buffers: BufferTable) -> Launches:
-    offsets = [place.offset for place in step.places]
-    numbers = buffers.find([place.buffer for place in step.places])
-    return step.draft.make_launch(kernels, numbers, offsets if any(offsets) else [], list(step.layers))

@@ -8,8 +8,8 @@ from typing import Final
 
 from dovetail.expr import encode_expr
 from dovetail.provider.memory.arena import Span, align, plan_offsets
+from dovetail_cuda.choose.memory import find_lives
 from dovetail_cuda.emit.kernels import KernelTable
-from dovetail_cuda.emit.memory import find_lives
 from dovetail_cuda.graph.plan import Buffer, PartitionPlan
 from dovetail_cuda.lower.sizes import expr_from_size, greatest, is_fixed
 from dovetail_cuda.lower.tensors import refuse

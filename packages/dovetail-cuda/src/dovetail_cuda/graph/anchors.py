@@ -19,11 +19,11 @@ from dovetail_cuda.lower.attention import AttentionTensor
 from dovetail_cuda.lower.convolution import join_pixels
 from dovetail_cuda.lower.expr import BATCH, COLUMN, ROW, accumulator, rewrite
 from dovetail_cuda.lower.images import Image, find_image
-from dovetail_cuda.lower.index import Index, flatten, replace_variables, unflatten, unflatten_by
+from dovetail_cuda.lower.index import Index, Var, flatten, flatten_by, replace_variables, unflatten, unflatten_by
 from dovetail_cuda.lower.indexing import reshape_to, transpose_to
 from dovetail_cuda.lower.matrices import Matrix, find_matrix, order_rows
 from dovetail_cuda.lower.packed import ComputedProductTensor
-from dovetail_cuda.lower.sizes import greatest, is_fixed
+from dovetail_cuda.lower.sizes import estimate, greatest, is_fixed
 from dovetail_cuda.lower.stages import StagedTensor
 from dovetail_cuda.lower.tensors import (
     CHANNELS_LAST,
@@ -120,15 +120,24 @@ def _make_rows(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, .
     if not rows.num_columns:
         raise refuse("it reduces nothing that has no elements")
     if made.is_reduced:
-        # The rows are counted in the order in which their results lie, so that neighbours write side by side.
-        order = follower.order if follower.order and follower.tensor.shape == made.shape else made.order
-        at = unflatten_by(Index.variable(ROW, rows.num_rows), made.shape, order)
+        at = unflatten_by(Index.variable(ROW, rows.num_rows), made.shape, _order_results(follower))
         places = {ROW: flatten(at, made.shape)}
         value = rewrite(value, lambda each: None, lambda index: replace_variables(index, places))
     else:
         at = unflatten(flatten(rows.coordinates, rows.shape), made.shape)
     stored = write_follower(follower, buffer, at, value)
     return ElementRegion(stored=(stored,), count=rows.num_rows, rows=rows, layers=layers, ops=ops)
+
+
+def _order_results(follower: Follower) -> tuple[int, ...]:
+    """The dimensions of an anchor in the order in which its results lie, so that neighbours write side by side."""
+    made, tensor = follower.anchor, follower.tensor
+    places = follower.spread([Index.variable(f"d{axis}", size) for axis, size in enumerate(made.shape)])
+    index = flatten_by(places, tensor.shape, follower.order or range(tensor.rank))
+    steps = {atom.name: estimate(factor) for atom, factor in index.terms if isinstance(atom, Var)}
+    if len(steps) < len(index.terms):
+        return made.order
+    return tuple(sorted(range(len(made.shape)), key=lambda axis: -steps.get(f"d{axis}", math.inf)))
 
 
 def _make_conv(desk: Desk, follower: Follower, buffer: str, layers: tuple[str, ...], ops: tuple[str, ...]) -> Region:

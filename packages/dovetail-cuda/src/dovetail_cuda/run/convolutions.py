@@ -27,6 +27,7 @@ CONV_TYPES: Final = ("float16", "bfloat16", "float32")
 ACTIVATIONS: Final = ("", "relu", "relu6", "sigmoid", "tanh", "swish", "gelu", "gelu_tanh")
 _MOST_KNOBS: Final = 64
 _MOST_LETTERS: Final = 1000
+_LEAST_WORKSPACE_BYTES: Final = 1 << 20
 
 
 class Convolution(Record, frozen=True, kw_only=True):
@@ -89,6 +90,11 @@ class BuiltConvPlan(Record, frozen=True, kw_only=True):
     version: int
     workspace_bytes: int
     code: bytes
+
+    @property
+    def scratch_bytes(self) -> int:
+        """What the plan needs, and enough for most plans that another version of the library may have instead."""
+        return max(self.workspace_bytes, _LEAST_WORKSPACE_BYTES)
 
     @property
     def name(self) -> str:

@@ -18,7 +18,10 @@ from typing import Any, Final
 from dovetail.errors import ProviderError
 from dovetail_cuda.run.payload import WORKSPACE_BYTES, Product
 
-__all__ = ["CublasLt", "ProductLibrary", "RunProduct", "load_cublaslt"]
+__all__ = ["NUM_ALGORITHMS", "CublasLt", "ProductLibrary", "RunProduct", "load_cublaslt"]
+
+NUM_ALGORITHMS: Final = 4
+"""How many algorithms of the library are tried for a product."""
 
 _TYPES: Final = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
 _COMPUTE_32F, _COMPUTE_TF32, _COMPUTE_64F = 68, 77, 70

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,14 +17,16 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from dovetail.errors import ProviderError
-from dovetail_cuda.run.convolutions import MOST_ENGINES, BuiltConvPlan, Convolution, ConvPlan
+from dovetail_cuda.run.convolutions import MOST_ENGINES, MOST_WORKSPACE_BYTES, BuiltConvPlan, Convolution, ConvPlan
 from dovetail_cuda.run.cublaslt import load_cublaslt
 
-__all__ = ["ConvLibrary", "ConvSearch", "Cudnn", "PreparedConv", "is_cudnn_here"]
+__all__ = ["ConvLibrary", "ConvSearch", "Cudnn", "PreparedConv", "is_cudnn_here", "make_search", "open_or_warn"]
 
 _WHERE: Final = "provider 'cuda'"
 _TYPES: Final = {"float16": "HALF", "bfloat16": "BFLOAT16", "float32": "FLOAT"}
 _IMAGE, _FILTERS, _BIAS, _RESIDUAL, _RESULT = 1, 2, 3, 4, 5
+_NUM_PLANS: Final = 6
+"""The plans of a heuristic that are tried."""
 _MOST_COMPILED: Final = 1
 """Plans that the library compiles when it builds them, which takes seconds each: so many are built for a question."""
 
@@ -37,6 +40,12 @@ class ConvSearch:
     is_thorough: bool
     """Whether the slower heuristic is asked too."""
     workspace_bytes: int
+
+
+def make_search(*, is_thorough: bool, uses_max_workspace: bool) -> ConvSearch:
+    """What is asked of the library."""
+    size = MOST_WORKSPACE_BYTES if uses_max_workspace else MOST_WORKSPACE_BYTES // 2
+    return ConvSearch(count=_NUM_PLANS, is_thorough=is_thorough, workspace_bytes=size)
 
 
 class PreparedConv:
@@ -109,6 +118,16 @@ def is_cudnn_here() -> bool:
     """Whether the front end is installed; it is not imported for that, and a mere folder of its name is none."""
     found = importlib.util.find_spec("cudnn")
     return found is not None and found.origin is not None
+
+
+def open_or_warn(open_library: Callable[[], ConvLibrary]) -> ConvLibrary | None:
+    """The library; None where it does not open, which is warned of."""
+    try:
+        return open_library()
+    except ProviderError as error:
+        what = f"{_WHERE}: {error.what}; convolutions are kernels of this back end"
+        warnings.warn(what, RuntimeWarning, stacklevel=2)
+        return None
 
 
 class Cudnn(ConvLibrary):

@@ -12,7 +12,13 @@ from typing import Any, Final
 import msgspec
 
 from dovetail.provider.interfaces import StoredPartition, TensorSpec
-from dovetail_cuda.run.convolutions import MOST_WORKSPACE_BYTES, Convolution, ConvPlan, check_convolution
+from dovetail_cuda.run.convolutions import (
+    MOST_WORKSPACE_BYTES,
+    BuiltConvPlan,
+    Convolution,
+    ConvPlan,
+    check_convolution,
+)
 from dovetail_cuda.run.records import Record, require
 
 __all__ = [
@@ -30,7 +36,9 @@ __all__ = [
     "Record",
     "check_kernels",
     "check_launches",
+    "check_product",
     "list_counts",
+    "make_conv_launch",
     "require",
 ]
 
@@ -134,6 +142,21 @@ class ConvLaunch(Record, frozen=True, kw_only=True, tag="convolution"):
     layers: list[str] = msgspec.field(default_factory=list)
 
 
+def make_conv_launch(
+    convolution: Convolution, built: BuiltConvPlan, code: str, buffers: list[int], image_offset: int
+) -> ConvLaunch:
+    """The launch of a plan that the library has built, whose code has a name."""
+    return ConvLaunch(
+        convolution=convolution,
+        buffers=buffers,
+        offsets=[image_offset, *[0] * (len(buffers) - 1)] if image_offset else [],
+        plan=built.plan,
+        library_version=built.version,
+        code=code,
+        workspace_bytes=built.scratch_bytes,
+    )
+
+
 Launches = KernelLaunch | ProductLaunch | ConvLaunch
 """Every kind of launch; ``run.steps`` makes each ready, and ``_CHECKS`` looks at each before that."""
 
@@ -218,11 +241,16 @@ def _check_kernel(launch: KernelLaunch, buffers: Sequence[BufferRecord], launche
     require(all(1 <= n <= most for n, most in zip(launch.grid, MAX_GRID, strict=True)), "there is no such grid")
 
 
+def check_product(product: Product) -> None:
+    """The same for the numbers of a product alone."""
+    require(product.dtype in _WIDTHS, "products have no such type")
+    require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
+
+
 def _check_product(launch: ProductLaunch, buffers: Sequence[BufferRecord], launches: LaunchList) -> None:
     product = launch.product
     require(len(launch.algorithm) == _ALGORITHM_BYTES, "an algorithm has another size")
-    require(product.dtype in _WIDTHS, "products have no such type")
-    require(all(1 <= n < 2**31 for n in (product.m, product.n, product.k, product.batch)), "there is no such product")
+    check_product(product)
     require(len(buffers) == 3 + product.has_bias + product.has_residual, "a product has other buffers")
     require(launches.workspace_bytes - launches.arena_bytes >= WORKSPACE_BYTES, "a product has no scratch memory")
     offsets = launch.offsets or [0] * len(buffers)

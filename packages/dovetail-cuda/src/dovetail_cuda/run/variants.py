@@ -36,6 +36,7 @@ __all__ = [
     "Payload",
     "SymbolRecord",
     "Variant",
+    "count_workspace",
     "read_payload",
     "read_symbols",
     "resolve",
@@ -154,6 +155,13 @@ def _check(payload: Payload, stored: StoredPartition) -> None:
         check_kernels(payload.template.kernels, stored)
         arena_bytes = payload.template.arena_bytes
         require(arena_bytes is None or 0 <= arena_bytes < 2**48, "the arena has no such size")
+
+
+def count_workspace(payload: Payload) -> int:
+    """The workspace that is enough for all shapes whose memory is planned."""
+    template = payload.template
+    sizes = [variant.launches.workspace_bytes for variant in payload.variants]
+    return max([*sizes, *([] if template is None else [template.arena_bytes or 0])])
 
 
 def read_symbols(symbols: Sequence[SymbolRecord], shapes: Sequence[Sequence[int] | None], where: str) -> list[int]:

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from dovetail.errors import BuildError
 from dovetail.loggers import Severity
-from dovetail.provider.interfaces import BuildContext, Candidate
+from dovetail.provider.interfaces import BuildContext
+from dovetail_cuda.choose.asking import Asker, MakeTrial, Reference
+from dovetail_cuda.choose.records import (
+    ConvolutionOffer,
+    OperandRecord,
+    QuestionRecord,
+    ReferenceRecord,
+    TemporaryRecord,
+    WayRecord,
+)
+from dovetail_cuda.choose.reference import compute_reference
 from dovetail_cuda.compile.request import CompiledCode
 from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import KernelTable
 from dovetail_cuda.lower.tensors import refuse
-from dovetail_cuda.run.trial import Trial, TrialBuffer, TrialLaunches, sample
-from dovetail_cuda.tune.questions import Question, Way
+from dovetail_cuda.tune.questions import Question, Task, Way
 
 __all__ = ["Chooser", "ChosenWay"]
-
-MakeTrial = Callable[[Mapping[str, TrialBuffer]], Trial]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +56,8 @@ class Chooser:
         self._chosen: dict[str, ChosenWay] = {}
         self.compiled: dict[str, CompiledCode] = {}
         """Everything that was compiled, by the key of its request."""
+        self.kernels = KernelTable(self.compiled)
+        """The kernels of all ways that records were made of."""
 
     def prepare(self, questions: Sequence[Question]) -> None:
         """Compile the kernels of all ways of all questions side by side."""
@@ -60,12 +67,18 @@ class Chooser:
         for text, ways in proposed.items():
             self._ways[text] = [way for way in ways if all(each.make_key() in self.compiled for each in way.requests)]
 
-    def choose(self, question: Question) -> ChosenWay:
-        """The fastest right way."""
+    def choose(self, task: Task) -> ChosenWay:
+        """The fastest right way of those that can be launched."""
+        question = task.question
         if question.text not in self._chosen:
             self.prepare([question])
-            self._chosen[question.text] = self._ask(question, self._ways[question.text])
+            ways = [way for way in self._ways[question.text] if way.is_complete]
+            self._chosen[question.text] = self._ask(task, ways)
         return self._chosen[question.text]
+
+    def describe(self, task: Task) -> QuestionRecord:
+        """The question of a task with all its ways, also those for which a library must still be asked."""
+        return self._describe(task, self._ways[task.question.text])
 
     def _compile(self, ways: Sequence[Way]) -> None:
         """Compile what is missing; what does not compile is told, and its way left out."""
@@ -74,80 +87,82 @@ class Chooser:
         for request, made in zip(missing, self._store.try_all(missing, self._context.workers), strict=True):
             if isinstance(made, BuildError):
                 self._context.logger.log(Severity.WARNING, f"a candidate is left out: {made}")
-            elif made.shared_bytes <= self._shared_bytes:
+            elif made.shared_bytes <= self._shared_bytes and not made.scratch_bytes:
                 self.compiled[request.make_key()] = made
 
-    def _ask(self, question: Question, ways: Sequence[Way]) -> ChosenWay:
+    def _ask(self, task: Task, ways: Sequence[Way]) -> ChosenWay:
         if not ways:
-            raise refuse(f"nothing does this: {question.text}")
+            raise refuse(f"nothing does this: {task.question.text}")
         if len(ways) == 1:
             return ChosenWay(way=ways[0], time_us=None)
-        numbers = _Numbers(question)
-        trial = self._make_trial({role: numbers.place(role) for role in question.operands})
-        try:
-            candidates = [self._make_candidate(trial, way) for way in ways]
-            found = self._context.tuner.choose(question.text, candidates, reference=numbers.find_right)
-        finally:
-            trial.close()
-        return ChosenWay(way=next(way for way in ways if way.name == found.name), time_us=found.time_us)
+        record = self._describe(task, ways)
+        asker = Asker(
+            tuner=self._context.tuner,
+            make_trial=self._make_trial,
+            kernels=self.kernels.records,
+            code=self.kernels.code,
+        )
+        answer = asker.ask(record, _find_reference(task, record))
+        return ChosenWay(way=ways[answer.way], time_us=answer.time_us)
 
-    def _make_candidate(self, trial: Trial, way: Way) -> Candidate:
-        def start() -> Callable[[], None]:
-            stream = self._context.tuner.stream
-            if stream is None:
-                raise refuse("ways are timed on a stream")
-            return trial.start(self._make_launches(trial, way), stream)
+    # records
 
-        return Candidate(name=way.name, start=start, results=partial(_collect, trial, start), tolerance=way.tolerance)
+    def _describe(self, task: Task, ways: Sequence[Way]) -> QuestionRecord:
+        question, roles = task.question, list(task.places)
+        operands = [question.operands[role] for role in roles] if question.operands else []
+        return QuestionRecord(
+            text=question.text,
+            num_roles=len(roles),
+            operands=[OperandRecord(count=each.count, dtype=each.dtype, kind=each.kind) for each in operands],
+            ways=[self._describe_way(way, roles) for way in ways],
+            reference=_describe_product(question, roles),
+            convolution=_describe_convolution(question, roles),
+        )
 
-    def _make_launches(self, trial: Trial, way: Way) -> TrialLaunches:
-        """The launches of a way over the memory of a trial."""
-        names = [*trial.roles, *way.temporaries]
-        table = KernelTable(self.compiled)
-        launches = [
-            draft.make_launch(table, [names.index(role) for role in draft.roles], [], []) for draft in way.drafts
-        ]
-        return TrialLaunches(
-            kernels=table.records,
-            code=table.code,
-            launches=launches,
-            temporaries=[(each.size_bytes, each.is_zeroed) for each in way.temporaries.values()],
+    def _describe_way(self, way: Way, roles: Sequence[str]) -> WayRecord:
+        names = [*roles, *way.temporaries]
+        numbers = [[names.index(role) for role in draft.roles] for draft in way.drafts]
+        temporaries = way.temporaries.values()
+        return WayRecord(
+            name=way.name,
+            launches=[
+                draft.make_launch(self.kernels, buffers, [], [])
+                for draft, buffers in zip(way.drafts, numbers, strict=True)
+            ],
+            temporaries=[TemporaryRecord(size_bytes=each.size_bytes, is_zeroed=each.is_zeroed) for each in temporaries],
             scratch_bytes=way.scratch_bytes,
+            tolerance=way.tolerance,
+            rank=way.rank,
         )
 
 
-def _collect(trial: Trial, start: Callable[[], Callable[[], None]]) -> Sequence[Any]:
-    """Run once and read the results."""
-    trial.spoil_outputs()
-    start()()
-    return trial.read_outputs()
+def _describe_product(question: Question, roles: Sequence[str]) -> ReferenceRecord | None:
+    if question.product is None:
+        return None
+    product, named = question.product
+    return ReferenceRecord(product=product, roles=[roles.index(role) for role in named])
 
 
-class _Numbers:
-    """Numbers for the operands of a question, the same in every build; made when something is timed."""
+def _describe_convolution(question: Question, roles: Sequence[str]) -> ConvolutionOffer | None:
+    ask = question.convolution
+    if ask is None:
+        return None
+    return ConvolutionOffer(
+        convolution=ask.convolution,
+        roles=[roles.index(role) for role in ask.roles],
+        image_offset=ask.image_offset,
+        tolerance=ask.tolerance,
+    )
 
-    def __init__(self, question: Question) -> None:
-        self._question = question
 
-    def place(self, role: str) -> TrialBuffer:
-        """Memory for an operand."""
-        operand = self._question.operands[role]
-        make_array = None if operand.kind == "output" else lambda: self._arrays[role]
-        is_weight = operand.kind == "weight"
-        return TrialBuffer(dtype=operand.dtype, count=operand.count, make_array=make_array, is_weight=is_weight)
+def _find_reference(task: Task, record: QuestionRecord) -> Reference:
+    """What tells right results: the question itself, or the product that it is."""
+    if record.reference is not None:
+        return partial(compute_reference, record.reference, [operand.count for operand in record.operands])
 
-    def find_right(self) -> list[Any] | None:
-        """What comes of them, where that is known; of many elements some from everywhere."""
-        right = self._question.reference(self._arrays)
-        return None if right is None else [sample(np.ravel(array)) for array in right]
+    def compute(arrays: Sequence[Any]) -> Sequence[Any] | None:
+        pairs = zip(task.places, arrays, strict=True)
+        given: Mapping[str, Any] = {role: array for role, array in pairs if array is not None}
+        return task.question.reference(given)
 
-    @cached_property
-    def _arrays(self) -> dict[str, Any]:
-        import ml_dtypes  # noqa: F401 - has NumPy know the names of its types
-
-        rng, made = np.random.default_rng(13), {}
-        for role, operand in self._question.operands.items():
-            if operand.kind != "output":
-                drawn = rng.standard_normal(operand.count, np.float32) if operand.array is None else operand.array
-                made[role] = np.ascontiguousarray(drawn, np.dtype(operand.dtype))
-        return made
+    return compute

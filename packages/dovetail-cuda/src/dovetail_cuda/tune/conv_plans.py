@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import astuple
 from functools import cached_property
@@ -12,15 +11,12 @@ from typing import Final
 
 import msgspec
 
-from dovetail.errors import ProviderError
 from dovetail_cuda.compile.store import read_record, write_record
-from dovetail_cuda.run.convolutions import MOST_WORKSPACE_BYTES, BuiltConvPlan, Convolution
-from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch
+from dovetail_cuda.run.convolutions import BuiltConvPlan, Convolution
+from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, open_or_warn
 
-__all__ = ["ConvPlanFinder", "FoundPlans", "make_search"]
+__all__ = ["ConvPlanFinder", "FoundPlans"]
 
-_COUNT: Final = 6
-"""The plans of a heuristic that are tried."""
 _FORMAT: Final = 1
 """Changes when the meaning of a record does, so that no older entry of a store is used."""
 
@@ -29,12 +25,6 @@ class FoundPlans(msgspec.Struct, frozen=True, kw_only=True):
     """What a store keeps for a convolution."""
 
     plans: list[BuiltConvPlan]
-
-
-def make_search(*, is_thorough: bool, uses_max_workspace: bool) -> ConvSearch:
-    """What is asked of the library."""
-    size = MOST_WORKSPACE_BYTES if uses_max_workspace else MOST_WORKSPACE_BYTES // 2
-    return ConvSearch(count=_COUNT, is_thorough=is_thorough, workspace_bytes=size)
 
 
 class ConvPlanFinder:
@@ -54,13 +44,8 @@ class ConvPlanFinder:
 
     @cached_property
     def _library(self) -> ConvLibrary | None:
-        """The library, opened for the first convolution; one that does not open is warned of."""
-        try:
-            return self._open_library()
-        except ProviderError as error:
-            what = f"provider 'cuda': {error.what}; convolutions are kernels of this back end"
-            warnings.warn(what, RuntimeWarning, stacklevel=2)
-            return None
+        """The library, opened for the first convolution."""
+        return open_or_warn(self._open_library)
 
     def find(self, conv: Convolution) -> Sequence[BuiltConvPlan]:
         """Plans for a convolution, the most promising first."""

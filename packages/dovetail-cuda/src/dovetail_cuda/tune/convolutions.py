@@ -8,50 +8,44 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from dovetail_cuda.compile.convolution import ConvTile, write_convolution
 from dovetail_cuda.compile.products import LOCKS, PARTS, list_epilogue, write_epilogue
 from dovetail_cuda.graph.regions import ConvRegion
 from dovetail_cuda.lower.expr import Load, walk
 from dovetail_cuda.run.convolutions import BuiltConvPlan
-from dovetail_cuda.run.payload import ConvLaunch, Launches
-from dovetail_cuda.tune.conv_form import ConvForm, match_convolution
+from dovetail_cuda.run.payload import Launches, make_conv_launch
+from dovetail_cuda.tune.conv_form import match_convolution
 from dovetail_cuda.tune.conv_tiles import list_conv_tiles
 from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.kit import Kit
-from dovetail_cuda.tune.questions import Draft, Kernels, Operand, Place, Question, Task, Temporary, Way
+from dovetail_cuda.tune.questions import ConvolutionAsk, Draft, Kernels, Operand, Place, Question, Task, Temporary, Way
 
 __all__ = ["ConvLibraryDraft", "make_conv_task"]
 
 _TF32_TOLERANCE: Final = 1e-3
-_LEAST_WORKSPACE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConvLibraryDraft(Draft):
     """A convolution by a plan of cuDNN."""
 
-    form: ConvForm
+    ask: ConvolutionAsk
     built: BuiltConvPlan
 
     @property
     def scratch_bytes(self) -> int:
-        """What the plan needs, and enough for most plans that another version of the library may have instead."""
-        return max(self.built.workspace_bytes, _LEAST_WORKSPACE_BYTES)
+        """What the plan needs, or another one in its place."""
+        return self.built.scratch_bytes
 
     def make_launch(self, kernels: Kernels, buffers: list[int], offsets: list[int], layers: list[str]) -> Launches:
         """The call of the library."""
-        first, *others = offsets or [0] * len(buffers)
-        shifted = [first + self.form.image_offset, *others]
-        return ConvLaunch(
-            convolution=self.form.convolution,
-            buffers=buffers,
-            offsets=shifted if any(shifted) else [],
-            plan=self.built.plan,
-            library_version=self.built.version,
-            code=kernels.keep(self.built.code),
-            workspace_bytes=self.scratch_bytes,
-            layers=layers,
-        )
+        given = offsets or [0] * len(buffers)
+        code = kernels.keep(self.built.code)
+        launch = make_conv_launch(self.ask.convolution, self.built, code, buffers, self.ask.image_offset)
+        shifted = [one + other for one, other in zip(given, launch.offsets or [0] * len(buffers), strict=True)]
+        return msgspec.structs.replace(launch, offsets=shifted if any(shifted) else [], layers=layers)
 
 
 def make_conv_task(region: ConvRegion, kit: Kit) -> Task:
@@ -62,6 +56,7 @@ def make_conv_task(region: ConvRegion, kit: Kit) -> Task:
         text=_describe(region, kit),
         operands=_list_operands(region, kit),
         make_ways=partial(_list_ways, region, kit),
+        convolution=_find_ask(region, kit),
     )
     return Task(region=region, question=question, places={role: Place(buffer=name) for role, name in buffers.items()})
 
@@ -95,16 +90,26 @@ def _list_ways(region: ConvRegion, kit: Kit) -> Sequence[Way]:
 
 
 def _list_library_ways(region: ConvRegion, kit: Kit) -> list[Way]:
+    ask = _find_ask(region, kit)
+    if ask is None:
+        return []
+    drafts = [ConvLibraryDraft(roles=ask.roles, ask=ask, built=built) for built in kit.find_conv_plans(ask.convolution)]
+    return [Way(name=draft.built.name, drafts=[draft], tolerance=ask.tolerance) for draft in drafts]
+
+
+def _find_ask(region: ConvRegion, kit: Kit) -> ConvolutionAsk | None:
+    """What the library is asked for; None where it has nothing like it."""
     form = match_convolution(region, allows_tf32=_allows_tf32(region, kit))
     if form is None:
-        return []
+        return None
     names = {buffer: role for role, (buffer, _) in list_epilogue(region.stored).items()}
     extra = [names[buffer] for buffer in (form.bias, form.residual) if buffer is not None]
-    roles = ("image", "weight", *extra, "result")
-    tolerance = _TF32_TOLERANCE if form.convolution.allows_tf32 else 0.0
-    plans = kit.find_conv_plans(form.convolution)
-    drafts = [ConvLibraryDraft(roles=roles, form=form, built=built) for built in plans]
-    return [Way(name=draft.built.name, drafts=[draft], tolerance=tolerance) for draft in drafts]
+    return ConvolutionAsk(
+        convolution=form.convolution,
+        roles=("image", "weight", *extra, "result"),
+        image_offset=form.image_offset,
+        tolerance=_TF32_TOLERANCE if form.convolution.allows_tf32 else 0.0,
+    )
 
 
 def _make_way(region: ConvRegion, tile: ConvTile, kit: Kit) -> Way:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
-
-import numpy as np
+from typing import Final
 
 from dovetail_cuda.compile.products import LOCKS, PARTS, ProductTile, list_epilogue, write_epilogue, write_product
 from dovetail_cuda.compile.vectors import VectorTile, write_vectors
@@ -16,6 +13,7 @@ from dovetail_cuda.graph.regions import ProductRegion
 from dovetail_cuda.lower.expr import Load, walk
 from dovetail_cuda.lower.matrices import Matrix
 from dovetail_cuda.lower.types import size_of
+from dovetail_cuda.run.cublaslt import NUM_ALGORITHMS
 from dovetail_cuda.run.payload import WORKSPACE_BYTES, Launches, Product, ProductLaunch
 from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.elements import make_element_draft
@@ -26,9 +24,6 @@ from dovetail_cuda.tune.questions import Draft, KernelDraft, Kernels, Operand, P
 
 __all__ = ["TF32_TOLERANCE", "LibraryDraft", "make_product_task"]
 
-_NUM_ALGORITHMS: Final = 4
-_REFERENCE_OPS: Final = 1 << 31
-"""Products up to so many multiplications are compared with NumPy's; larger ones with each other."""
 TF32_TOLERANCE: Final = 1e-3
 _PRODUCT: Final = "product"
 """The role of what the library stores for a kernel behind it."""
@@ -40,12 +35,25 @@ class LibraryDraft(Draft):
 
     product: Product
     algorithm: bytes
+    """None yet where it is empty: the library is asked on the device."""
     version: int
+    order: int
+    """Which of the library's algorithms it is."""
 
     @property
     def scratch_bytes(self) -> int:
         """What algorithms may use."""
         return WORKSPACE_BYTES
+
+    @property
+    def rank(self) -> int | None:
+        """Its place among the library's algorithms."""
+        return self.order
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has its algorithm."""
+        return bool(self.algorithm)
 
     def make_launch(self, kernels: Kernels, buffers: list[int], offsets: list[int], layers: list[str]) -> Launches:
         """The call of the library."""
@@ -74,7 +82,7 @@ def make_product_task(region: ProductRegion, kit: Kit) -> Task:
         text=_describe(region, form, allows_tf32=_allows_tf32(region, kit)) + (" cold" if is_cold else ""),
         operands=operands,
         make_ways=partial(_list_ways, region, form, kit),
-        reference=partial(_multiply, region, form),
+        product=None if form is None else _find_product(region, form, kit),
     )
     return Task(region=region, question=question, places=places)
 
@@ -180,12 +188,20 @@ def _list_library_ways(region: ProductRegion, form: LibraryForm | None, kit: Kit
 
 def _list_library_drafts(region: ProductRegion, form: LibraryForm, kit: Kit, result: str) -> list[LibraryDraft]:
     """The library's algorithms for what it is asked, best first."""
-    library, product = kit.open_products(), _make_product(region, form, allows_tf32=_allows_tf32(region, kit))
+    library, (product, roles) = kit.open_products(), _find_product(region, form, kit)
+    version, algorithms = library.get_version(), library.find_algorithms(product, NUM_ALGORITHMS)
+    return [
+        LibraryDraft(roles=(*roles[:-1], result), product=product, algorithm=each, version=version, order=order)
+        for order, each in enumerate(algorithms)
+    ]
+
+
+def _find_product(region: ProductRegion, form: LibraryForm, kit: Kit) -> tuple[Product, tuple[str, ...]]:
+    """What a library is asked to do, and the roles of its buffers in order."""
     names = {buffer: role for role, (buffer, _) in list_epilogue(region.stored).items()}
     extra = [names[buffer] for buffer in (form.bias, form.residual) if buffer is not None]
-    version, algorithms = library.get_version(), library.find_algorithms(product, _NUM_ALGORITHMS)
-    roles = ("left", "right", *extra, result)
-    return [LibraryDraft(roles=roles, product=product, algorithm=each, version=version) for each in algorithms]
+    product = _make_product(region, form, allows_tf32=_allows_tf32(region, kit))
+    return product, ("left", "right", *extra, "result")
 
 
 def _make_product(region: ProductRegion, form: LibraryForm, *, allows_tf32: bool) -> Product:
@@ -238,37 +254,3 @@ def _digest(region: ProductRegion) -> str:
     lines = "\n".join(write_epilogue(region.stored, frozenset(), uses_int64=False))
     types = " ".join(dtype for _, dtype in list_epilogue(region.stored).values())
     return f"followed by {hashlib.sha256((lines + types).encode()).hexdigest()[:12]}"
-
-
-def _view(flat: Any, matrix: Matrix, batch: int, rows: int, columns: int) -> Any:
-    """The matrices that lie in an operand."""
-    steps = [matrix.batch_stride, 1, matrix.line] if matrix.is_swapped else [matrix.batch_stride, matrix.line, 1]
-    strides = [step * flat.itemsize for step in steps]
-    return np.lib.stride_tricks.as_strided(flat, (batch, rows, columns), strides, writeable=False)
-
-
-def _multiply(region: ProductRegion, form: LibraryForm | None, arrays: Mapping[str, Any]) -> Sequence[Any] | None:
-    """The product by NumPy, where that does not take long, and what follows is what a library has."""
-    ops = region.batch * region.m * region.n * region.k
-    if form is None or ops > _REFERENCE_OPS:
-        return None
-    wide = np.float64 if region.dtype == "float64" else np.float32
-    given = {role: array.astype(wide) for role, array in arrays.items()}
-    left = _view(given["left"], region.left, region.batch, region.m, region.k)
-    right = _view(given["right"], region.right, region.batch, region.k, region.n)
-    result = np.matmul(left, right) * wide(form.alpha)
-    names = {buffer: role for role, (buffer, _) in list_epilogue(region.stored).items()}
-    if form.bias is not None:
-        result += given[names[form.bias]]
-    steps = [form.stride * result.itemsize, form.line * result.itemsize, result.itemsize]
-    if form.residual is not None:
-        result += np.lib.stride_tricks.as_strided(given[names[form.residual]], result.shape, steps)
-    made = np.zeros(_count_result(region), wide)
-    np.lib.stride_tricks.as_strided(made, result.shape, steps)[:] = _activate(result, form.activation)
-    return [made.astype(np.dtype(region.dtype))]
-
-
-def _activate(x: Any, name: str) -> Any:
-    if name == "relu":
-        return np.maximum(x, 0)
-    return 0.5 * x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x**3))) if name else x

@@ -35,6 +35,16 @@ class ShiftedDraft(Draft):
         """That of the launch."""
         return self.draft.scratch_bytes
 
+    @property
+    def rank(self) -> int | None:
+        """That of the launch."""
+        return self.draft.rank
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the launch is."""
+        return self.draft.is_complete
+
     def make_launch(self, kernels: Kernels, buffers: list[int], offsets: list[int], layers: list[str]) -> Launches:
         """The launch with the bytes left out."""
         given = offsets or [0] * len(buffers)

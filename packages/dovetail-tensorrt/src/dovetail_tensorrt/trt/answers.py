@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Self, TypeVar
 
 import dovetail
+from dovetail_tensorrt.trt.removed import RemovedNames
 
 __all__ = ["DeprecatedContext", "LoggedObject", "Reporter", "call_user", "guard_logger", "print_exception"]
 
@@ -27,7 +28,7 @@ _CODES: Final[tuple[tuple[type[dovetail.DovetailError], dovetail.ErrorCodeTRT], 
 """The code that a kind of error has in messages; every other is INTERNAL_ERROR."""
 
 
-class DeprecatedContext:
+class DeprecatedContext(RemovedNames):
     """``with`` over objects that need none: it warns and has no effect."""
 
     def __enter__(self) -> Self:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from operator import itemgetter
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
 
+from dovetail.build.built_checks import StepOwner, check_bytes, check_text, check_workspace, report_record
 from dovetail.build.config import BuilderConfig, MemoryPoolType
 from dovetail.build.device_records import device_record
-from dovetail.build.lower.built_checks import StepOwner, check_bytes, check_workspace, report_record
 from dovetail.build.lower.memory.arena_plan import plan_memory
 from dovetail.build.progress import Phases
 from dovetail.build.provider_progress import ProviderProgress
@@ -42,6 +41,7 @@ from dovetail.plan.manifest import (
 )
 from dovetail.plan.untimed import describe_untimed
 from dovetail.plan.verify.manifest_rules import verify_manifest
+from dovetail.plan.walk import walk_steps
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider, StoredCandidates, StoredPartition, TuneContext, TunedPartition
 from dovetail.provider.options import ProviderOptions, Providers
@@ -50,6 +50,8 @@ from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.save import make_blob, record_blob
 
 __all__ = ["tune", "tune_plan"]
+
+_MAX_BLOB_NAME: Final = 1000
 
 
 def tune(
@@ -116,7 +118,9 @@ class _PlanTuner:
         self._session = CacheSession(config, logger)
         self._tuner = CandidateTuner(tuner_options(config), self._session, logger, self._phases)
         self._tables = TuningTables()
-        self._payloads: dict[str, bytes] = {}
+        self._made: dict[str, tuple[bytes, str]] = {}
+        """Blobs that were made now, and their kinds."""
+        self._replaced = _find_replaced(self._manifest)
         self._tuned: dict[str, Provider] = {}
 
     def close(self) -> None:
@@ -190,39 +194,57 @@ class _PlanTuner:
         return tuned
 
     def _record(self, owner: StepOwner, record: PartitionRecord, tuned: TunedPartition) -> PartitionRecord:
-        known = record.code if record.candidates is None else {**record.code, **record.candidates.code}
-        missing = [name for name in tuned.code if name not in known]
-        if missing:
-            raise ProviderError("it chose device code that the plan does not have", where=owner.where, got=missing[0])
         return msgspec.structs.replace(
             record,
-            payload=self._add_payload(record.payload, check_bytes(tuned.payload, "the payload", owner)),
-            code={name: known[name] for name in tuned.code},
+            payload=self._add_blob(record.payload, check_bytes(tuned.payload, "the payload", owner), "payload"),
+            code=self._record_code(owner, record, tuned),
             report=report_record(owner, tuned.report),
             candidates=None,
         )
 
+    def _record_code(self, owner: StepOwner, record: PartitionRecord, tuned: TunedPartition) -> dict[str, str]:
+        """The blobs of the device code that was chosen, and of what was made for it here."""
+        known = record.code if record.candidates is None else {**record.code, **record.candidates.code}
+        missing = [name for name in tuned.code if name not in known]
+        doubled = [name for name in tuned.added if name in known]
+        if missing or doubled:
+            what = "it chose device code that the plan does not have" if missing else "two pieces of code have one name"
+            raise ProviderError(what, where=owner.where, got=ascii((missing + doubled)[0])[:60])
+        made = {
+            check_text(name, "a name of device code", owner): self._add_blob(
+                f"code:{name}"[:_MAX_BLOB_NAME], check_bytes(code, f"device code '{name}'", owner), "kernel"
+            )
+            for name, code in tuned.added.items()
+        }
+        return {**{name: known[name] for name in tuned.code}, **made}
+
     # blobs
 
-    def _add_payload(self, name: str, payload: bytes) -> str:
-        """A blob for a new payload; what several programs share is stored once."""
+    def _add_blob(self, name: str, data: bytes, kind: str) -> str:
+        """A blob for what was made now; what several programs share is stored once."""
         unique, count = name, 1
-        while self._payloads.get(unique, payload) != payload or (unique != name and unique in self._manifest.blobs):
+        while not self._is_free(unique, data, kind):
             unique, count = f"{name}.{count}", count + 1
-        self._payloads[unique] = payload
+        self._made[unique] = (data, kind)
         return unique
+
+    def _is_free(self, name: str, data: bytes, kind: str) -> bool:
+        """Whether a blob may have the name: nobody has it, this very blob has it, or a payload that is replaced."""
+        if name in self._made:
+            return self._made[name] == (data, kind)
+        return name not in self._manifest.blobs or (kind == "payload" and name in self._replaced)
 
     def _store(self, manifest: Manifest) -> BuiltPlan:
         """The manifest with its blobs: payloads as they are now, and no code that nothing runs with."""
         used, blobs, records = find_step_blobs(manifest), [], {}
-        changed = {name: np.frombuffer(payload, np.uint8) for name, payload in self._payloads.items()}
-        for name, record in sorted({**manifest.blobs, **dict.fromkeys(changed)}.items(), key=itemgetter(0)):
-            if name in changed:
-                blobs.append(make_blob(name, changed[name]))
-                records[name] = record_blob(blobs[-1], changed[name], kind="payload")
-            elif record is not None and (record.kind not in ("kernel", "payload") or name in used):
-                blobs += [] if record.stripped else [self._copy(name)]
-                records[name] = record
+        for name in sorted({*manifest.blobs, *self._made}):
+            if name in self._made:
+                data, kind = self._made[name]
+                blobs.append(make_blob(name, np.frombuffer(data, np.uint8)))
+                records[name] = record_blob(blobs[-1], np.frombuffer(data, np.uint8), kind=kind)
+            elif manifest.blobs[name].kind not in ("kernel", "payload") or name in used:
+                blobs += [] if manifest.blobs[name].stripped else [self._copy(name)]
+                records[name] = manifest.blobs[name]
         return BuiltPlan(msgspec.structs.replace(manifest, blobs=records), blobs)
 
     def _copy(self, name: str) -> Blob:
@@ -243,6 +265,15 @@ def _read(file: PlanFile) -> Manifest:
             fix="build it with --carry-candidates, or build it from its model here, with --if-untuned",
         )
     return manifest
+
+
+def _find_replaced(manifest: Manifest) -> frozenset[str]:
+    """The payloads of partitions that are tuned; no step has them afterwards."""
+    steps = [step for program in manifest.programs for step in walk_steps(program)]
+    partitions = [step.partition for step in steps if step.partition is not None]
+    tuned = {record.payload for record in partitions if record.candidates is not None}
+    kept = {record.payload for record in partitions if record.candidates is None}
+    return frozenset(tuned - kept - {step.kernel.payload for step in steps if step.kernel is not None})
 
 
 def _merge_tables(before: Sequence[LayerRecord], now: Sequence[LayerRecord]) -> list[LayerRecord]:

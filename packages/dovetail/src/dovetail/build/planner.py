@@ -14,6 +14,7 @@ from dovetail._unset_dims import tell_unset
 from dovetail._version import __version__
 from dovetail.build.assign.assigner import Assigner
 from dovetail.build.assign.provider_passes import rewrite_for_providers
+from dovetail.build.built_records import BuiltStore
 from dovetail.build.calibrate.scales import find_scales
 from dovetail.build.config import BuilderFlag, PreviewFeature
 from dovetail.build.device_records import device_records, uses_devices
@@ -22,7 +23,6 @@ from dovetail.build.formats.ports import TypeRule, find_aliases, infer_plugin_di
 from dovetail.build.graph_checks import check_graph, check_profiled
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_candidates, find_idle_types, tell_idle
 from dovetail.build.lower.blobs import BlobTable
-from dovetail.build.lower.built_records import BuiltStore
 from dovetail.build.lower.lowering import lower_graph
 from dovetail.build.lower.memory.aliases import check_alias_names, check_aliases
 from dovetail.build.lower.memory.io_memory import find_io_memory

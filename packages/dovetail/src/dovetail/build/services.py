@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import onnx_ir as ir
 
+from dovetail.build.built_checks import StepOwner, check_workspace
 from dovetail.build.config import BuilderConfig, BuilderFlag, MemoryPoolType
-from dovetail.build.lower.built_checks import StepOwner, check_workspace
 from dovetail.build.progress import Phases
 from dovetail.build.provider_progress import ProviderProgress
 from dovetail.build.tune.providers import ProviderTuner, TuningTables

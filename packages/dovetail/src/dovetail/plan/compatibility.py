@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from dovetail.errors import DovetailError, PlanCorruptError, PlanDeviceMismatchError, PlanVersionError, ProviderError
+from dovetail.plan.carried import count_carried
 from dovetail.plan.container import PlanFile
 from dovetail.plan.inspect import find_damage, plugins_of
 from dovetail.plan.manifest import DeviceRecord, Manifest, ProgramRecord, StepRecord, decode_manifest
@@ -144,6 +145,8 @@ def _notes(manifest: Manifest) -> Iterator[str]:
     code = sum(record.kind == "kernel" for record in manifest.blobs.values())
     if code:
         yield f"carries {code} piece(s) of device code: loading it can be refused"
+    if count_carried(manifest):
+        yield "carries candidates: 'dovetail tune' chooses between them on the device"
     stripped = sum(record.stripped and name not in manifest.packed for name, record in manifest.blobs.items())
     if stripped:
         yield f"{stripped} weight(s) are stripped: refit the engine before it runs"

@@ -263,6 +263,11 @@ class Provider(ABC):
         """Where memory of the host comes from that this back end copies from and to best; by default any will do."""
         return HostAllocator()
 
+    @property
+    def free_bytes(self) -> int | None:
+        """How much memory its device has left, None where that is not known; by default all that it has."""
+        return self.device.memory_bytes
+
     def shrink_memory(self) -> int:
         """Give back to the device what the allocators keep and nothing uses; how many bytes, as far as that is known.
 

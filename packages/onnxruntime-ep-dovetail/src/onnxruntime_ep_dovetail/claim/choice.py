@@ -78,7 +78,7 @@ def _stay_within_budget(
 ) -> list[dovetail.Support]:
     limit_bytes = options.budget_bytes
     if limit_bytes == AVAILABLE:
-        limit_bytes = backend.provider.budget_bytes or backend.provider.device.memory_bytes
+        limit_bytes = backend.provider.budget_bytes or backend.provider.free_bytes
     late = set() if limit_bytes is None else find_over_budget(supports, limit_bytes)
     reason = f"the session's budget of {limit_bytes} bytes is used up"
     return [_leave(support, reason) if support.node in late else support for support in supports]

@@ -254,6 +254,12 @@ class Arenas:
             self._shrink_source()
             return num_bytes
 
+    def close(self) -> None:
+        """Give back everything: nobody asks for memory any more."""
+        with self._lock:
+            self._take_back()
+            self._shrink()
+
     def _wait(self) -> None:
         self._synchronize()
         while self._held:

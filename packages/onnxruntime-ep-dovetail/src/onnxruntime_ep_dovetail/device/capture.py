@@ -9,11 +9,15 @@ own: nothing that it writes to is ever given to anybody else while it lives.
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import dovetail
 from dovetail import UsageError
 from dovetail.provider.devices import CapturedGraph, Stream
+from dovetail.provider.interfaces import Provider
+from dovetail.provider.loader import get_provider, split_id
 from onnxruntime_ep_dovetail.abi import OrtRuntime, read_text
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.shared import BackendDevice, get_device
@@ -140,6 +144,17 @@ class GraphCapture:
     backend: Backend
     options: EpOptions
 
+    @cached_property
+    def own_options(self) -> Mapping[str, str] | None:
+        """The session's own options of the back end; None where it has none."""
+        own, (name, _) = self.options.provider_options, split_id(self.backend.name)
+        return own.get(self.backend.name, own.get(name))
+
+    @cached_property
+    def own_provider(self) -> Provider | None:
+        """The back end with these options, which name the queues of its work."""
+        return None if self.own_options is None else get_provider(self.backend.name, self.own_options)
+
     def start_graph_capture(self, runtime: OrtRuntime) -> None:
         """Get ready, before ONNX Runtime asks for anything.
 
@@ -200,7 +215,7 @@ class GraphCapture:
         key = (threading.get_ident(), graph_id)
         if key not in self._records:
             device = get_device(self.backend.name)
-            stream = device.create_stream()
+            stream = device.create_stream(self.own_provider)
             if stream is None:
                 raise UsageError(f"back end '{device.name}' has no streams", where="option graph_capture")
             with self._records_lock:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Hashable
+from contextlib import suppress
 from enum import Enum
 from typing import Final
 
@@ -44,11 +45,22 @@ class Allocator(NativeObject):
 
     struct = "OrtAllocator"
 
-    def __init__(self, runtime: OrtRuntime, device: BackendDevice, info: int, arenas: Arenas) -> None:
+    def __init__(
+        self, runtime: OrtRuntime, device: BackendDevice, info: int, arenas: Arenas, *, is_sole: bool = False
+    ) -> None:
         self._device = device
         self._info = info
         self._arenas = arenas
+        self._is_sole = is_sole
+        """Whether nobody else gives out memory of these arenas, so that they end with it."""
         super().__init__(runtime)
+
+    def release(self) -> None:
+        """End it, with its arenas where they are its own."""
+        super().release()
+        if self._is_sole:
+            with suppress(DovetailError):  # a device that fails keeps its memory, and the session ends all the same
+                self._device.call("deallocate", self._arenas.close)
 
     def info(self) -> int:
         """Which memory it gives out."""
@@ -154,7 +166,8 @@ class DeviceMemory:
         if kind is None:
             raise UsageError("no memory of this device", where=f"back end '{self.device.name}'")
         is_pinned = kind is MemoryKind.PINNED
-        return Allocator(self._runtime, self.device, self.infos[kind], self._find_arenas(is_pinned, settings))
+        arenas = self._find_arenas(is_pinned, settings)
+        return Allocator(self._runtime, self.device, self.infos[kind], arenas, is_sole=settings is not None)
 
     def _find_arenas(self, is_pinned: bool, settings: ArenaSettings | None) -> Arenas:
         if settings is not None:

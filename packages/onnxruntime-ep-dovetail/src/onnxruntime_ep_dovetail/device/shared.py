@@ -11,6 +11,7 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
@@ -22,7 +23,7 @@ from dovetail.provider.calls import call
 from dovetail.provider.devices import Stream
 from dovetail.provider.interfaces import OptionsFactory, Provider
 from dovetail.provider.loader import get_default_options, get_factory, get_provider, split_id
-from onnxruntime_ep_dovetail.device.arenas import Arenas, ArenaSettings
+from onnxruntime_ep_dovetail.device.arenas import Arenas, ArenaSettings, read_settings
 
 __all__ = ["BackendDevice", "Recording", "StreamUser", "get_device", "give_back_number", "take_number"]
 
@@ -54,7 +55,8 @@ class BackendDevice:
         self.shortage = ""
         """Why memory could not be given last: ONNX Runtime takes no reason for it, and asks for work on it all the
         same."""
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, list[Stream]] = {}
+        """By handle: where a caller lends one queue of the device, several streams are the same."""
         self._ordered: dict[int, int] = {}
         """How often each stream was given work, by its handle, and below how much of that was waited for."""
         self._done: dict[int, int] = {}
@@ -70,34 +72,59 @@ class BackendDevice:
         options = factory.options if isinstance(factory, OptionsFactory) else {}
         return frozenset(key for key in options if key.startswith("arena."))
 
+    def read_arena(self, entries: Mapping[str, str], own: Mapping[str, str] | None = None) -> ArenaSettings:
+        """How memory is given out.
+
+        Args:
+            entries: Options about arenas.
+            own: Options of the back end; without any, those of the process.
+        """
+        settings = read_settings(entries, self.memory_keys)
+        if own is None and not settings.source_options:
+            return settings
+        base = get_default_options(split_id(self.name)[0]) if own is None else own
+        return replace(settings, source_options={**base, **settings.source_options})
+
     def call(self, callback: str, function: Callable[..., T], *args: Any) -> T:
         """Call code of the provider."""
         return call(self.name, callback, function, *args)
 
     # streams
 
-    def create_stream(self) -> Stream | None:
-        """A stream that ``close_stream`` ends; None when the back end has none."""
-        stream = self.call("create_stream", self.provider.create_stream)
+    def create_stream(self, provider: Provider | None = None) -> Stream | None:
+        """A stream that ``close_stream`` ends; None when the back end has none.
+
+        Args:
+            provider: The back end with options of its own, which may say on which queue of the device work goes.
+        """
+        stream = self.call("create_stream", (provider or self.provider).create_stream)
         if stream is not None:
-            self._streams[stream.handle] = stream
+            self._streams.setdefault(stream.handle, []).append(stream)
         return stream
 
     def close_stream(self, stream: Stream) -> None:
-        """Finish a stream, let go of what is on it, and close it."""
-        self._streams.pop(stream.handle, None)
+        """Finish a stream, let go of what is on it unless others are the same, and close it."""
+        same = self._streams.get(stream.handle, [])
+        if stream in same:
+            same.remove(stream)
         try:
             self.wait(stream)
         finally:
-            self._ordered.pop(stream.handle, None)
-            for user in list(self.users):
-                user.forget_stream(stream.handle)
+            if not same:
+                self._forget(stream.handle)
             self.call("close_stream", stream.close)
+
+    def _forget(self, handle: int) -> None:
+        self._streams.pop(handle, None)
+        self._ordered.pop(handle, None)
+        for user in list(self.users):
+            user.forget_stream(handle)
 
     def find_stream(self, handle: int) -> Stream | None:
         """Where work of this thread goes that ONNX Runtime wants on a stream: there, or to what it records."""
-        recording = self.recording
-        return self._streams.get(handle) if recording is None else recording.stream
+        same, recording = self._streams.get(handle), self.recording
+        own = same[-1] if same else None
+        return own if recording is None else recording.stream
 
     def redirect(self, stream: Stream | None) -> Stream | None:
         """The same for a stream itself."""
@@ -155,7 +182,7 @@ class BackendDevice:
     def synchronize(self) -> None:
         """Wait for all streams but those of captures, which hold nothing that could be done."""
         captured = {id(recording.stream) for recording in self._recordings.values() if recording.is_capturing}
-        for stream in list(self._streams.values()):
+        for stream in [stream for same in list(self._streams.values()) for stream in same]:
             if id(stream) not in captured:
                 self.wait(stream)
 
@@ -224,10 +251,7 @@ class _SharedSource(IGpuAllocator):
 
     @cached_property
     def _provider(self) -> Provider:
-        if not self._options:
-            return self._device.provider
-        name, _ = split_id(self._device.name)
-        return get_provider(self._device.name, {**get_default_options(name), **self._options})
+        return get_provider(self._device.name, self._options) if self._options else self._device.provider
 
     @cached_property
     def _allocator(self) -> IGpuAllocator:

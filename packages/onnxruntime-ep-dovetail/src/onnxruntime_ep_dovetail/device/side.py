@@ -8,7 +8,7 @@ from dovetail import UsageError
 from onnxruntime_ep_dovetail.abi import NativeObject, write_bool, write_pointer
 from onnxruntime_ep_dovetail.abi.outliving import Outliving
 from onnxruntime_ep_dovetail.abi.pairs import read_pairs
-from onnxruntime_ep_dovetail.device.arenas import ArenaSettings, read_settings
+from onnxruntime_ep_dovetail.device.arenas import ArenaSettings
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.capture import GraphCapture
 from onnxruntime_ep_dovetail.device.copies import CopyKernels, DataTransfer
@@ -29,7 +29,8 @@ class DeviceFactory(Outliving):
 
     def describe_device(self, backend: Backend) -> dict[str, str]:
         """What the device of a back end says of itself; values lie on it by its ``device_id`` and our vendor's id."""
-        told = {"backend": backend.name, "device": backend.provider.device.name}
+        device = backend.provider.device
+        told = {**device.properties, "backend": backend.name, "device": device.name}
         return told | ({"device_id": str(self.memory_of(backend).number)} if backend.is_device else {})
 
     def add_memory(self, ep_device: int, backend: Backend) -> None:
@@ -72,7 +73,7 @@ class DeviceFactory(Outliving):
     def create_allocator(self, info: int, options: int | None, target: int) -> None:
         """An allocator outside of sessions, or for a session that makes none itself."""
         entries = read_pairs(self.runtime.api, options) if options else {}
-        settings = read_settings(entries, self.find_memory(info).device.memory_keys) if entries else None
+        settings = self.find_memory(info).device.read_arena(entries) if entries else None
         write_pointer(target, self.make_allocator(info, settings))
 
     def make_allocator(self, info: int, settings: ArenaSettings | None) -> int:
@@ -134,9 +135,15 @@ class DeviceSession(GraphCapture, NativeObject):
         self.close_graphs()
         super().release()
 
+    def create_sync_stream_for_device(self, _memory_device: int, target: int) -> None:
+        """A stream for runs of this session, on the queue that the session's options of the back end name."""
+        if self.device is None:
+            raise UsageError("the session has no device", where="CreateSyncStreamForDevice", got=self.backend.name)
+        write_pointer(target, SyncStream(self.runtime, self.device, self.own_provider).address)
+
     def create_allocator(self, info: int, target: int) -> None:
-        """An allocator for this session; with options ``arena.*`` it has memory of its own."""
+        """An allocator for this session; with options ``arena.*`` or of the back end it has memory of its own."""
         settings: ArenaSettings | None = None
-        if self.options.arena and self.device is not None:
-            settings = read_settings(self.options.arena, self.device.memory_keys)
+        if self.device is not None and (self.options.arena or self.own_options is not None):
+            settings = self.device.read_arena(self.options.arena, self.own_options)
         write_pointer(target, self.factory.make_allocator(info, settings))

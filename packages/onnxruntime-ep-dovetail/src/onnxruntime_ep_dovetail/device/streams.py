@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from dovetail.provider.devices import Event, Stream
+from dovetail.provider.interfaces import Provider
 from onnxruntime_ep_dovetail.abi import NativeObject, OrtRuntime, write_pointer
 from onnxruntime_ep_dovetail.device.shared import BackendDevice
 
@@ -19,9 +20,9 @@ class SyncStream(NativeObject):
 
     struct = "OrtSyncStreamImpl"
 
-    def __init__(self, runtime: OrtRuntime, device: BackendDevice) -> None:
+    def __init__(self, runtime: OrtRuntime, device: BackendDevice, provider: Provider | None = None) -> None:
         self.device = device
-        self._stream = device.create_stream()
+        self._stream = device.create_stream(provider)
         self._failure: BaseException | None = None
         super().__init__(runtime)
 

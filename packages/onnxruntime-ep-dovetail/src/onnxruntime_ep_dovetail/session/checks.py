@@ -9,7 +9,6 @@ import onnx_ir as ir
 from dovetail import UsageError, get_plugin_registry
 from dovetail.near_names import suggest
 from dovetail.network.onnx_schema import find_schema
-from onnxruntime_ep_dovetail.device.arenas import read_settings
 from onnxruntime_ep_dovetail.device.backends import Backend
 from onnxruntime_ep_dovetail.device.shared import get_device
 from onnxruntime_ep_dovetail.session.options import PREFIX, EpOptions
@@ -33,7 +32,7 @@ def check_options(options: EpOptions, backend: Backend) -> None:
                 where=f"option {PREFIX}{min(options.arena)}",
                 fix="leave it out, or give the session a device",
             )
-        read_settings(options.arena, get_device(backend.name).memory_keys)
+        get_device(backend.name).read_arena(options.arena)
     used = backend.provider_names(options)
     for name in options.provider_options:
         if name not in used:

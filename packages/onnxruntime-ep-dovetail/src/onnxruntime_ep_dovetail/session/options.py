@@ -21,7 +21,7 @@ _CLAIMS: Final = ("auto", "custom", "all")
 _ROUTES: Final = ("compile", "kernels")
 MAX_WARM_UP_RUNS: Final = 6
 AVAILABLE: Final = -1
-"""Stands for a budget of what the device has."""
+"""Stands for a budget of what the device has left."""
 _LAYERS: Final = "session.layer_assignment_settings"
 _NAMES: Final = "session.name_based_layer_assignment"
 _BUDGET: Final = "session.resource_cuda_partitioning_settings"

@@ -13,7 +13,7 @@ from dovetail_tensorrt.trt.answers import LoggedObject
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
 from dovetail_tensorrt.trt.building.network import INetworkDefinition
 from dovetail_tensorrt.trt.building.profile import IOptimizationProfile
-from dovetail_tensorrt.trt.execution.debugging import debug_outputs
+from dovetail_tensorrt.trt.execution.debugging import debug_outputs, find_unfused
 from dovetail_tensorrt.trt.execution.engine import ICudaEngine
 from dovetail_tensorrt.trt.execution.streams import IStreamWriter, write_all
 from dovetail_tensorrt.trt.registry import IPluginRegistry
@@ -128,13 +128,23 @@ class Builder(LoggedObject):
         call: str,
     ) -> T | None:
         def attempt() -> T:
-            with debug_outputs(network), _weakly_typed(network, config):
-                settings = config.to_engine_config(_find_io_memory(network) if _uses_device(config) else {})
-                if _uses_device(config) and settings.providers is None:
-                    settings.providers = ("cuda", *_default_providers())
-                return build(network, settings)
+            with _weakly_typed(network, config):
+                unfused = self._find_unfused(network, config) if network.watches_unfused else frozenset[str]()
+                with debug_outputs(network, unfused):
+                    return build(network, _find_settings(network, config))
 
         return self._reporter.attempt(call, attempt, None)
+
+    def _find_unfused(self, network: INetworkDefinition, config: IBuilderConfig) -> frozenset[str]:
+        """The tensors that are still there after a build, before they are watched in another one."""
+        return find_unfused(self._core.build_engine_with_config(network, _find_settings(network, config)))
+
+
+def _find_settings(network: INetworkDefinition, config: IBuilderConfig) -> dovetail.BuilderConfig:
+    settings = config.to_engine_config(_find_io_memory(network) if _uses_device(config) else {})
+    if _uses_device(config) and settings.providers is None:
+        settings.providers = ("cuda", *_default_providers())
+    return settings
 
 
 @contextmanager

@@ -29,6 +29,7 @@ WEAK_FLAGS: Final = (BuilderFlag.FP16, BuilderFlag.BF16, BuilderFlag.INT8, Build
 
 _DEFAULT_FLAGS: Final = 1 << BuilderFlag.TF32
 _DEFAULT_SOURCES: Final = 1 << TacticSource.EDGE_MASK_CONVOLUTIONS | 1 << TacticSource.JIT_CONVOLUTIONS
+_DEFAULT_POOLS: Final = {dovetail.MemoryPoolType.TACTIC_SHARED_MEMORY: 1 << 30}
 _ENGINE_FLAGS: Final = frozenset(flag.name for flag in dovetail.BuilderFlag)
 _QUIET_FLAGS: Final = frozenset(
     ("TF32", "GPU_FALLBACK", "EDITABLE_TIMING_CACHE", "VERSION_COMPATIBLE", "EXCLUDE_LEAN_RUNTIME", "DIRECT_IO")
@@ -73,7 +74,7 @@ class IBuilderConfig(DeprecatedContext):
         self.providers: Sequence[str] | None = None
         """Back ends of Dovetail in order of preference; None for the default ones."""
         self._sources = _DEFAULT_SOURCES
-        self._pools: dict[dovetail.MemoryPoolType, int] = {}
+        self._pools = dict(_DEFAULT_POOLS)
         self._previews: set[PreviewFeature] = set()
         self._profiles: list[dovetail.OptimizationProfile] = []
         self._calibration_profile: dovetail.OptimizationProfile | None = None

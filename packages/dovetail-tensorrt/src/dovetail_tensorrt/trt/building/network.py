@@ -10,6 +10,7 @@ import dovetail
 from dovetail_tensorrt.trt.answers import Reporter
 from dovetail_tensorrt.trt.enums import NetworkDefinitionCreationFlag
 from dovetail_tensorrt.trt.parts import import_part
+from dovetail_tensorrt.trt.removed import RemovedNames
 
 if TYPE_CHECKING:
     from dovetail_tensorrt.trt.building.builder import Builder
@@ -23,12 +24,10 @@ _NONE: Final = [
 _FALSE: Final = [
     "mark_debug",
     "mark_output_for_shapes",
-    "mark_unfused_tensors_as_debug_tensors",
     "mark_weights_refittable",
     "set_weights_name",
     "unmark_debug",
     "unmark_output_for_shapes",
-    "unmark_unfused_tensors_as_debug_tensors",
     "unmark_weights_refittable",
 ]
 
@@ -52,7 +51,7 @@ def _wrap(name: str, method: Callable[..., Any], failure: object) -> Callable[..
 
 
 @_answers_failures
-class INetworkDefinition(dovetail.Network):
+class INetworkDefinition(RemovedNames, dovetail.Network):
     """A network under construction; made by ``Builder.create_network``."""
 
     def __init__(self, builder: Builder, flags: int, reporter: Reporter) -> None:
@@ -61,6 +60,8 @@ class INetworkDefinition(dovetail.Network):
         """Who is told of what fails."""
         self._builder = builder
         self._flags = int(flags)
+        self.watches_unfused = False
+        """Whether tensors that are still there after fusion can be watched."""
 
     def __del__(self) -> None:
         """Nothing: the contract has the name."""
@@ -107,6 +108,16 @@ class INetworkDefinition(dovetail.Network):
     def is_typed_by_request(self) -> bool:
         """Whether the script itself asked for strong typing, so that flags for precisions change nothing."""
         return bool(self._flags >> NetworkDefinitionCreationFlag.STRONGLY_TYPED & 1)
+
+    def mark_unfused_tensors_as_debug_tensors(self) -> bool:
+        """Have every tensor that is still there after fusion be a debug tensor; the build is done twice for it."""
+        self.watches_unfused = True
+        return True
+
+    def unmark_unfused_tensors_as_debug_tensors(self) -> bool:
+        """Undo ``mark_unfused_tensors_as_debug_tensors``."""
+        self.watches_unfused = False
+        return True
 
     def add_plugin(self, func: Any, aot: bool | None = None) -> Any:
         """Add a plugin: what ``tensorrt.plugin.op`` gave, or a tuple of inputs, shape inputs and a plugin."""

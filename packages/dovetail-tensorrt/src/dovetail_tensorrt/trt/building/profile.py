@@ -12,8 +12,8 @@ __all__ = ["IOptimizationProfile"]
 class IOptimizationProfile(dovetail.OptimizationProfile):
     """Bounds by input name; made by ``Builder.create_optimization_profile``.
 
-    >>> profile = IOptimizationProfile(); profile.set_shape("x", (1,), (2,), (4,)); bool(profile)
-    True
+    >>> profile = IOptimizationProfile(); profile.set_shape("x", (1,), (2,), (4,)); profile.get_shape("x")
+    [Dims(1,), Dims(2,), Dims(4,)]
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,11 @@ class IOptimizationProfile(dovetail.OptimizationProfile):
         """Set the bounds of the contents of a shape input; ValueError where they contradict each other."""
         _refuse(lambda: super(IOptimizationProfile, self).set_shape_input(input, min, opt, max))
 
-    __nonzero__ = dovetail.OptimizationProfile.__bool__
+    def __bool__(self) -> bool:
+        """True: no profile contradicts itself, and one of a network without inputs has nothing to say."""
+        return True
+
+    __nonzero__ = __bool__
 
 
 def _refuse(action: object) -> None:

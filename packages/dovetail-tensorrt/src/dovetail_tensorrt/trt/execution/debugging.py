@@ -5,7 +5,7 @@ The name in the plan tells them from other outputs, so that it is known after lo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ import numpy as np
 import dovetail
 from dovetail_tensorrt.trt.answers import call_user
 
-__all__ = ["DebugReceiver", "IDebugListener", "debug_name", "debug_outputs", "is_debug_name"]
+__all__ = ["DebugReceiver", "IDebugListener", "debug_name", "debug_outputs", "find_unfused", "is_debug_name"]
 
 _PREFIX: Final = "tensorrt.debug/"
 
@@ -46,10 +46,10 @@ class IDebugListener:
 
 
 @contextmanager
-def debug_outputs(network: dovetail.Network) -> Iterator[None]:
-    """Have the tensors that are marked for debugging be outputs while a plan is built."""
+def debug_outputs(network: dovetail.Network, unfused: Collection[str] = ()) -> Iterator[None]:
+    """Have the tensors that are marked for debugging, and those of these names, be outputs while a plan is built."""
     added = []
-    for tensor in _marked(network):
+    for tensor in _watched(network, unfused):
         output = network.add_identity(tensor).get_output(0)
         output.name = debug_name(tensor.name)
         output.location = dovetail.TensorLocation.HOST
@@ -63,10 +63,16 @@ def debug_outputs(network: dovetail.Network) -> Iterator[None]:
             network.remove_tensor(output)
 
 
-def _marked(network: dovetail.Network) -> list[dovetail.ITensor]:
+def find_unfused(engine: dovetail.Engine) -> frozenset[str]:
+    """The inputs of an engine, and the tensors that its steps hand to each other: those that no fusion took away."""
+    values = [value for program in engine.manifest.programs for value in program.values]
+    return frozenset(value.name for value in values if value.kind in ("input", "planned", "dynamic"))
+
+
+def _watched(network: dovetail.Network, unfused: Collection[str]) -> list[dovetail.ITensor]:
     made = [layer.get_output(i) for layer in network for i in range(layer.num_outputs)]
     inputs = [network.get_input(i) for i in range(network.num_inputs)]
-    return [tensor for tensor in (*inputs, *made) if network.is_debug_tensor(tensor)]
+    return [tensor for tensor in (*inputs, *made) if network.is_debug_tensor(tensor) or tensor.name in unfused]
 
 
 class DebugReceiver(dovetail.IOutputAllocator):
@@ -98,14 +104,13 @@ class DebugReceiver(dovetail.IOutputAllocator):
         self._shape = dovetail.Dims(shape)
 
     def tell(self, listener: IDebugListener, stream: int) -> bool:
-        """Hand what the last run gave to a listener."""
+        """Hand what the last run gave to a listener; one that answers nothing has no objection."""
         shape, host = self._shape, dovetail.TensorLocation.HOST
         if shape is None:
             return True
-        return bool(
-            call_user(
-                "process_debug_tensor",
-                lambda: listener.process_debug_tensor(self._address, host, self._dtype, shape, self.name, stream),
-                failure=False,
-            )
+        answer = call_user(
+            "process_debug_tensor",
+            lambda: listener.process_debug_tensor(self._address, host, self._dtype, shape, self.name, stream),
+            failure=False,
         )
+        return answer is not False

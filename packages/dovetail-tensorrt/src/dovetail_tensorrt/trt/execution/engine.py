@@ -47,8 +47,8 @@ class ICudaEngine(DeprecatedContext):
 
     @property
     def num_layers(self) -> int:
-        """How many steps it runs."""
-        return self.engine.num_layers
+        """How many steps it has, those of all profiles together."""
+        return sum(len(program.steps) for program in self.engine.manifest.programs)
 
     @property
     def num_io_tensors(self) -> int:

@@ -37,7 +37,7 @@ class OnnxParser(DeprecatedContext):
         self._network = network
         self._reporter = Reporter(logger)
         self._errors: list[ParserError] = []
-        self._subgraphs: list[tuple[list[int], bool]] = []
+        self._subgraphs: list[list[int]] = []
         self._model: ParsedModel | None = None
         self._config: IBuilderConfig | None = None
         self.flags = 1 << OnnxParserFlag.NATIVE_INSTANCENORM
@@ -144,37 +144,34 @@ class OnnxParser(DeprecatedContext):
         return op_name in known or onnx.defs.has(op_name)
 
     def supports_model_v2(self, model: Any, path: str | None = None) -> bool:
-        """Whether a model could be parsed whole; else its nodes are divided into parts that could and could not."""
+        """Whether a model could be parsed whole; else the parts between the nodes that could not are listed."""
         self._subgraphs = []
         if not self._read("supports_model_v2", lambda: ParsedModel(bytes(model), path)):
             return False
         scratch = dovetail.Network(registry=self._network.registry)
         errors = self._try(scratch, "supports_model_v2")
         wrong = {error.node() for error in errors}
-        count = len(self._require_model().indices)
-        if errors and wrong == {-1}:
-            self._subgraphs = [(list(range(count)), False)]
-        else:
-            parts = groupby(range(count), key=lambda index: index not in wrong)
-            self._subgraphs = [(list(nodes), is_taken) for is_taken, nodes in parts]
+        count = 0 if -1 in wrong else len(self._require_model().indices)
+        parts = groupby(range(count), key=lambda index: index not in wrong)
+        self._subgraphs = [list(nodes) for is_taken, nodes in parts if is_taken]
         return not errors
 
     def supports_model(self, model: Any, path: str | None = None) -> tuple[bool, list[tuple[list[int], bool]]]:
         """Whether a model could be parsed whole, and its parts; version 10's form."""
-        return self.supports_model_v2(model, path), list(self._subgraphs)
+        return self.supports_model_v2(model, path), [(nodes, True) for nodes in self._subgraphs]
 
     @property
     def num_subgraphs(self) -> int:
-        """How many parts ``supports_model_v2`` found."""
+        """How many parts ``supports_model_v2`` found; none where an error is about no node."""
         return len(self._subgraphs)
 
     def is_subgraph_supported(self, index: int) -> bool:
-        """Whether a part could be parsed."""
-        return self._subgraphs[index][1]
+        """Whether a part could be parsed, which all that are listed can."""
+        return bool(self._subgraphs[index])
 
     def get_subgraph_nodes(self, index: int) -> list[int]:
         """The nodes of a part, by their index in the model."""
-        return list(self._subgraphs[index][0])
+        return list(self._subgraphs[index])
 
     # errors and flags
 

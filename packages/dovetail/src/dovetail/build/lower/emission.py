@@ -9,9 +9,9 @@ import onnx_ir as ir
 
 from dovetail.build.assign.assigner import Group
 from dovetail.build.assign.layers import NodeLayer
+from dovetail.build.built_checks import StepOwner
 from dovetail.build.lower.attributes import attribute_records
 from dovetail.build.lower.blobs import array_from_tensor
-from dovetail.build.lower.built_checks import StepOwner
 from dovetail.build.lower.drafts import DraftProgram, DraftStep, Read, place_of
 from dovetail.build.lower.kernels import build_kernel
 from dovetail.build.lower.memory.aliases import find_slots

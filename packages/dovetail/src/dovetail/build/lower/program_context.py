@@ -11,9 +11,9 @@ import numpy as np
 import onnx_ir as ir
 
 from dovetail.build.assign.assigner import Assigner
+from dovetail.build.built_records import BuiltStore
 from dovetail.build.formats.io_formats import io_format
 from dovetail.build.lower.blobs import BlobTable
-from dovetail.build.lower.built_records import BuiltStore
 from dovetail.build.shapes import Ranges, StaticSymbol, dims_of, substitute_dims
 from dovetail.build.tune.combinations import Combination
 from dovetail.errors import InternalError

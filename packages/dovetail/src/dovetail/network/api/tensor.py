@@ -91,7 +91,7 @@ class ITensor:
     @property
     def dtype(self) -> DataType:
         """The element type; that of an input or output may be set, and is then cast where it meets the layers."""
-        if self._io_dtype is not None:
+        if self._io_dtype is not None and (self.is_network_input or self.is_network_output):
             return self._io_dtype
         if self._dtype is not None:
             return self._dtype

@@ -127,7 +127,8 @@ class PluginImport:
                 self._problems.add_error(error, where=where)
         for group in missing.values():
             what, fix = describe_unknown(group)
-            self._problems.add(what, where=group.nodes[0][1], kind=UnsupportedOpError, fix=fix)
+            first, *others = [where for _, where in group.nodes]
+            self._problems.add(what, where=first, kind=UnsupportedOpError, fix=fix, also=others)
         return requests
 
     def _creator(self, node: ir.Node, where: str, missing: dict[tuple[str, ...], UnknownNodes]) -> Any | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,6 +13,8 @@ from dovetail.errors import DovetailError, ModelError
 __all__ = ["ImportProblem", "Problems", "describe_node", "mark_bodies", "mark_function", "mark_place", "quote"]
 
 _SHOWN: Final = 40
+_MAX_NAMES: Final = 2000
+"""A hostile model must not make a message without end."""
 _BODY_KEY: Final = "dovetail.body"
 _FUNCTION_KEY: Final = "dovetail.function"
 
@@ -24,6 +27,21 @@ class ImportProblem:
     what: str
     where: str
     fix: str | None = None
+    also: tuple[str, ...] = ()
+    """Further places where the same is wrong."""
+
+    @property
+    def text(self) -> str:
+        """What is wrong, with all the places but the first."""
+        names = list(self.also[:_MAX_NAMES])
+        if len(self.also) > _MAX_NAMES:
+            names.append(f"and {len(self.also) - _MAX_NAMES} more")
+        return f"{self.what}; nodes: {'; '.join(names)}" if names else self.what
+
+    @property
+    def parts(self) -> list[DovetailError]:
+        """One error for each place."""
+        return [self.kind(self.what, where=place, fix=self.fix) for place in (self.where, *self.also)]
 
 
 class Problems:
@@ -41,9 +59,17 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
-    def add(self, what: str, *, where: str, kind: type[DovetailError] = ModelError, fix: str | None = None) -> None:
-        """Note one problem."""
-        self._found.append(ImportProblem(kind=kind, what=what, where=where, fix=fix))
+    def add(
+        self,
+        what: str,
+        *,
+        where: str,
+        kind: type[DovetailError] = ModelError,
+        fix: str | None = None,
+        also: Sequence[str] = (),
+    ) -> None:
+        """Note one problem, which other places may have too."""
+        self._found.append(ImportProblem(kind=kind, what=what, where=where, fix=fix, also=tuple(also)))
 
     def add_error(self, error: DovetailError, *, where: str) -> None:
         """Note an error that was raised about one part."""
@@ -57,16 +83,19 @@ class Problems:
         if not self._found:
             return
         first = self._found[0]
-        if len(self._found) == 1:
-            raise first.kind(first.what, where=first.where, fix=first.fix)
+        is_one = len(self._found) == 1
+        error = first.kind(first.text, where=first.where, fix=first.fix) if is_one else self._gather()
+        parts = [part for problem in self._found for part in problem.parts]
+        error.parts = tuple(parts) if len(parts) > 1 else ()
+        raise error
+
+    def _gather(self) -> DovetailError:
         kinds = {problem.kind for problem in self._found}
         kind = kinds.pop() if len(kinds) == 1 else ModelError
-        lines = [f"  {problem.where}: {problem.what}{_fix(problem)}" for problem in self._found[:_SHOWN]]
+        lines = [f"  {problem.where}: {problem.text}{_fix(problem)}" for problem in self._found[:_SHOWN]]
         if len(self._found) > _SHOWN:
             lines.append(f"  and {len(self._found) - _SHOWN} more")
-        error = kind(f"{len(self._found)} problems:\n" + "\n".join(lines), where="model")
-        error.parts = tuple(problem.kind(problem.what, where=problem.where, fix=problem.fix) for problem in self._found)
-        raise error
+        return kind(f"{len(self._found)} problems:\n" + "\n".join(lines), where="model")
 
 
 def _fix(problem: ImportProblem) -> str:

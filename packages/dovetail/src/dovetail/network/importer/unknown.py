@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import onnx_ir as ir
 
@@ -15,9 +14,6 @@ from dovetail.network.opsets.versions import schema_versions
 from dovetail.provider.schemas.contrib_schemas import find_contrib_schema
 
 __all__ = ["UnknownNodes", "describe_unknown", "explain_unknown"]
-
-_MAX_NAMES: Final = 2000
-"""A hostile model must not make a message without end."""
 
 
 @dataclass
@@ -47,15 +43,10 @@ def explain_unknown(node: ir.Node, opset: int | None) -> str:
 
 
 def describe_unknown(group: UnknownNodes) -> tuple[str, str]:
-    """What is missing, with every node that needs it, and how to provide it."""
-    nodes = [where for _, where in group.nodes[:_MAX_NAMES]]
-    if len(group.nodes) > _MAX_NAMES:
-        nodes.append(f"and {len(group.nodes) - _MAX_NAMES} more")
+    """What is missing, and how to provide it."""
     attributes = _attributes([node for node, _ in group.nodes], group.control)
     carried = "; ".join(describe_attribute(attribute) for attribute in attributes) or "none"
     what = f"{group.reason}, and {group.error.what} (attributes: {carried}); expected {group.error.expected}"
-    if len(nodes) > 1:
-        what += f"; nodes: {'; '.join(nodes[1:])}"
     return what, f"{group.error.fix}; what fits is {_recipe(group, attributes)}"
 
 

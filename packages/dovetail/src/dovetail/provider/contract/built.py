@@ -116,5 +116,7 @@ class TunedPartition:
     """What ``load_partition`` gets from now on."""
     code: Sequence[str] = ()
     """The device code that it needs, by the names that the stored partition and its candidates have for it."""
+    added: Mapping[str, bytes] = field(default_factory=dict)
+    """Code that it needs besides, which a library of the device made now, by names that are new."""
     workspace_bytes: int = 0
     report: BuildReport = field(default_factory=BuildReport)

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 import onnx_ir as ir
 
+from dovetail.build.built_checks import StepOwner, check_bytes, check_text, report_record
 from dovetail.build.lower.blobs import BlobTable
-from dovetail.build.lower.built_checks import StepOwner, check_bytes, check_text, report_record
 from dovetail.errors import PlanCorruptError, ProviderError
 from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.plan.manifest import CarriedRecord, KernelRecord, PackedRecord, PartitionRecord
