@@ -101,7 +101,7 @@ ifneq ($(TENSORRT),off)
 	elif [ $$status -ne 0 ]; then exit $$status; \
 	else $(TENSORRT_VENV)/bin/python -m pytest -n $(JOBS) \
 		$(if $(filter quick,$(TENSORRT)),-m "not slow") tests/tensorrt \
-		--ignore-glob '*/scripts/samples/*' --ignore-glob '*/migrate/plugins/*' --ignore-glob '*/builtin/kernels/*' \
+		--ignore-glob '*/samples/*' --ignore-glob '*/migrate/plugins/*' --ignore-glob '*/builtin/kernels/*' \
 		--ignore-glob '*/builtin/interpreted.py' \
 		--doctest-modules packages/dovetail-tensorrt/src $(ARGS); fi
 endif
@@ -112,7 +112,7 @@ ON_GPU := PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:packages/d
 
 test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch, CuPy, Triton and cuda-bindings.
 	SHARD=$(SHARD) $(ON_GPU) pytest -c /dev/null --rootdir . -p no:cacheprovider -W ignore::DeprecationWarning \
-		-q tests/cuda/gpu tests/tensorrt/builtin/test_gpu.py $(ARGS)
+		-q tests/cuda/gpu tests/tensorrt/builtin/test_gpu.py tests/tensorrt/gpu $(ARGS)
 
 sanitize-gpu: ## compute-sanitizer over kernels (TOOL=memcheck, racecheck or synccheck) on a CUDA device.
 	PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. compute-sanitizer --tool $(TOOL) \

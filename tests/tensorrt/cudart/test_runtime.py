@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail_tensorrt import cudart
 from dovetail_tensorrt.cudart import driver, find_aliases, has_device, nvrtc, runtime
 
 OK = runtime.cudaError_t.cudaSuccess
@@ -116,6 +117,13 @@ def test_everything_is_stood_in_for_where_no_device_is() -> None:
     aliases = find_aliases()
     assert aliases["cuda.bindings.runtime"] == "dovetail_tensorrt.cudart.runtime"
     assert aliases["pycuda.driver"] == "dovetail_tensorrt.cudart.pycuda_driver"
+
+
+def test_on_a_device_scripts_get_the_real_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cudart, "uses_device", lambda: True)
+    monkeypatch.setattr(cudart, "can_import", lambda name: name != "cuda.cudart")
+    assert cudart.find_aliases() == {"cuda.cudart": "cuda.bindings.runtime"}
+    assert cudart.find_patches() == []
 
 
 def test_a_graph_does_with_each_launch_what_was_captured() -> None:

@@ -1,18 +1,18 @@
 """Stand-ins for the few CUDA calls that scripts make around inference, over memory of the host.
 
-They take the place of ``cuda.cudart``, ``cuda.bindings.runtime`` and ``pycuda`` where these cannot be imported or no
-device is there. A device pointer is then a host pointer, every stream runs at once, and a plugin can be stepped through
-in a debugger. Nothing here launches kernels.
+They take the place of ``cuda.cudart``, ``cuda.bindings.runtime`` and ``pycuda`` where engines run on the host. A device
+pointer is then a host pointer, every stream runs at once, and a plugin can be stepped through in a debugger. Nothing
+here launches kernels. Where engines run on a device, scripts get the real packages, and names that newer ones dropped.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from dovetail_tensorrt.cudart.devices import can_import, has_device
+from dovetail_tensorrt.cudart.devices import can_import, has_device, uses_device
 from dovetail_tensorrt.modules import ModuleFinder
 
-__all__ = ["find_aliases", "find_patches", "has_device"]
+__all__ = ["find_aliases", "find_patches", "has_device", "uses_device"]
 
 _CUDA: Final = {
     "cuda.cudart": "dovetail_tensorrt.cudart.runtime",
@@ -22,6 +22,12 @@ _CUDA: Final = {
     "cuda.bindings.driver": "dovetail_tensorrt.cudart.driver",
     "cuda.bindings.nvrtc": "dovetail_tensorrt.cudart.nvrtc",
 }
+_OLD: Final = {
+    "cuda.cudart": "cuda.bindings.runtime",
+    "cuda.cuda": "cuda.bindings.driver",
+    "cuda.nvrtc": "cuda.bindings.nvrtc",
+}
+"""Names of the bindings for version 12 of CUDA -> those of version 13."""
 _PYCUDA: Final = {
     "pycuda": "dovetail_tensorrt.cudart.pycuda",
     "pycuda.autoinit": "dovetail_tensorrt.cudart.pycuda_autoinit",
@@ -34,7 +40,7 @@ _PYCUDA: Final = {
 
 def find_patches() -> list[ModuleFinder]:
     """What is loaded as it is and changed then."""
-    if has_device():
+    if uses_device():
         return []
     from dovetail_tensorrt.cudart.polygraphy import PolygraphyFinder
 
@@ -43,14 +49,10 @@ def find_patches() -> list[ModuleFinder]:
 
 def find_aliases() -> dict[str, str]:
     """What is stood in for on this machine: imported name -> module of ours."""
-    is_there = has_device()
-    aliases: dict[str, str] = {}
-    if not (is_there and can_import("cuda.bindings.runtime")):
-        aliases |= _CUDA
-        if not can_import("cuda"):
-            aliases["cuda"] = "dovetail_tensorrt.cudart.cuda"
-        if not can_import("cuda.bindings"):
-            aliases["cuda.bindings"] = "dovetail_tensorrt.cudart.bindings"
-    if not (is_there and can_import("pycuda.driver")):
-        aliases |= _PYCUDA
+    if uses_device():
+        return {old: new for old, new in _OLD.items() if not can_import(old)}
+    aliases = {**_CUDA, **_PYCUDA}
+    for name in ("cuda", "cuda.bindings"):
+        if not can_import(name):
+            aliases[name] = f"dovetail_tensorrt.cudart.{name.rpartition('.')[2]}"
     return aliases

@@ -7,7 +7,7 @@ import importlib.util
 from functools import cache
 from typing import Final
 
-__all__ = ["can_import", "has_device"]
+__all__ = ["can_import", "has_device", "uses_device"]
 
 _LIBRARIES: Final = ("libcuda.so.1", "nvcuda.dll")
 
@@ -23,6 +23,11 @@ def has_device() -> bool:
         count = ctypes.c_int(0)
         return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
     return False
+
+
+def uses_device() -> bool:
+    """Whether engines run on a device: then pointers of scripts are that device's, else they are the host's."""
+    return has_device() and can_import("dovetail_cuda")
 
 
 def can_import(name: str) -> bool:

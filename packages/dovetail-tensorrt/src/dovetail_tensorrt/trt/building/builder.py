@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import dovetail
-from dovetail_tensorrt.cudart import has_device
+from dovetail_tensorrt.cudart import has_device, uses_device
 from dovetail_tensorrt.cudart.devices import can_import
 from dovetail_tensorrt.trt.answers import LoggedObject
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
@@ -160,7 +160,7 @@ def _weakly_typed(network: INetworkDefinition, config: IBuilderConfig) -> Iterat
 def _uses_device(config: IBuilderConfig) -> bool:
     if config.providers is not None:
         return "cuda" in config.providers
-    return has_device() and can_import("dovetail_cuda")
+    return uses_device()
 
 
 def _default_providers() -> tuple[str, ...]:
