@@ -23,17 +23,19 @@ from dovetail_cuda.graph.merge import merge_siblings
 from dovetail_cuda.graph.plan import Buffer, PartitionPlan
 from dovetail_cuda.graph.regions import ElementRegion, Region, Stored
 from dovetail_cuda.graph.symbols import find_sizes
+from dovetail_cuda.graph.updates import find_update, make_update_region
 from dovetail_cuda.graph.values import find_type, name_of, read_attribute
 from dovetail_cuda.graph.written_attention import WrittenAttention, find_written
 from dovetail_cuda.lower.attention import attend_written
 from dovetail_cuda.lower.contents import find_contents, find_shape_contents, is_contents, make_contents_tensor
 from dovetail_cuda.lower.expr import Apply, Expr, Load, walk
-from dovetail_cuda.lower.index import Index, flatten, unflatten, unflatten_by
+from dovetail_cuda.lower.index import Index, unflatten, unflatten_by
 from dovetail_cuda.lower.registry import load_registry
 from dovetail_cuda.lower.tensors import (
     Anchor,
     Lowered,
     Tensor,
+    Update,
     make_buffer,
     make_weight,
     refuse,
@@ -363,35 +365,21 @@ class _Planner:
         """Have a region write a value to memory."""
         name, origin = name_of(value), self.origins.get(value, _Origin())
         kind = "output" if value.is_graph_output() else "temporary"
-        if self._is_updated_in_place(value, made):
-            stored = self._write_update(name, made, origin)
+        update = find_update(value, made, self.wanted_aliases)
+        if update is not None:
+            stored = self._write_update(name, update, origin)
         else:
             stored = self._write(name, made, kind, choose_order(value, made), origin)
         self.values[value], self.origins[value] = stored, _Origin()
         return stored
 
-    def _is_updated_in_place(self, value: ir.Value, made: Tensor) -> bool:
-        """Whether it is an output in the memory of an input that nobody else reads."""
-        source = self.wanted_aliases.get(name_of(value)) if value.is_graph_output() else None
-        if source is None or made.update is None or made.update.base.buffer != source:
-            return False
-        (given,) = (each for each in self.model.graph.inputs if name_of(each) == source)
-        return len(given.uses()) == 1 and not given.is_graph_output()
-
-    def _write_update(self, name: str, made: Tensor, origin: _Origin) -> Tensor:
+    def _write_update(self, name: str, update: Update, origin: _Origin) -> Tensor:
         """Have a region write what changes of an input, which the output then is."""
-        update = made.update
-        if update is None or update.base.buffer is None:
-            raise AssertionError("nothing that is updated in place")
-        source = update.source
-        if source.count:
-            at = unflatten(Index.variable("i", source.count), source.shape)
-            place = flatten(update.place(at), made.shape)
-            stored = Stored(buffer=name, dtype=made.dtype, value=source.at(at), place=place)
-            region = ElementRegion(stored=(stored,), count=source.count, layers=origin.layers, ops=origin.ops)
-            self.regions.append(region)
-        self.aliases[name] = update.base.buffer
-        return self._make(name, made.shape, made.dtype, "output")
+        base = update.base
+        if update.source.count:
+            self.regions.append(make_update_region(name, update, origin.layers, origin.ops))
+        self.aliases[name] = base.buffer or ""
+        return self._make(name, base.shape, base.dtype, "output")
 
     def store_operand(self, name: str, operand: Tensor, order: Sequence[int] = ()) -> Tensor:
         """Have a region write an operand to memory, row by row with its dimensions in an order."""
