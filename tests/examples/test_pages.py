@@ -16,6 +16,7 @@ from tests.support.distributions import install
 ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted((ROOT / "docs").glob("add-a-*.md")),
+    ROOT / "docs" / "caches.md",
     ROOT / "docs" / "inside-onnxruntime.md",
     ROOT / "packages" / "onnxruntime-ep-dovetail" / "README.md",
 ]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import dovetail as dt
@@ -52,6 +53,16 @@ def ask(run: Run) -> Ask:
 
 
 # build
+
+
+def test_outputs_in_the_memory_of_inputs_are_built_shown_and_run(run: Run, ask: Ask, tmp_path: Path) -> None:
+    body = "(float[4] x, float[4] z) => (float[4] y, float[4] w) { y = Add(x, z) w = Tanh(y) }"
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g {body}'), tmp_path / "a.onnx")
+    plan = str(tmp_path / "a.plan")
+    run("build", str(tmp_path / "a.onnx"), "-o", plan, "--alias", "y=x")
+    assert "in the memory of 'x'" in run("inspect", plan)
+    found = ask("run", plan)
+    assert found["inputs"][0]["mean"] != found["outputs"][0]["mean"]
 
 
 def test_build_says_what_it_did(run: Run, folder: Path, tmp_path: Path) -> None:

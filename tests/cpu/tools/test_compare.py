@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import pytest
 
+import dovetail
 from dovetail.errors import UnsupportedOpError, UsageError
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.tools.compare import CompareResult, compare_models
@@ -134,6 +135,15 @@ def test_the_layer_to_blame_is_the_one_whose_input_was_still_right(marked_at_onc
 
 
 # inputs
+
+
+@pytest.mark.parametrize("against", ["onnxruntime", "cpu"])
+def test_what_a_run_writes_over_is_given_to_both_as_it_was(against: str) -> None:
+    body = "(float[4] x, float[4] z) => (float[4] y, float[4] w) { y = Add(x, z) w = Tanh(y) }"
+    config = dovetail.BuilderConfig()
+    config.aliases = {"y": "x"}
+    model = onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> g {body}')
+    assert compare_models(model, against=against, config=config).is_close
 
 
 def test_the_same_seed_gives_the_same_inputs() -> None:

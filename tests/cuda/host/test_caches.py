@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import dovetail
+from dovetail.errors import InputError
 from tests.cuda.caches import ALIASES, make_cached_layer, make_feed
 from tests.cuda.host.fake_provider import fake_cuda
 
@@ -50,6 +51,30 @@ def test_only_what_is_new_is_written(paper: Any, mode: str, added: int, batch: A
         found = _run(engine, feed)
         for name, each in expected.items():
             np.testing.assert_allclose(found[name], each, rtol=1e-5, atol=1e-5)
+
+
+class _ReadOnly:
+    """An array of another library that may not be written to."""
+
+    def __init__(self, tensor: Any) -> None:
+        interface = tensor.__cuda_array_interface__
+        self.__cuda_array_interface__ = {**interface, "data": (interface["data"][0], True)}
+
+
+def test_caches_on_the_device_are_updated_there_unless_they_are_read_only(paper: Any) -> None:
+    engine, feed = _compile(make_cached_layer(), (2, 2, 2), ALIASES), make_feed(2, 3)
+    placed = {name: engine.place_array(name, each) for name, each in feed.items()}
+    found = _run(engine, placed)
+    for output, source in ALIASES.items():
+        np.testing.assert_array_equal(placed[source].numpy(), found[output])
+    with pytest.raises(InputError, match=r"input 'past_keys'.*read-only"):
+        engine(**{**placed, "past_keys": _ReadOnly(placed["past_keys"])})
+
+
+def test_an_array_of_the_host_is_updated_too(paper: Any) -> None:
+    engine, feed = _compile(make_cached_layer(), (2, 2, 2), ALIASES), make_feed(2, 3)
+    found = engine(**feed)
+    assert all(np.shares_memory(found[output], feed[source]) for output, source in ALIASES.items())
 
 
 def test_without_the_wish_caches_are_made_anew(paper: Any) -> None:

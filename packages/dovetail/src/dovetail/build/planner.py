@@ -24,7 +24,12 @@ from dovetail.build.graph_checks import check_graph, check_profiled
 from dovetail.build.idle_settings import PRECISION_FLAGS, find_idle_candidates, find_idle_types, tell_idle
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.lower.lowering import lower_graph
-from dovetail.build.lower.memory.aliases import check_alias_names, check_aliases
+from dovetail.build.lower.memory.aliases import (
+    check_alias_names,
+    check_alias_sizes,
+    check_aliases,
+    find_wanted_aliases,
+)
 from dovetail.build.lower.memory.io_memory import find_io_memory
 from dovetail.build.lower.program_context import ChosenPlugin, ProgramContext
 from dovetail.build.lower.tensor_records import (
@@ -98,6 +103,7 @@ class _Planner:
         self._phases = phases
         self._model = request.model
         self._graph = request.model.graph
+        self._wanted_aliases = find_wanted_aliases(request.config.aliases, self._graph)
         self._all_providers = Providers(request.config.provider_options)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
         self._session = CacheSession(self._config, request.logger)
@@ -108,6 +114,7 @@ class _Planner:
             request.logger,
             self._tuner,
             keep=request.refittable,
+            aliases=self._wanted_aliases,
             is_open=request.is_open,
             num_threads=request.num_threads,
             phases=phases,
@@ -158,6 +165,7 @@ class _Planner:
             self._static = static_symbols(self._graph.inputs)
             phase.step()
             self._infer_shapes()
+            check_alias_sizes(self._config.aliases, self._graph)
             is_rewritten = not self._request.is_reference and rewrite_for_providers(
                 self._assigner, off=self._config.passes_off
             )
@@ -272,7 +280,7 @@ class _Planner:
             plugin_dims={},
             known=known,
             profile=index,
-            aliases=self._config.aliases,
+            aliases=self._wanted_aliases,
         )
 
     def _prepare_layer(

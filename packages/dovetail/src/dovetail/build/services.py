@@ -33,6 +33,7 @@ class BuildServices:
         logger: Told of what goes wrong.
         tuner: Who times the candidates of providers.
         keep: Names of weights that may be replaced in a loaded engine.
+        aliases: Output -> the input whose memory it is to get.
         is_open: Whether shapes have no bounds.
         num_threads: How many threads providers may compile in; 0 for one a core.
         phases: Told how far providers are.
@@ -45,6 +46,7 @@ class BuildServices:
         tuner: CandidateTuner,
         *,
         keep: frozenset[str] = frozenset(),
+        aliases: Mapping[str, str] | None = None,
         is_open: bool = False,
         num_threads: int = 0,
         phases: Phases | None = None,
@@ -52,6 +54,8 @@ class BuildServices:
         self._config = config
         self._logger = logger
         self._keep = keep
+        self.aliases = dict(aliases or {})
+        """Output -> the input whose memory it is to get."""
         self._is_open = is_open
         self._phases = phases or Phases()
         count = num_threads or _count_cores()
@@ -116,7 +120,7 @@ class BuildServices:
             shapes=shapes,
             flags=frozenset(flag.name for flag in BuilderFlag if config.get_flag(flag)),
             keep=self._keep,
-            aliases=config.aliases,
+            aliases=self.aliases,
             is_open=self._is_open,
             is_strict=config.strict,
             workspace_limit_bytes=config.get_memory_pool_limit(MemoryPoolType.WORKSPACE),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
+
+import numpy as np
 
 from dovetail.errors import UsageError
 from dovetail.escapes import escape_line
@@ -112,6 +114,19 @@ class PlanDescription:
     def get_aliased_input_tensor(self, name: str) -> str | None:
         """The input whose memory an output shares."""
         return self.output_tensor(name).alias
+
+    @property
+    def updated_inputs(self) -> frozenset[str]:
+        """The inputs that a run writes over, because an output has their memory."""
+        return frozenset(tensor.alias for tensor in self.manifest.outputs if tensor.alias is not None)
+
+    def copy_updated(self, arrays: Sequence[Any]) -> list[Any]:
+        """One array an input, with copies of those that a run would write over."""
+        updated = self.updated_inputs
+        return [
+            np.array(array) if tensor.name in updated else array
+            for tensor, array in zip(self.manifest.inputs, arrays, strict=True)
+        ]
 
     def get_tensor_profile_shape(self, name: str, profile_index: int) -> list[Dims]:
         """Min, opt and max of an input in a profile."""

@@ -170,7 +170,7 @@ class Engine(PlanDescription):
         return [
             value
             if value.__class__ is np.ndarray and value.dtype is dtype and value.flags.carray
-            else _check_input(value, tensor, callers)
+            else _check_input(value, tensor, callers, is_updated=tensor.name in self.updated_inputs)
             for value, tensor, dtype in zip(arrays, self.manifest.inputs, self._plain_dtypes)  # noqa: B905 - counted
         ]
 
@@ -295,12 +295,24 @@ def _unusable(reason: str) -> PlanError:
     return PlanError(f"no context can be made for the plan: {reason}", fix="build the plan again")
 
 
-def _check_input(value: Any, tensor: TensorRecord, callers: CallerArrays | None) -> Any:
+def _check_input(value: Any, tensor: TensorRecord, callers: CallerArrays | None, *, is_updated: bool) -> Any:
     if tensor.memory and callers is not None:
-        array = callers.import_input(value, tensor)
+        array = callers.import_input(value, tensor, is_updated=is_updated)
         if array is not None:
             return array
+    if is_updated:
+        _require_rows(value, tensor)
     return as_object(value, tensor) if tensor.type else as_input(value, tensor, np.dtype(tensor.dtype))
+
+
+def _require_rows(value: Any, tensor: TensorRecord) -> None:
+    """What is updated in place cannot be copied first."""
+    if isinstance(value, np.ndarray) and not (value.flags.c_contiguous and value.flags.aligned):
+        raise InputError(
+            "an input that is updated in place is not contiguous, or not aligned",
+            where=f"input '{tensor.name}'",
+            fix="pass a copy of it; the output is written into the same memory",
+        )
 
 
 def _destroy(

@@ -117,7 +117,7 @@ class DovetailSide(Side):
 def run_engine(engine: Engine, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """All outputs of an engine by name."""
     context = engine.create_execution_context()
-    results = context.run([feeds[tensor.name] for tensor in engine.manifest.inputs])
+    results = context.run(engine.copy_updated([feeds[tensor.name] for tensor in engine.manifest.inputs]))
     return {tensor.name: value for tensor, value in zip(engine.manifest.outputs, results, strict=True)}
 
 

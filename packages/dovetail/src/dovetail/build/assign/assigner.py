@@ -36,6 +36,7 @@ _CONTROL: Final = "(control)"
 _FREE_OPS: Final = frozenset(("Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Cast", "Shape", "Size"))
 """Ops that cost less as a single kernel than the border of a partition does."""
 _CHEAP: Final = "a partition of its own would cost more than it saves"
+_NOT_IN_PLACE: Final = "it makes new memory for a result that is to get the memory of an input"
 _SMALL_ELEMENTS: Final = 64
 
 
@@ -142,7 +143,7 @@ class Assigner:
                 groups.append(Group(provider=name, layers=named))
                 continue
             compiled = self._compile(name, named)
-            if compiled is None:
+            if compiled is None or self._ban_updates(name, compiled):
                 return None
             if compiled.builds:  # else nobody reads what it makes
                 groups.append(Group(provider=name, layers=named, border=compiled.border, builds=compiled.builds))
@@ -158,6 +159,14 @@ class Assigner:
         for name, nodes in cheap:
             self._ban(name, [layers[n].node for n in nodes], _CHEAP)
         return bool(cheap)
+
+    def _ban_updates(self, name: str, compiled: BuiltGroup) -> bool:
+        """Give nodes that are to update an input in its memory to the next provider, where this one would not."""
+        if not self.provider(name).memory.is_host:
+            return False
+        missed = compiled.find_missed_updates(self.services.aliases)
+        self._ban(name, missed, _NOT_IN_PLACE)
+        return bool(missed)
 
     def _compile(self, name: str, layers: Sequence[NodeLayer]) -> BuiltGroup | None:
         """A partition; None when it cannot be compiled, and others must have the nodes at fault."""

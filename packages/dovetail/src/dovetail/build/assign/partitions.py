@@ -33,6 +33,18 @@ class BuiltGroup:
     builds: Sequence[BuiltPartition] = ()
     """One, or one a profile for a provider whose payloads depend on shapes."""
 
+    def find_missed_updates(self, aliases: Mapping[str, str]) -> list[ir.Node]:
+        """The nodes that make outputs of inputs whose memory these are to get, and do not as they are compiled."""
+        kept = [set(built.aliases.items()) for built in self.builds]
+        return [
+            maker
+            for value in self.border.outputs
+            if (name := value.name or "") in aliases
+            and (maker := value.producer()) is not None
+            and any(given is not None and given.name == aliases[name] for given in maker.inputs)
+            and not all((name, aliases[name]) in pairs for pairs in kept)
+        ]
+
 
 @dataclass(kw_only=True)
 class PartitionCompiler:

@@ -43,6 +43,7 @@ from dovetail.plan.container import write_plan
 from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.plan.manifest import CandidateRecord, LayerRecord, Manifest, NoteRecord, encode_manifest
 from dovetail.provider.loader import get_provider
+from dovetail.runtime.description import PlanDescription
 from dovetail.runtime.engine import Engine
 
 __all__ = ["NOTE", "OpenPlan", "build_fastest", "find_orders"]
@@ -234,8 +235,10 @@ class _Stage:
         self._engine: Engine | None = None
         self.inputs: list[list[Any]] = []
         """What the network gets, for each profile."""
-        self._runs: list[Callable[[], list[Any]]] = []
+        self._runs: list[Callable[[Sequence[Any]], list[Any]]] = []
         """A run over the tuned shapes of each profile."""
+        self._timed: list[list[Any]] = []
+        """What timed runs get, and may write over."""
 
     def show(self, rival: _Rival) -> None:
         """Open the engine of a rival, unless it is open, and warm it up."""
@@ -244,25 +247,31 @@ class _Stage:
         self.clear()
         self._engine = self._open_plan(rival.path, rival.plan.manifest)
         self._runs = [self._bind(self._engine, profile) for profile in range(len(self.inputs))]
+        self._timed = self._copy_inputs(rival)
         for _ in range(_WARM_UP_RUNS):
             self.run()
         self._rival = rival
 
-    def _bind(self, engine: Engine, profile: int) -> Callable[[], list[Any]]:
+    def _bind(self, engine: Engine, profile: int) -> Callable[[Sequence[Any]], list[Any]]:
         context = engine.create_execution_context()
         if engine.manifest.profiles:
             context.set_optimization_profile_async(profile)
-        return lambda: context.run(self.inputs[profile])
+        return context.run
+
+    def _copy_inputs(self, rival: _Rival) -> list[list[Any]]:
+        plan = PlanDescription(rival.plan.manifest)
+        return [plan.copy_updated(arrays) for arrays in self.inputs]
 
     def run(self) -> None:
         """Run the open engine over all profiles."""
-        for run in self._runs:
-            run()
+        for run, arrays in zip(self._runs, self._timed, strict=True):
+            run(arrays)
 
     def compute(self, rival: _Rival) -> Result:
         """What a rival computes."""
         self.show(rival)
-        results = [value for run in self._runs for value in run()]
+        given = self._copy_inputs(rival)
+        results = [value for run, arrays in zip(self._runs, given, strict=True) for value in run(arrays)]
         return describe_arrays([value for value in results if isinstance(value, np.ndarray)])
 
     def clear(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -246,7 +246,7 @@ def _make_config(
         if is_set:
             config.set_flag(flag)
     config.set_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03, args.alias_io)
-    config.aliases = dict(_read_alias(text) for text in args.alias)
+    config.aliases = _read_aliases(args.alias)
     if args.detailed:
         config.profiling_verbosity = ProfilingVerbosity.DETAILED
     config.candidate_bytes = int((args.carry_candidates or 0) * 2**20)
@@ -327,8 +327,17 @@ def _show_verbose(document: Document, screen: Screen) -> None:
     show_tuning(document["layers"], screen)
 
 
-def _read_alias(text: str) -> tuple[str, str]:
-    output, _, source = text.partition("=")
-    if not output or not source:
-        raise UsageError("not a pair of names", where=f"--alias {text!r}", expected="OUTPUT=INPUT")
-    return output, source
+def _read_aliases(texts: Sequence[str]) -> dict[str, str]:
+    aliases: dict[str, str] = {}
+    for text in texts:
+        output, _, source = text.partition("=")
+        if not output or not source:
+            raise UsageError("not a pair of names", where=f"--alias {text!r}", expected="OUTPUT=INPUT")
+        if aliases.setdefault(output, source) != source:
+            raise UsageError(
+                f"output '{output}' has the memory of one input",
+                where=f"--alias {text!r}",
+                got=f"'{aliases[output]}' and '{source}'",
+                fix="leave one of them out",
+            )
+    return aliases

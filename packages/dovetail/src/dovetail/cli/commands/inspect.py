@@ -146,9 +146,13 @@ def _refit_text(refit: Mapping[str, Any] | None) -> str:
     )
 
 
+def _place_text(tensor: Mapping[str, Any]) -> str:
+    return tensor["format"] if tensor["alias"] is None else f"{tensor['format']}, in the memory of '{tensor['alias']}'"
+
+
 def _show_tensors(document: Document, screen: Screen) -> None:
     rows = [
-        (side, t["name"], t["type"] or t["dtype"], _dims_text(t["dims"]), t["format"])
+        (side, t["name"], t["type"] or t["dtype"], _dims_text(t["dims"]), _place_text(t))
         for side in ("input", "output")
         for t in document[f"{side}s"]
     ]

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> Reply:
     with engine:
         inputs, unset = make_inputs(engine, args, shapes, logger)
         engine.run_limits = _read_limits(args)
-        results = make_context(engine, inputs).run(list(inputs.values()))
+        results = make_context(engine, inputs).run(engine.copy_updated(list(inputs.values())))
     outputs = {tensor.name: array for tensor, array in zip(engine.manifest.outputs, results, strict=True)}
     files = _save(outputs, Path(args.save_outputs)) if args.save_outputs is not None else {}
     document = {

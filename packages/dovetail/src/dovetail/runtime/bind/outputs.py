@@ -44,7 +44,8 @@ class _OutputSlot:
             return None
         # Where the input lies on a device, the border shares that memory, and this is what it is copied to.
         if self.alias is not None and isinstance(inputs[self.alias], np.ndarray):
-            return share_memory(writable(inputs[self.alias]), self.shape, self.dtype)
+            source = writable(inputs[self.alias], where=f"input '{self.tensor.alias}'")
+            return share_memory(source, self.shape, self.dtype, where=f"output '{self.tensor.name}'")
         try:
             return np.empty(self.shape, self.dtype)
         except (MemoryError, ValueError) as error:

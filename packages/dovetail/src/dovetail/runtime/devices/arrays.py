@@ -26,10 +26,10 @@ class CallerArrays:
         self.owners: list[object] = []
         """What keeps imported memory alive; to be cleared after the run."""
 
-    def import_input(self, value: Any, tensor: TensorRecord) -> Any | None:
+    def import_input(self, value: Any, tensor: TensorRecord, *, is_updated: bool) -> Any | None:
         """The array for an input that lies on a device; None when it does not lie there."""
         provider = self._devices.providers[tensor.memory]
-        array = self._import(value, provider, f"input '{tensor.name}'", is_written=False)
+        array = self._import(value, provider, f"input '{tensor.name}'", is_written=is_updated)
         if array is not None:
             _check_type(array, tensor, f"input '{tensor.name}'")
         return array
@@ -48,6 +48,8 @@ class CallerArrays:
             return None
         if isinstance(value, DeviceTensor):
             return self._take(value, provider)
+        if is_written:
+            _refuse_read_only(value, where)
         array = call(provider.id, "import_array", provider.import_array, value)
         if array is not None:
             return array
@@ -57,7 +59,7 @@ class CallerArrays:
         if device[0] == CUDA_DEVICE and hasattr(value, "__cuda_array_interface__"):
             interface = value.__cuda_array_interface__
             self._order_behind(interface.get("stream"), provider)
-            return _read_interface(interface, provider, where, is_written=is_written)
+            return _read_interface(interface, provider, where)
         if hasattr(value, "__dlpack_device__") and tuple(map(int, value.__dlpack_device__())) == device:
             return self._import_dlpack(value, provider, where, is_written=is_written)
         return None
@@ -92,15 +94,20 @@ class CallerArrays:
         return _array_at(provider, imported.address, imported.shape, imported.dtype)
 
 
-def _read_interface(interface: Mapping[str, Any], provider: Provider, where: str, *, is_written: bool) -> Any:
+def _refuse_read_only(value: Any, where: str) -> None:
+    """Refuse an array that CUDA's interface calls read-only."""
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if isinstance(interface, Mapping) and interface["data"][1]:
+        raise InputError("its memory is read-only", where=where)
+
+
+def _read_interface(interface: Mapping[str, Any], provider: Provider, where: str) -> Any:
     """An array that CUDA's interface describes."""
-    shape, (address, is_read_only) = tuple(interface["shape"]), interface["data"]
+    shape, address = tuple(interface["shape"]), interface["data"][0]
     dtype = np.dtype(interface["typestr"])
     strides = interface.get("strides")
     if strides is not None and tuple(strides) != _row_strides(shape, dtype.itemsize):
         raise InputError("its elements do not lie row by row", where=where, fix="make it contiguous first")
-    if is_written and is_read_only:
-        raise InputError("its memory is read-only", where=where)
     return _array_at(provider, int(address), shape, dtype)
 
 

@@ -117,28 +117,30 @@ def split_results(result: Any, expected: int, name: str) -> tuple[Any, ...]:
     return parts
 
 
-def share_memory(source: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+def share_memory(source: Array, shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str | None = None) -> Array:
     """A view of all of an array with another shape; it must fill the array exactly."""
-    check_same_size(source, shape, dtype)
+    check_same_size(source, shape, dtype, where=where)
     return source.view(dtype).reshape(shape)
 
 
-def check_same_size(source: Any, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+def check_same_size(source: Any, shape: tuple[int, ...], dtype: np.dtype[Any], *, where: str | None = None) -> None:
     """Check that an array, of any memory, has as many bytes as another shape and type need."""
     size_bytes = math.prod(source.shape) * source.dtype.itemsize
     if math.prod(shape) * dtype.itemsize != size_bytes:
         raise InputError(
             "an output that shares memory with an input has another size",
+            where=where,
             expected=f"{size_bytes} bytes",
             got=f"{dtype.name} {shape}",
         )
 
 
-def writable(array: Array) -> Array:
+def writable(array: Array, *, where: str | None = None) -> Array:
     """The array, which a step will write to through its address: read-only memory would end the process."""
     if not array.flags.writeable:
         raise InputError(
             "an input that is updated in place is read-only",
+            where=where,
             fix="pass a writable array; the output is written into the same memory",
         )
     return array

@@ -1,17 +1,51 @@
-"""Outputs that get the memory of an input, as callers ask for it: which steps write them so, and that all are."""
+"""Outputs that get the memory of an input: which are wanted so, which steps write them so, and that all are."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import onnx_ir as ir
 
 from dovetail.errors import BuildError, UsageError
 from dovetail.near_names import suggest
 
-__all__ = ["check_alias_names", "check_aliases", "find_slots"]
+__all__ = ["check_alias_names", "check_alias_sizes", "check_aliases", "find_slots", "find_wanted_aliases"]
 
-_WHERE = "config.aliases"
+_WHERE: Final = "config.aliases"
+_ALIAS_KEY: Final = "dovetail.alias"
+"""With which a network says of an output itself whose memory it gets."""
+
+
+def find_wanted_aliases(asked: Mapping[str, str], graph: ir.Graph) -> dict[str, str]:
+    """Output -> the input whose memory it is to get: what is asked for, and what layers of the network update.
+
+    Raises:
+        UsageError: What is asked for is no mapping of names.
+    """
+    _check_is_mapping(asked)
+    inputs = {value.name for value in graph.inputs} - set(asked.values())
+    marked = {value.name or "": value.metadata_props.get(_ALIAS_KEY) for value in graph.outputs}
+    counts = Counter(marked.values())
+    updated = {
+        output: source
+        for output, source in marked.items()
+        if source is not None and source in inputs and counts[source] == 1 and output not in asked
+    }
+    return {**updated, **asked}
+
+
+def _check_is_mapping(asked: Any) -> None:
+    is_mapping = isinstance(asked, Mapping)
+    if not is_mapping or not all(isinstance(name, str) for pair in asked.items() for name in pair):
+        raise UsageError(
+            "not the names of outputs and inputs",
+            where=_WHERE,
+            expected="a dict of output -> input, such as {'present': 'past'}",
+            got=repr(asked)[:200],
+        )
 
 
 def find_slots(aliases: Mapping[str, str], inputs: Sequence[str], outputs: Sequence[str]) -> tuple[int, ...]:
@@ -45,6 +79,31 @@ def check_alias_names(aliases: Mapping[str, str], graph: ir.Graph) -> None:
             )
 
 
+def check_alias_sizes(aliases: Mapping[str, str], graph: ir.Graph) -> None:
+    """Check that no output has another number of elements than its input, where both are known.
+
+    Raises:
+        UsageError: One has.
+    """
+    values = {value.name: value for value in (*graph.inputs, *graph.outputs)}
+    for output, source in aliases.items():
+        made, given = values[output].shape, values[source].shape
+        if made is not None and given is not None and not _may_fill(made, given):
+            raise UsageError(
+                f"output '{output}' cannot have the memory of input '{source}'",
+                where=_WHERE,
+                expected=f"as many elements as {given} has",
+                got=made,
+            )
+
+
+def _may_fill(made: ir.Shape, given: ir.Shape) -> bool:
+    """Whether two shapes may have equally many elements; only a run tells where different sizes are open."""
+    fixed = [math.prod(dim for dim in shape if isinstance(dim, int)) for shape in (made, given)]
+    names = [Counter(dim.value for dim in shape if isinstance(dim, ir.SymbolicDim)) for shape in (made, given)]
+    return fixed[0] == fixed[1] or names[0] != names[1] or None in names[0]
+
+
 def _check_name(kind: str, name: str, known: Mapping[str, ir.Value]) -> None:
     if name not in known:
         raise UsageError(
@@ -65,5 +124,5 @@ def check_aliases(aliases: Mapping[str, str], found: Mapping[str, str]) -> None:
                 where=_WHERE,
                 expected=f"one step that makes it of '{source}', with nobody reading '{source}' besides, on one device",
                 fix="update the cache by one TensorScatter whose result is the output, and read that result elsewhere; "
-                "or leave the alias out",
+                "have a plugin say it with get_aliased_input; or leave the alias out",
             )

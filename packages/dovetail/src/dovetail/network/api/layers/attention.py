@@ -244,7 +244,11 @@ class IRotaryEmbeddingLayer(ILayer):
 
 
 class IKVCacheUpdateLayer(ILayer):
-    """Writes new keys or values into a cache, for each sequence from its own position on."""
+    """Writes new keys or values into a cache, for each sequence from its own position on.
+
+    A padded update of an input of the network whose result is an output happens in the memory of the input: callers
+    bind both to one address.
+    """
 
     _layer_type = LayerType.KV_CACHE_UPDATE
     _kind = "KVCacheUpdate"
@@ -273,7 +277,9 @@ class IKVCacheUpdateLayer(ILayer):
         if self.update_form == AttentionIOForm.PACKED_NHD:
             return [self._packed(e, cache, update, indices)]
         e.require_rank(update, 4, "update")
-        return [e.op("TensorScatter", cache, update, indices, axis=2)]
+        updated = e.op("TensorScatter", cache, update, indices, axis=2)
+        updated.metadata_props["dovetail.alias"] = cache.name or ""
+        return [updated]
 
     def _packed(self, e: Emitter, cache: ir.Value, update: ir.Value, indices: ir.Value) -> ir.Value:
         e.require_rank(update, 3, "update")
