@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,32 @@ def test_a_stream_opens_its_library_once_and_no_other_stream_has_it(device: Any)
     assert states.find(first.handle).products is library
     assert states.find(second.handle).products is not library
     assert len(provider._toolbox.opened) == 2
+
+
+def test_a_library_is_opened_beside_and_by_nobody_twice(device: Any) -> None:
+    provider, _, states = device
+    for _ in range(3):
+        states.open_products_soon()
+    assert states.find(0).products is provider._toolbox.opened[0]
+    for thread in threading.enumerate():
+        if thread.name == "dovetail-cuda-library":
+            thread.join()
+    assert len(provider._toolbox.opened) == 1
+
+
+def test_a_library_that_does_not_open_beside_is_told_to_who_needs_it(
+    device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provider, _, states = device
+
+    def fail() -> Any:
+        raise ProviderError("the library does not start")
+
+    monkeypatch.setattr(states._default, "_libraries", replace(states._libraries, products=fail))
+    states.open_products_soon()
+    with pytest.raises(ProviderError, match="the library does not start"):
+        _ = states.find(0).products
+    assert not provider._toolbox.opened
 
 
 def test_nothing_is_opened_for_a_stream_that_multiplies_nothing(device: Any) -> None:

@@ -18,7 +18,7 @@ from dovetail.provider.interfaces import BindContext, BoundPartition, LoadedPart
 from dovetail_cuda.run.arrays import CudaArray
 from dovetail_cuda.run.gpu import Gpu
 from dovetail_cuda.run.memory import DeviceMemory
-from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList
+from dovetail_cuda.run.payload import BufferRecord, KernelLaunch, KernelRecord, Launches, LaunchList, ProductLaunch
 from dovetail_cuda.run.profile import LaunchLabel, LaunchProfile
 from dovetail_cuda.run.steps import ReadyLaunch, Resources, load_functions, prepare_launch
 from dovetail_cuda.run.stream_states import StreamStates
@@ -83,6 +83,8 @@ class CudaPartition(LoadedPartition):
         self._loaded = _Loaded(services)
         self._finalizer = weakref.finalize(self, services.gpu.release_later, self._loaded.release)
         self._finalizer.atexit = False  # the process ends, and its memory with it
+        if _has_products(self._payload):
+            services.streams.open_products_soon()
         try:
             self._upload(_find_weights(self._payload, stored))
             self._load_functions(stored.code)
@@ -207,6 +209,12 @@ def _find_weights(payload: Payload, stored: StoredPartition) -> dict[str, Any]:
             "a partition reads a weight that the plan does not have", where=f"step {stored.name[:200]!a}"
         )
     return {name: stored.weights[name] for name in names}
+
+
+def _has_products(payload: Payload) -> bool:
+    """Whether a library multiplies for it."""
+    launches = [launch for variant in payload.variants for launch in variant.launches.launches]
+    return any(isinstance(launch, ProductLaunch) for launch in launches)
 
 
 def _make_label(launch: Launches, kernels: Sequence[KernelRecord], step: str) -> LaunchLabel:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -110,6 +111,16 @@ class StreamStates:
     def find(self, handle: int) -> StreamState:
         """The state of a raw stream; that of the default one where nobody has entered it."""
         return self._states.get(handle, self._default)
+
+    def open_products_soon(self) -> None:
+        """Begin to open what multiplies, in a thread, for a library takes as long to load as the weights of a model."""
+        if not self._default.opened[0]:
+            threading.Thread(target=self._open_products, name="dovetail-cuda-library").start()
+
+    def _open_products(self) -> None:
+        with suppress(Exception):  # whoever needs it tries again, and tells why it cannot be opened
+            _ = self._gpu.driver  # its context is current in this thread from here on
+            _ = self._default.products
 
     def retire(self, handle: int, state: StreamState) -> None:
         """Take a state out of the map: its stream is gone, and another one may have the handle next."""
