@@ -109,7 +109,15 @@ def shape_cases(kernel: Kernel, dtype: str) -> Iterator[Case]:
     }[kernel.op]
 
 
+def cache_cases(kernel: Kernel, dtype: str) -> Iterator[Case]:
+    past, new = fill((2, 3, 6, 4), dtype), fill((2, 3, 2, 4), dtype)
+    yield [past, new, np.array([1, 4])], {"axis": 2}
+    yield [past, new], {"axis": -2}
+    yield [past, new, np.array([5, 0])], {"axis": 2, "mode": "circular"}
+
+
 MAKERS = {
+    "TensorScatter": cache_cases,
     "Mod": mod_cases,
     "BitShift": shift_cases,
     "Clip": clip_cases,

@@ -199,6 +199,15 @@ class HostDevice(Provider):
         return _EXTENSION_DEVICE, self.device.ordinal
 
     @property
+    def free_bytes(self) -> int | None:
+        """All that it has: its memory is the host's."""
+        return super().free_bytes
+
+    def shrink_memory(self) -> int:
+        """Nothing: its allocator keeps nothing that nobody uses."""
+        return super().shrink_memory()
+
+    @property
     def allocator(self) -> HostDeviceAllocator:
         """Its private memory, with statistics and ``shrink``."""
         return self._allocator
