@@ -138,8 +138,12 @@ def test_the_command_shows_what_was_chosen_and_inspect_what_is_carried(plan: Pat
         assert not main(["tune", str(plan), "--json"])
     document = json.loads(capsys.readouterr().out)
     assert [c["name"] for layer in document["layers"] for c in layer["candidates"] if c["chosen"]] == ["fast"]
+    assert document["num_partitions"] == 1
     assert not main(["inspect", str(plan)])
     assert "carried for" not in capsys.readouterr().out
+    with host_device(**DEVICE):
+        assert not main(["tune", str(plan)])
+    assert "nothing to tune, so it stays as it is" in capsys.readouterr().out
 
 
 def test_the_judge_of_plans_says_what_to_do_and_calls_a_tuned_plan_optimal(plan: Path) -> None:

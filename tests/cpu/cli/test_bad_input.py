@@ -65,6 +65,12 @@ CASES = [
     (["check", "layers.py", "--seed", "-1"], 1, "expected a whole number of at least 0"),
     (["check", "layers.py", "--timeout", "0"], 1, "expected a number above 0"),
     (["check", "layers.py", "--timeout", "nan"], 1, "expected a number above 0"),
+    (["build", "small.onnx", *GOOD, "--carry-candidates", "1e30"], 1, "above 0 and below 1e+15, got '1e30'"),
+    (["tune", "folder"], 2, "this is a folder; expected a plan"),
+    (["tune", "none.plan"], 2, "there is no such file"),
+    (["tune", "text.onnx"], 5, "plan"),
+    (["tune", "cut.plan"], 5, "damaged"),
+    (["tune", "flipped.plan"], 5, "damaged"),
     # plugins
     (["build", "small.onnx"], 3, "fix: name its library with --plugins"),
     (["run", "small.plan"], 2, "fix: name its library with --plugins"),

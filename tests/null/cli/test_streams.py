@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 from dovetail.cli import failures
+from dovetail.cli.streams import plain_warnings
 from tests.support.handmade_plans import make_manifest, write_handmade
 
 FULL = Path("/dev/full")
@@ -28,6 +30,13 @@ def _run(line: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def plan(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_handmade(tmp_path_factory.mktemp("streams") / "a.plan", make_manifest())
+
+
+def test_warnings_are_shown_as_messages(capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("the default is used", RuntimeWarning, stacklevel=1)
+    assert capsys.readouterr().err == "warning: the default is used\n"
 
 
 @needs_full

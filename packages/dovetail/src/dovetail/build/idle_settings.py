@@ -206,6 +206,6 @@ def _find_idle_ranges(request: BuildRequest) -> Iterator[str]:
 
 
 def find_idle_candidates(config: BuilderConfig, manifest: Manifest) -> Iterator[str]:
-    """That candidates are to be carried and no provider had any."""
+    """That candidates are to be carried and no provider had any, or none within the limit."""
     if config.candidate_bytes and not count_carried(manifest):
-        yield "config.candidate_bytes (--carry-candidates) has no effect: no provider has a choice to carry"
+        yield "config.candidate_bytes (--carry-candidates) has no effect: nothing that could be chosen is carried"

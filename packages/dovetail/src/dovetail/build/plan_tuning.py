@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
@@ -49,9 +49,18 @@ from dovetail.runtime.bind.partitions import find_border, make_stored
 from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.save import make_blob, record_blob
 
-__all__ = ["tune", "tune_plan"]
+__all__ = ["TunedPlan", "tune", "tune_plan"]
 
 _MAX_BLOB_NAME: Final = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TunedPlan:
+    """What came of tuning a plan."""
+
+    manifest: Manifest
+    num_partitions: int
+    """How many partitions had candidates; none where the plan was tuned before."""
 
 
 def tune(
@@ -88,7 +97,7 @@ def tune(
 
 def tune_plan(
     source: str | os.PathLike[str], target: str | os.PathLike[str], config: BuilderConfig, logger: ILogger
-) -> Manifest:
+) -> TunedPlan:
     """Do as ``tune`` does by a configuration, and return what the new plan says."""
     with PlanFile.open(source) as file, judging(_unusable):
         tuner = _PlanTuner(file, config, logger)
@@ -97,7 +106,7 @@ def tune_plan(
         finally:
             tuner.close()
         write_plan(target, encode_manifest(built.manifest), built.blobs)
-    return built.manifest
+    return TunedPlan(manifest=built.manifest, num_partitions=tuner.num_partitions)
 
 
 def _unusable(reason: str) -> PlanCorruptError:
@@ -122,6 +131,8 @@ class _PlanTuner:
         """Blobs that were made now, and their kinds."""
         self._replaced = _find_replaced(self._manifest)
         self._tuned: dict[str, Provider] = {}
+        self.num_partitions = 0
+        """How many were tuned so far."""
 
     def close(self) -> None:
         """End the tuner, and keep its timings."""
@@ -153,6 +164,7 @@ class _PlanTuner:
             return msgspec.structs.replace(step, bodies=bodies)
         owner = StepOwner(provider=self._find_provider(step.provider), name=step.name)
         tuned = self._ask(owner, self._load(step, step.partition, values), profile)
+        self.num_partitions += 1
         workspace_bytes = check_workspace(owner, tuned.workspace_bytes, self._workspace_limit)
         partition = self._record(owner, step.partition, tuned)
         return msgspec.structs.replace(step, partition=partition, workspace_bytes=workspace_bytes, bodies=bodies)

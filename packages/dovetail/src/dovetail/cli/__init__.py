@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dovetail.cli.answers import show_answer
 from dovetail.cli.failures import report_failure
 from dovetail.cli.parser import find_command, make_parser
-from dovetail.cli.streams import accept_any_text
+from dovetail.cli.streams import accept_any_text, plain_warnings
 
 __all__ = ["main"]
 
@@ -34,7 +34,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except SystemExit as end:  # -h and --version have printed what they had to
             return int(end.code or 0)
         as_json = args.json
-        answer = args.run(args)
+        with plain_warnings():
+            answer = args.run(args)
         show_answer(answer, as_json=as_json)
         return int(answer.exit_code)
     except BaseException as error:  # noqa: BLE001 - the last place: all become a message and a code

@@ -29,6 +29,8 @@ N = TypeVar("N", int, float)
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 _MAX_DIGITS: Final = 40
+_MAX_NUMBER: Final = 1e15
+_BELOW: Final = f" and below {_MAX_NUMBER:g}"
 
 
 def describe(summary: str) -> str:
@@ -129,12 +131,12 @@ def seed(text: str) -> int:
 
 def positive_float(text: str) -> float:
     """An argument that is a time or a size."""
-    return _read(float, text, lambda number: 0 < number < 1e15, "a number above 0")
+    return _read(float, text, lambda number: 0 < number < _MAX_NUMBER, "a number above 0" + _BELOW)
 
 
 def non_negative_float(text: str) -> float:
     """An argument that is a time or a size and may be nothing."""
-    return _read(float, text, lambda number: 0 <= number < 1e15, "a number of at least 0")
+    return _read(float, text, lambda number: 0 <= number < _MAX_NUMBER, "a number of at least 0" + _BELOW)
 
 
 def _read(kind: Callable[[str], N], text: str, is_valid: Callable[[N], bool], expected: str) -> N:

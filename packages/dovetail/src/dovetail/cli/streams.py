@@ -10,13 +10,15 @@ import errno
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from dovetail.errors import ResourceError
+from dovetail.escapes import escape
 
-__all__ = ["accept_any_text", "messages", "writing_output"]
+__all__ = ["accept_any_text", "messages", "plain_warnings", "writing_output"]
 
 
 def accept_any_text() -> None:
@@ -50,6 +52,18 @@ def writing_output() -> Iterator[TextIO]:
 def messages() -> TextIO:
     """The stream for messages and progress; what cannot be written there is dropped."""
     return cast(TextIO, _Messages(sys.stderr))
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show Python's warnings as the command line shows its own, without the place in the code."""
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        yield
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    print(f"warning: {escape(str(message))}", file=messages())
 
 
 class _ClosedStream(io.StringIO):

@@ -153,8 +153,8 @@ def load_libraries(paths: Sequence[str], registry: PluginRegistry) -> None:
             registry.load_library(path)
 
 
-def require_file(text: str) -> Path:
-    """The path of a file that is there and can be opened."""
+def require_file(text: str, *, expected: str = "a plan or an ONNX model") -> Path:
+    """The path of a file that is there and can be opened; ``expected`` says what it is a file of."""
     path = Path(text)
     try:
         is_there, is_folder, is_regular = path.exists(), path.is_dir(), path.is_file()
@@ -164,7 +164,7 @@ def require_file(text: str) -> Path:
         raise InputError("there is no such file", where=f"'{text}'", fix="check the path")
     if not is_regular:  # a pipe would keep us waiting, and plans are mapped
         kind = "a folder" if is_folder else "not a regular file"
-        raise InputError(f"this is {kind}", where=f"'{text}'", expected="a plan or an ONNX model")
+        raise InputError(f"this is {kind}", where=f"'{text}'", expected=expected)
     return path
 
 

@@ -334,8 +334,9 @@ def _find_device(factory: ProviderFactory, name: str, ordinal: int) -> Device:
 
 
 def _advise_without_device(factory: ProviderFactory) -> str:
-    fix = "choose another provider"
-    return f"{fix}, or build for a device elsewhere with --target" if isinstance(factory, TargetFactory) else fix
+    if not isinstance(factory, TargetFactory):
+        return "choose another provider"
+    return "choose another provider, build for a device elsewhere with --target, or use the plan where its device is"
 
 
 def _call(where: str, when: str, function: Callable[[], T]) -> T:

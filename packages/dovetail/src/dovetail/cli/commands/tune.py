@@ -16,8 +16,8 @@ from dovetail.cli.tuning import add_tuning_options, apply_tuning_options, show_c
 
 if TYPE_CHECKING:
     from dovetail.build.config import BuilderConfig
+    from dovetail.build.plan_tuning import TunedPlan
     from dovetail.loggers import ILogger
-    from dovetail.plan.manifest import Manifest
 
 __all__ = ["declare", "run"]
 
@@ -36,21 +36,22 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Reply:
     """Time the candidates and write the plan with what was chosen; one that is tuned already stays as it is."""
-    plan = require_file(args.plan)
+    plan = require_file(args.plan, expected="a plan")
     target = plan if args.output is None else Path(args.output)
     apply_provider_options(args.provider_option)
     logger = StderrLogger()
-    manifest = _tune(plan, target, _make_config(args), logger)
+    tuned = _tune(plan, target, _make_config(args), logger)
     document = {
         "plan": str(target),
         "size_bytes": target.stat().st_size,
-        "layers": tuning_rows(manifest.tuning),
+        "num_partitions": tuned.num_partitions,
+        "layers": tuning_rows(tuned.manifest.tuning),
         "warnings": logger.warnings,
     }
     return Reply(document=document, show=_show_nothing if args.quiet else _show_verbose if args.verbose else _show)
 
 
-def _tune(plan: Path, target: Path, config: BuilderConfig, logger: ILogger) -> Manifest:
+def _tune(plan: Path, target: Path, config: BuilderConfig, logger: ILogger) -> TunedPlan:
     from dovetail.build.plan_tuning import tune_plan
 
     return tune_plan(plan, target, config, logger)
@@ -70,7 +71,9 @@ def _show_nothing(document: Document, screen: Screen) -> None:
 
 
 def _show(document: Document, screen: Screen) -> None:
-    screen.line(f"{document['plan']}: {format_bytes(document['size_bytes'])}")
+    count = document["num_partitions"]
+    what = f"{count} partition(s) tuned" if count else "there is nothing to tune, so it stays as it is"
+    screen.line(f"{document['plan']}: {format_bytes(document['size_bytes'])}, {what}")
     show_chosen(document["layers"], screen)
 
 
