@@ -39,7 +39,6 @@ _ONE_OF_A_KIND = (
     "[moves]",
     "[picks]",
     "[plain]",
-    "[pooled]",
     "[rows]",
     "[skip]",
     "[3x3]",

@@ -24,6 +24,13 @@ from tests.cuda.inputs import make_inputs
 LAST = f'<ir_version: 10, opset_import: ["" : 21, "{NHWC_DOMAIN}" : 21]> g '
 
 
+@pytest.fixture(autouse=True)
+def _few_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes its time: one way to try."""
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 1)
+    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_EARLY", 0)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_rewritten_runs_here_and_gives_what_cpu_gives(paper: Any, name: str) -> None:
     ops, text = MODELS[name]
@@ -93,9 +100,7 @@ def test_neighbours_write_side_by_side() -> None:
     assert region.stored[0].place == Index.variable(ROW, 2 * 5 * 3 * 4)
 
 
-def test_plans_of_cudnn_are_for_these_convolutions_too(paper: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_TILES", 1)
-    monkeypatch.setattr("dovetail_cuda.tune.conv_tiles._MOST_EARLY", 0)
+def test_plans_of_cudnn_are_for_these_convolutions_too(paper: Any) -> None:
     provider, driver = paper
     provider._toolbox.has_cudnn = True
     ops, text = MODELS["residual"]

@@ -85,7 +85,7 @@ def test_a_sort_has_no_number_last_or_first_and_keeps_the_order_of_equal_ones(pa
     np.testing.assert_array_equal(result["y"], np.take_along_axis(x, np.array(order), 1))
 
 
-@pytest.mark.parametrize("op", ["RNN", "GRU", "LSTM"])
+@pytest.mark.parametrize("op", ["RNN", *(pytest.param(op, marks=pytest.mark.slow) for op in ("GRU", "LSTM"))])
 def test_long_sequences_in_both_directions(paper: Any, op: str) -> None:
     gates, size = {"RNN": 1, "GRU": 3, "LSTM": 4}[op], 5
     outputs = ["y", "h", "c"][: 3 if op == "LSTM" else 2]

@@ -152,14 +152,14 @@ def test_each_id_and_thread_has_a_graph(
 
 
 def test_nodes_are_taken_as_long_as_memory_is_free(tmp_path: Any) -> None:
-    model = make_mlp(rows=4, width=256)
+    model = make_mlp(rows=4, width=64)
     entries = {"session.resource_cuda_partitioning_settings": ","}
-    with fake_cuda(str(tmp_path), memory_bytes=2 << 20) as (provider, _), _listed() as found:
-        taken = provider.allocator.allocate(1 << 20, 256, 0)
+    with fake_cuda(str(tmp_path), memory_bytes=128 << 10) as (provider, _), _listed() as found:
+        taken = provider.allocator.allocate(64 << 10, 256, 0)
         session = found["cuda"].session(model, fallback=True, entries=entries)
         assert ort_ep.assigned(session)[ort_ep.EP] == ["Gemm", "Gemm", "Gemm", "Relu", "Relu", "Relu"]
         del session
-        more = provider.allocator.allocate(700 << 10, 256, 0)
+        more = provider.allocator.allocate(44 << 10, 256, 0)
         session = found["cuda"].session(model, fallback=True, entries=entries)
         assert ort_ep.assigned(session)[ort_ep.EP] == ["Gemm", "Relu"]
         del session
