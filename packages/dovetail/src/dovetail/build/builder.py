@@ -180,6 +180,7 @@ class Builder(NoOpContext):
             is_open=is_open and _has_dynamic_inputs(model),
             strongly_typed=network is None or network.strongly_typed,
             ranges=network.dynamic_ranges() if network is not None else {},
+            updates=network.cache_updates() if network is not None else {},
             libraries=_pack_libraries(config.plugins_to_serialize),
             refittable=refittable,
             excluded_weights=excluded,

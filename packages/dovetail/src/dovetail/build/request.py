@@ -33,6 +33,8 @@ class BuildRequest:
     strongly_typed: bool = True
     ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     """Explicit dynamic ranges by tensor name."""
+    updates: Mapping[str, str] = field(default_factory=dict)
+    """Output -> the input that a layer of the network updates, which it then shares the memory of where it can."""
     libraries: Sequence[tuple[str, bytes]] = ()
     """Plugin libraries to carry: name and packed contents."""
     refittable: frozenset[str] = frozenset()

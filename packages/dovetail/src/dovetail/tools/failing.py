@@ -104,7 +104,7 @@ def find_error(
         with candidate.build(model) as engine:
             context = engine.create_execution_context()
             feeds = recorder.feeds_for(model)
-            context.run([feeds[tensor.name] for tensor in engine.manifest.inputs])
+            context.run(engine.copy_updated([feeds[tensor.name] for tensor in engine.manifest.inputs]))
     except passes_on:
         raise
     except Exception as error:  # noqa: BLE001 - errors of every kind are what is looked for

@@ -144,6 +144,13 @@ def test_where_it_cannot_the_cache_is_made_anew(options: Any) -> None:
     assert not engine.updated_inputs
 
 
+def test_a_model_cannot_have_inputs_written_over_by_itself() -> None:
+    network = _cached()
+    feed = {"past": np.ones((2, 3, 8, 4), np.float32), "new": np.zeros((2, 3, 2, 4), np.float32)}
+    dovetail.compile(network.to_model(), providers=["cpu"])(**feed, at=np.array([1, 5], np.int32))
+    np.testing.assert_array_equal(feed["past"], 1)
+
+
 def test_a_wish_for_another_output_comes_first() -> None:
     config = dovetail.BuilderConfig()
     config.providers, config.aliases = ["cpu"], {"old": "past"}

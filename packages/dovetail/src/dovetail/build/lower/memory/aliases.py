@@ -15,26 +15,21 @@ from dovetail.near_names import suggest
 __all__ = ["check_alias_names", "check_alias_sizes", "check_aliases", "find_slots", "find_wanted_aliases"]
 
 _WHERE: Final = "config.aliases"
-_ALIAS_KEY: Final = "dovetail.alias"
-"""With which a network says of an output itself whose memory it gets."""
 
 
-def find_wanted_aliases(asked: Mapping[str, str], graph: ir.Graph) -> dict[str, str]:
-    """Output -> the input whose memory it is to get: what is asked for, and what layers of the network update.
+def find_wanted_aliases(asked: Mapping[str, str], updates: Mapping[str, str]) -> dict[str, str]:
+    """Output -> the input whose memory it is to get: what is asked for, and what layers update besides.
+
+    >>> find_wanted_aliases({"present": "past"}, {"present": "other", "keys": "past_keys", "last": "past"})
+    {'keys': 'past_keys', 'present': 'past'}
 
     Raises:
         UsageError: What is asked for is no mapping of names.
     """
     _check_is_mapping(asked)
-    inputs = {value.name for value in graph.inputs} - set(asked.values())
-    marked = {value.name or "": value.metadata_props.get(_ALIAS_KEY) for value in graph.outputs}
-    counts = Counter(marked.values())
-    updated = {
-        output: source
-        for output, source in marked.items()
-        if source is not None and source in inputs and counts[source] == 1 and output not in asked
-    }
-    return {**updated, **asked}
+    counts = Counter([*updates.values(), *asked.values()])
+    alone = {output: source for output, source in updates.items() if output not in asked and counts[source] == 1}
+    return {**alone, **asked}
 
 
 def _check_is_mapping(asked: Any) -> None:

@@ -269,6 +269,13 @@ class IKVCacheUpdateLayer(ILayer):
         doc="The running total of the update's lengths, for the packed form.",
     )
 
+    def find_update(self) -> tuple[str, str] | None:
+        """The output and the input of the network that are one cache; None where they are two."""
+        cache, updated = self.get_input(0), self.get_output(0)
+        if self.update_form == AttentionIOForm.PACKED_NHD or cache is None:
+            return None
+        return (updated.name, cache.name) if cache.is_network_input and updated.is_network_output else None
+
     def _emit(self, e: Emitter) -> Sequence[ir.Value]:
         cache, update, indices = e.input(0), e.input(1), e.int64(e.input(2))
         e.require_same_type(cache, update)
@@ -277,9 +284,7 @@ class IKVCacheUpdateLayer(ILayer):
         if self.update_form == AttentionIOForm.PACKED_NHD:
             return [self._packed(e, cache, update, indices)]
         e.require_rank(update, 4, "update")
-        updated = e.op("TensorScatter", cache, update, indices, axis=2)
-        updated.metadata_props["dovetail.alias"] = cache.name or ""
-        return [updated]
+        return [e.op("TensorScatter", cache, update, indices, axis=2)]
 
     def _packed(self, e: Emitter, cache: ir.Value, update: ir.Value, indices: ir.Value) -> ir.Value:
         e.require_rank(update, 3, "update")
@@ -340,3 +345,8 @@ class AttentionLayers(NetworkCore):
         """Add an update of a cache (batch, heads, longest, size) from ``write_indices`` (batch,) on."""
         tensors = self._check_named("add_kv_cache_update", cache=cache, update=update, write_indices=write_indices)
         return self._add_layer(IKVCacheUpdateLayer(self, tensors, cache_mode))
+
+    def cache_updates(self) -> dict[str, str]:
+        """Output -> the input of the network that it is an update of, for caches that are both."""
+        layers = [layer for layer in self._layers if isinstance(layer, IKVCacheUpdateLayer)]
+        return dict(update for layer in layers if (update := layer.find_update()) is not None)
