@@ -53,6 +53,16 @@ def test_only_what_is_new_is_written(paper: Any, mode: str, added: int, batch: A
             np.testing.assert_allclose(found[name], each, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("start", [9, 17, -1])
+def test_positions_go_round_a_circular_cache(paper: Any, start: int) -> None:
+    model, feed = make_cached_layer(mode="circular", added=3), make_feed(2, 0, added=3)
+    feed["at"] = np.array([2, start])
+    expected = _compile(model, (2, 2, 2), {})(**{name: each.copy() for name, each in feed.items()})
+    found = _run(_compile(model, (2, 2, 2), ALIASES), feed)
+    for output in ALIASES:
+        np.testing.assert_allclose(found[output], expected[output], rtol=1e-5, atol=1e-5)
+
+
 class _ReadOnly:
     """An array of another library that may not be written to."""
 

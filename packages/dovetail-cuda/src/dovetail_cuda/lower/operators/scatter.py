@@ -132,6 +132,12 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     return _scatter(data, int(np.prod(outer)), find, reduction)
 
 
+def _wrap(number: Expr, length: Any) -> Expr:
+    """A position counted round a length; the remainder of a negative number may be negative."""
+    rest = apply("{0} % {1}", number, literal(length, "int64"), dtype="int64")
+    return apply("tl.where({0} < 0, {0} + {1}, {0})", rest, literal(length, "int64"), dtype="int64")
+
+
 @registry.register("TensorScatter", since=24, types={"T": TYPES})
 def tensor_scatter(
     past: Tensor, update: Tensor, write_indices: Tensor | None = None, *, axis: int = -2, mode: str = "linear"
@@ -142,18 +148,20 @@ def tensor_scatter(
 
     def pull(at: Coordinates, guard: Expr | None) -> Expr:
         start: Any = literal(0, "int64") if write_indices is None else write_indices.at((at[0],), guard)
-        text = "({0} - {1}) % {2}" if mode == "circular" else "{0} - {1}"
-        moved = apply(text, position(at[axis]), convert(start, "int64"), literal(length, "int64"), dtype="int64")
+        moved = apply("{0} - {1}", position(at[axis]), convert(start, "int64"), dtype="int64")
         if mode == "circular":
-            moved = apply("tl.where({0} < 0, {0} + {1}, {0})", moved, literal(length, "int64"), dtype="int64")
+            moved = _wrap(moved, length)
         is_new = apply("({0} >= 0) & ({0} < {1})", moved, literal(added, "int64"), dtype="bool")
         source = [clamp_index(moved, added) if each == axis else c for each, c in enumerate(at)]
         return select(is_new, update.at(source, both(guard, is_new)), past.at(at, guard))
 
     def place(at: Coordinates) -> Coordinates:
         start: Any = literal(0, "int64") if write_indices is None else write_indices.at((at[0],), None)
-        first = clamp_index(convert(start, "int64"), length if mode == "circular" else length - added + 1)
-        moved = (first + at[axis]) % length if mode == "circular" else first + at[axis]
+        number = convert(start, "int64")
+        if mode == "circular":
+            moved = (clamp_index(_wrap(number, length), length) + at[axis]) % length
+        else:
+            moved = clamp_index(number, length - added + 1) + at[axis]
         return [moved if each == axis else c for each, c in enumerate(at)]
 
     return Tensor(shape=past.shape, dtype=past.dtype, pull=pull, update=Update(base=past, source=update, place=place))
