@@ -38,9 +38,10 @@ COMMANDS: Final = {
     "provider": "look at back ends",
     "plugin": "look at custom layers",
     "parity": "compare what two back ends cover: operators, versions and types",
+    "include-dir": "print the folder of the C++ headers, for a compiler's -I",
     "env": "describe this installation, ready to paste into a report",
 }
-"""Each command and what it is for; the module of the same name declares its arguments and runs it."""
+"""Each command and what it is for; the module of the same name, with _ for -, declares its arguments and runs it."""
 
 _ELSEWHERE: Final = {
     "lint": "dovetail-tensorrt",
@@ -89,7 +90,7 @@ def load_declare(name: str) -> Declare | None:
         ResourceError: The package that has it is not installed, or lacks another one.
     """
     if name in COMMANDS:
-        declare: Declare = importlib.import_module(f"dovetail.cli.commands.{name}").declare
+        declare: Declare = importlib.import_module(f"dovetail.cli.commands.{name.replace('-', '_')}").declare
         return declare
     offered = next((command for command in list_offered() if command.offer.name == name), None)
     if offered is not None:

@@ -43,12 +43,14 @@ def resolve_creator(creator: Any) -> Any:
 
 
 def class_name(thing: Any) -> str:
-    """The class that messages name: of an adapter, the class of what it stands for.
+    """The class that messages name: of an adapter, what it stands for.
+
+    What an adapter stands for is ``adapted_name``, where that is no Python object, or the class of ``adapted``.
 
     >>> class_name(3)
     'int'
     """
-    return type(getattr(thing, "adapted", thing)).__name__
+    return getattr(thing, "adapted_name", None) or type(getattr(thing, "adapted", thing)).__name__
 
 
 def stands_for(kept: Any, given: Any) -> bool:

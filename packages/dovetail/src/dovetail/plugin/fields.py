@@ -23,6 +23,7 @@ __all__ = [
     "PluginFieldCollection",
     "PluginFieldType",
     "decode_fields",
+    "element_type",
     "encode_fields",
     "field_from_value",
 ]
@@ -164,6 +165,15 @@ class PluginFieldCollection(list[PluginField]):
     def find(self, name: str) -> PluginField | None:
         """The field of that name, if there is one."""
         return next((field for field in self if field.name == name), None)
+
+
+def element_type(field_type: PluginFieldType) -> np.dtype[Any] | None:
+    """The NumPy type of a field's elements; None for DIMS, which are structures.
+
+    >>> element_type(PluginFieldType.INT32)
+    dtype('int32')
+    """
+    return _NUMPY_TYPES.get(field_type)
 
 
 def field_from_value(name: str, value: Any) -> PluginField:

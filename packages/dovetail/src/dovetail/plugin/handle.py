@@ -411,7 +411,7 @@ class PluginHandle:
             )
 
     def _capability(self, kind: PluginCapabilityType) -> Any:
-        self_where = f"plugin {type(self.plugin).__name__}"
+        self_where = f"plugin {class_name(self.plugin)}"
         try:
             capability = self.plugin.get_capability_interface(kind)
         except Exception as error:

@@ -1,6 +1,6 @@
-"""Plugin libraries: a Python file or package that brings creators, loaded from disk or out of a plan.
+"""Plugin libraries: a Python file or package or a C++ library that brings creators, loaded from disk or out of a plan.
 
-A library has ``get_creators()``, which returns a list of creators, or registers them with decorators while it is
+A Python library has ``get_creators()``, which returns a list of creators, or registers them with decorators while it is
 imported; it may have ``set_logger_finder(finder)``. It is imported under a name of its own, so it neither replaces nor
 becomes a module that others import, and two registries can load the same file. Inside a package use relative imports.
 Importing a library runs its code with all rights of this process.
@@ -39,6 +39,7 @@ __all__ = [
     "find_installed_libraries",
     "load_installed_library",
     "load_library",
+    "load_native_library",
     "load_packed_library",
     "load_python_library",
     "pack_library",
@@ -82,19 +83,27 @@ def load_library(path: str | PathLike[str], registry: PluginRegistry) -> PluginL
 
 
 def _loader_for(path: Path) -> Callable[[Path, PluginRegistry], PluginLibrary]:
-    """Which kind of library this is; the native kind will be one more branch here."""
-    if NATIVE_SUFFIXES & set(path.suffixes):
-        raise PluginError(
-            "native plugin libraries are not supported by this version",
-            where=str(path),
-            expected="a Python file or a package folder",
-            fix="write the creators in Python",
-        )
+    """Which kind of library this is."""
     if path.is_dir() or path.suffix == ".py":
         return load_python_library
+    if NATIVE_SUFFIXES & set(path.suffixes):
+        return load_native_library
     raise PluginError(
-        "the path is not a plugin library", where=str(path), expected="a Python file (.py) or a package folder"
+        "the path is not a plugin library",
+        where=str(path),
+        expected="a Python file (.py), a package folder or a shared library (.so)",
     )
+
+
+def load_native_library(path: str | PathLike[str], registry: PluginRegistry) -> PluginLibrary:
+    """Load a C++ library that was built against Dovetail's headers and register its creators, all or none."""
+    from dovetail.plugin.native.loader import load_native_creators  # most processes load no such library
+
+    location = Path(fspath(path)).resolve()
+    creators = load_native_creators(location, registry)
+    library = PluginLibrary(location.stem, str(location), creators, "", lambda: None)
+    registry.add_library(library)
+    return library
 
 
 def load_python_library(path: str | PathLike[str], registry: PluginRegistry) -> PluginLibrary:

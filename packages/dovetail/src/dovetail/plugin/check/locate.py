@@ -1,4 +1,4 @@
-"""Finding what to check: a creator or a plugin class in a file, a package folder or a module."""
+"""Finding what to check: a creator or a plugin class in a file, a package folder, a module or a C++ library."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from dovetail.errors import DovetailError, PluginError, UsageError
 from dovetail.near_names import suggest
 from dovetail.plugin.adapters import is_adaptable_creator, is_adaptable_plugin, resolve_creator, resolve_plugin
 from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
+from dovetail.plugin.payload import NATIVE_SUFFIXES
 from dovetail.plugin.quick import QuickLayer
-from dovetail.plugin.registry import collect_static_registrations, instantiate
+from dovetail.plugin.registry import collect_static_registrations, get_plugin_registry, instantiate
 
 __all__ = ["LocatedPlugin", "locate"]
 
@@ -40,10 +41,18 @@ def locate(target: str) -> LocatedPlugin:
         PluginError: Importing raised.
     """
     place, name = _split(target)
+    if NATIVE_SUFFIXES & set(Path(place).suffixes):
+        return _pick(target, name, None, _native_creators(place))
     with _attributing(place), collect_static_registrations() as registered:
         module = _import(place)
         creators = _creators_in(module, registered)
     return _pick(target, name, module, creators)
+
+
+def _native_creators(place: str) -> dict[str, Any]:
+    from dovetail.plugin.native.loader import load_native_creators  # few targets are C++ libraries
+
+    return {creator.name: creator for creator in load_native_creators(Path(place).resolve(), get_plugin_registry())}
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -132,7 +141,7 @@ def _is_plugin_class(value: Any) -> bool:
     return isinstance(value, type) and (issubclass(value, IPluginV3) or is_adaptable_plugin(value))
 
 
-def _pick(target: str, name: str, module: ModuleType, creators: dict[str, Any]) -> LocatedPlugin:
+def _pick(target: str, name: str, module: ModuleType | None, creators: dict[str, Any]) -> LocatedPlugin:
     if name in creators:
         return LocatedPlugin(creator=creators[name])
     plugin_class = getattr(module, name, None) if name else None

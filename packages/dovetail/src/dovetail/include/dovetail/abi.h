@@ -1,0 +1,140 @@
+/* The binary interface between a plugin library and Dovetail: one exported function, dovetail_plugin_abi, which returns
+ * a table of functions. Objects are opaque handles. Every function returns 0, or 1 and a text from last_error; a status
+ * that a plugin's callback returned goes to *status. No exception leaves the library.
+ */
+#ifndef DOVETAIL_ABI_H
+#define DOVETAIL_ABI_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C"
+{
+#endif
+
+#define DOVETAIL_ABI_VERSION 1
+
+    /* What the library may ask of Dovetail; context says which registry loaded the library. */
+    typedef struct dovetail_host
+    {
+        uint32_t version;
+        uint32_t size;
+        void (*log)(int64_t context, int32_t severity, char const* text);
+        void* (*acquire_resource)(int64_t context, char const* key, void* resource);
+        int32_t (*release_resource)(int64_t context, char const* key);
+    } dovetail_host;
+
+    typedef struct dovetail_registration
+    {
+        void* creator;
+        char const* name_space;
+        int32_t is_safe;
+    } dovetail_registration;
+
+    typedef struct dovetail_identity
+    {
+        char const* name;
+        char const* version;
+        char const* name_space;
+    } dovetail_identity;
+
+    /* A capability and the interface that it implements. */
+    typedef struct dovetail_capability
+    {
+        void* object;
+        char const* kind;
+        int32_t major;
+        int32_t minor;
+    } dovetail_capability;
+
+    typedef enum dovetail_expr_kind
+    {
+        DOVETAIL_EXPR_CONSTANT = 0, /* value */
+        DOVETAIL_EXPR_LEAF = 1,     /* value: the index of an expression that Dovetail passed */
+        DOVETAIL_EXPR_OPERATION = 2, /* operation, first, second */
+        DOVETAIL_EXPR_SIZE_TENSOR = 3, /* operation: the output; first: the tuned value; second: the bound */
+    } dovetail_expr_kind;
+
+    typedef struct dovetail_expr
+    {
+        int32_t kind;
+        int32_t operation;
+        int32_t first;
+        int32_t second;
+        int64_t value;
+    } dovetail_expr;
+
+    /* Shapes as expressions: the rank of each tensor, and all dimensions one after the other. */
+    typedef struct dovetail_shapes
+    {
+        int32_t count;
+        int32_t const* ranks;
+        int32_t const* dims; /* indices of expressions */
+    } dovetail_shapes;
+
+    typedef void (*dovetail_shapes_sink)(
+        int64_t token, dovetail_expr const* exprs, int32_t nb_exprs, dovetail_shapes const* outputs);
+
+    typedef struct dovetail_plugin_table
+    {
+        uint32_t version;
+        uint32_t size;
+        uint32_t size_of_tensor_desc;
+        uint32_t size_of_dynamic_desc;
+        uint32_t size_of_field;
+        uint32_t reserved;
+
+        char const* (*last_error)(void);
+        int32_t (*attach)(dovetail_host const* host, int64_t context);
+        int32_t (*registrations)(dovetail_registration const** entries, int32_t* count);
+        void* (*logger)(void);
+        void* (*logger_finder)(void);
+
+        int32_t (*creator_interface)(void* creator, dovetail_capability* info);
+        int32_t (*creator_identity)(void* creator, dovetail_identity* identity);
+        int32_t (*creator_fields)(void* creator, void const** fields);
+        int32_t (*creator_create)(
+            void* creator, char const* name, void const* fields, int32_t phase, void** plugin);
+
+        int32_t (*plugin_delete)(void* plugin);
+        int32_t (*plugin_clone)(void* plugin, void** twin);
+        int32_t (*plugin_capability)(void* plugin, int32_t type, dovetail_capability* capability);
+        int32_t (*core_identity)(void* core, dovetail_identity* identity);
+
+        int32_t (*build_num_outputs)(void* build, int32_t* count);
+        int32_t (*build_output_types)(void* build, int32_t* outputs, int32_t nb_outputs, int32_t const* inputs,
+            int32_t nb_inputs, int32_t* status);
+        int32_t (*build_output_shapes)(void* build, dovetail_expr const* exprs, int32_t nb_exprs,
+            dovetail_shapes const* inputs, dovetail_shapes const* shape_inputs, int32_t nb_outputs,
+            dovetail_shapes_sink sink, int64_t token, int32_t* status);
+        int32_t (*build_supports)(
+            void* build, int32_t pos, void const* in_out, int32_t nb_inputs, int32_t nb_outputs, int32_t* accepted);
+        int32_t (*build_configure)(void* build, void const* in, int32_t nb_inputs, void const* out,
+            int32_t nb_outputs, int32_t* status);
+        int32_t (*build_workspace)(void* build, void const* in, int32_t nb_inputs, void const* out,
+            int32_t nb_outputs, uint64_t* size);
+        int32_t (*build_nb_tactics)(void* build, int32_t* count);
+        int32_t (*build_tactics)(void* build, int32_t* tactics, int32_t count, int32_t* status);
+        int32_t (*build_format_limit)(void* build, int32_t* limit);
+        int32_t (*build_timing_cache_id)(void* build, char const** text);
+        int32_t (*build_metadata)(void* build, char const** text);
+        int32_t (*build_aliased_input)(void* build, int32_t output, int32_t* input);
+
+        int32_t (*runtime_set_tactic)(void* runtime, int32_t tactic, int32_t* status);
+        int32_t (*runtime_shape_change)(void* runtime, void const* in, int32_t nb_inputs, void const* out,
+            int32_t nb_outputs, int32_t* status);
+        int32_t (*runtime_enqueue)(void* runtime, void const* input_desc, void const* output_desc,
+            void const* const* inputs, void* const* outputs, void* workspace, void* stream, int32_t* status);
+        int32_t (*runtime_attach)(void* runtime, void** plugin);
+        int32_t (*runtime_fields)(void* runtime, void const** fields);
+
+        int32_t (*resource_clone)(void* resource, void** twin);
+        int32_t (*resource_release)(void* resource, int32_t* status);
+        int32_t (*resource_delete)(void* resource);
+    } dovetail_plugin_table;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,192 @@
+// The expressions of one call of getOutputShapes, in the form that crosses the binary interface.
+#pragma once
+
+#include "abi.h"
+#include "expr.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <limits>
+#include <stdexcept>
+#include <vector>
+
+namespace dovetail
+{
+namespace detail
+{
+
+class DOVETAIL_PRIVATE ExchangedExpr final : public IDimensionExpr
+{
+public:
+    ExchangedExpr(dovetail_expr const& record, int32_t index) noexcept
+        : mRecord(record)
+        , mIndex(index)
+    {
+    }
+
+    bool isConstant() const noexcept override { return mRecord.kind == DOVETAIL_EXPR_CONSTANT; }
+    int64_t getConstantValue() const noexcept override
+    {
+        return isConstant() ? mRecord.value : std::numeric_limits<int64_t>::min();
+    }
+    bool isSizeTensor() const noexcept override { return mRecord.kind == DOVETAIL_EXPR_SIZE_TENSOR; }
+
+    dovetail_expr const& record() const noexcept { return mRecord; }
+    int32_t index() const noexcept { return mIndex; }
+
+private:
+    dovetail_expr mRecord;
+    int32_t mIndex;
+};
+
+inline int64_t floorDiv(int64_t a, int64_t b) noexcept
+{
+    return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
+}
+
+// The value of an operation on constants; false where there is none.
+inline bool fold(DimensionOperation op, int64_t a, int64_t b, int64_t& value) noexcept
+{
+    switch (op)
+    {
+    case DimensionOperation::kSUM: value = a + b; return true;
+    case DimensionOperation::kPROD: value = a * b; return true;
+    case DimensionOperation::kMAX: value = std::max(a, b); return true;
+    case DimensionOperation::kMIN: value = std::min(a, b); return true;
+    case DimensionOperation::kSUB: value = a - b; return true;
+    case DimensionOperation::kEQUAL: value = a == b; return true;
+    case DimensionOperation::kLESS: value = a < b; return true;
+    case DimensionOperation::kFLOOR_DIV: value = b ? floorDiv(a, b) : 0; return b != 0;
+    case DimensionOperation::kCEIL_DIV: value = b ? -floorDiv(-a, b) : 0; return b != 0;
+    }
+    return false;
+}
+
+// Not std::to_string, whose tables would keep the library from being unloaded.
+[[noreturn]] inline void refuse(char const* format, int32_t first, int32_t second)
+{
+    char text[128];
+    std::snprintf(text, sizeof(text), format, first, second);
+    throw std::invalid_argument(text);
+}
+
+class DOVETAIL_PRIVATE ExchangedExprBuilder final : public IExprBuilder
+{
+public:
+    ExchangedExprBuilder(dovetail_expr const* exprs, int32_t count)
+    {
+        for (int32_t i = 0; i < count; ++i)
+        {
+            add(exprs[i]);
+        }
+    }
+
+    IDimensionExpr const* constant(int64_t value) noexcept override
+    {
+        return add({DOVETAIL_EXPR_CONSTANT, 0, 0, 0, value});
+    }
+
+    IDimensionExpr const* operation(
+        DimensionOperation op, IDimensionExpr const& first, IDimensionExpr const& second) noexcept override
+    {
+        auto const number = static_cast<int32_t>(op);
+        auto const *a = find(&first), *b = find(&second);
+        bool const known = number >= 0 && number <= static_cast<int32_t>(DimensionOperation::kCEIL_DIV);
+        if (!known || !a || !b || a->isSizeTensor() || b->isSizeTensor())
+        {
+            return nullptr;
+        }
+        int64_t value{};
+        if (a->isConstant() && b->isConstant() && fold(op, a->getConstantValue(), b->getConstantValue(), value))
+        {
+            return constant(value);
+        }
+        return add({DOVETAIL_EXPR_OPERATION, number, a->index(), b->index(), 0});
+    }
+
+    IDimensionExpr const* declareSizeTensor(
+        int32_t outputIndex, IDimensionExpr const& opt, IDimensionExpr const& upper) noexcept override
+    {
+        auto const *a = find(&opt), *b = find(&upper);
+        if (!a || !b || a->isSizeTensor() || b->isSizeTensor())
+        {
+            return nullptr;
+        }
+        return add({DOVETAIL_EXPR_SIZE_TENSOR, outputIndex, a->index(), b->index(), 0});
+    }
+
+    // Tensors whose dimensions are expressions of this builder.
+    std::vector<DimsExprs> unpack(dovetail_shapes const& shapes) const
+    {
+        std::vector<DimsExprs> unpacked(static_cast<size_t>(shapes.count), DimsExprs{});
+        int32_t const* dim = shapes.dims;
+        for (int32_t i = 0; i < shapes.count; ++i)
+        {
+            unpacked[i].nbDims = shapes.ranks[i];
+            for (int32_t j = 0; j < shapes.ranks[i]; ++j)
+            {
+                unpacked[i].d[j] = &mExprs[static_cast<size_t>(*dim++)];
+            }
+        }
+        return unpacked;
+    }
+
+    // The indices of a plugin's answer, checked to be expressions of this builder.
+    void pack(std::vector<DimsExprs> const& shapes, std::vector<int32_t>& ranks, std::vector<int32_t>& dims) const
+    {
+        for (size_t i = 0; i < shapes.size(); ++i)
+        {
+            auto const output = static_cast<int32_t>(i);
+            if (shapes[i].nbDims < 0 || shapes[i].nbDims > Dims::MAX_DIMS)
+            {
+                refuse("output %d was given no rank from 0 to 8: nbDims is %d", output, shapes[i].nbDims);
+            }
+            ranks.push_back(shapes[i].nbDims);
+            for (int32_t j = 0; j < shapes[i].nbDims; ++j)
+            {
+                auto const* known = find(shapes[i].d[j]);
+                if (!known)
+                {
+                    refuse("output %d, dimension %d is null, or no expression of this call", output, j);
+                }
+                dims.push_back(known->index());
+            }
+        }
+    }
+
+    std::vector<dovetail_expr> records() const
+    {
+        std::vector<dovetail_expr> records;
+        for (ExchangedExpr const& expr : mExprs)
+        {
+            records.push_back(expr.record());
+        }
+        return records;
+    }
+
+private:
+    IDimensionExpr const* add(dovetail_expr const& record)
+    {
+        mExprs.emplace_back(record, static_cast<int32_t>(mExprs.size()));
+        return &mExprs.back();
+    }
+
+    // By address, because an expression of another call may be gone.
+    ExchangedExpr const* find(IDimensionExpr const* expr) const noexcept
+    {
+        for (ExchangedExpr const& known : mExprs)
+        {
+            if (&known == expr)
+            {
+                return &known;
+            }
+        }
+        return nullptr;
+    }
+
+    std::deque<ExchangedExpr> mExprs;
+};
+
+} // namespace detail
+} // namespace dovetail

@@ -1,0 +1,215 @@
+// Types of the plugin interface: enumerations, shapes, tensor descriptions and fields.
+// Their layout is part of the binary interface of abi.h.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__has_include)
+#if __has_include(<cuda_runtime_api.h>)
+#include <cuda_runtime_api.h>
+#else
+#include "../no_cuda/cuda_runtime_api.h"
+#endif
+#else
+#include <cuda_runtime_api.h>
+#endif
+
+#define DOVETAIL_EXPORT __attribute__((visibility("default")))
+#define DOVETAIL_PRIVATE __attribute__((visibility("hidden")))
+#ifndef TENSORRTAPI
+#define TENSORRTAPI DOVETAIL_EXPORT
+#endif
+
+namespace dovetail
+{
+
+using char_t = char;
+using AsciiChar = char_t;
+
+enum class DataType : int32_t
+{
+    kFLOAT = 0,
+    kHALF = 1,
+    kINT8 = 2,
+    kINT32 = 3,
+    kBOOL = 4,
+    kUINT8 = 5,
+    kFP8 = 6,
+    kBF16 = 7,
+    kINT64 = 8,
+    kINT4 = 9,
+    kFP4 = 10,
+    kE8M0 = 11,
+};
+
+enum class TensorFormat : int32_t
+{
+    kLINEAR = 0,
+    kCHW2 = 1,
+    kHWC8 = 2,
+    kCHW4 = 3,
+    kCHW16 = 4,
+    kCHW32 = 5,
+    kDHWC8 = 6,
+    kCDHW32 = 7,
+    kHWC = 8,
+    kDLA_LINEAR = 9,
+    kDLA_HWC4 = 10,
+    kHWC16 = 11,
+    kDHWC = 12,
+};
+
+using PluginFormat = TensorFormat;
+
+enum class PluginFieldType : int32_t
+{
+    kFLOAT16 = 0,
+    kFLOAT32 = 1,
+    kFLOAT64 = 2,
+    kINT8 = 3,
+    kINT16 = 4,
+    kINT32 = 5,
+    kCHAR = 6,
+    kDIMS = 7,
+    kUNKNOWN = 8,
+    kBF16 = 9,
+    kINT64 = 10,
+    kFP8 = 11,
+    kINT4 = 12,
+    kFP4 = 13,
+};
+
+enum class TensorRTPhase : int32_t
+{
+    kBUILD = 0,
+    kRUNTIME = 1,
+};
+
+enum class PluginCapabilityType : int32_t
+{
+    kCORE = 0,
+    kBUILD = 1,
+    kRUNTIME = 2,
+};
+
+enum class APILanguage : int32_t
+{
+    kCPP = 0,
+    kPYTHON = 1,
+};
+
+enum class DimensionOperation : int32_t
+{
+    kSUM = 0,
+    kPROD = 1,
+    kMAX = 2,
+    kMIN = 3,
+    kSUB = 4,
+    kEQUAL = 5,
+    kLESS = 6,
+    kFLOOR_DIV = 7,
+    kCEIL_DIV = 8,
+};
+
+// A shape: -1 stands for a size that is not known yet.
+class Dims64
+{
+public:
+    static constexpr int32_t MAX_DIMS{8};
+    int32_t nbDims;
+    int64_t d[MAX_DIMS];
+};
+
+using Dims = Dims64;
+
+class Dims2 : public Dims
+{
+public:
+    Dims2() : Dims2{0, 0} {}
+    Dims2(int64_t d0, int64_t d1) : Dims{2, {d0, d1}} {}
+};
+
+class DimsHW : public Dims2
+{
+public:
+    using Dims2::Dims2;
+    int64_t& h() { return d[0]; }
+    int64_t h() const { return d[0]; }
+    int64_t& w() { return d[1]; }
+    int64_t w() const { return d[1]; }
+};
+
+class Dims3 : public Dims
+{
+public:
+    Dims3() : Dims3{0, 0, 0} {}
+    Dims3(int64_t d0, int64_t d1, int64_t d2) : Dims{3, {d0, d1, d2}} {}
+};
+
+class Dims4 : public Dims
+{
+public:
+    Dims4() : Dims4{0, 0, 0, 0} {}
+    Dims4(int64_t d0, int64_t d1, int64_t d2, int64_t d3) : Dims{4, {d0, d1, d2, d3}} {}
+};
+
+class Weights
+{
+public:
+    DataType type;
+    void const* values;
+    int64_t count;
+};
+
+// One tensor at run time; the scale is -1 for types other than INT8.
+struct PluginTensorDesc
+{
+    Dims dims;
+    DataType type;
+    TensorFormat format;
+    float scale;
+};
+
+// One tensor while a plan is built: the shape with wildcards, and its bounds.
+struct DynamicPluginTensorDesc
+{
+    PluginTensorDesc desc;
+    Dims min;
+    Dims max;
+    Dims opt;
+};
+
+// A named value; the length counts entries, and bytes where the type is kUNKNOWN.
+class PluginField
+{
+public:
+    AsciiChar const* name;
+    void const* data;
+    PluginFieldType type;
+    int32_t length;
+
+    PluginField(AsciiChar const* const name_ = nullptr, void const* const data_ = nullptr,
+        PluginFieldType const type_ = PluginFieldType::kUNKNOWN, int32_t const length_ = 0) noexcept
+        : name(name_)
+        , data(data_)
+        , type(type_)
+        , length(length_)
+    {
+    }
+};
+
+struct PluginFieldCollection
+{
+    int32_t nbFields{};
+    PluginField const* fields{};
+};
+
+struct InterfaceInfo
+{
+    AsciiChar const* kind;
+    int32_t major;
+    int32_t minor;
+};
+
+} // namespace dovetail

@@ -1,0 +1,1 @@
+"""C++ plugin libraries: loaded through the binary interface of ``include/dovetail/abi.h`` and adapted."""

@@ -1,0 +1,240 @@
+"""The three capabilities of a C++ plugin under the contract: each method is one call of the library."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from ctypes import byref, c_char_p, c_int32, c_uint64, c_void_p
+from typing import TYPE_CHECKING, Any, Final
+
+from dovetail.errors import PluginError
+from dovetail.expr import DimsExprs, IExprBuilder
+from dovetail.plugin.fields import PluginFieldCollection
+from dovetail.plugin.interfaces import (
+    APILanguage,
+    IPluginResourceContext,
+    IPluginV3OneBuildV2,
+    IPluginV3OneCore,
+    IPluginV3OneRuntime,
+)
+from dovetail.plugin.native.convert import pack_addresses, pack_descs, pack_dynamic_descs, read_fields, read_text
+from dovetail.plugin.native.exprs import ShapeExchange
+from dovetail.plugin.native.layout import NativeDynamicDesc, NativeIdentity
+from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc
+
+if TYPE_CHECKING:
+    from dovetail.plugin.native.plugin import NativePlugin
+
+__all__ = ["NativeBuild", "NativeCore", "NativeRuntime"]
+
+
+class PartOfPlugin:
+    """A capability's way to its plugin, which it does not keep alive: the plugin keeps its capabilities."""
+
+    api_language = APILanguage.CPP
+
+    def __init__(self, plugin: NativePlugin, address: int) -> None:
+        self._reference: Final = weakref.ref(plugin)
+        self._address: Final = address
+
+    @property
+    def _plugin(self) -> NativePlugin:
+        plugin = self._reference()
+        if plugin is None:
+            raise PluginError(
+                "a capability of a C++ plugin was used after the plugin was let go", fix="keep the plugin"
+            )
+        return plugin
+
+    def _call(self, function: str, callback: str, *arguments: Any) -> None:
+        self._plugin.call(function, callback, self._address, *arguments)
+
+
+class NativeCore(PartOfPlugin, IPluginV3OneCore):
+    """Who a C++ plugin is."""
+
+    def __init__(self, plugin: NativePlugin, address: int) -> None:
+        super().__init__(plugin, address)
+        identity = NativeIdentity()
+        self._call("core_identity", "getPluginName", byref(identity))
+        self.plugin_name = self._text(identity.name, "getPluginName")
+        self.plugin_version = self._text(identity.version, "getPluginVersion")
+        self.plugin_namespace = self._text(identity.namespace, "getPluginNamespace")
+
+    def _text(self, raw: bytes | None, callback: str) -> str:
+        text = read_text(raw)
+        if text is None:
+            raise PluginError(f"{callback} returned null", where=self._plugin.where)
+        return text
+
+
+class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
+    """What a C++ plugin needs and offers while a plan is made."""
+
+    def _number(self, function: str, callback: str) -> int:
+        number = c_int32()
+        self._call(function, callback, byref(number))
+        return number.value
+
+    def _text(self, function: str, callback: str) -> str | None:
+        text = c_char_p()
+        self._call(function, callback, byref(text))
+        return read_text(text.value)
+
+    def _require_success(self, callback: str, status: c_int32) -> None:
+        if status.value:
+            raise PluginError(f"{callback} returned status {status.value}", where=self._plugin.where, expected="0")
+
+    @property
+    def num_outputs(self) -> int:  # type: ignore[override]
+        """``getNbOutputs``."""
+        return self._number("build_num_outputs", "getNbOutputs")
+
+    @property
+    def format_combination_limit(self) -> int:  # type: ignore[override]
+        """``getFormatCombinationLimit``."""
+        return self._number("build_format_limit", "getFormatCombinationLimit")
+
+    @property
+    def timing_cache_id(self) -> str | None:  # type: ignore[override]
+        """``getTimingCacheID``."""
+        return self._text("build_timing_cache_id", "getTimingCacheID")
+
+    @property
+    def metadata_string(self) -> str | None:  # type: ignore[override]
+        """``getMetadataString``."""
+        return self._text("build_metadata", "getMetadataString")
+
+    def get_output_data_types(self, input_types: Sequence[DataType]) -> list[DataType]:
+        """``getOutputDataTypes``, which must set the type of every output."""
+        count, status = self.num_outputs, c_int32()
+        given, answer = (c_int32 * len(input_types))(*map(int, input_types)), (c_int32 * count)()
+        callback = "getOutputDataTypes"
+        self._call("build_output_types", callback, answer, count, given, len(input_types), byref(status))
+        self._require_success(callback, status)
+        unknown = [number for number in answer if number not in set(DataType)]
+        if unknown:
+            raise PluginError(f"{callback} left an output without a type", where=self._plugin.where, got=list(answer))
+        return [DataType(number) for number in answer]
+
+    def get_output_shapes(
+        self,
+        inputs: Sequence[DimsExprs],
+        shape_inputs: Sequence[DimsExprs],
+        exprBuilder: IExprBuilder,  # noqa: N803
+    ) -> list[DimsExprs]:
+        """``getOutputShapes``, which must give every output a rank and every dimension an expression."""
+        exchange, status = ShapeExchange(inputs, shape_inputs), c_int32()
+        self._call(
+            "build_output_shapes",
+            "getOutputShapes",
+            exchange.exprs,
+            len(exchange.exprs),
+            byref(exchange.inputs),
+            byref(exchange.shape_inputs),
+            self.num_outputs,
+            exchange.sink,
+            0,
+            byref(status),
+        )
+        self._require_success("getOutputShapes", status)
+        exchange.raise_problem()
+        return exchange.answer
+
+    def configure_plugin(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> int:
+        """The status of ``configurePlugin``."""
+        status, inputs, outputs = c_int32(), pack_dynamic_descs(in_), pack_dynamic_descs(out)
+        self._call("build_configure", "configurePlugin", inputs, len(inputs), outputs, len(outputs), byref(status))
+        return status.value
+
+    def supports_format_combination(self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int) -> bool:
+        """``supportsFormatCombination``; positions above ``pos`` have no type and no format."""
+        accepted, count = c_int32(), len(in_out)
+        descs = (NativeDynamicDesc * count)(*pack_dynamic_descs(in_out[: pos + 1]))
+        for open_desc in descs[pos + 1 :]:
+            open_desc.desc.type = open_desc.desc.format = -1
+        self._call(
+            "build_supports",
+            "supportsFormatCombination",
+            pos,
+            descs,
+            num_inputs,
+            count - num_inputs,
+            byref(accepted),
+        )
+        return bool(accepted.value)
+
+    def get_workspace_size(self, in_: Sequence[DynamicPluginTensorDesc], out: Sequence[DynamicPluginTensorDesc]) -> int:
+        """``getWorkspaceSize``."""
+        size, inputs, outputs = c_uint64(), pack_dynamic_descs(in_), pack_dynamic_descs(out)
+        self._call("build_workspace", "getWorkspaceSize", inputs, len(inputs), outputs, len(outputs), byref(size))
+        return size.value
+
+    def get_valid_tactics(self) -> list[int]:
+        """``getValidTactics``, as many as ``getNbTactics`` says."""
+        count, status = self._number("build_nb_tactics", "getNbTactics"), c_int32()
+        if count < 0:
+            raise PluginError("getNbTactics returned a negative number", where=self._plugin.where, got=count)
+        tactics = (c_int32 * count)()
+        if count:
+            self._call("build_tactics", "getValidTactics", tactics, count, byref(status))
+            self._require_success("getValidTactics", status)
+        return list(tactics)
+
+    def get_aliased_input(self, output_index: int) -> int:
+        """``getAliasedInput`` of version 2 of the interface, -1 of version 1."""
+        number = c_int32(-1)
+        self._call("build_aliased_input", "getAliasedInput", output_index, byref(number))
+        return number.value
+
+
+class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
+    """How a C++ plugin runs."""
+
+    def on_shape_change(self, in_: Sequence[PluginTensorDesc], out: Sequence[PluginTensorDesc]) -> int:
+        """The status of ``onShapeChange``."""
+        status, inputs, outputs = c_int32(), pack_descs(in_), pack_descs(out)
+        self._call("runtime_shape_change", "onShapeChange", inputs, len(inputs), outputs, len(outputs), byref(status))
+        return status.value
+
+    def set_tactic(self, tactic: int) -> int:
+        """The status of ``setTactic``."""
+        status = c_int32()
+        self._call("runtime_set_tactic", "setTactic", tactic, byref(status))
+        return status.value
+
+    def enqueue(
+        self,
+        input_desc: Sequence[PluginTensorDesc],
+        output_desc: Sequence[PluginTensorDesc],
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        workspace: int,
+        stream: int,
+    ) -> int:
+        """The status of ``enqueue``."""
+        status = c_int32()
+        self._call(
+            "runtime_enqueue",
+            "enqueue",
+            pack_descs(input_desc),
+            pack_descs(output_desc),
+            pack_addresses(inputs),
+            pack_addresses(outputs),
+            int(workspace),
+            int(stream),
+            byref(status),
+        )
+        return status.value
+
+    def attach_to_context(self, resource_context: IPluginResourceContext) -> NativePlugin:
+        """``attachToContext``; the C++ context has neither an allocator nor an error recorder."""
+        twin = c_void_p()
+        self._call("runtime_attach", "attachToContext", byref(twin))
+        return self._plugin.adopt(twin.value, "attachToContext")
+
+    def get_fields_to_serialize(self) -> PluginFieldCollection:
+        """``getFieldsToSerialize``, copied."""
+        fields = c_void_p()
+        self._call("runtime_fields", "getFieldsToSerialize", byref(fields))
+        return read_fields(fields.value, "getFieldsToSerialize", self._plugin.where)

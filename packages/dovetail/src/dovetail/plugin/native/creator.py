@@ -1,0 +1,90 @@
+"""A C++ creator as an ``IPluginCreatorV3One`` of the contract."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_void_p
+from typing import Final
+
+from dovetail.errors import PluginError
+from dovetail.plugin.fields import PluginFieldCollection
+from dovetail.plugin.interfaces import APILanguage, IPluginCreatorV3One
+from dovetail.plugin.native.convert import PackedFields, read_fields, read_text
+from dovetail.plugin.native.image import NativeImage
+from dovetail.plugin.native.layout import NativeCapability, NativeIdentity
+from dovetail.plugin.native.plugin import NativePlugin
+from dovetail.types import TensorRTPhase
+
+__all__ = ["NativeCreator"]
+
+_KIND: Final = b"PLUGIN CREATOR_V3ONE"
+
+
+class NativeCreator(IPluginCreatorV3One):
+    """One C++ creator; the library owns it.
+
+    Args:
+        image: The library.
+        address: The creator.
+        namespace: Where the library registered it; empty for the creator's own namespace.
+        safe: Whether the library registered it as safe.
+    """
+
+    api_language = APILanguage.CPP
+
+    def __init__(self, image: NativeImage, address: int, namespace: str = "", *, safe: bool = False) -> None:
+        self._image: Final = image
+        self._address: Final = address
+        self.safe: Final = safe
+        self._require_kind()
+        identity = NativeIdentity()
+        image.call("creator_identity", "getPluginName of a creator", address, byref(identity))
+        self.name, self.plugin_version = self._text(identity.name), self._text(identity.version)
+        self.plugin_namespace = namespace or self._text(identity.namespace)
+        self.adapted_name: Final = f"creator of {image.path}"
+        self.field_names = self._read_field_names()
+
+    def __repr__(self) -> str:
+        return f"<C++ creator of '{self.name}' version '{self.plugin_version}' from {self._image.path}>"
+
+    def _require_kind(self) -> None:
+        found = NativeCapability()
+        self._image.call("creator_interface", "getInterfaceInfo of a creator", self._address, byref(found))
+        if found.kind != _KIND:
+            raise PluginError(
+                "the library has a creator of an interface that is not supported",
+                where=self._image.path,
+                expected="IPluginCreatorV3One",
+                got=found.kind,
+            )
+
+    def _text(self, raw: bytes | None) -> str:
+        text = read_text(raw)
+        if text is None:
+            raise PluginError("a creator's name, version or namespace is null", where=self._image.path)
+        return text
+
+    def _read_field_names(self) -> PluginFieldCollection:
+        fields = c_void_p()
+        self._image.call("creator_fields", f"{self.name}: getFieldNames", self._address, byref(fields))
+        return read_fields(fields.value, "getFieldNames", repr(self))
+
+    def create_plugin(self, name: str, field_collection: PluginFieldCollection, phase: TensorRTPhase) -> NativePlugin:
+        """``createPlugin``, which must not return null."""
+        packed, plugin = PackedFields(field_collection or (), where=repr(self)), c_void_p()
+        self._image.call(
+            "creator_create",
+            f"{self.name}: createPlugin",
+            self._address,
+            name.encode(),
+            byref(packed.collection),
+            int(phase),
+            byref(plugin),
+        )
+        if not plugin.value:
+            raise PluginError(
+                "createPlugin returned null",
+                where=repr(self),
+                got="fields " + (", ".join(field.name for field in field_collection or ()) or "none"),
+                fix="check the values of the fields",
+            )
+        return NativePlugin(self._image, plugin.value, self.name)

@@ -1,0 +1,131 @@
+"""A C++ plugin library in memory: opened, checked, called, and closed when nothing uses it."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from ctypes import POINTER
+from pathlib import Path
+from typing import Any, Final
+
+from dovetail.errors import PluginError
+from dovetail.loggers import ILogger
+from dovetail.plugin.native.layout import (
+    ABI_VERSION,
+    NativeDynamicDesc,
+    NativeField,
+    NativeTable,
+    NativeTensorDesc,
+)
+
+__all__ = ["NativeImage", "open_image"]
+
+_ENTRY: Final = "dovetail_plugin_abi"
+_FOREIGN: Final = ("getCreators", "getPluginCreators", "initLibNvInferPlugins")
+"""What a library that was built against other headers exports."""
+_REBUILD: Final = 'rebuild it against Dovetail\'s headers: g++ -std=c++17 -fPIC -shared -I"$(dovetail include-dir)" ...'
+
+
+_open: Final[weakref.WeakValueDictionary[int, NativeImage]] = weakref.WeakValueDictionary()
+_lock: Final = threading.Lock()
+
+
+class NativeImage:
+    """One opened library; creators, plugins and resources hold it, and the last one to go closes it."""
+
+    def __init__(self, path: str, library: ctypes.CDLL, table: NativeTable) -> None:
+        self.path: Final = path
+        self.library: Final = library
+        self.table: Final = table
+        self.logger_of: Callable[[], ILogger | None] = lambda: None
+        """Gives the logger of the registry that loaded the library last, while there is one."""
+        self._close = weakref.finalize(self, _close, library._handle)
+        self._close.atexit = False
+
+    def call(self, function: str, callback: str, *arguments: Any) -> None:
+        """Call a function of the table; what the callback threw becomes an error that names it."""
+        if getattr(self.table, function)(*arguments):
+            text = (self.table.last_error() or b"").decode(errors="replace")
+            raise PluginError(f"{callback} threw an exception: {text}", where=self.path)
+
+    def find(self, symbol: str) -> Any | None:
+        """A function that the library exports, if it does."""
+        return getattr(self.library, symbol, None)
+
+
+def open_image(path: Path) -> NativeImage:
+    """Open a library and check that it speaks this binary interface; one that is open already is used again.
+
+    Raises:
+        PluginError: The file cannot be loaded, or was built against other headers or another version of these.
+    """
+    if not path.is_file():
+        raise PluginError("there is no such plugin library", where=str(path), fix="check the path")
+    try:
+        library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+    except OSError as error:
+        raise PluginError(f"the library cannot be loaded: {error}", where=str(path)) from None
+    with _lock:
+        known = _open.get(library._handle)
+        if known is None:
+            return _admit(library, str(path))
+    _close(library._handle)  # it was counted once more
+    return known
+
+
+def _admit(library: ctypes.CDLL, path: str) -> NativeImage:
+    try:
+        table = _read_table(library, path)
+    except BaseException:
+        _close(library._handle)
+        raise
+    image = NativeImage(path, library, table)
+    _open[library._handle] = image
+    return image
+
+
+def _read_table(library: ctypes.CDLL, path: str) -> NativeTable:
+    entry = getattr(library, _ENTRY, None)
+    if entry is None:
+        raise _explain_foreign(library, path)
+    entry.restype = POINTER(NativeTable)
+    table: NativeTable = entry().contents
+    sizes = (table.size, table.size_of_tensor_desc, table.size_of_dynamic_desc, table.size_of_field)
+    expected = tuple(map(ctypes.sizeof, (NativeTable, NativeTensorDesc, NativeDynamicDesc, NativeField)))
+    if table.version != ABI_VERSION or sizes != expected:
+        raise PluginError(
+            "the library was built against another version of Dovetail's headers",
+            where=path,
+            expected=f"binary interface {ABI_VERSION}, sizes {expected}",
+            got=f"binary interface {table.version}, sizes {sizes}",
+            fix=_REBUILD,
+        )
+    return table
+
+
+def _explain_foreign(library: ctypes.CDLL, path: str) -> PluginError:
+    found = [symbol for symbol in _FOREIGN if hasattr(library, symbol)]
+    if found:
+        return PluginError(
+            "the library was built against other headers, with another binary interface",
+            where=path,
+            expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
+            got=f"only {', '.join(found)}",
+            fix=_REBUILD,
+        )
+    return PluginError(
+        "the library is no plugin library",
+        where=path,
+        expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
+        fix=_REBUILD,
+    )
+
+
+def _close(handle: int) -> None:
+    if sys.platform != "win32":
+        import _ctypes
+
+        _ctypes.dlclose(handle)

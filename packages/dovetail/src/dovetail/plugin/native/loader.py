@@ -1,0 +1,75 @@
+"""Loading a C++ plugin library: opening it, telling it where to log, and finding its creators."""
+
+from __future__ import annotations
+
+from ctypes import POINTER, byref, c_bool, c_char_p, c_int32, c_void_p
+from pathlib import Path
+from typing import Final
+
+from dovetail.errors import PluginError
+from dovetail.loggers import Severity
+from dovetail.plugin.creators import bind_creator
+from dovetail.plugin.native.creator import NativeCreator
+from dovetail.plugin.native.host import attach_host
+from dovetail.plugin.native.image import NativeImage, open_image
+from dovetail.plugin.native.layout import NativeRegistration
+from dovetail.plugin.registry import PluginRegistry
+
+__all__ = ["load_native_creators"]
+
+_ENTRY: Final = "getCreators"
+_OLD_ENTRY: Final = "getPluginCreators"
+
+
+def load_native_creators(path: Path, registry: PluginRegistry) -> tuple[NativeCreator, ...]:
+    """Open a library and return its creators: those of ``getCreators``, then those that it registered by itself."""
+    image = open_image(path)
+    attach_host(image, registry)
+    _call_entry_points(image)
+    declared = _declared_creators(image, registry)
+    known = {bind_creator(creator) for creator in declared}
+    creators = (*declared, *(one for one in _registered_creators(image) if bind_creator(one) not in known))
+    if not creators:
+        raise PluginError(
+            "the library brings no creators",
+            where=image.path,
+            expected=f"REGISTER_TENSORRT_PLUGIN(MyCreator), or a function {_ENTRY}",
+            fix=f'with -fvisibility=hidden, export it: extern "C" TENSORRTAPI ... {_ENTRY}(int32_t& count)',
+        )
+    return creators
+
+
+def _call_entry_points(image: NativeImage) -> None:
+    set_finder = image.find("setLoggerFinder")
+    if set_finder is not None:
+        set_finder.argtypes, set_finder.restype = (c_void_p,), None
+        set_finder(image.table.logger_finder())
+    initialise = image.find("initLibNvInferPlugins")
+    if initialise is not None:
+        initialise.argtypes, initialise.restype = (c_void_p, c_char_p), c_bool
+        if not initialise(image.table.logger(), b""):
+            raise PluginError("initLibNvInferPlugins returned false", where=image.path)
+
+
+def _declared_creators(image: NativeImage, registry: PluginRegistry) -> list[NativeCreator]:
+    entry = image.find(_ENTRY)
+    if entry is None:
+        entry = image.find(_OLD_ENTRY)
+        if entry is None:
+            return []
+        registry.logger.log(Severity.WARNING, f"{image.path}: {_OLD_ENTRY} is an old name, use {_ENTRY}")
+    count = c_int32()
+    entry.argtypes, entry.restype = (POINTER(c_int32),), POINTER(c_void_p)
+    listed = entry(byref(count))
+    if count.value < 0 or (count.value and not listed) or not all(listed[: count.value]):
+        raise PluginError(f"{_ENTRY} returned a null creator or a wrong count", where=image.path, got=count.value)
+    return [NativeCreator(image, address) for address in listed[: count.value] if address]
+
+
+def _registered_creators(image: NativeImage) -> list[NativeCreator]:
+    entries, count = POINTER(NativeRegistration)(), c_int32()
+    image.call("registrations", "REGISTER_TENSORRT_PLUGIN", byref(entries), byref(count))
+    return [
+        NativeCreator(image, entry.creator, (entry.namespace or b"").decode(), safe=bool(entry.is_safe))
+        for entry in entries[: count.value]
+    ]

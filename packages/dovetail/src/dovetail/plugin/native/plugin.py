@@ -1,0 +1,89 @@
+"""A C++ plugin as an ``IPluginV3`` of the contract."""
+
+from __future__ import annotations
+
+import weakref
+from ctypes import byref, c_void_p
+from typing import Any, Final
+
+from dovetail.errors import PluginError
+from dovetail.plugin.interfaces import APILanguage, IPluginCapability, IPluginV3, PluginCapabilityType
+from dovetail.plugin.native.capabilities import NativeBuild, NativeCore, NativeRuntime
+from dovetail.plugin.native.image import NativeImage
+from dovetail.plugin.native.layout import NativeCapability
+
+__all__ = ["NativePlugin"]
+
+_Capability = type[NativeCore] | type[NativeBuild] | type[NativeRuntime]
+_CAPABILITIES: Final[dict[PluginCapabilityType, tuple[bytes, _Capability]]] = {
+    PluginCapabilityType.CORE: (b"PLUGIN_V3ONE_CORE", NativeCore),
+    PluginCapabilityType.BUILD: (b"PLUGIN_V3ONE_BUILD", NativeBuild),
+    PluginCapabilityType.RUNTIME: (b"PLUGIN_V3ONE_RUNTIME", NativeRuntime),
+}
+
+
+class NativePlugin(IPluginV3):
+    """One C++ object, deleted by ``destroy`` or with this one.
+
+    Args:
+        image: The library that made it.
+        address: The object.
+        name: What messages call it: the name of its creator's plugin.
+    """
+
+    api_language = APILanguage.CPP
+
+    def __init__(self, image: NativeImage, address: int, name: str) -> None:
+        self._image: Final = image
+        self._address: Final = address
+        self._name: Final = name
+        self._capabilities: dict[tuple[PluginCapabilityType, int], IPluginCapability] = {}
+        self.adapted_name: Final = f"'{name}' of {image.path}"
+        self._delete = weakref.finalize(self, image.call, "plugin_delete", "~IPluginV3", address)
+
+    @property
+    def where(self) -> str:
+        """How messages name this plugin."""
+        return f"C++ plugin {self.adapted_name}"
+
+    def call(self, function: str, callback: str, *arguments: Any) -> None:
+        """Call a function of the library for this plugin, unless it is deleted."""
+        if not self._delete.alive:
+            raise PluginError(f"{callback} was called after the plugin was destroyed", where=self.where)
+        self._image.call(function, f"{self._name}: {callback}", *arguments)
+
+    def get_capability_interface(self, type: PluginCapabilityType) -> IPluginCapability | None:  # noqa: A002
+        """The capability, the same object each time, or None where the plugin returns null for it."""
+        kind = PluginCapabilityType(type)
+        found = self._find_capability(kind)
+        if not found.object:
+            return None
+        if (kind, found.object) not in self._capabilities:
+            self._capabilities[kind, found.object] = _CAPABILITIES[kind][1](self, found.object)
+        return self._capabilities[kind, found.object]
+
+    def _find_capability(self, kind: PluginCapabilityType) -> NativeCapability:
+        found, callback = NativeCapability(), f"getCapabilityInterface({kind.name})"
+        self.call("plugin_capability", callback, self._address, int(kind), byref(found))
+        expected = _CAPABILITIES[kind][0]
+        if found.object and found.kind != expected:
+            raise PluginError(
+                f"{callback} returned another interface", where=self.where, expected=expected.decode(), got=found.kind
+            )
+        return found
+
+    def clone(self) -> NativePlugin:
+        """``clone``."""
+        twin = c_void_p()
+        self.call("plugin_clone", "clone", self._address, byref(twin))
+        return self.adopt(twin.value, "clone")
+
+    def adopt(self, address: int | None, callback: str) -> NativePlugin:
+        """What a callback returned as a plugin of its own; this one where it returned itself."""
+        if not address:
+            raise PluginError(f"{callback} returned null", where=self.where, fix="return a new plugin")
+        return self if address == self._address else NativePlugin(self._image, address, self._name)
+
+    def destroy(self) -> None:
+        """Delete the C++ object, once."""
+        self._delete()

@@ -1,0 +1,142 @@
+"""C++ plugin libraries: loading, where they log, what they register, what is refused, unloading."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import shutil
+from pathlib import Path
+
+import pytest
+
+import dovetail as dt
+from dovetail.errors import PluginError
+from dovetail.loggers import ILogger, Severity
+from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from tests.support.native_libraries import Compile
+
+
+class Messages(ILogger):
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def log(self, severity: Severity, msg: str) -> None:
+        self.texts.append(f"{severity.name} {msg}")
+
+
+@pytest.fixture
+def registry() -> PluginRegistry:
+    return PluginRegistry(logger=Messages())
+
+
+def is_mapped(path: Path) -> bool:
+    return str(path) in Path("/proc/self/maps").read_text(encoding="utf-8")
+
+
+def test_a_library_is_loaded_logs_and_is_unloaded(compile_library: Compile, registry: PluginRegistry) -> None:
+    path = compile_library("probe")
+    library = registry.load_library(path)
+    assert [creator.name for creator in library.creators] == ["Probe"]
+    plugin = registry.get_creator("Probe", "1").create_plugin("p", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+    assert isinstance(registry.logger, Messages)
+    assert registry.logger.texts == ["WARNING the finder is set", "WARNING made "]
+    assert registry.deregister_library(library)
+    assert registry.find_creator("Probe", "1") is None
+    del library
+    assert plugin.clone() is not plugin  # what a library made keeps working, and keeps it loaded
+    assert is_mapped(path)
+    del plugin
+    gc.collect()
+    assert not is_mapped(path)
+
+
+def test_plugins_are_deleted_once(compile_library: Compile, registry: PluginRegistry) -> None:
+    library = registry.load_library(compile_library("probe"))
+    alive = ctypes.CDLL(library.path).probesAlive
+    before = alive()
+    plugin = library.creators[0].create_plugin("p", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+    twin = plugin.clone()
+    runtime = twin.get_capability_interface(dt.PluginCapabilityType.RUNTIME)
+    assert alive() == before + 2
+    twin.destroy()
+    twin.destroy()
+    assert alive() == before + 1
+    with pytest.raises(PluginError, match="setTactic was called after the plugin was destroyed"):
+        runtime.set_tactic(1)
+    del plugin
+    assert alive() == before
+
+
+def test_two_registries_load_one_file_and_one_of_them_twice_not(
+    compile_library: Compile, registry: PluginRegistry
+) -> None:
+    path, other = compile_library("probe"), PluginRegistry(logger=Messages())
+    registry.load_library(path)
+    other.load_library(path)
+    with pytest.raises(PluginError, match="a creator for plugin 'Probe' version '1' is already registered"):
+        registry.load_library(path)
+    registry.close()
+    assert other.get_creator("Probe", "1").create_plugin("p", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+
+
+def test_two_libraries_in_one_process_keep_apart(compile_library: Compile, tmp_path: Path) -> None:
+    copy = tmp_path / "libcopy.so"
+    shutil.copy(compile_library("probe"), copy)
+    first, second = PluginRegistry(), PluginRegistry()
+    one, two = first.load_library(compile_library("probe")), second.load_library(copy)
+    kept = one.creators[0].create_plugin("p", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+    assert (ctypes.CDLL(one.path).probesAlive(), ctypes.CDLL(two.path).probesAlive()) == (1, 0)
+    kept.destroy()
+
+
+def test_namespaces_and_safe_creators(compile_library: Compile, registry: PluginRegistry) -> None:
+    library = registry.load_library(compile_library("spaces", "-fvisibility=hidden"))
+    assert {str(key) for key in registry.creator_keys} == {
+        "'Safe' version '3'",
+        "'Spaced' version '3' in namespace 'acme'",
+    }
+    assert {creator.name: creator.safe for creator in library.creators} == {"Safe": True, "Spaced": False}
+    assert isinstance(registry.logger, Messages)
+    assert registry.logger.texts == ["WARNING initialised"]
+
+
+def test_resources_are_shared(compile_library: Compile, registry: PluginRegistry) -> None:
+    path = registry.load_library(compile_library("probe")).path
+    assert ctypes.CDLL(path).shareTwice() == 0
+
+    class Table(dt.IPluginResource):
+        def clone(self) -> Table:
+            return Table()
+
+        def release(self) -> int:
+            return 0
+
+    get_plugin_registry().acquire_plugin_resource("python", Table())
+    try:
+        acquire = ctypes.CDLL(path).acquireIsNull
+        acquire.restype = ctypes.c_bool
+        assert acquire(b"python")
+    finally:
+        assert get_plugin_registry().release_plugin_resource("python")
+    assert isinstance(registry.logger, Messages)
+    assert "resource 'python' is a Python object, which C++ cannot use" in registry.logger.texts[-1]
+
+
+def test_a_library_of_another_binary_interface_is_told_how_to_be_rebuilt(
+    compile_library: Compile, registry: PluginRegistry
+) -> None:
+    path = compile_library("foreign")
+    with pytest.raises(PluginError, match="built against other headers") as caught:
+        registry.load_library(path)
+    assert "only getCreators" in str(caught.value)
+    assert "dovetail include-dir" in str(caught.value)
+    assert not is_mapped(path)
+
+
+def test_other_files_are_refused(tmp_path: Path, registry: PluginRegistry) -> None:
+    (tmp_path / "plugin.so").write_bytes(b"\x7fELF")
+    with pytest.raises(PluginError, match="the library cannot be loaded"):
+        registry.load_library(tmp_path / "plugin.so")
+    with pytest.raises(PluginError, match="there is no such plugin library"):
+        registry.load_library(tmp_path / "gone.so")

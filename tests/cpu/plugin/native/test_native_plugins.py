@@ -1,0 +1,104 @@
+"""C++ plugins in networks, plans and the checker; what breaks is told by plugin and callback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import dovetail as dt
+from dovetail.errors import DovetailError
+from dovetail.plugin.check import check_path
+from dovetail.plugin.libraries import PluginLibrary
+from dovetail.plugin.registry import get_plugin_registry
+from tests.support.native_libraries import Compile
+from tests.support.plugins import build_engine
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+@pytest.fixture
+def probe(compile_library: Compile) -> Iterator[PluginLibrary]:
+    registry = get_plugin_registry()
+    library = registry.load_library(compile_library("probe"))
+    yield library
+    registry.deregister_library(library)
+
+
+def run_probe(mode: str) -> np.ndarray:
+    """Build a network of one probe, save and load it, run it."""
+    fields = dt.PluginFieldCollection([dt.PluginField("mode", mode.encode(), dt.PluginFieldType.CHAR)])
+    creator = get_plugin_registry().get_creator("Probe", "1")
+    plugin = creator.create_plugin("p", fields, dt.TensorRTPhase.BUILD)
+    plan, runtime = build_engine(plugin, creator, shape=(-1, 3), profile=((1, 3), (2, 3), (4, 3)))
+    return np.asarray(runtime.deserialize_cuda_engine(plan)(X))
+
+
+@pytest.mark.parametrize("mode", ["", "workspace", "tactics", "shapes doubled"])
+def test_a_plan_runs(probe: PluginLibrary, mode: str) -> None:
+    np.testing.assert_array_equal(run_probe(mode), X)
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("create throws", "Probe: createPlugin threw an exception: the creator complains"),
+        ("create null", "createPlugin returned null"),
+        ("capability null", r"get_capability_interface\(RUNTIME\) returned None"),
+        ("capability wrong", r"getCapabilityInterface\(RUNTIME\) returned another interface"),
+        ("namespace null", "getPluginNamespace returned null"),
+        ("clone null", "clone returned null"),
+        ("clone throws", "Probe: clone threw an exception: the probe complains"),
+        ("types unset", "getOutputDataTypes left an output without a type"),
+        ("types status", "getOutputDataTypes returned status 11"),
+        ("shapes unset", "output 0 was given no rank from 0 to 8: nbDims is -1"),
+        ("shapes null", "output 0, dimension 1 is null, or no expression of this call"),
+        ("shapes throws", "Probe: getOutputShapes threw an exception: the probe complains"),
+        ("shapes status", "getOutputShapes returned status 12"),
+        ("supports throws", "Probe: supportsFormatCombination threw an exception"),
+        ("configure throws", "Probe: configurePlugin threw an exception"),
+        ("configure status", "configure_plugin returned status 13"),
+        ("tactics negative", "getNbTactics returned a negative number"),
+        ("tactic status", "set_tactic returned status 14"),
+        ("shape change status", "on_shape_change returned status 15"),
+        ("enqueue throws", "Probe: enqueue threw an exception: the probe complains"),
+        ("enqueue throws a number", "Probe: enqueue threw an exception: an exception that is no std::exception"),
+        ("enqueue status", "enqueue returned status 18"),
+        ("attach throws", "Probe: attachToContext threw an exception"),
+        ("attach null", "attachToContext returned null"),
+        ("fields null", "getFieldsToSerialize returned null"),
+    ],
+)
+def test_what_breaks_is_told(probe: PluginLibrary, mode: str, words: str) -> None:
+    with pytest.raises(DovetailError, match=words) as caught:
+        run_probe(mode)
+    assert "Probe" in str(caught.value)
+
+
+def test_the_example_pads(compile_library: Compile) -> None:
+    registry = get_plugin_registry()
+    library = registry.load_library(compile_library("pad_plugin"))
+    try:
+        fields = dt.PluginFieldCollection(
+            [
+                dt.PluginField("size", np.array([4], np.int32), dt.PluginFieldType.INT32),
+                dt.PluginField("value", np.array([7], np.float32), dt.PluginFieldType.FLOAT32),
+            ]
+        )
+        creator = registry.get_creator("Pad", "1")
+        plugin = creator.create_plugin("pad", fields, dt.TensorRTPhase.BUILD)
+        plan, runtime = build_engine(plugin, creator, shape=(2, 3, 2, 6))
+        image = np.random.default_rng(0).random((2, 3, 2, 6), np.float32)
+        expected = np.full((2, 3, 4, 4), 7, np.float32)
+        expected[:, :, :2, :] = image[:, :, :, :4]
+        np.testing.assert_array_equal(runtime.deserialize_cuda_engine(plan)(image), expected)
+    finally:
+        registry.deregister_library(library)
+
+
+def test_the_checker_takes_a_library(compile_library: Compile) -> None:
+    report = check_path(f"{compile_library('pad_plugin')}:Pad")
+    assert report.ok, report.failures
+    report = check_path(f"{compile_library('probe')}:Probe", fields={"mode": "enqueue status"}, shapes=["2x3"])
+    assert "enqueue returned 18" in " ".join(failure.message for failure in report.failures)
