@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,8 +98,54 @@ def test_the_example_pads(compile_library: Compile) -> None:
         registry.deregister_library(library)
 
 
-def test_the_checker_takes_a_library(compile_library: Compile) -> None:
-    report = check_path(f"{compile_library('pad_plugin')}:Pad")
+def test_the_example_with_a_data_dependent_size_runs(compile_library: Compile) -> None:
+    registry = get_plugin_registry()
+    library = registry.load_library(compile_library("bar_plugin"))
+    try:
+        engine = build_bar(library)
+        x = np.random.default_rng(0).standard_normal((3, 2, 4, 5)).astype(np.float32)
+        results = engine(x, np.array([2]))
+        positive = x[:, 0].reshape(3, -1)[:, x[0, 0].ravel() > 0]
+        expected = np.stack([positive, 2 * positive, 3 * positive])
+        np.testing.assert_array_equal(results["y"], np.stack([expected, expected]))
+        assert results["k"] == positive.shape[1]
+    finally:
+        registry.deregister_library(library)
+
+
+def build_bar(library: PluginLibrary) -> Any:
+    plugin = library.creators[0].create_plugin("bar", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+    builder = dt.Builder()
+    network = builder.create_network()
+    x, s = network.add_input("x", dt.float32, (-1, 2, 4, 5)), network.add_input("s", dt.int64, (1,))
+    layer = network.add_plugin_v3([x], [s], plugin)
+    for index, name in enumerate("yk"):
+        layer.get_output(index).name = name
+        network.mark_output(layer.get_output(index))
+    profile = builder.create_optimization_profile()
+    profile.set_shape("x", (1, 2, 4, 5), (2, 2, 4, 5), (3, 2, 4, 5))
+    profile.set_shape_input("s", [1], [2], [4])
+    config = builder.create_builder_config()
+    config.add_optimization_profile(profile)
+    return dt.Runtime().deserialize_cuda_engine(builder.build_serialized_network(network, config))
+
+
+@pytest.mark.parametrize("target", ["pad_plugin:Pad", "bar_plugin:Bar"])
+def test_the_examples_pass_the_checker(compile_library: Compile, target: str) -> None:
+    source, _, name = target.partition(":")
+    report = check_path(f"{compile_library(source)}:{name}")
     assert report.ok, report.failures
-    report = check_path(f"{compile_library('probe')}:Probe", fields={"mode": "enqueue status"}, shapes=["2x3"])
-    assert "enqueue returned 18" in " ".join(failure.message for failure in report.failures)
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule", "words"),
+    [
+        ("enqueue status", "R", "enqueue returned 18"),
+        ("enqueue crashes", "R61", "enqueue"),
+        ("enqueue throws past noexcept", "R61", "enqueue"),
+    ],
+)
+def test_the_checker_tells_the_callback(compile_library: Compile, mode: str, rule: str, words: str) -> None:
+    report = check_path(f"{compile_library('probe')}:Probe", fields={"mode": mode}, shapes=["2x3"])
+    found = [(failure.rule.id, failure.message) for failure in report.failures]
+    assert [message for number, message in found if number.startswith(rule) and words in message], found

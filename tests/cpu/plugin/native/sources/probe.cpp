@@ -137,6 +137,14 @@ public:
         {
             throw 3;
         }
+        if (is("enqueue crashes"))
+        {
+            *static_cast<float volatile*>(nullptr) = 1;
+        }
+        if (is("enqueue throws past noexcept"))
+        {
+            [this]() noexcept { complain(mMode.c_str()); }();
+        }
         if (is("workspace") && !workspace)
         {
             return 16;
