@@ -130,8 +130,23 @@ def build_bar(library: PluginLibrary) -> Any:
     return dt.Runtime().deserialize_cuda_engine(builder.build_serialized_network(network, config))
 
 
-@pytest.mark.parametrize("target", ["pad_plugin:Pad", "bar_plugin:Bar"])
-def test_the_examples_pass_the_checker(compile_library: Compile, target: str) -> None:
+def test_a_plugin_of_the_older_interface_runs(compile_library: Compile) -> None:
+    registry = get_plugin_registry()
+    library = registry.load_library(compile_library("older"))
+    try:
+        fields = dt.PluginFieldCollection(
+            [dt.PluginField("factor", np.array([3], np.float32), dt.PluginFieldType.FLOAT32)]
+        )
+        creator = registry.get_creator("Scale", "2")
+        plugin = creator.create_plugin("s", fields, dt.TensorRTPhase.BUILD)
+        plan, runtime = build_engine(plugin, creator, shape=(-1, 3), profile=((1, 3), (2, 3), (4, 3)))
+        np.testing.assert_array_equal(runtime.deserialize_cuda_engine(plan)(X), 3 * X)
+    finally:
+        registry.deregister_library(library)
+
+
+@pytest.mark.parametrize("target", ["pad_plugin:Pad", "bar_plugin:Bar", "older:Scale"])
+def test_plugins_pass_the_checker(compile_library: Compile, target: str) -> None:
     source, _, name = target.partition(":")
     report = check_path(f"{compile_library(source)}:{name}")
     assert report.ok, report.failures

@@ -91,6 +91,8 @@ extern "C"
         void* (*logger_finder)(void);
 
         int32_t (*creator_interface)(void* creator, dovetail_capability* info);
+        /* The creator under IPluginCreatorV3One: itself, or an adapter; null where it is of another interface. */
+        int32_t (*creator_adapt)(void* creator, void** adapted);
         int32_t (*creator_identity)(void* creator, dovetail_identity* identity);
         int32_t (*creator_fields)(void* creator, void const** fields);
         int32_t (*creator_create)(

@@ -2,9 +2,11 @@
 #pragma once
 
 #include "abi.h"
+#include "adapt_v2.h"
 #include "plugin.h"
 
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -107,10 +109,37 @@ DOVETAIL_PRIVATE inline HostLoggerFinder& hostLoggerFinder() noexcept
     return finder;
 }
 
-inline IPluginCreatorV3One* asV3One(IPluginCreatorInterface* creator) noexcept
+inline bool isKind(IPluginCreatorInterface const& creator, char const* kind) noexcept
 {
-    bool const fits = creator && std::strcmp(creator->getInterfaceInfo().kind, "PLUGIN CREATOR_V3ONE") == 0;
-    return fits ? static_cast<IPluginCreatorV3One*>(creator) : nullptr;
+    return std::strcmp(creator.getInterfaceInfo().kind, kind) == 0;
+}
+
+inline IPluginCreator* asOlder(IPluginCreatorInterface& creator) noexcept
+{
+    return isKind(creator, "PLUGIN CREATOR_V1") ? static_cast<IPluginCreator*>(&creator) : nullptr;
+}
+
+// A creator of IPluginV3: itself, or the adapter of an older one, made once; null where it is neither.
+DOVETAIL_PRIVATE inline IPluginCreatorV3One* adaptCreator(IPluginCreatorInterface& creator)
+{
+    static std::vector<std::unique_ptr<AdaptedV2Creator>> adapters;
+    if (isKind(creator, "PLUGIN CREATOR_V3ONE"))
+    {
+        return static_cast<IPluginCreatorV3One*>(&creator);
+    }
+    auto* older = asOlder(creator);
+    for (auto const& known : adapters)
+    {
+        if (known->adapted() == older)
+        {
+            return known.get();
+        }
+    }
+    if (older)
+    {
+        adapters.push_back(std::make_unique<AdaptedV2Creator>(older));
+    }
+    return older ? adapters.back().get() : nullptr;
 }
 
 inline bool sameText(char const* first, char const* second) noexcept
@@ -129,11 +158,15 @@ public:
 
     bool registerCreator(IPluginCreatorInterface& creator, AsciiChar const* pluginNamespace) noexcept override
     {
-        auto* made = asV3One(&creator);
+        auto* made = adaptCreator(creator);
         std::string const place = pluginNamespace ? pluginNamespace : "";
-        if (made && getCreator(made->getPluginName(), made->getPluginVersion(), place.c_str()))
+        if (!made || getCreator(made->getPluginName(), made->getPluginVersion(), place.c_str()))
         {
             return false;
+        }
+        if (auto* older = asOlder(creator))
+        {
+            older->setPluginNamespace(place.c_str());
         }
         mCreators.push_back(&creator);
         mNamespaces.push_back(new std::string(place));
@@ -166,12 +199,12 @@ public:
     {
         for (size_t i = 0; i < mCreators.size(); ++i)
         {
-            auto* known = asV3One(mCreators[i]);
-            if (known && sameText(known->getPluginName(), pluginName)
+            auto* known = adaptCreator(*mCreators[i]);
+            if (sameText(known->getPluginName(), pluginName)
                 && sameText(known->getPluginVersion(), pluginVersion)
                 && sameText(mNamespaces[i]->c_str(), pluginNamespace))
             {
-                return known;
+                return mCreators[i];
             }
         }
         return nullptr;

@@ -115,6 +115,14 @@ DOVETAIL_PRIVATE inline int32_t creatorInterface(void* creator, dovetail_capabil
     });
 }
 
+DOVETAIL_PRIVATE inline int32_t creatorAdapt(void* creator, void** adapted)
+{
+    return guarded([&] {
+        IPluginCreatorInterface* made = adaptCreator(*as<IPluginCreatorInterface>(creator));
+        *adapted = made;
+    });
+}
+
 DOVETAIL_PRIVATE inline int32_t creatorIdentity(void* creator, dovetail_identity* identity)
 {
     return guarded([&] {
@@ -345,6 +353,7 @@ DOVETAIL_PRIVATE inline dovetail_plugin_table const* pluginTable() noexcept
         logger,
         loggerFinder,
         creatorInterface,
+        creatorAdapt,
         creatorIdentity,
         creatorFields,
         creatorCreate,

@@ -16,8 +16,6 @@ from dovetail.types import TensorRTPhase
 
 __all__ = ["NativeCreator"]
 
-_KIND: Final = b"PLUGIN CREATOR_V3ONE"
-
 
 class NativeCreator(IPluginCreatorV3One):
     """One C++ creator; the library owns it.
@@ -33,11 +31,10 @@ class NativeCreator(IPluginCreatorV3One):
 
     def __init__(self, image: NativeImage, address: int, namespace: str = "", *, safe: bool = False) -> None:
         self._image: Final = image
-        self._address: Final = address
+        self._address: Final = _adapt(image, address)
         self.safe: Final = safe
-        self._require_kind()
         identity = NativeIdentity()
-        image.call("creator_identity", "getPluginName of a creator", address, byref(identity))
+        image.call("creator_identity", "getPluginName of a creator", self._address, byref(identity))
         self.name, self.plugin_version = self._text(identity.name), self._text(identity.version)
         self.plugin_namespace = namespace or self._text(identity.namespace)
         self.adapted_name: Final = f"creator of {image.path}"
@@ -45,17 +42,6 @@ class NativeCreator(IPluginCreatorV3One):
 
     def __repr__(self) -> str:
         return f"<C++ creator of '{self.name}' version '{self.plugin_version}' from {self._image.path}>"
-
-    def _require_kind(self) -> None:
-        found = NativeCapability()
-        self._image.call("creator_interface", "getInterfaceInfo of a creator", self._address, byref(found))
-        if found.kind != _KIND:
-            raise PluginError(
-                "the library has a creator of an interface that is not supported",
-                where=self._image.path,
-                expected="IPluginCreatorV3One",
-                got=found.kind,
-            )
 
     def _text(self, raw: bytes | None) -> str:
         text = read_text(raw)
@@ -88,3 +74,18 @@ class NativeCreator(IPluginCreatorV3One):
                 fix="check the values of the fields",
             )
         return NativePlugin(self._image, plugin.value, self.name)
+
+
+def _adapt(image: NativeImage, address: int) -> int:
+    """The address of the creator under ``IPluginCreatorV3One``: its own, or that of the library's adapter."""
+    adapted, found = c_void_p(), NativeCapability()
+    image.call("creator_adapt", "loading a creator", address, byref(adapted))
+    if not adapted.value:
+        image.call("creator_interface", "getInterfaceInfo of a creator", address, byref(found))
+        raise PluginError(
+            "the library has a creator of an interface that is not supported",
+            where=image.path,
+            expected="IPluginCreatorV3One, or IPluginCreator of an IPluginV2DynamicExt",
+            got=(found.kind or b"").decode(errors="replace"),
+        )
+    return adapted.value

@@ -152,6 +152,7 @@ class NativeTable(Structure):
         ("logger", CFUNCTYPE(c_void_p)),
         ("logger_finder", CFUNCTYPE(c_void_p)),
         ("creator_interface", CFUNCTYPE(c_int32, c_void_p, POINTER(NativeCapability))),
+        ("creator_adapt", _make),
         ("creator_identity", _identity),
         ("creator_fields", _make),
         ("creator_create", CFUNCTYPE(c_int32, c_void_p, c_char_p, c_void_p, c_int32, _handle_out)),
