@@ -101,14 +101,16 @@ def test_supported_pythons_agree() -> None:
     assert "3.10" not in supported
 
 
-def test_the_wheel_holds_every_module_and_the_licence(tmp_path: Path) -> None:
+def test_the_wheel_holds_every_module_header_and_the_licence(tmp_path: Path) -> None:
     package = ROOT / "packages/dovetail"
     program = "import sys, hatchling.build; hatchling.build.build_wheel(sys.argv[1])"
     subprocess.run([sys.executable, "-c", program, str(tmp_path)], cwd=package, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
     modules = {path.relative_to(package / "src").as_posix() for path in package.glob("src/dovetail/**/*.py")}
-    assert modules - packed == set()
+    headers = {path.relative_to(package / "src").as_posix() for path in package.glob("src/dovetail/include/**/*.h")}
+    assert "dovetail/include/NvInfer.h" in headers
+    assert (modules | headers) - packed == set()
     assert "dovetail/py.typed" in packed
     pages = {f"dovetail/plugin/check/pages/{path.name}" for path in (ROOT / "docs/rules").glob("R*.md")}
     assert len(pages) > 60

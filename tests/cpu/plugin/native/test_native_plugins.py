@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import dovetail as dt
+from dovetail.allocators import HostAllocator
 from dovetail.errors import DovetailError
+from dovetail.loggers import ErrorCode, ErrorRecorder
 from dovetail.plugin.check import check_path
 from dovetail.plugin.libraries import PluginLibrary
 from dovetail.plugin.registry import get_plugin_registry
@@ -36,9 +38,31 @@ def run_probe(mode: str) -> np.ndarray:
     return np.asarray(runtime.deserialize_cuda_engine(plan)(X))
 
 
-@pytest.mark.parametrize("mode", ["", "workspace", "tactics", "shapes doubled"])
+@pytest.mark.parametrize("mode", ["", "workspace", "tactics", "shapes doubled", "allocates"])
 def test_a_plan_runs(probe: PluginLibrary, mode: str) -> None:
     np.testing.assert_array_equal(run_probe(mode), X)
+
+
+class Offered(dt.IPluginResourceContext):
+    """A context whose allocator and recorder a test can look at."""
+
+    gpu_allocator = HostAllocator()
+    error_recorder = ErrorRecorder()
+
+
+def test_an_attached_plugin_uses_its_context(probe: PluginLibrary) -> None:
+    fields = dt.PluginFieldCollection([dt.PluginField("mode", b"allocates", dt.PluginFieldType.CHAR)])
+    plugin = probe.creators[0].create_plugin("p", fields, dt.TensorRTPhase.RUNTIME)
+    context = Offered()
+    attached = plugin.get_capability_interface(dt.PluginCapabilityType.RUNTIME).attach_to_context(context)
+    runtime = attached.get_capability_interface(dt.PluginCapabilityType.RUNTIME)
+    y = np.zeros_like(X)
+    desc = dt.PluginTensorDesc(X.shape, dt.float32, dt.TensorFormat.LINEAR)
+    assert runtime.enqueue([desc], [desc], [X.ctypes.data], [y.ctypes.data], 0, 0) == 0
+    np.testing.assert_array_equal(y, X)
+    assert context.error_recorder.get_error_code(0) is ErrorCode.INVALID_STATE
+    assert context.error_recorder.get_error_desc(0) == "the probe reports"
+    attached.destroy()  # gives its memory back to the allocator, or ends the process
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 #include <NvInferPlugin.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -20,7 +21,14 @@ public:
     {
         ++gAlive;
     }
-    ~Probe() override { --gAlive; }
+    ~Probe() override
+    {
+        if (mMemory && !mContext->getGpuAllocator()->deallocate(mMemory))
+        {
+            std::abort();
+        }
+        --gAlive;
+    }
 
     IPluginCapability* getCapabilityInterface(PluginCapabilityType type) override
     {
@@ -145,6 +153,15 @@ public:
         {
             [this]() noexcept { complain(mMode.c_str()); }();
         }
+        if (is("allocates"))
+        {
+            if (!mMemory || reinterpret_cast<uintptr_t>(mMemory) % 64)
+            {
+                return 19;
+            }
+            std::memset(mMemory, 1, 256);
+            mContext->getErrorRecorder()->reportError(ErrorCode::kINVALID_STATE, "the probe reports");
+        }
         if (is("workspace") && !workspace)
         {
             return 16;
@@ -162,10 +179,16 @@ public:
         return is("enqueue status") ? 18 : 0;
     }
 
-    IPluginV3* attachToContext(IPluginResourceContext*) override
+    IPluginV3* attachToContext(IPluginResourceContext* context) override
     {
         complain("attach throws");
-        return is("attach null") ? nullptr : clone();
+        auto* twin = is("attach null") ? nullptr : static_cast<Probe*>(clone());
+        if (twin && is("allocates"))
+        {
+            twin->mContext = context;
+            twin->mMemory = context->getGpuAllocator()->allocate(256, 64, 0);
+        }
+        return twin;
     }
 
     PluginFieldCollection const* getFieldsToSerialize() override
@@ -186,6 +209,8 @@ private:
     }
 
     std::string mMode;
+    IPluginResourceContext* mContext{nullptr};
+    void* mMemory{nullptr};
     int32_t mTactic{0};
     PluginField mField;
     PluginFieldCollection mFields;

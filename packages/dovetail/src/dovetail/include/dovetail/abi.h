@@ -22,6 +22,10 @@ extern "C"
         void (*log)(int64_t context, int32_t severity, char const* text);
         void* (*acquire_resource)(int64_t context, char const* key, void* resource);
         int32_t (*release_resource)(int64_t context, char const* key);
+        /* Of the execution context that a token of context_create stands for. */
+        void* (*allocate)(int64_t token, uint64_t size, uint64_t alignment, uint32_t flags);
+        int32_t (*deallocate)(int64_t token, void* memory);
+        int32_t (*report_error)(int64_t token, int32_t code, char const* text);
     } dovetail_host;
 
     typedef struct dovetail_registration
@@ -127,9 +131,11 @@ extern "C"
             int32_t nb_outputs, int32_t* status);
         int32_t (*runtime_enqueue)(void* runtime, void const* input_desc, void const* output_desc,
             void const* const* inputs, void* const* outputs, void* workspace, void* stream, int32_t* status);
-        int32_t (*runtime_attach)(void* runtime, void** plugin);
+        int32_t (*runtime_attach)(void* runtime, void* context, void** plugin);
         int32_t (*runtime_fields)(void* runtime, void const** fields);
 
+        int32_t (*context_create)(int64_t token, void** context);
+        int32_t (*context_delete)(void* context);
         int32_t (*resource_clone)(void* resource, void** twin);
         int32_t (*resource_release)(void* resource, int32_t* status);
         int32_t (*resource_delete)(void* resource);

@@ -5,6 +5,7 @@
 // process, as the language says.
 #pragma once
 
+#include "context.h"
 #include "expr.h"
 #include "types.h"
 
@@ -26,9 +27,6 @@ protected:
     IVersionedInterface& operator=(IVersionedInterface&&) & = default;
 };
 
-class IGpuAllocator;
-class IErrorRecorder;
-
 // Something that plugins share under a key of the registry, which keeps a clone of what it is given.
 class IPluginResource : public IVersionedInterface
 {
@@ -36,20 +34,6 @@ public:
     InterfaceInfo getInterfaceInfo() const noexcept override { return InterfaceInfo{"IPluginResource", 1, 0}; }
     virtual int32_t release() = 0;
     virtual IPluginResource* clone() = 0;
-};
-
-// What an attached plugin may use; both are null where the execution context has none for C++.
-class IPluginResourceContext
-{
-public:
-    virtual IGpuAllocator* getGpuAllocator() const noexcept = 0;
-    virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
-    virtual ~IPluginResourceContext() noexcept = default;
-
-protected:
-    IPluginResourceContext() = default;
-    IPluginResourceContext(IPluginResourceContext const&) = default;
-    IPluginResourceContext& operator=(IPluginResourceContext const&) & = default;
 };
 
 class IPluginCapability : public IVersionedInterface

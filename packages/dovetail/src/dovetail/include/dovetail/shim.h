@@ -3,6 +3,7 @@
 
 #include "abi.h"
 #include "exchange.h"
+#include "host_context.h"
 #include "registry.h"
 
 #include <cstdio>
@@ -304,17 +305,19 @@ DOVETAIL_PRIVATE inline int32_t runtimeEnqueue(void* runtime, void const* inputD
     });
 }
 
-class DOVETAIL_PRIVATE PlainResourceContext final : public IPluginResourceContext
+DOVETAIL_PRIVATE inline int32_t contextCreate(int64_t token, void** context)
 {
-public:
-    IGpuAllocator* getGpuAllocator() const noexcept override { return nullptr; }
-    IErrorRecorder* getErrorRecorder() const noexcept override { return nullptr; }
-};
+    return guarded([&] { *context = static_cast<IPluginResourceContext*>(new HostResourceContext{token}); });
+}
 
-DOVETAIL_PRIVATE inline int32_t runtimeAttach(void* runtime, void** plugin)
+DOVETAIL_PRIVATE inline int32_t contextDelete(void* context)
 {
-    static PlainResourceContext context;
-    return guarded([&] { *plugin = asRuntime(runtime)->attachToContext(&context); });
+    return guarded([&] { delete as<IPluginResourceContext>(context); });
+}
+
+DOVETAIL_PRIVATE inline int32_t runtimeAttach(void* runtime, void* context, void** plugin)
+{
+    return guarded([&] { *plugin = asRuntime(runtime)->attachToContext(as<IPluginResourceContext>(context)); });
 }
 
 DOVETAIL_PRIVATE inline int32_t runtimeFields(void* runtime, void const** fields)
@@ -378,6 +381,8 @@ DOVETAIL_PRIVATE inline dovetail_plugin_table const* pluginTable() noexcept
         runtimeEnqueue,
         runtimeAttach,
         runtimeFields,
+        contextCreate,
+        contextDelete,
         resourceClone,
         resourceRelease,
         resourceDelete,

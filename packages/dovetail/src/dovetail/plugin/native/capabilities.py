@@ -228,10 +228,8 @@ class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
         return status.value
 
     def attach_to_context(self, resource_context: IPluginResourceContext) -> NativePlugin:
-        """``attachToContext``; the C++ context has neither an allocator nor an error recorder."""
-        twin = c_void_p()
-        self._call("runtime_attach", "attachToContext", byref(twin))
-        return self._plugin.adopt(twin.value, "attachToContext")
+        """``attachToContext``."""
+        return self._plugin.attach(self._address, resource_context)
 
     def get_fields_to_serialize(self) -> PluginFieldCollection:
         """``getFieldsToSerialize``, copied."""

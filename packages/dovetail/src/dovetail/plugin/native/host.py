@@ -1,4 +1,4 @@
-"""What a plugin library may ask of Dovetail: to log, and to share resources with all other plugins.
+"""What a plugin library may ask of Dovetail: to log, to share resources, and what an execution context offers.
 
 There is one table of these functions in a process and it is never freed, because a library keeps its address.
 """
@@ -10,9 +10,19 @@ import weakref
 from typing import Final
 
 from dovetail.errors import PluginError
-from dovetail.loggers import ILogger, Severity
+from dovetail.loggers import ErrorCode, ILogger, Severity
+from dovetail.plugin.native.context import find_context
 from dovetail.plugin.native.image import NativeImage
-from dovetail.plugin.native.layout import ABI_VERSION, AcquireFunction, LogFunction, NativeHost, ReleaseFunction
+from dovetail.plugin.native.layout import (
+    ABI_VERSION,
+    AcquireFunction,
+    AllocateFunction,
+    DeallocateFunction,
+    LogFunction,
+    NativeHost,
+    ReleaseFunction,
+    ReportFunction,
+)
 from dovetail.plugin.native.resource import NativeResource
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 
@@ -72,10 +82,40 @@ def _release_resource(context: int, key: bytes) -> int:
     return 0
 
 
+def _allocate(token: int, size: int, alignment: int, flags: int) -> int | None:
+    try:
+        allocator = find_context(token).gpu_allocator
+        return None if allocator is None else allocator.allocate(size, alignment, flags) or None
+    except Exception as error:  # noqa: BLE001 - nothing may be raised into the library
+        get_plugin_registry().logger.log(Severity.ERROR, f"IGpuAllocator::allocate: {error}")
+        return None
+
+
+def _deallocate(token: int, memory: int | None) -> int:
+    try:
+        allocator = find_context(token).gpu_allocator
+        return int(allocator is not None and bool(allocator.deallocate(memory or 0)))
+    except Exception as error:  # noqa: BLE001 - nothing may be raised into the library
+        get_plugin_registry().logger.log(Severity.ERROR, f"IGpuAllocator::deallocate: {error}")
+        return 0
+
+
+def _report_error(token: int, code: int, text: bytes) -> int:
+    try:
+        recorder = find_context(token).error_recorder
+        return int(recorder is not None and bool(recorder.report_error(ErrorCode(code), text.decode(errors="replace"))))
+    except Exception as error:  # noqa: BLE001 - nothing may be raised into the library
+        get_plugin_registry().logger.log(Severity.ERROR, f"IErrorRecorder::reportError: {error}")
+        return 0
+
+
 _HOST: Final = NativeHost(
     ABI_VERSION,
     ctypes.sizeof(NativeHost),
     LogFunction(_log),
     AcquireFunction(_acquire_resource),
     ReleaseFunction(_release_resource),
+    AllocateFunction(_allocate),
+    DeallocateFunction(_deallocate),
+    ReportFunction(_report_error),
 )

@@ -20,6 +20,8 @@ __all__ = [
     "ABI_VERSION",
     "MAX_DIMS",
     "AcquireFunction",
+    "AllocateFunction",
+    "DeallocateFunction",
     "LogFunction",
     "NativeCapability",
     "NativeDims",
@@ -34,6 +36,7 @@ __all__ = [
     "NativeTable",
     "NativeTensorDesc",
     "ReleaseFunction",
+    "ReportFunction",
     "ShapesSink",
 ]
 
@@ -110,6 +113,9 @@ class NativeShapes(Structure):
 LogFunction: Final = CFUNCTYPE(None, c_int64, c_int32, c_char_p)
 AcquireFunction: Final = CFUNCTYPE(c_void_p, c_int64, c_char_p, c_void_p)
 ReleaseFunction: Final = CFUNCTYPE(c_int32, c_int64, c_char_p)
+AllocateFunction: Final = CFUNCTYPE(c_void_p, c_int64, c_uint64, c_uint64, c_uint32)
+DeallocateFunction: Final = CFUNCTYPE(c_int32, c_int64, c_void_p)
+ReportFunction: Final = CFUNCTYPE(c_int32, c_int64, c_int32, c_char_p)
 ShapesSink: Final = CFUNCTYPE(None, c_int64, POINTER(NativeExpr), c_int32, POINTER(NativeShapes))
 
 
@@ -122,6 +128,9 @@ class NativeHost(Structure):
         ("log", LogFunction),
         ("acquire_resource", AcquireFunction),
         ("release_resource", ReleaseFunction),
+        ("allocate", AllocateFunction),
+        ("deallocate", DeallocateFunction),
+        ("report_error", ReportFunction),
     )
 
 
@@ -195,8 +204,10 @@ class NativeTable(Structure):
             "runtime_enqueue",
             CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, _handle_out, _handle_out, c_void_p, c_void_p, _int32_out),
         ),
-        ("runtime_attach", _make),
+        ("runtime_attach", CFUNCTYPE(c_int32, c_void_p, c_void_p, _handle_out)),
         ("runtime_fields", _make),
+        ("context_create", CFUNCTYPE(c_int32, c_int64, _handle_out)),
+        ("context_delete", _delete),
         ("resource_clone", _make),
         ("resource_release", _number),
         ("resource_delete", _delete),

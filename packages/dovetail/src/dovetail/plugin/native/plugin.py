@@ -7,8 +7,15 @@ from ctypes import byref, c_void_p
 from typing import Any, Final
 
 from dovetail.errors import PluginError
-from dovetail.plugin.interfaces import APILanguage, IPluginCapability, IPluginV3, PluginCapabilityType
+from dovetail.plugin.interfaces import (
+    APILanguage,
+    IPluginCapability,
+    IPluginResourceContext,
+    IPluginV3,
+    PluginCapabilityType,
+)
 from dovetail.plugin.native.capabilities import NativeBuild, NativeCore, NativeRuntime
+from dovetail.plugin.native.context import NativeContext
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import NativeCapability
 
@@ -39,7 +46,8 @@ class NativePlugin(IPluginV3):
         self._name: Final = name
         self._capabilities: dict[tuple[PluginCapabilityType, int], IPluginCapability] = {}
         self.adapted_name: Final = f"'{name}' of {image.path}"
-        self._delete = weakref.finalize(self, image.call, "plugin_delete", "~IPluginV3", address)
+        self._contexts: list[NativeContext] = []
+        self._delete = weakref.finalize(self, _delete, image, address, self._contexts)
 
     @property
     def where(self) -> str:
@@ -76,9 +84,21 @@ class NativePlugin(IPluginV3):
         """``clone``."""
         twin = c_void_p()
         self.call("plugin_clone", "clone", self._address, byref(twin))
-        return self.adopt(twin.value, "clone")
+        return self._adopt(twin.value, "clone")
 
-    def adopt(self, address: int | None, callback: str) -> NativePlugin:
+    def attach(self, runtime: int, resource_context: IPluginResourceContext) -> NativePlugin:
+        """``attachToContext`` of the runtime capability at an address; what it returns keeps the context."""
+        context, twin = NativeContext(self._image, resource_context), c_void_p()
+        try:
+            self.call("runtime_attach", "attachToContext", runtime, context.address, byref(twin))
+            attached = self._adopt(twin.value, "attachToContext")
+        except BaseException:
+            context.close()
+            raise
+        attached._contexts.append(context)
+        return attached
+
+    def _adopt(self, address: int | None, callback: str) -> NativePlugin:
         """What a callback returned as a plugin of its own; this one where it returned itself."""
         if not address:
             raise PluginError(f"{callback} returned null", where=self.where, fix="return a new plugin")
@@ -87,3 +107,10 @@ class NativePlugin(IPluginV3):
     def destroy(self) -> None:
         """Delete the C++ object, once."""
         self._delete()
+
+
+def _delete(image: NativeImage, address: int, contexts: list[NativeContext]) -> None:
+    """Delete a plugin, and then the contexts that it was attached to."""
+    image.call("plugin_delete", "~IPluginV3", address)
+    for context in contexts:
+        context.close()
