@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ import pytest
 import dovetail as dt
 from dovetail.errors import PluginError
 from dovetail.loggers import ILogger, Severity
+from dovetail.plugin.libraries import pack_library
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
-from tests.support.native_libraries import Compile
+from tests.support.native_libraries import INCLUDE, SOURCES, Compile
 
 
 class Messages(ILogger):
@@ -140,3 +143,29 @@ def test_other_files_are_refused(tmp_path: Path, registry: PluginRegistry) -> No
         registry.load_library(tmp_path / "plugin.so")
     with pytest.raises(PluginError, match="there is no such plugin library"):
         registry.load_library(tmp_path / "gone.so")
+
+
+def test_a_compiled_library_is_not_carried_in_a_plan(compile_library: Compile) -> None:
+    with pytest.raises(PluginError, match="a compiled library cannot be carried in a plan"):
+        pack_library(compile_library("probe"))
+
+
+@pytest.mark.skipif(shutil.which("pkg-config") is None, reason="there is no pkg-config here")
+def test_pkg_config_finds_the_headers() -> None:
+    environment = os.environ | {"PKG_CONFIG_PATH": str(INCLUDE / "pkgconfig")}
+    command = ["pkg-config", "--cflags-only-I", "dovetail"]
+    flags = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    assert (Path(flags.strip().removeprefix("-I")) / "NvInfer.h").is_file()
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no CMake here")
+def test_cmake_builds_a_library(compile_library: Compile, registry: PluginRegistry, tmp_path: Path) -> None:
+    source = SOURCES["pad_plugin"]
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.16)\nproject(pad CXX)\nfind_package(Dovetail REQUIRED)\n"
+        f"add_library(pad MODULE {source})\ntarget_link_libraries(pad Dovetail::headers)\n"
+    )
+    configure = ["cmake", "-S", tmp_path, "-B", tmp_path / "build", f"-DDovetail_DIR={INCLUDE / 'cmake'}"]
+    subprocess.run(configure, check=True, capture_output=True)
+    subprocess.run(["cmake", "--build", tmp_path / "build"], check=True, capture_output=True)
+    assert registry.load_library(tmp_path / "build" / "libpad.so").creators[0].name == "Pad"

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper
 
 import dovetail as dt
 from dovetail.allocators import HostAllocator
@@ -165,6 +166,19 @@ def test_a_plugin_of_the_older_interface_runs(compile_library: Compile) -> None:
         plugin = creator.create_plugin("s", fields, dt.TensorRTPhase.BUILD)
         plan, runtime = build_engine(plugin, creator, shape=(-1, 3), profile=((1, 3), (2, 3), (4, 3)))
         np.testing.assert_array_equal(runtime.deserialize_cuda_engine(plan)(X), 3 * X)
+    finally:
+        registry.deregister_library(library)
+
+
+def test_an_onnx_node_gets_a_plugin_in_cpp(compile_library: Compile) -> None:
+    node = helper.make_node("Scale", ["x"], ["y"], domain="acme", plugin_version="2", factor=3.0)
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("acme", 1)]
+    model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=opsets)
+    registry = get_plugin_registry()
+    library = registry.load_library(compile_library("older"))
+    try:
+        np.testing.assert_array_equal(dt.compile(model)(X), 3 * X)
     finally:
         registry.deregister_library(library)
 

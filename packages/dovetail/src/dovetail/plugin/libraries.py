@@ -31,7 +31,7 @@ from dovetail.near_names import find_near
 from dovetail.plugin._memory_import import PREFIX, add_sources, remove_sources
 from dovetail.plugin.adapters import resolve_creator
 from dovetail.plugin.creators import bind_creator
-from dovetail.plugin.payload import NATIVE_SUFFIXES, decode_payload, pack_library
+from dovetail.plugin.payload import decode_payload, is_native, pack_library
 from dovetail.plugin.registry import PluginRegistry, collect_static_registrations
 
 __all__ = [
@@ -86,7 +86,7 @@ def _loader_for(path: Path) -> Callable[[Path, PluginRegistry], PluginLibrary]:
     """Which kind of library this is."""
     if path.is_dir() or path.suffix == ".py":
         return load_python_library
-    if NATIVE_SUFFIXES & set(path.suffixes):
+    if is_native(path):
         return load_native_library
     raise PluginError(
         "the path is not a plugin library",

@@ -15,7 +15,7 @@ import msgspec
 from dovetail.decoding import decode
 from dovetail.errors import PlanCorruptError, PluginError
 
-__all__ = ["LibraryPayload", "decode_payload", "pack_library"]
+__all__ = ["LibraryPayload", "decode_payload", "is_native", "pack_library"]
 
 MAX_PAYLOAD_BYTES: Final = 64 * 2**20
 MAX_FILES: Final = 2000
@@ -35,6 +35,15 @@ class LibraryPayload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 _DECODER: Final = msgspec.json.Decoder(LibraryPayload)
 
 
+def is_native(path: Path) -> bool:
+    """Whether a file's name is that of a shared library.
+
+    >>> is_native(Path("libpad.so.1")), is_native(Path("pad.so.py"))
+    (True, False)
+    """
+    return path.suffix != ".py" and bool(NATIVE_SUFFIXES & set(path.suffixes))
+
+
 def pack_library(path: str | Path) -> bytes:
     """A plugin library, a Python file or package folder, as bytes.
 
@@ -42,6 +51,13 @@ def pack_library(path: str | Path) -> bytes:
     not; a compiled extension module is refused, because it would be left behind.
     """
     root = Path(path)
+    if root.is_file() and is_native(root):
+        raise PluginError(
+            "a compiled library cannot be carried in a plan",
+            where=str(root),
+            expected="a Python file or a folder",
+            fix="load it before the plan: --plugins, or registry.load_library(path)",
+        )
     if root.is_dir():
         payload = _pack_folder(root)
     elif root.is_file():
@@ -63,7 +79,7 @@ def _pack_folder(root: Path) -> LibraryPayload:
         relative = file.relative_to(root)
         if not file.is_file() or _is_ignored(relative):
             continue
-        if NATIVE_SUFFIXES & set(file.suffixes):
+        if is_native(file):
             raise PluginError(
                 "a library with compiled modules cannot be carried in a plan",
                 where=str(file),

@@ -18,7 +18,7 @@ from dovetail.errors import DovetailError, PluginError, UsageError
 from dovetail.near_names import suggest
 from dovetail.plugin.adapters import is_adaptable_creator, is_adaptable_plugin, resolve_creator, resolve_plugin
 from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
-from dovetail.plugin.payload import NATIVE_SUFFIXES
+from dovetail.plugin.payload import is_native
 from dovetail.plugin.quick import QuickLayer
 from dovetail.plugin.registry import collect_static_registrations, get_plugin_registry, instantiate
 
@@ -41,7 +41,7 @@ def locate(target: str) -> LocatedPlugin:
         PluginError: Importing raised.
     """
     place, name = _split(target)
-    if NATIVE_SUFFIXES & set(Path(place).suffixes):
+    if is_native(Path(place)) and not Path(place).is_dir():
         return _pick(target, name, None, _native_creators(place))
     with _attributing(place), collect_static_registrations() as registered:
         module = _import(place)
