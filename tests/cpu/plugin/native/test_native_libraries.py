@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import dovetail as dt
+from dovetail.cli import main
 from dovetail.errors import PluginError
 from dovetail.loggers import ILogger, Severity
 from dovetail.plugin.libraries import pack_library
@@ -135,6 +136,17 @@ def test_a_library_of_another_binary_interface_is_told_how_to_be_rebuilt(
     assert "only getCreators" in str(caught.value)
     assert "dovetail include-dir" in str(caught.value)
     assert not is_mapped(path)
+
+
+def test_a_library_of_another_version_is_refused(compile_library: Compile, registry: PluginRegistry) -> None:
+    with pytest.raises(PluginError, match="another version of Dovetail's headers") as caught:
+        registry.load_library(compile_library("future"))
+    assert "got binary interface 99" in str(caught.value)
+
+
+def test_the_command_line_prints_where_the_headers_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["include-dir"]) == 0
+    assert (Path(capsys.readouterr().out.strip()) / "NvInfer.h").is_file()
 
 
 def test_other_files_are_refused(tmp_path: Path, registry: PluginRegistry) -> None:
