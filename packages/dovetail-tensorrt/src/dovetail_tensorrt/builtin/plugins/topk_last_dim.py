@@ -30,7 +30,7 @@ class TopkLastDimPlugin(BuiltinPlugin):
     rules = (
         FieldRule(
             name="type_id",
-            is_valid=lambda value: value in _TYPES,
+            is_valid=lambda value: value in map(int, _TYPES),
             expected=", ".join(f"{int(dtype)} ({dtype.name})" for dtype in _TYPES),
         ),
         FieldRule(name="k", is_valid=is_positive, expected="1 or more"),
