@@ -8,8 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+import dovetail
 from dovetail.errors import ProviderError
 from dovetail.provider.devices import Event
 from dovetail_cuda.provider import CudaProvider
@@ -189,3 +191,30 @@ def test_waiting_for_the_device_leaves_the_thread_its_context(device: Any) -> No
     provider.synchronize()
     assert order == ["done"]
     assert driver.find_context() == 77
+
+
+class Described:
+    """An array of another library, which is still written on a stream of its own."""
+
+    def __init__(self, place: Any, stream: int | None) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": place.shape,
+            "typestr": "<f4",
+            "data": (place.address, False),
+            "strides": None,
+            "version": 3,
+            "stream": stream,
+        }
+
+
+def test_a_run_waits_for_the_stream_that_an_array_names(device: Any) -> None:
+    provider, driver, _ = device
+    model = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["": 21]> g (float[4] x) => (float[4] y) {y = Neg(x)}'
+    )
+    engine = dovetail.compile(model, providers=["cuda", "cpu"])
+    place = provider.array_at(provider.allocator.allocate(16, 256, 0), (4,), np.float32)
+    for number in (3.0, 4.0):
+        theirs = provider.create_stream()
+        driver._submit(theirs.handle, "theirs", lambda n=number: driver.view(place.address, (4,), np.float32).fill(n))
+        np.testing.assert_array_equal(engine(Described(place, theirs.handle)), np.full(4, -number, np.float32))

@@ -38,11 +38,14 @@ class CudaArray:
 
 
 def import_array(value: Any, gpu: Gpu) -> CudaArray | None:
-    """A caller's array without a copy; None when it does not lie in this device's memory, row by row."""
+    """A caller's array without a copy; None when it does not lie in this device's memory, row by row.
+
+    One whose maker says nothing of streams, and has DLPack, where it must, is left to that.
+    """
     if isinstance(value, CudaArray):
         return value
     interface = getattr(value, "__cuda_array_interface__", None)
-    if not isinstance(interface, dict):
+    if not isinstance(interface, dict) or (interface.get("stream") is None and hasattr(value, "__dlpack_device__")):
         return None
     shape, dtype = tuple(interface["shape"]), np.dtype(interface["typestr"])
     address = int(interface["data"][0])

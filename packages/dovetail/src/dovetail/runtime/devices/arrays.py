@@ -50,19 +50,17 @@ class CallerArrays:
             return self._take(value, provider)
         if is_written:
             _refuse_read_only(value, where)
-        array = call(provider.id, "import_array", provider.import_array, value)
-        if array is not None:
-            return array
         device = call(provider.id, "dlpack_device", lambda: provider.dlpack_device)
-        if device is None:
-            return None
-        if device[0] == CUDA_DEVICE and hasattr(value, "__cuda_array_interface__"):
-            interface = value.__cuda_array_interface__
+        is_cuda = device is not None and device[0] == CUDA_DEVICE
+        interface = getattr(value, "__cuda_array_interface__", None) if is_cuda else None
+        if interface is not None:
             self._order_behind(interface.get("stream"), provider)
-            return _read_interface(interface, provider, where)
+        array = call(provider.id, "import_array", provider.import_array, value)
+        if array is not None or device is None:
+            return array
         if hasattr(value, "__dlpack_device__") and tuple(map(int, value.__dlpack_device__())) == device:
             return self._import_dlpack(value, provider, where, is_written=is_written)
-        return None
+        return None if interface is None else _read_interface(interface, provider, where)
 
     def _take(self, tensor: DeviceTensor, provider: Provider) -> Any | None:
         if tensor.device != provider.id:
