@@ -112,7 +112,7 @@ class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
         callback = "getOutputDataTypes"
         self._call("build_output_types", callback, answer, count, given, len(input_types), byref(status))
         self._require_success(callback, status)
-        unknown = [number for number in answer if number not in set(DataType)]
+        unknown = [number for number in answer if number not in map(int, DataType)]
         if unknown:
             raise PluginError(f"{callback} left an output without a type", where=self._plugin.where, got=list(answer))
         return [DataType(number) for number in answer]
