@@ -61,18 +61,13 @@ class DataType(ContractEnum):
     FP4 = 10
     E8M0 = 11
 
-    def __eq__(self, other: object) -> bool:
-        """Whether it is this type. A number is none: other packages number their types otherwise.
+    def __hash__(self) -> int:
+        """Not that of its number: packages look types of several libraries up by number, and each numbers its own.
 
-        >>> DataType.HALF == 1, DataType(1) == DataType.HALF
-        (False, True)
+        >>> DataType.HALF == 1, DataType.HALF in {1: "the float of another library"}
+        (True, False)
         """
-        return self is other
-
-    def __ne__(self, other: object) -> bool:
-        return self is not other
-
-    __hash__ = ContractEnum.__hash__
+        return hash((DataType, int(self)))
 
     @property
     def bits(self) -> int:
