@@ -11,7 +11,15 @@ from typing import Any, Final, Self, TypeVar
 import dovetail
 from dovetail_tensorrt.trt.removed import RemovedNames
 
-__all__ = ["DeprecatedContext", "LoggedObject", "Reporter", "call_user", "guard_logger", "print_exception"]
+__all__ = [
+    "DeprecatedContext",
+    "DeviceObject",
+    "LoggedObject",
+    "Reporter",
+    "call_user",
+    "guard_logger",
+    "print_exception",
+]
 
 T = TypeVar("T")
 F = TypeVar("F")
@@ -117,8 +125,8 @@ def guard_logger(logger: dovetail.ILogger) -> dovetail.ILogger:
     return _GuardedLogger(logger)
 
 
-class LoggedObject(DeprecatedContext):
-    """What builders and runtimes have in common.
+class LoggedObject:
+    """An object with a logger and an error recorder.
 
     Args:
         logger: Where messages go.
@@ -144,6 +152,10 @@ class LoggedObject(DeprecatedContext):
     @error_recorder.setter
     def error_recorder(self, recorder: dovetail.IErrorRecorder | None) -> None:
         self._reporter.recorder = recorder
+
+
+class DeviceObject(LoggedObject, DeprecatedContext):
+    """What builders and runtimes have in common."""
 
     @property
     def num_DLA_cores(self) -> int:  # noqa: N802 - the contract's name

@@ -9,7 +9,7 @@ from typing import TypeVar
 import dovetail
 from dovetail_tensorrt.cudart import has_device, uses_device
 from dovetail_tensorrt.cudart.devices import can_import
-from dovetail_tensorrt.trt.answers import LoggedObject
+from dovetail_tensorrt.trt.answers import DeviceObject
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
 from dovetail_tensorrt.trt.building.network import INetworkDefinition
 from dovetail_tensorrt.trt.building.profile import IOptimizationProfile
@@ -23,7 +23,7 @@ __all__ = ["Builder"]
 T = TypeVar("T")
 
 
-class Builder(LoggedObject):
+class Builder(DeviceObject):
     """Where building starts.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import dovetail
-from dovetail_tensorrt.trt.answers import Reporter
+from dovetail_tensorrt.trt.answers import LoggedObject
 from dovetail_tensorrt.trt.execution.engine import ICudaEngine
 
 __all__ = ["Refitter"]
@@ -17,7 +17,7 @@ F = TypeVar("F")
 _ROLES: Final = {role.name.lower(): role for role in dovetail.WeightsRole}
 
 
-class Refitter:
+class Refitter(LoggedObject):
     """Collects new weights for an engine and applies them together.
 
     Args:
@@ -29,30 +29,12 @@ class Refitter:
     """
 
     def __init__(self, engine: ICudaEngine, logger: dovetail.ILogger) -> None:
-        self._given_logger = logger
-        self._reporter = Reporter(logger)
+        super().__init__(logger)
         core = self._reporter.attempt("Refitter", lambda: dovetail.Refitter(engine.engine, self._reporter.logger), None)
         if core is None:
             raise RuntimeError("Refitter: the engine was not built for refit")
         self._core = core
         self.max_threads = 1
-
-    def __del__(self) -> None:
-        """Nothing: the contract has the name."""
-
-    @property
-    def logger(self) -> dovetail.ILogger:
-        """Where messages go."""
-        return self._given_logger
-
-    @property
-    def error_recorder(self) -> dovetail.IErrorRecorder | None:
-        """Where errors are recorded too."""
-        return self._reporter.recorder
-
-    @error_recorder.setter
-    def error_recorder(self, recorder: dovetail.IErrorRecorder | None) -> None:
-        self._reporter.recorder = recorder
 
     @property
     def weights_validation(self) -> bool:

@@ -6,7 +6,7 @@ import tempfile
 from typing import Any
 
 import dovetail
-from dovetail_tensorrt.trt.answers import LoggedObject
+from dovetail_tensorrt.trt.answers import DeviceObject
 from dovetail_tensorrt.trt.enums import TempfileControlFlag
 from dovetail_tensorrt.trt.execution.allocators import GuardedAllocator
 from dovetail_tensorrt.trt.execution.engine import ICudaEngine
@@ -16,7 +16,7 @@ from dovetail_tensorrt.trt.registry import IPluginRegistry
 __all__ = ["Runtime"]
 
 
-class Runtime(LoggedObject):
+class Runtime(DeviceObject):
     """Loads plans.
 
     Args:

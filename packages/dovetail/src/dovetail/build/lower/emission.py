@@ -195,8 +195,8 @@ class Emission:
         """Kernels of the host may be given any input's memory for a result; those of devices are not asked to."""
         if not provider.memory.is_host or self._is_body:
             return ()
-        names = [["" if value is None else value.name or "" for value in values] for values in _values_of(layer.node)]
-        return find_slots(self._context.aliases, *names)
+        inputs = ["" if value is None else value.name or "" for value in layer.node.inputs]
+        return find_slots(self._context.aliases, inputs, [value.name or "" for value in layer.node.outputs])
 
     def _add_packed(self, slot: int, value: ir.Value, layer: NodeLayer, owner: StepOwner, weight: PackedWeight) -> Read:
         """A constant in the form that the kernel wants it, in the memory that it reads it from."""
@@ -314,10 +314,6 @@ class Emission:
 def _bodies(node: ir.Node) -> list[ir.Graph]:
     names = ("then_branch", "else_branch") if node.op_type == "If" else ("body",)
     return [node.attributes[name].as_graph() for name in names]
-
-
-def _values_of(node: ir.Node) -> tuple[Sequence[ir.Value | None], Sequence[ir.Value | None]]:
-    return node.inputs, node.outputs
 
 
 def _trim(outputs: list[int]) -> tuple[int, ...]:

@@ -150,11 +150,9 @@ def _scatter(op: str, data: Array, positions: tuple[Array, ...], updates: Array,
     return y
 
 
-def _scatter_into(past: Array, update: Array, *rest: Array | None, axis: int = -2, mode: str = "linear") -> None:
+def _scatter_into(past: Array, update: Array, *rest: Any, axis: int = -2, mode: str = "linear") -> None:
     """The same into an output, which is the cache itself where a step adds to it; positions may be left out."""
     *starts, out = rest
-    if out is None:
-        fail("TensorScatter", "there is no output")
     if out.__array_interface__["data"] != past.__array_interface__["data"]:
         np.copyto(out, past)
     _write_rows(out, update, starts[0] if starts else None, axis % past.ndim, mode)
