@@ -54,7 +54,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-newest test-gpu sanitize-gpu bench-gpu test-cuda test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-heavy test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -106,21 +106,32 @@ ifneq ($(TENSORRT),off)
 		--doctest-modules packages/dovetail-tensorrt/src $(ARGS); fi
 endif
 
-# What runs on a machine with a CUDA device: its own Python, whatever that has installed.
-ON_GPU := PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:packages/dovetail-tensorrt/src:packages/onnxruntime-ep-dovetail/src:$(PYTHONPATH):. \
-	$(PYTHON) -m
+# What runs on a machine with a CUDA device: its own Python, whatever that has installed, and our sources with metadata.
+GPU_PACKAGES := $(addprefix packages/,dovetail dovetail-cuda dovetail-tensorrt onnxruntime-ep-dovetail)
+GPU_PATH := $(subst $() ,:,$(abspath $(GPU_PACKAGES:=/src) build/gpu/metadata $(subst :, ,$(PYTHONPATH)) .))
+test-gpu sanitize-gpu bench-gpu: export PYTHONPATH := $(GPU_PATH)
+test-gpu sanitize-gpu bench-gpu: export SHARD := $(SHARD)
+test-gpu sanitize-gpu bench-gpu: metadata-gpu
+
+metadata-gpu:
+	@tools/metadata build/gpu/metadata $(GPU_PACKAGES)
+
+GPU_PYTEST := pytest -c /dev/null --rootdir . -p no:cacheprovider -W ignore::DeprecationWarning -q
 
 test-gpu: ## What needs a CUDA device, with a Python (PYTHON=) that has PyTorch, CuPy, Triton and cuda-bindings.
-	SHARD=$(SHARD) $(ON_GPU) pytest -c /dev/null --rootdir . -p no:cacheprovider -W ignore::DeprecationWarning \
-		-q tests/cuda/gpu tests/tensorrt/builtin/test_gpu.py tests/tensorrt/gpu $(ARGS)
+	$(PYTHON) -m $(GPU_PYTEST) tests/cuda/gpu tests/tensorrt/builtin/test_gpu.py tests/tensorrt/gpu $(ARGS)
 
+# Plans are built and kept first: the tool would watch hundreds of timings of each.
+SANITIZED := $(GPU_PYTEST) $(patsubst %,tests/cuda/gpu/test_%.py,models attention convolutions categories) \
+	-k "not costs and not overlap and not multiply and not next"
+sanitize-gpu: export PLANS := $(abspath build/gpu/plans)
 sanitize-gpu: ## compute-sanitizer over kernels (TOOL=memcheck, racecheck or synccheck) on a CUDA device.
-	PYTHONPATH=packages/dovetail/src:packages/dovetail-cuda/src:$(PYTHONPATH):. compute-sanitizer --tool $(TOOL) \
-		--error-exitcode 9 $(PYTHON) -m pytest -c /dev/null --rootdir . -p no:cacheprovider -q \
-		-W ignore::DeprecationWarning tests/cuda/gpu/test_models.py -k reference $(ARGS)
+	@mkdir -p $(PLANS)
+	$(PYTHON) -m $(SANITIZED) $(ARGS)
+	compute-sanitizer --tool $(TOOL) --error-exitcode 9 $(PYTHON) -m $(SANITIZED) $(ARGS)
 
 bench-gpu: ## Ten exported models on a CUDA device against the best peers (ROWS="resnet50:1 bert_base"): 8 minutes.
-	$(ON_GPU) benchmarks.gpu $(ROWS) $(ARGS)
+	$(PYTHON) -m benchmarks.gpu $(ROWS) $(ARGS)
 
 test-versions: venv ## The tests of the execution provider with other versions of ONNX Runtime: two minutes.
 	$(VENV)/bin/python tools/ort_versions -n $(JOBS) -m "versions and not slow" $(VERSIONS) $(ARGS)

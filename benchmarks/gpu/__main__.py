@@ -97,7 +97,7 @@ def _measure(rows: Sequence[Row], args: argparse.Namespace, results: Results) ->
         if row.has_plain_peer:
             do_all(PLAIN, [row])
         for side in SIDES[1:]:
-            if side in args.sides:
+            if side in args.sides and (side != "plugin" or row.takes_plugin):
                 do_all(side, [row])
 
 

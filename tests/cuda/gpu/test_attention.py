@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-import dovetail as dt
 from tests.cuda.gpu.attention_rows import ROWS, make_inputs, make_model, make_packed
+from tests.cuda.gpu.building import check_on_device
 
 ERRORS = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}
 """The largest difference from the reference, in norms."""
@@ -31,28 +31,6 @@ CONTRIB = {
 }
 
 
-def _compile(model: Any) -> Any:
-    config = dt.BuilderConfig()
-    config.providers = ["cuda", "cpu"]
-    config.clear_flag(dt.BuilderFlag.TF32)
-    return dt.compile(model, config=config)
-
-
-def _list(results: Any) -> list[Any]:
-    return list(results.values()) if isinstance(results, dict) else [results]
-
-
-def _check(model: Any, inputs: list[Any], error: float) -> Any:
-    engine = _compile(model)
-    assert {step.provider for step in engine.manifest.programs[0].steps} == {"cuda"}
-    runs = [_list(engine(*inputs)) for _ in range(4)]  # the first runs are launched, the others replayed
-    assert all(np.array_equal(*pair) for run in runs[1:] for pair in zip(run, runs[0], strict=True))
-    for result, right in zip(runs[0], _list(dt.compile(model, providers=["cpu"])(*inputs)), strict=True):
-        wide, exact = result.astype(np.float64), right.astype(np.float64)
-        assert np.linalg.norm(wide - exact) <= error * np.linalg.norm(exact)
-    return engine
-
-
 @pytest.mark.parametrize("dtype", list(ERRORS))
 @pytest.mark.parametrize(
     "row",
@@ -61,7 +39,7 @@ def _check(model: Any, inputs: list[Any], error: float) -> Any:
 )
 def test_every_way_is_right(cuda: Any, row: tuple[int, ...], dtype: str) -> None:
     model = make_model(row, dtype if dtype != "float32" else "float")
-    engine = _check(model, make_inputs(model), ERRORS[dtype])
+    engine = check_on_device(model, make_inputs(model), ERRORS[dtype])
     (table,) = [each for each in engine.manifest.tuning if each.name.startswith("attention")]
     wrong = [each for each in table.candidates if each.status not in ("timed", "cached")]
     assert not wrong, wrong
@@ -70,7 +48,7 @@ def test_every_way_is_right(cuda: Any, row: tuple[int, ...], dtype: str) -> None
 @pytest.mark.parametrize("name", list(ROWS))
 def test_attention_of_known_models_is_one_kernel(cuda: Any, name: str) -> None:
     model = make_model(ROWS[name])
-    engine = _check(model, make_inputs(model), ERRORS["float16"])
+    engine = check_on_device(model, make_inputs(model), ERRORS["float16"])
     (table,) = [each for each in engine.manifest.tuning if each.name.startswith("attention")]
     (chosen,) = [each for each in table.candidates if each.chosen]
     assert chosen.name.startswith("attention")
@@ -82,13 +60,13 @@ def test_operators_of_language_models(cuda: Any, name: str) -> None:
     inputs = make_inputs(model)
     if name == "rotation":
         inputs[1] = np.arange(10).reshape(2, 5) % 9
-    _check(model, inputs, ERRORS["float16"])
+    check_on_device(model, inputs, ERRORS["float16"])
 
 
 @pytest.mark.parametrize("rows", [1, 5, 64])
 @pytest.mark.parametrize("bits", [4, 8])
 def test_products_of_packed_weights(cuda: Any, bits: int, rows: int) -> None:
     model = make_packed(rows, 256, 192, bits)
-    engine = _check(model, make_inputs(model), ERRORS["float16"])
+    engine = check_on_device(model, make_inputs(model), ERRORS["float16"])
     (table,) = [each for each in engine.manifest.tuning if each.name.startswith("computed")]
     assert all(each.status in ("timed", "cached") for each in table.candidates), table.candidates

@@ -10,7 +10,7 @@ import pytest
 
 import dovetail
 from tests.cuda.categories import CATEGORIES, HEAD
-from tests.cuda.gpu.test_attention import _check
+from tests.cuda.gpu.building import check_on_device
 from tests.cuda.inputs import make_inputs
 
 FALLEN = {
@@ -29,7 +29,7 @@ ERROR = 2e-5
 def test_category(cuda: Any, category: str) -> None:
     for text in CATEGORIES[category].values():
         model = onnx.parser.parse_model(text if text.startswith("<") else HEAD + text)
-        _check(model, make_inputs(model), ERROR)
+        check_on_device(model, make_inputs(model), ERROR)
 
 
 @pytest.mark.parametrize("name", FALLEN)

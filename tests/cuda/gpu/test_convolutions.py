@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 
-import dovetail as dt
+from tests.cuda.gpu.building import check_on_device
 from tests.cuda.images import HEAD, MODELS
 
 ERRORS = {"float": 1e-5, "float16": 2e-3}
@@ -40,11 +40,6 @@ def _make_inputs(model: onnx.ModelProto) -> list[Any]:
     return made
 
 
-def _run(engine: Any, inputs: list[Any]) -> list[Any]:
-    results = engine(*inputs)
-    return list(results.values()) if isinstance(results, dict) else [results]
-
-
 @pytest.mark.parametrize("name", list(MODELS))
 def test_small_images(cuda: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every kind of convolution, by a few ways each."""
@@ -61,15 +56,4 @@ def test_images_as_networks_have_them(cuda: Any, name: str, kind: str) -> None:
 
 def _check(text: str, error: float) -> None:
     model = onnx.parser.parse_model(HEAD + text)
-    inputs = _make_inputs(model)
-    config = dt.BuilderConfig()
-    config.providers = ["cuda", "cpu"]
-    config.clear_flag(dt.BuilderFlag.TF32)
-    engine = dt.compile(model, config=config)
-    assert {step.provider for step in engine.manifest.programs[0].steps} == {"cuda"}
-    runs = [_run(engine, inputs) for _ in range(4)]  # the first runs are launched, the others replayed
-    for run in runs[1:]:
-        assert all(np.array_equal(result, first) for result, first in zip(run, runs[0], strict=True))
-    for result, right in zip(runs[0], _run(dt.compile(model, providers=["cpu"]), inputs), strict=True):
-        wide, expected = result.astype(np.float64), right.astype(np.float64)
-        assert np.linalg.norm(wide - expected) <= error * np.linalg.norm(expected)
+    check_on_device(model, _make_inputs(model), error)

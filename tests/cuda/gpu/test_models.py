@@ -13,28 +13,16 @@ import pytest
 import dovetail as dt
 from dovetail.provider.loader import get_provider
 from dovetail_cuda.run.driver import Driver, Launch
+from tests.cuda.gpu.building import compile_on_device, measure_error
 from tests.cuda.models import make_block, make_mlp
 
 ERRORS = {"float32": 2e-5, "float16": 2e-3, "bfloat16": 2e-2}
 """The largest difference from the reference, in norms."""
 
 
-def _compile(model: Any, *, shapes: Any = None, tf32: bool = False) -> Any:
-    config = dt.BuilderConfig()
-    config.providers = ["cuda", "cpu"]
-    if not tf32:
-        config.clear_flag(dt.BuilderFlag.TF32)
-    return dt.compile(model, config=config, shapes=shapes)
-
-
 def _reference(model_of: Any, x: Any) -> Any:
     """The same model in single precision on the host; its weights are those of the half precision one."""
     return dt.compile(model_of, providers=["cpu"])(x)
-
-
-def _error(result: Any, reference: Any) -> float:
-    wide, right = result.astype(np.float64), reference.astype(np.float64)
-    return float(np.linalg.norm(wide - right) / np.linalg.norm(right))
 
 
 @pytest.mark.parametrize("dtype", list(ERRORS))
@@ -43,11 +31,11 @@ def test_results_are_those_of_the_reference(cuda: Any, kind: str, dtype: str, ca
     shape = (256, 512) if kind == "mlp" else (2, 128, 256)
     model = make_mlp(dtype, *shape) if kind == "mlp" else make_block(dtype, *shape, heads=4, depth=2)
     x = np.random.default_rng(5).standard_normal(shape).astype(np.dtype(dtype))
-    engine = _compile(model)
+    engine = compile_on_device(model)
     assert {step.provider for step in engine.manifest.programs[0].steps} == {"cuda"}
     results = [engine(x) for _ in range(4)]  # the first runs are launched, the others replayed
     assert all(np.array_equal(result, results[0]) for result in results[1:])
-    error = _error(results[0], _reference(model, x))
+    error = measure_error(results[0], _reference(model, x))
     with capsys.disabled():
         print(f"\n{kind} {dtype}: error {error:.1e}")
     assert error < ERRORS[dtype]
@@ -58,7 +46,7 @@ def test_a_run_costs_little(cuda: Any, batch: int, length: int, capsys: Any) -> 
     """Prints the time of twelve blocks of BERT-base's size in half precision, with everything on the device."""
     model = make_block("float16", batch, length, 768, heads=12, depth=12)
     start = time.perf_counter()
-    engine = _compile(model, shapes={"x": (batch, length, 768)})
+    engine = compile_on_device(model, shapes={"x": (batch, length, 768)})
     built_s = time.perf_counter() - start
     provider = get_provider("cuda")
     x = np.random.default_rng(6).standard_normal((batch, length, 768)).astype(np.float16)
@@ -90,7 +78,7 @@ def test_kernels_that_overlap_give_what_they_give_one_by_one(cuda: Any, monkeypa
     """A kernel that reads too early, or a sum that is added up in another order, shows in some of many replays."""
     model = make_block("float16", 1, 128, 768, heads=12, depth=3)
     x = np.random.default_rng(7).standard_normal((1, 128, 768)).astype(np.float16)
-    engine = _compile(model)
+    engine = compile_on_device(model)
     results = [engine(x) for _ in range(500)]
     assert all(np.array_equal(result, results[0]) for result in results)
 
@@ -108,7 +96,7 @@ def test_kernels_that_overlap_give_what_they_give_one_by_one(cuda: Any, monkeypa
 def test_every_way_to_multiply_is_right(cuda: Any) -> None:
     """Nothing that is tried for the products of a transformer fails or is wrong, with few rows and with many."""
     for batch in (1, 16):
-        engine = _compile(make_block("float16", batch, 64, 768, heads=12))
+        engine = compile_on_device(make_block("float16", batch, 64, 768, heads=12))
         rows = [(table.name, row) for table in engine.manifest.tuning for row in table.candidates]
         assert batch > 1 or any("split" in row.name for _, row in rows)
         assert [(name, row.name, row.reason) for name, row in rows if row.status not in ("timed", "cached")] == []
