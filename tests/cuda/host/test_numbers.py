@@ -43,6 +43,12 @@ MODELS = {
         y, m = LayerNormalization<axis=-1>(x, g, b) }""",
     "long rows": """(float[2,20000] x) => (float[2,20000] y, float[2] s) {
         a = Constant<value=int64[1]{1}>() y = Softmax(x) s = ReduceSum<keepdims=0>(x, a) }""",
+    "places in long rows": """(float[2,17001] x, uint8[2,17001] z) => (int64[2,1] y, int64[2,1] w) {
+        y = ArgMax<axis=1>(x) w = ArgMin<axis=1, select_last_index=1>(z) }""",
+    "all outside": """(float[5] x, float[1] z) => (float[1] y) {
+        a = Mul(x, x) p = Constant<value=int64[2]{3,0}>() b = Pad(a, p) q = Constant<value=int64[2]{2,0}>()
+        c = Pad(z, q) s = Constant<value=int64[1]{0}>() e = Constant<value=int64[1]{1}>()
+        d = Slice(b, s, e) f = Slice(c, s, e) y = Add(d, f) }""",
     "windows": """(float[1,3,6,6] x, float[4,3,3,3] w, float[4] b) => (float[1,4,2,2] y) {
         c = Conv<pads=[1,1,1,1]>(x, w, b) r = Relu(c) y = MaxPool<kernel_shape=[3,3], strides=[3,3]>(r) }""",
     "picks": """(float[3,5,4] x) => (float[5,4] y) {

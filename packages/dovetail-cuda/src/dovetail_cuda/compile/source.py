@@ -16,8 +16,7 @@ from dovetail_cuda.compile.writer import ExpressionWriter, is_wide, list_buffers
 from dovetail_cuda.graph.regions import ElementRegion
 from dovetail_cuda.lower.expr import COLUMN, ROW, Expr, Reduced, children, walk
 from dovetail_cuda.lower.sizes import may_exceed
-from dovetail_cuda.lower.tensors import refuse
-from dovetail_cuda.lower.types import compute_type, is_float, is_signed, size_of, triton_name
+from dovetail_cuda.lower.types import is_float, is_signed, size_of
 
 __all__ = ["KernelText", "Tile", "write_kernel"]
 
@@ -36,10 +35,13 @@ _REDUCTIONS: Final = {
     "prod": ("1", "tl.reduce({0}, 1, f.multiply, keep_dims=True)", "{0} * {1}"),
     "max": ("low", "tl.max({0}, 1, keep_dims=True)", "tl.maximum({0}, {1})"),
     "min": ("high", "tl.min({0}, 1, keep_dims=True)", "tl.minimum({0}, {1})"),
-    "argmax": ("low", "tl.argmax({0}, 1, keep_dims=True)", ""),
-    "argmin": ("high", "tl.argmin({0}, 1, keep_dims=True)", ""),
+    "argmax": ("low", "tl.argmax({0}, 1, keep_dims=True)", "tl.max({0}, 1, return_indices=True, keep_dims=True)"),
+    "argmin": ("high", "tl.argmin({0}, 1, keep_dims=True)", "tl.min({0}, 1, return_indices=True, keep_dims=True)"),
 }
-"""For each kind: what changes nothing, how a tile is reduced, and how two results become one."""
+"""For each kind: what changes nothing, how a tile is reduced, and how two results become one; of a place, how a tile
+gives the element with it."""
+_WORD: Final = 4
+_BETTER: Final = {"argmax": ">", "argmin": "<"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,20 +148,34 @@ class _ElementWriter(ExpressionWriter):
 
     def _write_level(self, level: Sequence[Reduced]) -> None:
         """All sums that wait for nothing but what is there, in one loop."""
-        sums: dict[Expr, str] = {}
-        for expr in level:
-            sums[expr] = name = self._new_name()
-            identity, dtype = _identity(expr.kind, expr.arg.dtype), triton_name(compute_type(expr.dtype))
-            self.line(f"{name} = tl.full([{self._tile.rows}, 1], {identity}, tl.{dtype})")
+        sums: dict[Expr, str] = {expr: self._new_name() for expr in level}
+        for expr, name in sums.items():
+            self._write_start(expr, name)
         before = self._begin_loop()
         for expr in level:
-            combine = _REDUCTIONS[expr.kind][2]
-            if not combine:
-                raise refuse(f"{expr.kind} of rows that may be longer than {self._tile.columns} elements")
-            combined = combine.format(sums[expr], self._reduce(expr))
-            self.line(f"{sums[expr]} = {combined}")
+            if expr.kind in _BETTER:
+                self._combine_place(expr, sums[expr])
+            else:
+                combined = _REDUCTIONS[expr.kind][2].format(sums[expr], self._reduce(expr))
+                self.line(f"{sums[expr]} = {combined}")
         self._end_loop(before)
         self._values.update(sums)
+
+    def _write_start(self, expr: Reduced, name: str) -> None:
+        """What a loop begins with."""
+        identity, shape = _identity(expr.kind, expr.arg.dtype), f"[{self._tile.rows}, 1]"
+        if expr.kind in _BETTER:
+            self.line(f"{name}_best = tl.full({shape}, {identity}, {_extreme_type(expr.arg.dtype)})")
+            identity = "0"
+        self.line(f"{name} = tl.full({shape}, {identity}, {register_type(expr.dtype)})")
+
+    def _combine_place(self, expr: Reduced, name: str) -> None:
+        """The place of the tile's best in the row, where it is better than what was before."""
+        best, place = self._new_name(), self._new_name()
+        self.line(f"{best}, {place} = {_REDUCTIONS[expr.kind][2].format(self._mask(expr))}")
+        is_better = f"{best} {_BETTER[expr.kind]} {name}_best"
+        self.line(f"{name} = tl.where({is_better}, (start + {place}).to({register_type(expr.dtype)}), {name})")
+        self.line(f"{name}_best = tl.where({is_better}, {best}, {name}_best).to({_extreme_type(expr.arg.dtype)})")
 
     def _begin_loop(self) -> dict[Expr, str]:
         self.line(f"for start in range(0, {self._num_columns}, {self._tile.columns}):")
@@ -173,14 +189,17 @@ class _ElementWriter(ExpressionWriter):
         self._indent = self._indent[4:]
 
     def _reduce(self, expr: Reduced) -> str:
+        return f"{_REDUCTIONS[expr.kind][1].format(self._mask(expr))}.to({register_type(expr.dtype)})"
+
+    def _mask(self, expr: Reduced) -> str:
+        """The elements of the tile, with what changes nothing where there are none."""
         value = self._value(expr.arg)
         identity, dtype = _identity(expr.kind, expr.arg.dtype), register_type(expr.arg.dtype)
         everywhere = f"({ROW} >= 0) & " if ROW not in self._axes[expr.arg] else ""
         live = " & ".join(self._live(frozenset((COLUMN,))) or [f"({COLUMN} >= 0)"])
         if everywhere or self._live(frozenset((COLUMN,))) or COLUMN not in self._axes[expr.arg]:
-            value = f"tl.where({everywhere}{live}, {value}, {self._full(identity, dtype)})"
-        text = _REDUCTIONS[expr.kind][1].format(value)
-        return f"{text}.to({register_type(expr.dtype)})"
+            return f"tl.where({everywhere}{live}, {value}, {self._full(identity, dtype)})"
+        return value
 
 
 def _list_levels(values: Sequence[Expr]) -> list[list[Reduced]]:
@@ -197,6 +216,13 @@ def _list_levels(values: Sequence[Expr]) -> list[list[Reduced]]:
                 depth += 1
             depths[expr] = depth
     return [levels[depth] for depth in sorted(levels)]
+
+
+def _extreme_type(dtype: str) -> str:
+    """The type in which Triton finds the largest of a type: none is narrower than 32 bits."""
+    if is_float(dtype) or size_of(dtype) >= _WORD:
+        return register_type(dtype)
+    return "tl.int32" if dtype == "bool" or is_signed((dtype,)) else "tl.uint32"
 
 
 def _identity(kind: str, dtype: str) -> str:

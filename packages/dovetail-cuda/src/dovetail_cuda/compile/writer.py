@@ -158,6 +158,8 @@ class ExpressionWriter:
         axes = self._axes[expr] | least
         spread = "".join(f" + 0 * {self._lane(axis)}" for axis in sorted(axes - index_axes))
         place = self._render(expr.index) + spread
+        if expr.guard is not None and not axes:
+            place += f" + {self._full('0', 'tl.int32')}"  # a mask of lanes is for a pointer of lanes
         mask = self._live(axes) + ([] if expr.guard is None else [self._values[expr.guard]])
         condition = f", mask={' & '.join(mask)}, other=0" if mask else ""
         return f"tl.load({self._names[expr.buffer]} + {place}{condition})"

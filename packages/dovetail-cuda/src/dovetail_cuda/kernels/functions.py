@@ -66,8 +66,8 @@ def multiply(a, b):
 
 @triton.jit
 def sign(x):
-    """-1, 0 or 1."""
-    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+    """-1, 0 or 1, and what is no number as it is."""
+    return tl.where(x == x, (x > 0).to(x.dtype) - (x < 0).to(x.dtype), x)
 
 
 @triton.jit

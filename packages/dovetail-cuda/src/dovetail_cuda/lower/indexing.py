@@ -238,6 +238,7 @@ def pad_edges(x: Tensor, pads: Any, value: Tensor | None = None, axes: Any = Non
     if mode == "constant":
         filler = make_constant(0, (), x.dtype) if value is None else reshape_to(value, ())
         return pad(x, before, after, filler)
+    x, before, after = _cut(x, before, after)
     if mode == "wrap":
         return _pad_by(x, before, after, lambda c, size: c % size)
     return _pad_by(x, before, after, _EDGES[mode])
@@ -255,6 +256,16 @@ def pad(x: Tensor, before: Sequence[int], after: Sequence[int], filler: Tensor) 
         return select(inside, x.at(own, both(guard, inside)), filler.at((), guard))
 
     return Tensor(shape=tuple(shape), dtype=x.dtype, pull=pull, is_mapped=True)
+
+
+def _cut(x: Tensor, before: Sequence[int], after: Sequence[int]) -> tuple[Tensor, list[int], list[int]]:
+    """A tensor without what negative numbers cut, and what is to be added to it: it repeats what is left."""
+    low, high = ([min(each, 0) for each in side] for side in (before, after))
+    shape = [size + first + last for size, first, last in zip(x.shape, low, high, strict=True)]
+    rest = [[max(each, 0) for each in side] for side in (before, after)]
+    if not any((*low, *high)):
+        return x, *rest
+    return move(x, shape, lambda at: [c - first for c, first in zip(at, low, strict=True)]), *rest
 
 
 def _pad_by(x: Tensor, before: Sequence[int], after: Sequence[int], find: Callable[[Index, int], Index]) -> Tensor:

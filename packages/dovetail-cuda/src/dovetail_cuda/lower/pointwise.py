@@ -390,7 +390,7 @@ def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 @registry.register("Celu", since=12, types={"T": FLOATS})
 def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """An exponential where it is negative, with a continuous slope."""
-    return _map("tl.maximum({0}, 0.0) + tl.minimum({1} * f.expm1({0} / {1}), 0.0)", x, alpha)
+    return _map(f"tl.maximum({{0}}, 0.0, {_NAN}) + tl.minimum({{1}} * f.expm1({{0}} / {{1}}), 0.0, {_NAN})", x, alpha)
 
 
 @registry.register("Selu", since=6, types={"T": FLOATS})
@@ -402,7 +402,7 @@ def selu(x: Tensor, *, alpha: float = 1.6732631921768188, gamma: float = 1.05070
 @registry.register("HardSigmoid", since=6, types={"T": FLOATS})
 def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
     """A line between 0 and 1."""
-    return _map("tl.clamp({0} * {1} + {2}, 0.0, 1.0)", x, alpha, beta)
+    return _map(f"tl.clamp({{0}} * {{1}} + {{2}}, 0.0, 1.0, {_NAN})", x, alpha, beta)
 
 
 @registry.register("ThresholdedRelu", since=10, types={"T": FLOATS})

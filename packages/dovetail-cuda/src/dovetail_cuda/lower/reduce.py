@@ -46,17 +46,27 @@ def make_reduced(
 
 def _reduce(op: str, x: Tensor, axes: Any, keepdims: int, noop_with_empty_axes: int) -> Lowered:
     kind, before, after, _ = _TEXTS[op]
-    no_axes = axes is None or len(axes) == 0
-    if no_axes and noop_with_empty_axes:
-        return x
-    along = find_axes(axes, x.rank)
+    along = _find_reduced(x, axes, noop_with_empty_axes)
     count = literal(math.prod(x.shape[axis] for axis in along), x.dtype)
 
     def body(rows: Rows) -> Expr:
         total = rows.reduce(kind, apply(before, rows.read(x), dtype=x.dtype))
+        if kind in ("max", "min") and x.dtype in FLOATS:
+            total = apply("{0} + {1}", total, _find_nan(rows, x), dtype=x.dtype)
         return apply(after, total, count, dtype=x.dtype)
 
     return make_reduced(x, along, body, keep=bool(keepdims))
+
+
+def _find_reduced(x: Tensor, axes: Any, noop_with_empty_axes: int) -> Sequence[int]:
+    """The axes that a sum is over: where it is to be over none, each element is a row."""
+    is_empty = axes is None or len(axes) == 0
+    return () if is_empty and noop_with_empty_axes else find_axes(axes, x.rank)
+
+
+def _find_nan(rows: Rows, x: Tensor) -> Expr:
+    """Zero, or no number where some element of the row is none: the largest of a tile passes over those."""
+    return rows.reduce("sum", apply("tl.where({0} == {0}, 0.0, {0})", rows.read(x), dtype=x.dtype))
 
 
 def _register_reduction(op: str, attribute_until: int) -> None:
@@ -78,9 +88,6 @@ for _op in _TEXTS:
 
 
 def _log_sum_exp(x: Tensor, axes: Any, keepdims: int, noop_with_empty_axes: int) -> Lowered:
-    if (axes is None or len(axes) == 0) and noop_with_empty_axes:
-        return x
-
     def body(rows: Rows) -> Expr:
         value = rows.read(x)
         # The largest is taken out, so that nothing overflows; of nothing but infinities nothing is taken out.
@@ -88,7 +95,7 @@ def _log_sum_exp(x: Tensor, axes: Any, keepdims: int, noop_with_empty_axes: int)
         total = rows.reduce("sum", apply("tl.exp({0} - {1})", value, top, dtype=x.dtype))
         return apply("tl.log({0}) + {1}", total, top, dtype=x.dtype)
 
-    return make_reduced(x, find_axes(axes, x.rank), body, keep=bool(keepdims))
+    return make_reduced(x, _find_reduced(x, axes, noop_with_empty_axes), body, keep=bool(keepdims))
 
 
 @registry.register("ReduceLogSumExp", since=11, until=17, types={"T": FLOATS})
