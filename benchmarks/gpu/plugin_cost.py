@@ -7,33 +7,30 @@ partition that ends there, and memory for what crosses it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.gpu.ours import PROVIDERS, bind_arrays, get_cuda
 from benchmarks.gpu.peers import time_synchronised
 
-__all__ = ["measure_plugin"]
+__all__ = ["describe_cost", "time_with_plugins"]
 
 PLUGIN = "BenchScale"
-ROUNDS = 5
 
 
-def measure_plugin(folder: Path, store: Path) -> dict[str, Any]:
-    """The times of the model with no plugin, one and two, in milliseconds."""
+def describe_cost(times_ms: Sequence[float]) -> dict[str, float]:
+    """What a plugin costs, from the times with none, one and two of them in milliseconds."""
+    none, one, two = times_ms
+    kernel_us = (two - one) * 1e3
+    times = {f"with_{count}": time for count, time in enumerate(times_ms)}
+    return {**times, "kernel_us": kernel_us, "extra_us": (one - none) * 1e3 - kernel_us}
+
+
+def time_with_plugins(folder: Path, store: Path, count: int) -> dict[str, float]:
+    """The time of the model with so many plugins, in milliseconds, alone in its process."""
     _register()
     get_cuda(store)
-    runs = [_prepare(folder, store, count) for count in range(3)]
-    # Rounds alternate, and the best of each is taken: what is compared is a few microseconds.
-    rounds = [[time_synchronised(*run, seconds=0.5) for run in runs] for _ in range(ROUNDS)]
-    times = {f"with_{count}": min(each) for count, each in enumerate(zip(*rounds, strict=True))}
-    kernel_us = (times["with_2"] - times["with_1"]) * 1e3
-    return {**times, "kernel_us": kernel_us, "extra_us": (times["with_1"] - times["with_0"]) * 1e3 - kernel_us}
-
-
-def _prepare(folder: Path, store: Path, count: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
-    """What runs the model with so many plugins, and what waits for it."""
     import numpy as np
 
     import dovetail as dt
@@ -48,7 +45,9 @@ def _prepare(folder: Path, store: Path, count: int) -> tuple[Callable[[], Any], 
     result = np.load(folder / "reference.npz")["arr_0"]
     bound = bind_arrays(engine, context, provider, arrays, result.shape)
     stream = provider.create_stream()
-    return lambda: (context.execute_async_v3(stream.handle), bound), stream.synchronize
+    time_ms = time_synchronised(lambda: context.execute_async_v3(stream.handle), stream.synchronize)
+    del bound  # the output's memory, which the runs wrote to
+    return {"ms": time_ms}
 
 
 def _insert(folder: Path, count: int) -> Any:

@@ -46,6 +46,18 @@ def test_a_shape_that_is_taken_apart_and_put_together_is_the_position_itself(
     assert flatten(there, other) == flat
 
 
+def test_what_is_left_of_two_divisions_is_left_of_one() -> None:
+    flat = Index.variable("i", 2 * 7 * 9 * 36)
+    _, high, wide, _ = unflatten(flat, (2, 7, 9, 36))
+    assert high * 9 + wide == (flat // 36) % 63
+
+
+def test_steps_are_divided_without_what_is_less_than_a_step() -> None:
+    row, column = Index.variable("i", 6272), Index.variable("j", 1024)
+    assert (row * 1024 + column) // 200704 == row // 196
+    assert (row * 1024 + column) % 200704 == (row % 196) * 1024 + column
+
+
 @st.composite
 def _steps(draw: st.DrawFn) -> list[tuple[str, int]]:
     kinds = st.sampled_from(["add", "mul", "div", "mod", "var"])

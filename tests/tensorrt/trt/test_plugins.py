@@ -170,3 +170,9 @@ def test_a_tuple_is_a_plugin_layer() -> None:
     x = network.add_input("x", trt.float32, (2,))
     layer = network.add_plugin(([x], [], ScalePlugin(3.0)))
     assert isinstance(layer, dovetail.IPluginV3Layer)
+
+
+def test_plugins_of_scripts_get_addresses_of_a_device_where_there_is_one() -> None:
+    assert issubclass(trt.IPluginV3OneBuildV2, trt.IPluginV3OneBuild)
+    assert issubclass(trt.IPluginV3OneBuild, dovetail.IPluginV3OneBuild)
+    assert trt.IPluginV3OneBuild.preferred_memory == trt.IPluginV3OneBuildV2.preferred_memory == "device"

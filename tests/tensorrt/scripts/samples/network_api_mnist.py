@@ -113,7 +113,7 @@ def main():
     np.copyto(inputs[0].host, image.ravel())
     [output] = common.do_inference(context, engine, bindings, inputs, outputs, stream)
     expected = reference(image, weights)
-    same = np.allclose(output.reshape(1, 10), expected, rtol=1e-3, atol=1e-4)
+    same = np.allclose(output.reshape(1, 10), expected, rtol=1e-3, atol=5e-3 * np.abs(expected).max())  # TF32 is on
     print(f"Test Case: {np.argmax(expected)}")
     print(f"Prediction: {np.argmax(output)}")
     common.free_buffers(inputs, outputs, stream)

@@ -2,7 +2,8 @@
 
 A kernel without rows has one element a lane. One with rows has a tile of rows and columns: what changes with the row
 only is a column vector, what changes with the column only a row vector, and Triton stretches them. A row that does not
-fit a tile is gone over in loops, once for each sum that waits for another one, and once to store.
+fit a tile is gone over in loops, once for each sum that waits for another one, and once to store; where nothing is
+summed up, tiles lie beside each other instead.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ class _ElementWriter(ExpressionWriter):
         """The kernel as text."""
         name = "rows" if self._region.rows else "elements"
         self._write_lanes()
-        if not may_exceed(self._num_columns, self._tile.columns):
-            self._write_columns("0")
+        is_one = not may_exceed(self._num_columns, self._tile.columns)
+        if is_one or not self._region.has_sums:
+            self._write_columns("0" if is_one else f"tl.program_id(1) * {self._tile.columns}")
             for stored in self._region.stored:
                 self.store(stored)
         else:
@@ -112,9 +114,13 @@ class _ElementWriter(ExpressionWriter):
             parameters=parameters,
             buffers=tuple(self._buffers),
             types=tuple(self._buffers.values()),
-            grid=(-(-self._region.count // self._tile.rows), 1, 1),
+            grid=(-(-self._region.count // self._tile.rows), self._count_column_tiles(), 1),
             num_warps=self._tile.num_warps,
         )
+
+    def _count_column_tiles(self) -> int:
+        """Programs beside each other in one row: one where sums are over the row, which go over it in loops."""
+        return 1 if self._region.has_sums or not self._region.rows else -(-self._num_columns // self._tile.columns)
 
     # lanes
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from dovetail_cuda.lower.expr import COLUMN, Expr, Load, list_gathered, mentions, walk
+from dovetail_cuda.lower.expr import COLUMN, Expr, Load, Reduced, list_gathered, mentions, walk
 from dovetail_cuda.lower.images import Image
 from dovetail_cuda.lower.index import Index
 from dovetail_cuda.lower.matrices import Matrix
@@ -65,6 +65,11 @@ class ElementRegion(Region):
     count: int
     """Elements of a result without rows; else the number of rows."""
     rows: Rows | None = None
+
+    @property
+    def has_sums(self) -> bool:
+        """Whether something is reduced over rows."""
+        return any(isinstance(part, Reduced) for stored in self.stored for part in stored.parts)
 
     @property
     def buffers(self) -> Sequence[str]:

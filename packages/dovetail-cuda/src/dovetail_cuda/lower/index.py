@@ -150,6 +150,10 @@ class Index:
         common = find_common([by, rest.constant, *(factor for _, factor in rest.terms)])
         if common != 1:
             return _shrink(rest, common) % (by // common) * common
+        steps = _find_steps(rest, by)
+        if steps is not None:
+            coarse, fine, step = steps
+            return coarse % (by // step) * step + fine
         atom = rest.single
         if isinstance(atom, Remainder) and divide(atom.by, by) is not None:
             return atom.of % by
@@ -183,6 +187,10 @@ def _divide(rest: Index, by: int) -> Index:
     common = find_common([by, rest.constant, *(factor for _, factor in rest.terms)])
     if common != 1:
         return _shrink(rest, common) // (by // common)
+    steps = _find_steps(rest, by)
+    if steps is not None:
+        coarse, _, step = steps
+        return coarse // (by // step)
     rest, added = _lift(rest, by)
     if added:
         return rest // by - added
@@ -192,6 +200,20 @@ def _divide(rest: Index, by: int) -> Index:
     if isinstance(atom, Remainder) and divide(atom.by, by) is not None:
         return (atom.of // by) % (atom.by // by)
     return Index(((Quotient(rest, by), 1),))
+
+
+def _find_steps(rest: Index, by: int) -> tuple[Index, Index, int] | None:
+    """An index as a number of steps and what is less than one step, where steps divide the divisor."""
+    if not is_fixed(by):
+        return None
+    factors = {factor for _, factor in rest.terms if is_fixed(factor) and factor > 1 and by % factor == 0}
+    for step in sorted(factors, reverse=True):
+        coarse = tuple((atom, even) for atom, factor in rest.terms if (even := divide(factor, step)) is not None)
+        fine = Index(tuple(term for term in rest.terms if divide(term[1], step) is None), rest.constant)
+        low, high = fine.bounds
+        if least(low) >= 0 and is_below(high, step):
+            return Index(coarse), fine, step
+    return None
 
 
 def _lift(rest: Index, by: int) -> tuple[Index, int]:
@@ -219,11 +241,19 @@ def _collect(terms: Iterable[Term], constant: int) -> Index:
     factors = {atom: factor for atom, factor in factors.items() if factor}
     for atom, factor in factors.items():
         if isinstance(atom, Remainder):
-            partner = (atom.of // atom.by).single
-            if partner is not None and factors.get(partner) == factor * atom.by:
+            above = atom.of // atom.by
+            others = [each for each, times in factors.items() if times == factor * atom.by]
+            partner = next((each for each in others if _is_of(each, above)), None)
+            if partner is not None:
+                whole = atom.of % (atom.by * partner.by) if isinstance(partner, Remainder) else atom.of
                 left = [(each, times) for each, times in factors.items() if each not in (atom, partner)]
-                return _collect((*left, *(atom.of * factor).terms), constant + atom.of.constant * factor)
+                return _collect((*left, *(whole * factor).terms), constant + whole.constant * factor)
     return Index(tuple(factors.items()), constant)
+
+
+def _is_of(atom: Atom, index: Index) -> bool:
+    """Whether an atom is an index, or what a division of it leaves."""
+    return index.single == atom or (isinstance(atom, Remainder) and atom.of == index)
 
 
 def replace_variables(index: Index, places: Mapping[str, Index]) -> Index:

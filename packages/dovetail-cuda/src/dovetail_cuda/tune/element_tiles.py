@@ -23,6 +23,9 @@ def choose_tile(region: ElementRegion, multiprocessors: int) -> Tile:
     if region.rows is None:
         size = _power_above(-(-count // (2 * multiprocessors)), low=128, high=1024)
         return Tile(rows=size, num_warps=max(size // 256, 1))
+    if not region.has_sums:
+        side = 64 if count * region.rows.num_columns >= 64 * 64 * 2 * multiprocessors else 32
+        return Tile(rows=side, columns=side, num_warps=4)
     width = greatest(region.rows.num_columns)
     columns = _power_above(width, low=1, high=_MOST_COLUMNS) if width <= _MOST_COLUMNS else _LOOP_COLUMNS
     rows = _power_above(-(-count // (2 * multiprocessors)), low=1, high=max(_LANES // columns, 1))

@@ -10,6 +10,7 @@ from dovetail_cuda.tune.drafts import draft_text
 from dovetail_cuda.tune.element_tiles import choose_tile
 from dovetail_cuda.tune.kit import Kit
 from dovetail_cuda.tune.questions import KernelDraft, Place, Question, Task, Way
+from dovetail_cuda.tune.turns import turn_region
 
 __all__ = ["make_element_draft", "make_element_task"]
 
@@ -26,6 +27,7 @@ def make_element_task(region: ElementRegion, kit: Kit) -> Task:
 
 def make_element_draft(region: ElementRegion, kit: Kit) -> tuple[KernelDraft, Sequence[str]]:
     """The kernel of a region over the roles ``p0``, ``p1`` and so on, and the buffer of each of them."""
-    text = write_kernel(region, choose_tile(region, kit.multiprocessors))
+    turned = turn_region(region)
+    text = write_kernel(turned, choose_tile(turned, kit.multiprocessors))
     draft = draft_text(text, text.parameters, kit.capability)
     return draft, text.buffers

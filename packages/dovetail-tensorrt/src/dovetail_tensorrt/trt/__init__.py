@@ -91,8 +91,6 @@ from dovetail import (
     IPluginResourceContext,
     IPluginV3,
     IPluginV3Layer,
-    IPluginV3OneBuild,
-    IPluginV3OneBuildV2,
     IPluginV3OneCore,
     IPluginV3OneRuntime,
     IPoolingLayer,
@@ -179,6 +177,7 @@ from dovetail_tensorrt.trt.building.timing_cache import (
     TimingCacheKey,
     TimingCacheValue,
 )
+from dovetail_tensorrt.trt.capabilities import IPluginV3OneBuild, IPluginV3OneBuildV2
 from dovetail_tensorrt.trt.enums import (
     AllocatorFlag,
     BuilderFlag,

@@ -114,7 +114,7 @@ __all__ = [
 ]
 
 API_VERSION: Final = 1
-"""The version of this contract. It is frozen when the first back end for a GPU is done."""
+"""The version of this contract, which is frozen: only what has a default is added to it."""
 
 
 class RefitMode:
