@@ -1,8 +1,8 @@
 """Version 1 of the provider contract is frozen: what a package was written against is there, as it was.
 
 Names, callbacks and fields may be added where a provider that knows nothing of them goes on working: a callback with a
-default, a field with a default. ``python -m tests.meta.test_provider_contract`` then writes the file anew. Anything else
-is version 2.
+default, a field with a default. ``python -m tests.meta.test_provider_contract`` then writes the file anew. Anything
+else is version 2.
 """
 
 from __future__ import annotations

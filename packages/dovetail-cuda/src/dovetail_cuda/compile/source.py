@@ -155,8 +155,8 @@ class _ElementWriter(ExpressionWriter):
     def _write_level(self, level: Sequence[Reduced]) -> None:
         """All sums that wait for nothing but what is there, in one loop."""
         sums: dict[Expr, str] = {expr: self._new_name() for expr in level}
-        for expr, name in sums.items():
-            self._write_start(expr, name)
+        for expr in level:
+            self._write_start(expr, sums[expr])
         before = self._begin_loop()
         for expr in level:
             if expr.kind in _BETTER:

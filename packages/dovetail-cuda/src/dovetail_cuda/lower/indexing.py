@@ -262,10 +262,10 @@ def _cut(x: Tensor, before: Sequence[int], after: Sequence[int]) -> tuple[Tensor
     """A tensor without what negative numbers cut, and what is to be added to it: it repeats what is left."""
     low, high = ([min(each, 0) for each in side] for side in (before, after))
     shape = [size + first + last for size, first, last in zip(x.shape, low, high, strict=True)]
-    rest = [[max(each, 0) for each in side] for side in (before, after)]
-    if not any((*low, *high)):
-        return x, *rest
-    return move(x, shape, lambda at: [c - first for c, first in zip(at, low, strict=True)]), *rest
+    more, most = ([max(each, 0) for each in side] for side in (before, after))
+    if any((*low, *high)):
+        x = move(x, shape, lambda at: [c - first for c, first in zip(at, low, strict=True)])
+    return x, more, most
 
 
 def _pad_by(x: Tensor, before: Sequence[int], after: Sequence[int], find: Callable[[Index, int], Index]) -> Tensor:
