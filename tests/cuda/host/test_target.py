@@ -21,6 +21,7 @@ from dovetail.provider.loader import (
     set_default_options,
     unregister_provider,
 )
+from dovetail.testing.provider_kit.models import MODELS, Case
 from dovetail_cuda.provider import CudaFactory
 from dovetail_cuda.target import find_target
 from tests.cuda.models import make_mlp
@@ -155,3 +156,15 @@ class _Messages(dt.ILogger):
 
     def log(self, severity: Any, msg: str) -> None:
         self._kept.append(msg)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
+def test_a_case_of_the_kit_compiles_with_sizes_that_vary(
+    case: Case, nowhere: CudaFactory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """An interpreter takes more than a compiler does."""
+    onnx.save(case.make_model(), tmp_path / "m.onnx")
+    options = ["--providers", "cuda", "--target", "sm_90", "-o", str(tmp_path / "m.plan")]
+    assert not main(["build", str(tmp_path / "m.onnx"), *options])
+    assert "compile" not in capfd.readouterr().err

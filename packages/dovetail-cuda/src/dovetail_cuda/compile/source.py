@@ -133,7 +133,8 @@ class _ElementWriter(ExpressionWriter):
 
     def _write_columns(self, start: str) -> None:
         if self._region.rows:
-            self.line(f"{COLUMN} = {start} + tl.arange(0, {self._tile.columns})[None, :]")
+            lanes = f"tl.arange(0, {self._tile.columns}){'.to(tl.int64)' if self._uses_int64 else ''}"
+            self.line(f"{COLUMN} = {start} + {lanes}[None, :]")
             if self._num_columns % self._tile.columns:
                 self.line(f"{COLUMN}_live = {COLUMN} < {self._num_columns}")
 

@@ -54,7 +54,16 @@ def _answer(message: bytes) -> Answer:
     try:
         return CompileSuccess(compile_kernel(request))
     except Exception as error:  # noqa: BLE001 - whatever the compiler raises is told to whoever asked
-        return CompileFailure(f"{type(error).__name__}: {error}")
+        return CompileFailure(_describe(error))
+
+
+def _describe(error: BaseException) -> str:
+    """What was raised, and what it was raised for: a kernel's own line says little of what is wrong in a call."""
+    cause = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    text = f"{type(error).__name__}: {error}"
+    return text if cause is error else f"{text}\n{type(cause).__name__}: {cause}"
 
 
 def main() -> None:

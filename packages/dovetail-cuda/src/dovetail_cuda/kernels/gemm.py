@@ -10,14 +10,18 @@ __all__ = ["add_up", "find_tile", "multiply", "multiply_any", "prefetch_right"]
 
 
 @triton.jit
-def find_tile(program, TILES_M: tl.constexpr, TILES_N: tl.constexpr, GROUP: tl.constexpr):
+def find_tile(program, tiles_m, tiles_n, GROUP: tl.constexpr):
     """The row and column of a tile; programs that run together share rows and columns, so that the cache has them."""
     if GROUP == 1:
-        return program // TILES_N, program % TILES_N
-    group = program // (GROUP * TILES_N)
-    height = tl.minimum(TILES_M - group * GROUP, GROUP)
-    inside = program % (GROUP * TILES_N)
-    return group * GROUP + inside % height, inside // height
+        row = program // tiles_n
+        column = program % tiles_n
+    else:
+        group = program // (GROUP * tiles_n)
+        height = tl.minimum(tiles_m - group * GROUP, GROUP)
+        inside = program % (GROUP * tiles_n)
+        row = group * GROUP + inside % height
+        column = inside // height
+    return row, column
 
 
 @triton.jit

@@ -8,7 +8,7 @@ from typing import Final
 import onnx_ir as ir
 
 from dovetail.network.onnx_schema import find_schema, opset_of
-from dovetail.provider.loader import get_provider
+from dovetail.provider.loader import get_any_provider
 
 __all__ = ["FindKernel", "Served", "find_kernel_for", "find_kernel_in"]
 
@@ -25,7 +25,7 @@ def find_kernel_in(providers: Iterable[str] = ("cpu",)) -> FindKernel:
     >>> find_kernel_in(("cpu",))("Relu", "", 14)
     True
     """
-    registries = [get_provider(name).kernels for name in providers]
+    registries = [get_any_provider(name).kernels for name in providers]
 
     def find(op: str, domain: str, opset: int) -> bool:
         return any(registry.find(op, domain, opset) is not None for registry in registries)
