@@ -38,6 +38,9 @@ def test_install_and_uninstall() -> None:
         assert dovetail_tensorrt.install() is trt
         import tensorrt_dispatch, tensorrt_lean
         assert tensorrt_dispatch is tensorrt_lean is trt
+        import tensorrt.tensorrt
+        from tensorrt.tensorrt import ICudaEngine
+        assert tensorrt.tensorrt.DataType is trt.DataType
         import cuda.bindings.runtime as runtime
         from cuda import cudart, nvrtc
         assert cudart is runtime
