@@ -85,8 +85,8 @@ def install(*, cudart: bool = True) -> ModuleType:
     ``ctypes`` opens libraries of TensorRT too, such as ``libnvinfer_plugin.so``, where there are none.
 
     Args:
-        cudart: Whether ``cuda.cudart``, ``cuda.bindings.runtime``, ``pycuda`` and the library ``libcudart.so`` are stood
-            in for where engines run on the host.
+        cudart: Whether ``cuda.cudart``, ``cuda.bindings.runtime``, ``pycuda`` and the library ``libcudart.so`` are
+            stood in for where engines run on the host.
 
     Raises:
         ModuleTakenError: Another ``tensorrt`` is imported already.

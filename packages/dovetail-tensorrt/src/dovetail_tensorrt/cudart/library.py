@@ -1,4 +1,4 @@
-"""Stands in for ``libcudart.so`` of scripts that open it with ctypes: its functions have C's form, pointers for results.
+"""Stands in for ``libcudart.so`` of scripts that open it with ctypes: functions in C's form, pointers for results.
 
 Each function is a real C function over the stand-in for the runtime, so that whatever a script sets as ``argtypes`` and
 passes (``byref``, ``c_void_p``, numbers) arrives as it does in the library.

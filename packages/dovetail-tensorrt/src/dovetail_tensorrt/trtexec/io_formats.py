@@ -1,7 +1,7 @@
 """Types and formats of inputs and outputs: ``--inputIOFormats`` and ``--outputIOFormats``.
 
-Each is a list of ``type:format``, one for all tensors or one for each of them in their order; several formats are joined
-by ``+``, and the build takes one of them.
+Each is a list of ``type:format``, one for all tensors or one for each of them in their order; several formats are
+joined by ``+``, and the build takes one of them.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ class Builder(DeviceObject):
 
     @property
     def platform_has_fast_fp16(self) -> bool:
-        """True, as on each GPU of version 10: scripts set the flag where this says so, also to step through on a host."""
+        """True, as on each GPU of version 10: a script that asks takes the same path on a host."""
         return True
 
     @property
