@@ -201,9 +201,7 @@ def test_a_plugin_file_that_imports_tensorrt_is_checked_as_it_is(tmp_path: Path)
     """Its module lies beside it, and the class that its creators derive from is no creator."""
     (tmp_path / "creators.py").write_text(textwrap.dedent(CREATORS), encoding="utf-8")
     (tmp_path / "beside.py").write_text(textwrap.dedent(BESIDE), encoding="utf-8")
-    done = _python(
-        "import sys; from dovetail.cli import main; sys.exit(main(['check', sys.argv[1]]))",
-        str(tmp_path / "creators.py"),
-    )
+    code = "import sys; from dovetail.cli import main; sys.exit(main(['check', sys.argv[1]]))"
+    done = _python(code, str(tmp_path / "creators.py"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 failed" in done.stdout
