@@ -236,7 +236,7 @@ def test_methods_that_are_assigned_are_noted() -> None:
 def test_a_class_derived_from_a_creator_is_noted_for_methods_that_have_another_form(method: str, count: int) -> None:
     creator = "class C(trt.IPluginCreator):\n    def create_plugin(self, name, fc):\n        pass\n"
     derived = f"class D(C):\n    def {method}:\n        pass\n"
-    done = migrate_source(f"import tensorrt as trt\n\n\n{creator}\n\n{derived}", "file.py")
+    done = migrate_source(f"import tensorrt as trt\n\n\n{creator}\n\n{derived}")
     assert len([note for note in done.notes if "class D derives from C" in note.what]) == count
 
 
