@@ -170,3 +170,23 @@ def test_a_tuple_is_a_plugin_layer() -> None:
     x = network.add_input("x", trt.float32, (2,))
     layer = network.add_plugin(([x], [], ScalePlugin(3.0)))
     assert isinstance(layer, dovetail.IPluginV3Layer)
+
+
+def test_built_in_plugins_are_added_as_scripts_of_version_10_do() -> None:
+    """There they are V2: the creator gets no phase, and the network takes them by ``add_plugin_v2``."""
+    logger = KeptMessages()
+    trt.init_libnvinfer_plugins(logger, "")
+    builder, network = make_network(logger)
+    creator = trt.get_plugin_registry().get_plugin_creator("EfficientNMS_TRT", "1")
+    counts = {"max_output_boxes": 5, "background_class": -1, "score_activation": 0, "box_coding": 0}
+    fields = [trt.PluginField(name, np.array([value], np.int32)) for name, value in counts.items()]
+    fields += [trt.PluginField(name, np.array([0.5], np.float32)) for name in ("score_threshold", "iou_threshold")]
+    plugin = creator.create_plugin("nms", trt.PluginFieldCollection(fields))
+    inputs = [network.add_input(name, trt.float32, (1, 10, size)) for name, size in (("boxes", 4), ("scores", 3))]
+    layer = network.add_plugin_v2(inputs, plugin)
+    assert layer is not None, logger.errors
+    outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
+    assert [tuple(output.shape) for output in outputs] == [(1, 1), (1, 5, 4), (1, 5), (1, 5)]
+    for output in outputs:
+        network.mark_output(output)
+    assert builder.build_serialized_network(network, builder.create_builder_config()) is not None, logger.errors
