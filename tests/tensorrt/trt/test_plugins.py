@@ -179,8 +179,10 @@ def test_built_in_plugins_are_added_as_scripts_of_version_10_do() -> None:
     builder, network = make_network(logger)
     creator = trt.get_plugin_registry().get_plugin_creator("EfficientNMS_TRT", "1")
     counts = {"max_output_boxes": 5, "background_class": -1, "score_activation": 0, "box_coding": 0}
-    fields = [trt.PluginField(name, np.array([value], np.int32)) for name, value in counts.items()]
-    fields += [trt.PluginField(name, np.array([0.5], np.float32)) for name in ("score_threshold", "iou_threshold")]
+    whole, real = trt.PluginFieldType.INT32, trt.PluginFieldType.FLOAT32
+    fields = [trt.PluginField(name, np.array([value], np.int32), whole) for name, value in counts.items()]
+    for name in ("score_threshold", "iou_threshold"):
+        fields.append(trt.PluginField(name, np.array([0.5], np.float32), real))
     plugin = creator.create_plugin("nms", trt.PluginFieldCollection(fields))
     inputs = [network.add_input(name, trt.float32, (1, 10, size)) for name, size in (("boxes", 4), ("scores", 3))]
     layer = network.add_plugin_v2(inputs, plugin)
