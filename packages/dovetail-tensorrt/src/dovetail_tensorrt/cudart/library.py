@@ -46,7 +46,7 @@ def answer_for_library() -> Callable[[], None]:
         ctypes.CDLL.__getitem__ = find_function  # type: ignore[method-assign]
 
     ctypes._dlopen = open_or_answer  # type: ignore[attr-defined]
-    ctypes.CDLL.__getitem__ = find_or_answer  # type: ignore[method-assign, assignment]
+    ctypes.CDLL.__getitem__ = find_or_answer  # type: ignore[method-assign]
     return undo
 
 

@@ -148,7 +148,7 @@ def _is_only_base(value: type, classes: list[type]) -> bool:
     """Whether a class is what others are made from: some derive from it, and it cannot be made without arguments."""
     if not any(issubclass(each, value) and each is not value for each in classes):
         return False
-    params = list(inspect.signature(value.__init__).parameters.values())[1:]
+    params = inspect.signature(value).parameters.values()
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return any(param.default is param.empty and param.kind not in kinds for param in params)
 
