@@ -105,6 +105,14 @@ def test_inputs_come_from_files_and_outputs_go_to_them(model: str, tmp_path: Pat
     assert json.loads((tmp_path / "l.json").read_text())
 
 
+def test_a_file_that_is_open_to_be_read_is_filled(model: str, tmp_path: Path) -> None:
+    """Programs that start trtexec name a temporary file of theirs, and read it when it ends."""
+    with (tmp_path / "out.json").open("w+", encoding="utf-8") as file:
+        code, text = run(f"--onnx={model}", "--shapes=x:2x4", f"--exportOutput={file.name}", *QUICK)
+        assert code == 0, text
+        assert json.load(file)[0]["name"] == "y"
+
+
 def test_inputs_and_outputs_have_the_types_and_formats_of_the_flags(
     model: str, tmp_path: Path, monkeypatch: Any
 ) -> None:
