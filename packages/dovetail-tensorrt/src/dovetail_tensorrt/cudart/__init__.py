@@ -43,7 +43,7 @@ def answer_for_cudart() -> Callable[[], None]:
     """Let ``ctypes`` open the library of the runtime where engines run on the host; what undoes it comes back."""
     if uses_device():
         return lambda: None
-    from dovetail_tensorrt.cudart.library import answer_for_library
+    from dovetail_tensorrt.cudart_library import answer_for_library
 
     return answer_for_library()
 

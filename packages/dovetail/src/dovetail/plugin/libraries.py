@@ -33,7 +33,7 @@ from dovetail.plugin.adapters import resolve_creator
 from dovetail.plugin.creators import bind_creator
 from dovetail.plugin.payload import decode_payload, is_native, pack_library
 from dovetail.plugin.registry import PluginRegistry, collect_static_registrations
-from dovetail.plugin.stand_ins import advise_missing, with_stand_ins
+from dovetail.stand_ins import advise_missing, with_stand_ins
 
 __all__ = [
     "PluginLibrary",

@@ -22,7 +22,7 @@ from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
 from dovetail.plugin.payload import is_native
 from dovetail.plugin.quick import QuickLayer
 from dovetail.plugin.registry import collect_static_registrations, get_plugin_registry, instantiate
-from dovetail.plugin.stand_ins import advise_missing, with_stand_ins
+from dovetail.stand_ins import advise_missing, with_stand_ins
 
 __all__ = ["LocatedPlugin", "locate"]
 

@@ -24,7 +24,7 @@ _SIZE: Final = ctypes.c_size_t
 _INT: Final = ctypes.c_int
 
 
-class _Handle(int):
+class _LibraryHandle(int):
     """The handle of the stand-in among handles of libraries; it is that of the running process."""
 
 
@@ -35,11 +35,11 @@ def answer_for_library() -> Callable[[], None]:
 
     def open_or_answer(name: Any, *arguments: Any) -> Any:
         if name is not None and _NAME.fullmatch(PurePath(str(name)).name):
-            return _Handle(open_library(None, *arguments))
+            return _LibraryHandle(open_library(None, *arguments))
         return open_library(name, *arguments)
 
     def find_or_answer(library: ctypes.CDLL, name: str) -> Any:
-        return _find(name) if isinstance(library._handle, _Handle) else find_function(library, name)
+        return _find(name) if isinstance(library._handle, _LibraryHandle) else find_function(library, name)
 
     def undo() -> None:
         ctypes._dlopen = open_library  # type: ignore[attr-defined]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from dovetail import stand_ins
 from dovetail.errors import PluginError
-from dovetail.plugin import stand_ins
 from dovetail.plugin.check.locate import locate
 from dovetail.plugin.registry import PluginRegistry
 

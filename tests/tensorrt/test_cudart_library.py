@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dovetail_tensorrt.cudart.library import answer_for_library
+from dovetail_tensorrt.cudart_library import answer_for_library
 
 
 @pytest.fixture
