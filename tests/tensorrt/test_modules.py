@@ -38,6 +38,9 @@ def test_install_and_uninstall() -> None:
         assert dovetail_tensorrt.install() is trt
         import tensorrt_dispatch, tensorrt_lean
         assert tensorrt_dispatch is tensorrt_lean is trt
+        import tensorrt.tensorrt
+        from tensorrt.tensorrt import ICudaEngine
+        assert tensorrt.tensorrt.DataType is trt.DataType
         import cuda.bindings.runtime as runtime
         from cuda import cudart, nvrtc
         assert cudart is runtime
@@ -137,3 +140,68 @@ def test_a_module_is_run(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout == "dovetail_tensorrt.trt ['a']\n"
+
+
+CREATORS = """
+    import tensorrt as trt
+    from beside import Double
+
+    class _Base(trt.IPluginCreator):
+        def __init__(self, name):
+            trt.IPluginCreator.__init__(self)
+            self.name, self.plugin_version, self.plugin_namespace = name, "1", ""
+            self.field_names = trt.PluginFieldCollection([])
+
+        def create_plugin(self, name, fc):
+            return Double(self.name)
+
+        def deserialize_plugin(self, name, data):
+            return Double(self.name)
+
+    class DoubleCreator(_Base):
+        def __init__(self):
+            super().__init__("Double")
+"""
+BESIDE = """
+    import numpy as np
+    import tensorrt as trt
+    from dovetail.plugin import as_array
+
+    class Double(trt.IPluginV2DynamicExt):
+        num_outputs, plugin_version, plugin_namespace = 1, "1", ""
+
+        def __init__(self, name):
+            trt.IPluginV2DynamicExt.__init__(self)
+            self.plugin_type = name
+
+        def get_output_datatype(self, index, input_types):
+            return input_types[0]
+
+        def get_output_dimensions(self, output_index, inputs, exprBuilder):
+            return inputs[0]
+
+        def supports_format_combination(self, pos, in_out, num_inputs):
+            return in_out[pos].type == trt.float32 and in_out[pos].format == trt.TensorFormat.LINEAR
+
+        def configure_plugin(self, inp, out):
+            pass
+
+        def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+            np.multiply(as_array(inputs[0], input_desc[0]), 2, out=as_array(outputs[0], output_desc[0]))
+
+        def serialize(self):
+            return b""
+
+        def clone(self):
+            return Double(self.plugin_type)
+"""
+
+
+def test_a_plugin_file_that_imports_tensorrt_is_checked_as_it_is(tmp_path: Path) -> None:
+    """Its module lies beside it, and the class that its creators derive from is no creator."""
+    (tmp_path / "creators.py").write_text(textwrap.dedent(CREATORS), encoding="utf-8")
+    (tmp_path / "beside.py").write_text(textwrap.dedent(BESIDE), encoding="utf-8")
+    code = "import sys; from dovetail.cli import main; sys.exit(main(['check', sys.argv[1]]))"
+    done = _python(code, str(tmp_path / "creators.py"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 failed" in done.stdout

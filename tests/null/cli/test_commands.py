@@ -69,6 +69,17 @@ def test_listed_without_importing(offer: Offer, capsys: Shown) -> None:
     assert name not in sys.modules
 
 
+def test_known_commands_are_listed_with_what_they_are_for() -> None:
+    """The text belongs to the package: another one that offers the name is shown by its own."""
+    from dovetail.cli.catalogue import summarize
+    from dovetail.entry_points import Offer as Point
+
+    ours = Point(name="trtexec", target="absent", distribution="dovetail-tensorrt", version="9")
+    assert summarize(ours) == "build, run and time a model with the flags of trtexec (dovetail-tensorrt 9)"
+    theirs = Point(name="trtexec", target="absent", distribution="other", version="9")
+    assert summarize(theirs) == "a command of other 9"
+
+
 def test_run_like_any_other(offer: Offer, capsys: Shown) -> None:
     name = offer()
     assert main([name, "you"]) == 0

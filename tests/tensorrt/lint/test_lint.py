@@ -106,6 +106,36 @@ def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     assert answer.exit_code == 0
 
 
+def test_a_class_whose_header_is_not_among_the_files_is_named(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "include").mkdir()
+    source, header = tmp_path / "src" / "wait.cpp", tmp_path / "include" / "wait.h"
+    source.write_text(
+        '#include "lib/wait.h"\nint32_t Wait::enqueue(void* workspace, cudaStream_t stream) noexcept\n'
+        "{\n    cudaStreamSynchronize(stream);\n    return 0;\n}\nint32_t Other::count() const\n{\n    return 1;\n}\n"
+    )
+    header.write_text(
+        "class Wait : public IPluginV3OneRuntime\n{\n    int32_t enqueue(void*, cudaStream_t) noexcept;\n};\n"
+    )
+    alone = call(str(source))
+    assert alone.document["findings"] == []
+    assert alone.document["unread"] == [
+        f"{source}: the methods of Wait, whose class is in none of the files; give its header too"
+    ]
+    for words in ((str(source), str(header)), (str(header), str(source))):
+        both = call(*words)
+        assert [finding["rule"] for finding in both.document["findings"]] == ["L02"], words
+        assert both.document["unread"] == []
+
+
+def test_comments_may_be_in_any_encoding(tmp_path: Path) -> None:
+    (tmp_path / "a.cu").write_bytes("class A : public IPluginV2IOExt {}; // 中文\n".encode("gbk"))
+    (tmp_path / "b.py").write_bytes("# -*- coding: latin-1 -*-\n# ü\nx = 1\n".encode("latin-1"))
+    answer = call(str(tmp_path))
+    assert [finding["rule"] for finding in answer.document["findings"]] == ["L11"]
+    assert answer.document["unread"] == []
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.text(alphabet=st.sampled_from("class P:IPluginV3{}()<>;=*&\"'/\n enqueue(){new x;}#include"), max_size=200))
 def test_any_text_can_be_read_as_cpp(text: str) -> None:

@@ -131,6 +131,22 @@ SAMPLES = [
         "PluginFieldCollection const* getFieldsToSerialize() noexcept override {"
         ' mFields.emplace_back(PluginField("axis", &mAxis, PluginFieldType::kINT32, 1)); return &mFC; }',
     ),
+    Sample(
+        "py",
+        "import tensorrt as trt\nclass Q:\n    def __init__(self, edges, axis=0):\n"
+        "        self.edges, self.axis = [float(e) for e in edges], axis\n"
+        "class C(trt.IPluginCreatorV3One):\n"
+        "    def create_plugin(self, name, fc, phase):\n        return Q(fc[0].data)\n",
+        whole=True,
+    ),
+    Sample(
+        "py",
+        "import tensorrt as trt\nclass Q:\n    def __init__(self, edges, axis=0):\n        self.axis = axis\n"
+        "class C(trt.IPluginCreatorV3One):\n"
+        "    def create_plugin(self, name, fc, phase):\n        return Q([1.0], axis=fc[0].data)\n",
+        "L06",
+        whole=True,
+    ),
     Sample("py", "def __init__(self, fc):\n    self.scale = fc[0].data", "L06"),
     Sample("py", "def __init__(self, fc):\n    self.scale = fc[0].data.copy()"),
     # L07

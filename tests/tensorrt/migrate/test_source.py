@@ -232,6 +232,14 @@ def test_methods_that_are_assigned_are_noted() -> None:
     ]
 
 
+@pytest.mark.parametrize(("method", "count"), [("__init__(self)", 0), ("deserialize_plugin(self, name, data)", 1)])
+def test_a_class_derived_from_a_creator_is_noted_for_methods_that_have_another_form(method: str, count: int) -> None:
+    creator = "class C(trt.IPluginCreator):\n    def create_plugin(self, name, fc):\n        pass\n"
+    derived = f"class D(C):\n    def {method}:\n        pass\n"
+    done = migrate_source(f"import tensorrt as trt\n\n\n{creator}\n\n{derived}")
+    assert len([note for note in done.notes if "class D derives from C" in note.what]) == count
+
+
 def test_creators_with_other_parameters_are_noted_and_defaults_stay() -> None:
     head = "import tensorrt as trt\n\n\nclass C(trt.IPluginCreator):\n"
     done = migrate_source(f"{head}    def create_plugin(self, *args):\n        return None\n")

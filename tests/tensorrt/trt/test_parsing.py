@@ -216,6 +216,44 @@ def test_a_refit_from_another_model() -> None:
     np.testing.assert_array_equal(y, -(X @ W))
 
 
+def test_weights_of_a_parsed_model_have_the_names_of_its_nodes() -> None:
+    """Kernels and biases belong to the node of a convolution, whatever they are called; all others are constants."""
+    graph = helper.make_graph(
+        [
+            helper.make_node("Conv", ["x", "c.weight", "c.bias"], ["h"], name="/c/Conv"),
+            helper.make_node("Mul", ["h", "f.bias"], ["y"], name="/f/Mul"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 3, 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 1, 1])],
+        [
+            numpy_helper.from_array(np.ones((1, 1, 3, 3), np.float32), "c.weight"),
+            numpy_helper.from_array(np.ones(1, np.float32), "c.bias"),
+            numpy_helper.from_array(np.full(1, 2, np.float32), "f.bias"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    logger = KeptMessages()
+    builder, network = make_network(logger)
+    assert trt.OnnxParser(network, logger).parse(model.SerializeToString())
+    config = builder.create_builder_config()
+    config.set_flag(trt.BuilderFlag.REFIT)
+    engine = builder.build_engine_with_config(network, config)
+    refitter = trt.Refitter(engine, logger)
+    assert dict(zip(refitter.get_all_weights(), zip(*refitter.get_all(), strict=True), strict=True)) == {
+        "c.bias": ("/c/Conv", trt.WeightsRole.BIAS),
+        "c.weight": ("/c/Conv", trt.WeightsRole.KERNEL),
+        "f.bias": ("f.bias", trt.WeightsRole.CONSTANT),
+    }
+    assert refitter.set_weights("/c/Conv", trt.WeightsRole.BIAS, np.float32([5]))
+    assert refitter.set_weights("f.bias", trt.WeightsRole.CONSTANT, np.float32([3]))
+    assert not refitter.set_weights("f", trt.WeightsRole.BIAS, np.float32([3]))
+    assert refitter.refit_cuda_engine()
+    ones, y = np.ones((1, 1, 3, 3), np.float32), np.zeros((1, 1, 1, 1), np.float32)
+    assert engine.create_execution_context().execute_v2([ones.ctypes.data, y.ctypes.data])
+    assert y.item() == (9 + 5) * 3
+
+
 def test_weights_by_layer_and_role() -> None:
     logger = KeptMessages()
     builder, network = make_network(logger)

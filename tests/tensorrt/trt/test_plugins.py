@@ -176,3 +176,25 @@ def test_plugins_of_scripts_get_addresses_of_a_device_where_there_is_one() -> No
     assert issubclass(trt.IPluginV3OneBuildV2, trt.IPluginV3OneBuild)
     assert issubclass(trt.IPluginV3OneBuild, dovetail.IPluginV3OneBuild)
     assert trt.IPluginV3OneBuild.preferred_memory == trt.IPluginV3OneBuildV2.preferred_memory == "device"
+
+
+def test_built_in_plugins_are_added_as_scripts_of_version_10_do() -> None:
+    """There they are V2: the creator gets no phase, and the network takes them by ``add_plugin_v2``."""
+    logger = KeptMessages()
+    trt.init_libnvinfer_plugins(logger, "")
+    builder, network = make_network(logger)
+    creator = trt.get_plugin_registry().get_plugin_creator("EfficientNMS_TRT", "1")
+    counts = {"max_output_boxes": 5, "background_class": -1, "score_activation": 0, "box_coding": 0}
+    whole, real = trt.PluginFieldType.INT32, trt.PluginFieldType.FLOAT32
+    fields = [trt.PluginField(name, np.array([value], np.int32), whole) for name, value in counts.items()]
+    for name in ("score_threshold", "iou_threshold"):
+        fields.append(trt.PluginField(name, np.array([0.5], np.float32), real))
+    plugin = creator.create_plugin("nms", trt.PluginFieldCollection(fields))
+    inputs = [network.add_input(name, trt.float32, (1, 10, size)) for name, size in (("boxes", 4), ("scores", 3))]
+    layer = network.add_plugin_v2(inputs, plugin)
+    assert layer is not None, logger.errors
+    outputs = [layer.get_output(index) for index in range(layer.num_outputs)]
+    assert [tuple(output.shape) for output in outputs] == [(1, 1), (1, 5, 4), (1, 5), (1, 5)]
+    for output in outputs:
+        network.mark_output(output)
+    assert builder.build_serialized_network(network, builder.create_builder_config()) is not None, logger.errors

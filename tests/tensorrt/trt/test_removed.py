@@ -42,6 +42,14 @@ def test_a_removed_name_says_what_took_its_place(objects: dict[str, Any], kind: 
         getattr(objects[kind], name)
 
 
+def test_a_removed_name_cannot_be_set(objects: dict[str, Any]) -> None:
+    with pytest.raises(AttributeError, match=r"max_workspace_size.*\n  fix: use set_memory_pool_limit"):
+        objects["IBuilderConfig"].max_workspace_size = 1 << 30
+    with pytest.raises(AttributeError, match=r"fp16_mode.*\n  fix: use set_flag"):
+        objects["Builder"].fp16_mode = True
+    assert not hasattr(objects["IBuilderConfig"], "max_workspace_size")
+
+
 @pytest.mark.parametrize("kind", ["Builder", "ICudaEngine", "INetworkDefinition", "Runtime"])
 def test_any_other_name_is_missing_as_ever(objects: dict[str, Any], kind: str) -> None:
     with pytest.raises(AttributeError, match=f"'{kind}' object has no attribute 'nothing'$"):

@@ -105,6 +105,68 @@ def test_inputs_come_from_files_and_outputs_go_to_them(model: str, tmp_path: Pat
     assert json.loads((tmp_path / "l.json").read_text())
 
 
+def test_a_file_that_is_open_to_be_read_is_filled(model: str, tmp_path: Path) -> None:
+    """Programs that start trtexec name a temporary file of theirs, and read it when it ends."""
+    with (tmp_path / "out.json").open("w+", encoding="utf-8") as file:
+        code, text = run(f"--onnx={model}", "--shapes=x:2x4", f"--exportOutput={file.name}", *QUICK)
+        assert code == 0, text
+        assert json.load(file)[0]["name"] == "y"
+
+
+def test_inputs_and_outputs_have_the_types_and_formats_of_the_flags(
+    model: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = np.arange(8, dtype=np.float16).reshape(2, 4)
+    (tmp_path / "x.bin").write_bytes(x.tobytes())
+    words = (f"--onnx={model}", "--shapes=x:2x4", "--loadInputs=x:x.bin", "--saveEngine=m.plan", *QUICK)
+    code, text = run(*words, "--inputIOFormats=fp16:chw", "--outputIOFormats=int32:chw", "--exportOutput=out.json")
+    assert code == 0, text
+    assert "has no effect" not in text
+    (output,) = json.loads((tmp_path / "out.json").read_text())
+    assert output["values"] == (x @ np.arange(12, dtype=np.float16).reshape(4, 3)).reshape(-1).tolist()
+    with dovetail.Runtime().load_engine("m.plan") as engine:
+        assert [engine.get_tensor_dtype(name) for name in ("x", "y")] == [dovetail.float16, dovetail.int32]
+
+
+def test_an_input_has_the_format_of_the_flag(tmp_path: Path) -> None:
+    shape = [1, 3, 4, 4]
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", values[:1], values[1:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
+    plan = tmp_path / "m.plan"
+    code, text = run(f"--onnx={tmp_path / 'm.onnx'}", "--inputIOFormats=fp16:hwc8", f"--saveEngine={plan}", *QUICK)
+    assert code == 0, text
+    with dovetail.Runtime().load_engine(plan) as engine:
+        assert engine.get_tensor_format("x") is dovetail.TensorFormat.HWC8
+        assert engine.get_tensor_format("y") is dovetail.TensorFormat.LINEAR
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("--inputIOFormats=fp17:chw", "expected fp32, fp16"),
+        ("--inputIOFormats=fp16:wch", "expected chw, chw2"),
+        ("--inputIOFormats=fp16", "such as fp16:chw"),
+        ("--inputIOFormats=fp16:chw,fp16:chw", "one for each of x"),
+        ("--outputIOFormats=fp32:hwc8", "none of the allowed formats exists"),
+    ],
+)
+def test_types_and_formats_that_cannot_be_are_refused(model: str, word: str, expected: str) -> None:
+    code, text = run(f"--onnx={model}", word)
+    assert code == 1
+    assert expected in text
+
+
+def test_flags_that_layers_cannot_follow_say_why(model: str) -> None:
+    words = ["--layerPrecisions=*:fp16", "--precisionConstraints=obey", "--layerOutputTypes=*:fp16", "--calib=a.cache"]
+    code, text = run(f"--onnx={model}", "--streams=2", *words, *QUICK)
+    assert code == 0, text
+    assert text.count("has no effect: layers keep the types that the model has") == 3
+    assert "--calib has no effect: ranges come from a calibrator" in text
+    assert "infStreams: 2" in text
+
+
 def test_open_dimensions_become_one_and_that_is_said(model: str) -> None:
     code, text = run(f"--onnx={model}", *QUICK, "--verbose")
     assert code == 0, text

@@ -14,8 +14,10 @@ from typing import Final
 __all__ = ["ModuleTakenError", "install", "uninstall"]
 
 _TRT: Final = "dovetail_tensorrt.trt"
-_NAMES: Final = dict.fromkeys(("tensorrt", "tensorrt_bindings", "tensorrt_lean", "tensorrt_dispatch"), _TRT)
-"""What a script imports -> what it gets; submodules follow. The lean and dispatch runtimes load the same plans."""
+_PACKAGES: Final = ("tensorrt", "tensorrt_bindings", "tensorrt_lean", "tensorrt_dispatch")
+_NAMES: Final = dict.fromkeys((*_PACKAGES, *(f"{package}.{package}" for package in _PACKAGES)), _TRT)
+"""What a script imports -> what it gets; submodules follow. The lean and dispatch runtimes load the same plans, and the
+compiled module inside the package, ``tensorrt.tensorrt``, has all its names."""
 
 
 class ModuleTakenError(ImportError):
@@ -83,8 +85,8 @@ def install(*, cudart: bool = True) -> ModuleType:
     ``ctypes`` opens libraries of TensorRT too, such as ``libnvinfer_plugin.so``, where there are none.
 
     Args:
-        cudart: Whether ``cuda.cudart``, ``cuda.bindings.runtime`` and ``pycuda`` are stood in for where they cannot be
-            imported or no CUDA device is there.
+        cudart: Whether ``cuda.cudart``, ``cuda.bindings.runtime``, ``pycuda`` and the library ``libcudart.so`` are
+            stood in for where engines run on the host.
 
     Raises:
         ModuleTakenError: Another ``tensorrt`` is imported already.
@@ -93,9 +95,10 @@ def install(*, cudart: bool = True) -> ModuleType:
         _refuse_taken(_NAMES)
         _add(AliasFinder(_NAMES))
         if cudart:
-            from dovetail_tensorrt.cudart import find_aliases, find_patches
+            from dovetail_tensorrt.cudart import answer_for_cudart, find_aliases, find_patches
 
             _add(AliasFinder(find_aliases()), *find_patches())
+            _undo.append(answer_for_cudart())
         from dovetail_tensorrt.libraries import answer_for_libraries
 
         _undo.append(answer_for_libraries())

@@ -264,8 +264,10 @@ class BuiltinCreator(IPluginCreatorV3One):
         self.name, self.plugin_version, self.plugin_namespace = plugin.name, version, ""
         self.field_names = list_names(plugin.rules)
 
-    def create_plugin(self, name: str, field_collection: PluginFieldCollection, phase: TensorRTPhase) -> BuiltinPlugin:
-        """A plugin with these fields.
+    def create_plugin(
+        self, name: str, field_collection: PluginFieldCollection, phase: TensorRTPhase | None = None
+    ) -> BuiltinPlugin:
+        """A plugin with these fields; without a phase as scripts of version 10 ask for them, where they are V2.
 
         Raises:
             PluginError: A field is missing or not allowed.

@@ -7,12 +7,13 @@ here launches kernels. Where engines run on a device, scripts get the real packa
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from dovetail_tensorrt.cudart.devices import can_import, has_device, uses_device
 from dovetail_tensorrt.modules import ModuleFinder
 
-__all__ = ["find_aliases", "find_patches", "has_device", "uses_device"]
+__all__ = ["answer_for_cudart", "find_aliases", "find_patches", "has_device", "uses_device"]
 
 _CUDA: Final = {
     "cuda.cudart": "dovetail_tensorrt.cudart.runtime",
@@ -36,6 +37,15 @@ _PYCUDA: Final = {
     "pycuda.gpuarray": "dovetail_tensorrt.cudart.pycuda_gpuarray",
     "pycuda.tools": "dovetail_tensorrt.cudart.pycuda_tools",
 }
+
+
+def answer_for_cudart() -> Callable[[], None]:
+    """Let ``ctypes`` open the library of the runtime where engines run on the host; what undoes it comes back."""
+    if uses_device():
+        return lambda: None
+    from dovetail_tensorrt.cudart_library import answer_for_library
+
+    return answer_for_library()
 
 
 def find_patches() -> list[ModuleFinder]:

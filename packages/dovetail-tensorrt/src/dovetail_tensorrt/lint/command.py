@@ -51,7 +51,7 @@ def _show(document: Document, screen: Screen) -> None:
         screen.line(f"  why: {rule['why']}")
         screen.line(f"  fix: {rule['fix']}")
     for problem in document["unread"]:
-        screen.line(f"not read: {problem}")
+        screen.line(f"not judged: {problem}")
     count = len(document["findings"])
     screen.title(f"{count or 'no'} finding(s) in {len(document['files'])} file(s)")
 

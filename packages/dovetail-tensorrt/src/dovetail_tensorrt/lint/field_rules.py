@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
-from dovetail_tensorrt.lint.facts import ClassFacts, FileFacts, Language, MethodFacts
-from dovetail_tensorrt.lint.rules import Place, class_rule, file_rule
+from dovetail_tensorrt.lint.facts import CallFacts, ClassFacts, FileFacts, Language, MethodFacts
+from dovetail_tensorrt.lint.rules import Place, file_rule
 
 __all__: list[str] = []
 
@@ -16,35 +16,53 @@ _MEMBER: Final = re.compile(r"(?:this->)?(?:m[A-Z]\w*|m_\w+|\w+_)|\w+->\w+")
 _PRECISIONS: Final = re.compile(r"(?:\w+(?:\.|::))*BuilderFlag(?:\.|::)k?(?:FP16|BF16)")
 
 
-@class_rule(
+@file_rule(
     "L06",
     "memory of a field outlives its call",
     why="what create_plugin is given is the engine's and gone when it returns; what get_fields_to_serialize returns is "
     "read after it has returned",
     fix="copy what is kept in create_plugin; let get_fields_to_serialize refer to members of the plugin",
 )
-def find_kept_fields(facts: ClassFacts) -> Iterator[Place]:
+def find_kept_fields(file: FileFacts) -> Iterator[Place]:
     """Pointers into fields that are kept, and fields over variables that end."""
+    for facts in file.classes.values():
+        yield from _find_kept(facts, file.classes)
+
+
+def _find_kept(facts: ClassFacts, known: Mapping[str, ClassFacts]) -> Iterator[Place]:
+    is_python = facts.language is Language.PYTHON
     for name in ("create_plugin", "deserialize_plugin"):
         method = facts.methods.get(name)
         if method is not None and facts.is_creator:
-            yield from _find_kept_python(method) if facts.language is Language.PYTHON else _find_kept_cpp(method)
+            yield from _find_kept_python(method, known) if is_python else _find_kept_cpp(method)
     init = facts.methods.get("__init__")
-    if init is not None and facts.is_v3 and facts.language is Language.PYTHON:
-        yield from _find_kept_python(init)
+    if init is not None and facts.is_v3 and is_python:
+        yield from _find_kept_python(init, known)
     storing = facts.methods.get("get_fields_to_serialize")
     if storing is not None and facts.language is Language.CPP:
         yield from _find_ended(storing)
 
 
-def _find_kept_python(method: MethodFacts) -> Iterator[Place]:
+def _find_kept_python(method: MethodFacts, known: Mapping[str, ClassFacts]) -> Iterator[Place]:
     for store in method.stores:
         if not store.is_local and _PYTHON_DATA.fullmatch(store.value):
             yield Place.in_method(method, store.line, f"'{store.target}' keeps {store.value}")
     for call in method.calls:
-        kept = [arg for arg in call.args if _PYTHON_DATA.fullmatch(arg.partition("=")[2] or arg)]
+        kept = [arg for arg in _kept_arguments(call, known) if _PYTHON_DATA.fullmatch(arg.partition("=")[2] or arg)]
         if kept and call.name[:1].isupper():
             yield Place.in_method(method, call.line, f"{call.callee} is given {kept[0]}, which is not copied")
+
+
+def _kept_arguments(call: CallFacts, known: Mapping[str, ClassFacts]) -> list[str]:
+    """The arguments of a constructor that it keeps as they are: all of them where it was not read."""
+    init = known[call.name].methods.get("__init__") if call.name in known else None
+    if init is None:
+        return list(call.args)
+    kept = {store.value for store in init.stores if not store.is_local}
+    names = [param for param in init.params if param != "self"]
+    named = [(arg.partition("=")[0], arg) for arg in call.args if re.fullmatch(r"\w+=.*", arg)]
+    placed = [*zip(names, [arg for arg in call.args if not re.fullmatch(r"\w+=.*", arg)], strict=False), *named]
+    return [arg for name, arg in placed if name in kept]
 
 
 def _find_kept_cpp(method: MethodFacts) -> Iterator[Place]:

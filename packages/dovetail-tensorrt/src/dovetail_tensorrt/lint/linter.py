@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tokenize
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import dovetail_tensorrt.lint.run_rules  # noqa: F401 - the three register their
 from dovetail.errors import InputError, UsageError
 from dovetail_tensorrt.lint.comments import ALL
 from dovetail_tensorrt.lint.cpp_source import adopt_definitions, read_cpp
-from dovetail_tensorrt.lint.facts import ClassFacts, FileFacts, Language, inherit
+from dovetail_tensorrt.lint.facts import ClassFacts, FileFacts, Language, MethodFacts, inherit
 from dovetail_tensorrt.lint.python_source import read_python
 from dovetail_tensorrt.lint.rules import CLASS_RULES, FILE_RULES, RULES, LintRule, Place
 
@@ -22,6 +23,8 @@ __all__ = ["Finding", "LintResult", "lint_paths"]
 
 _CPP: Final = frozenset((".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".hxx", ".inl"))
 _PYTHON: Final = frozenset((".py", ".pyi"))
+_PLUGIN_METHODS: Final = frozenset(("attach_to_context", "create_plugin", "enqueue", "supports_format_combination"))
+"""Methods by which a class is known as a plugin or a creator, where its declaration was not read."""
 
 
 @dataclass(frozen=True, order=True)
@@ -71,6 +74,7 @@ def lint_paths(paths: Sequence[str | Path], *, ignore: Collection[str] = ()) -> 
                 raise
             unread.append(str(error).partition("\n")[0])
     found = [finding for finding in reader.judge() if finding.rule not in left_out]
+    unread += reader.find_unjudged()
     return LintResult(tuple(sorted(set(found))), tuple(map(str, files)), tuple(unread))
 
 
@@ -114,6 +118,7 @@ class SourceReader:
     def __init__(self) -> None:
         self._files: dict[Path, FileFacts] = {}
         self._cpp_classes: dict[str, ClassFacts] = {}
+        self._outside: dict[str, list[MethodFacts]] = {}
         self._judged: set[Path] = set()
 
     def read(self, path: Path) -> None:
@@ -134,10 +139,12 @@ class SourceReader:
         for name in _own_includes(source):
             if (path.parent / name).is_file():
                 self._load(path.parent / name)
-        adopt_definitions(self._cpp_classes, outside)
+        for owner, methods in outside.items():
+            self._outside.setdefault(owner, []).extend(methods)
 
     def judge(self) -> Iterator[Finding]:
-        """What the rules find in the files that are to be judged."""
+        """What the rules find in the files that are to be judged, all of which are read."""
+        adopt_definitions(self._cpp_classes, self._outside)
         inherit(self._cpp_classes)
         for python in [facts for facts in self._files.values() if facts.language is Language.PYTHON]:
             inherit(python.classes)
@@ -147,6 +154,14 @@ class SourceReader:
                     yield from self._admit(rule, judge(found))
             for file_rule, judge_file in FILE_RULES:
                 yield from self._admit(file_rule, judge_file(facts))
+
+    def find_unjudged(self) -> Iterator[str]:
+        """Plugin methods in C++ whose class was not read, one line for a class."""
+        for owner, methods in self._outside.items():
+            name = owner.rpartition("::")[2]
+            if name not in self._cpp_classes and any(method.name in _PLUGIN_METHODS for method in methods):
+                place = methods[0].path
+                yield f"{place}: the methods of {name}, whose class is in none of the files; give its header too"
 
     def _admit(self, rule: LintRule, places: Iterable[Place]) -> Iterator[Finding]:
         for place in places:
@@ -160,7 +175,12 @@ def _own_includes(source: str) -> list[str]:
 
 
 def _read_text(path: Path) -> str:
+    if path.suffix not in _PYTHON:  # comments may be in any encoding, and names are not
+        return path.read_bytes().decode("utf-8", errors="replace")
     try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise InputError("the file is no UTF-8 text", where=f"'{path}'") from None
+        with tokenize.open(path) as file:
+            return file.read()
+    except (SyntaxError, UnicodeDecodeError):
+        raise InputError(
+            "the file is no UTF-8 text, and does not say what else", where=f"'{path}'", fix="# -*- coding: ... -*-"
+        ) from None

@@ -27,6 +27,7 @@ _RENAMED: Final = {
     **dict.fromkeys(INTERFACES, "IPluginV3"),
 }
 _INTERFACE_NAMES: Final = frozenset((*INTERFACES, CREATOR, "IPluginV2Layer"))
+_CREATOR_METHODS: Final = frozenset(("create_plugin", "deserialize_plugin"))
 _NOT_DECIDED: Final = {
     "PluginCreatorVersion": "V3 creators tell their kind by interface_info",
     "FORMAT_COMBINATION_LIMIT": "set self.format_combination_limit in the plugin instead",
@@ -100,7 +101,10 @@ class _ClassMigration(cst.CSTTransformer):
         self.used: set[str] = set()
 
     def visit_ClassDef(self, node: cst.ClassDef) -> bool:
+        own = {part.name.value for part in node.body.body if isinstance(part, cst.FunctionDef)}
         for base in {code_of(base.value) for base in node.bases} & set(self.creators):
+            if not own & _CREATOR_METHODS:
+                continue
             self._notes.add(
                 node,
                 f"class {node.name.value} derives from {base}, which was migrated; its own methods were not",

@@ -498,6 +498,8 @@ _PARTS: Final = {
 def __getattr__(name: str) -> Any:
     import importlib
 
+    if name == "tensorrt":  # the compiled module inside the package, which scripts name in annotations
+        return importlib.import_module(__name__)
     module = next((module for module, names in _PARTS.items() if name in names.split()), None)
     if module is None:
         raise AttributeError(f"module 'tensorrt' has no attribute {name!r}")

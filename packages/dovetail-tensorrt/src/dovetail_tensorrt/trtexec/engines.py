@@ -15,6 +15,7 @@ from dovetail.loggers import Severity
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory, has_provider
 from dovetail_tensorrt.trt.parsing.models import ParsedModel
+from dovetail_tensorrt.trtexec.io_formats import asks_io_formats, set_io_formats
 from dovetail_tensorrt.trtexec.words import Options, read_size
 
 __all__ = ["build_plan", "load_plan", "prepare_plugins"]
@@ -69,11 +70,21 @@ def build_plan(options: Options, logger: Any) -> bytes:
     for note in notes:
         logger.log(Severity.WARNING, note)
     config = make_config(options)
-    engine = dovetail.compile(path, profiles=bounds, config=config, logger=logger, override=_override(options, path))
+    override = _override(options, path)
+    source: Any = _read_network(path, options, logger, override, config) if asks_io_formats(options) else path
+    engine = dovetail.compile(source, profiles=bounds, config=config, logger=logger, override=override)
     if config.timing_cache_path is not None:
         _keep_timings(Path(config.timing_cache_path))
     with engine:
         return bytes(engine.serialize())
+
+
+def _read_network(path: Path, options: Options, logger: Any, override: tuple[str, ...], config: Any) -> Any:
+    """The model as a network, whose inputs and outputs have the types and formats of the flags."""
+    network = dovetail.Network()
+    network.add_model(path, logger=logger, override=override, providers=config.providers)
+    set_io_formats(network, options)
+    return network
 
 
 def _override(options: Options, path: Path) -> tuple[str, ...]:

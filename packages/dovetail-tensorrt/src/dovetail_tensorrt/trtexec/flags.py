@@ -36,6 +36,8 @@ def _flags(section: str, rows: Iterable[tuple[str, str, str]], idle: str = "") -
 
 _ALWAYS: Final = "it is always so"
 _NO_DLA: Final = "there is no DLA"
+_MODEL_TYPES: Final = "layers keep the types that the model has"
+_NO_CALIBRATION: Final = "ranges come from a calibrator, in Python, or from the model"
 _NO_PLACE: Final = "Dovetail has nothing that it would set"
 
 _WORKING: Final = (
@@ -71,6 +73,8 @@ _WORKING: Final = (
             ("maxTactics", "int", "how many tactics of a layer are tried at most"),
             ("versionCompatible", "switch", "ask for plans of other versions"),
             ("sparsity", "text", "disable, enable or force"),
+            ("inputIOFormats", "list", "type and format of each input, or one for all: fp16:chw+hwc8,int32:chw"),
+            ("outputIOFormats", "list", "type and format of each output, or one for all"),
             ("enablePluginOverride", "switch", "plugins win over operators of the same name"),
         ],
     ),
@@ -127,6 +131,16 @@ _IDLE: Final = (
     *_flags(
         "Build",
         [
+            ("precisionConstraints", "text", "how types of layers are obeyed"),
+            ("layerPrecisions", "text", "types of layers"),
+            ("layerOutputTypes", "text", "types of outputs of layers"),
+        ],
+        _MODEL_TYPES,
+    ),
+    *_flags("Build", [("calib", "text", "a calibration cache")], _NO_CALIBRATION),
+    *_flags(
+        "Build",
+        [
             ("excludeLeanRuntime", "switch", "carry no runtime in the plan"),
             ("noCompilationCache", "switch", "no compilation cache"),
             ("tacticSources", "list", "where tactics come from"),
@@ -135,13 +149,7 @@ _IDLE: Final = (
             ("tilingOptimizationLevel", "text", "effort for tiling"),
             ("l2LimitForTiling", "text", "cache for tiling"),
             ("maxAuxStreams", "int", "streams inside a run"),
-            ("inputIOFormats", "list", "types and formats of inputs"),
-            ("outputIOFormats", "list", "types and formats of outputs"),
-            ("precisionConstraints", "text", "how layer types are obeyed"),
-            ("layerPrecisions", "text", "types of layers"),
-            ("layerOutputTypes", "text", "types of outputs of layers"),
             ("layerDeviceTypes", "text", "devices of layers"),
-            ("calib", "text", "a calibration cache"),
             ("directIO", "switch", "no reformats at the border"),
             ("restricted", "switch", "safety scope"),
             ("allowWeightStreaming", "switch", "weights may be streamed"),
@@ -185,7 +193,6 @@ _IDLE: Final = (
             ("weightStreamingBudget", "text", "memory for weights"),
             ("timeRefit", "switch", "time a refit"),
             ("persistentCacheRatio", "float", "cache for activations"),
-            ("streams", "int", "an old name of infStreams"),
             ("useRuntime", "text", "which runtime runs"),
             ("leanDLLPath", "text", "the lean runtime"),
         ],
@@ -207,6 +214,7 @@ _IDLE: Final = (
 
 _ALIASES: Final = (
     Flag(name="vc", section="Build", kind="switch", help="short for versionCompatible", alias="versionCompatible"),
+    Flag(name="streams", section="Inference", kind="int", help="an old name of infStreams", alias="infStreams"),
     Flag(name="plugins", section="System", kind="text", help="an old name of staticPlugins", alias="staticPlugins"),
     Flag(name="workspace", section="Build", kind="text", help="an old form of memPoolSize=workspace:", alias=""),
 )

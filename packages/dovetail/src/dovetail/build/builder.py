@@ -19,7 +19,7 @@ from dovetail.build.idle_settings import check_layer_names, find_idle_settings, 
 from dovetail.build.planner import build_plan
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
-from dovetail.build.refittable import split_weights
+from dovetail.build.refittable import find_weight_layers, split_weights
 from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.tune.rivals import OpenPlan, build_fastest
 from dovetail.decoding import judging
@@ -165,6 +165,7 @@ class Builder(NoOpContext):
             model = clone_model(source.to_model() if isinstance(source, Network) else source)
             phase.step()
             refittable, excluded = split_weights(model, network, config)
+            weight_layers = find_weight_layers(model, refittable)
             cleaning = standard_passes(keep=refittable, off=config.passes_off, limits=config.growth_limits)
             extra = list(config.extra_passes)  # not ours, so the model is checked after each
             changed = [*run_passes(model, cleaning).changed, *run_passes(model, extra, check=True).changed]
@@ -183,6 +184,7 @@ class Builder(NoOpContext):
             updates=network.cache_updates() if network is not None else {},
             libraries=_pack_libraries(config.plugins_to_serialize),
             refittable=refittable,
+            weight_layers=weight_layers,
             excluded_weights=excluded,
             providers=providers,
             num_threads=_check_threads(self.max_threads),

@@ -52,7 +52,8 @@ def refit_record(request: BuildRequest, blobs: BlobTable) -> RefitRecord | None:
     excluded = dict(request.excluded_weights)
     for name in sorted(request.refittable - weights.keys()):
         excluded.setdefault(name, "no step of the plan uses it")
-    return RefitRecord(weights=weights, excluded=excluded)
+    layers = {name: request.weight_layers[name] for name in weights if name in request.weight_layers}
+    return RefitRecord(weights=weights, excluded=excluded, layers=layers)
 
 
 def profile_record(profile: OptimizationProfile) -> ProfileRecord:

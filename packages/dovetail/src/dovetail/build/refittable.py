@@ -11,7 +11,11 @@ from dovetail.build.config import BuilderConfig, BuilderFlag
 if TYPE_CHECKING:
     from dovetail.network.api.definition import Network
 
-__all__ = ["is_refit", "split_weights"]
+__all__ = ["find_weight_layers", "is_refit", "split_weights"]
+
+_CONVOLUTIONS = ("Conv", "ConvTranspose")
+_ROLES = {1: "kernel", 2: "bias"}
+"""The input of a convolution -> the role of the weight that it is."""
 
 _REFIT_FLAGS = (BuilderFlag.REFIT, BuilderFlag.REFIT_IDENTICAL, BuilderFlag.REFIT_INDIVIDUAL, BuilderFlag.STRIP_PLAN)
 
@@ -35,6 +39,22 @@ def split_weights(
         else:
             excluded[name] = reason
     return frozenset(refittable), excluded
+
+
+def find_weight_layers(model: ir.Model, names: frozenset[str]) -> dict[str, tuple[str, str]]:
+    """Weight -> the layer that it belongs to and its role there; a weight of no layer is a constant of its own name."""
+    return {name: _find_layer(model.graph.initializers[name]) for name in sorted(names)}
+
+
+def _find_layer(value: ir.Value) -> tuple[str, str]:
+    given = value.metadata_props.get("dovetail.weights", "constant")
+    for node, index in value.uses():
+        layer = node.metadata_props.get("dovetail.layer", node.name)
+        is_convolution = node.op_type in _CONVOLUTIONS and not node.domain
+        role = _ROLES.get(index, given) if is_convolution else given
+        if layer and role != "constant":
+            return layer, role
+    return value.name or "", "constant"
 
 
 def _exclusion(value: ir.Value, network: Network | None, config: BuilderConfig) -> str | None:

@@ -39,6 +39,8 @@ class BuildRequest:
     """Plugin libraries to carry: name and packed contents."""
     refittable: frozenset[str] = frozenset()
     """Weights that can be replaced later, by name."""
+    weight_layers: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    """The layer and the role of each of these."""
     excluded_weights: Mapping[str, str] = field(default_factory=dict)
     """Weights that cannot, with the reason."""
     is_reference: bool = False

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from dovetail.entry_points import Offer
 
-__all__ = ["COMMANDS", "OfferedCommand", "list_offered", "load_declare"]
+__all__ = ["COMMANDS", "OfferedCommand", "list_offered", "load_declare", "summarize"]
 
 Declare = Callable[["argparse.ArgumentParser"], None]
 
@@ -43,13 +43,21 @@ COMMANDS: Final = {
 }
 """Each command and what it is for; the module of the same name, with _ for -, declares its arguments and runs it."""
 
+
+class _KnownCommand(NamedTuple):
+    """A command of a package that belongs to Dovetail."""
+
+    package: str
+    summary: str
+
+
 _ELSEWHERE: Final = {
-    "lint": "dovetail-tensorrt",
-    "migrate": "dovetail-tensorrt",
-    "serve": "dovetail-serve",
-    "trtexec": "dovetail-tensorrt",
+    "lint": _KnownCommand("dovetail-tensorrt", "judge plugin sources, in Python and C++, by what is known to go wrong"),
+    "migrate": _KnownCommand("dovetail-tensorrt", "rewrite V2 plugins of a Python file to V3"),
+    "serve": _KnownCommand("dovetail-serve", "serve models over HTTP and gRPC"),
+    "trtexec": _KnownCommand("dovetail-tensorrt", "build, run and time a model with the flags of trtexec"),
 }
-"""Commands of packages that are known, and the package to install for each."""
+"""Commands of packages that are known; what they are for is listed without importing these."""
 
 
 class OfferedCommand(NamedTuple):
@@ -66,6 +74,14 @@ def list_offered() -> list[OfferedCommand]:
 
     offers = find_offers(COMMAND_GROUP)
     return [OfferedCommand(offer, _find_problem(offer, offers)) for offer in offers]
+
+
+def summarize(offer: Offer) -> str:
+    """What a command of a package is for, as far as that is known without importing it."""
+    known = _ELSEWHERE.get(offer.name)
+    if known is not None and known.package == offer.distribution:
+        return f"{known.summary} ({offer.origin})"
+    return f"a command of {offer.origin}"
 
 
 def _find_problem(offer: Offer, offers: list[Offer]) -> str | None:
@@ -106,8 +122,8 @@ def _missing(name: str) -> DovetailError:
     refusal = loading_policy().refusal(COMMAND_GROUP, name)
     if refusal is not None:
         return UsageError(f"commands of packages cannot be run: {refusal}", where=f"command '{name}'")
-    what = f"this is a command of the package '{_ELSEWHERE[name]}', which is not installed"
-    return ResourceError(what, where=f"command '{name}'", fix=install_line(package=_ELSEWHERE[name]))
+    what = f"this is a command of the package '{_ELSEWHERE[name].package}', which is not installed"
+    return ResourceError(what, where=f"command '{name}'", fix=install_line(package=_ELSEWHERE[name].package))
 
 
 def _import_declare(offer: Offer, problem: str | None) -> Declare:

@@ -14,13 +14,15 @@ __all__ = ["write_file"]
 def write_file(path: Path, content: bytes, *, option: str) -> None:
     """Write a file, whole or not at all, and the folders it lies in.
 
+    An empty file is filled where it is: who made it, as a temporary file is made, may have it open to read it then.
+
     Raises:
         UsageError: The path that the option names cannot be written to.
         ResourceError: The disk is full.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        if path.exists() and not path.is_file():  # a pipe or a device that the user named
+        if path.exists() and (not path.is_file() or not path.stat().st_size):  # or a pipe or device that the user named
             path.write_bytes(content)
         else:
             with replacing(Path(os.path.realpath(path))) as file:

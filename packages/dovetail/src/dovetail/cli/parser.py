@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from dovetail._version import __version__
-from dovetail.cli.catalogue import COMMANDS, list_offered, load_declare
+from dovetail.cli.catalogue import COMMANDS, list_offered, load_declare, summarize
 from dovetail.cli.options import describe
 from dovetail.cli.streams import writing_output
 from dovetail.errors import PluginError, UsageError
@@ -103,7 +103,7 @@ def _summaries(command: str | None) -> dict[str, str]:
     if command in COMMANDS:
         return COMMANDS
     offers = [found.offer for found in list_offered() if found.problem is None]
-    return COMMANDS | {offer.name: f"a command of {offer.origin}" for offer in offers}
+    return COMMANDS | {offer.name: summarize(offer) for offer in offers}
 
 
 def _miss_function(args: argparse.Namespace) -> NoReturn:

@@ -321,6 +321,8 @@ class RefitRecord(_Record, frozen=True, kw_only=True):
     """Weight name -> blob."""
     excluded: dict[str, str] = {}
     """Weight name -> reason."""
+    layers: dict[str, tuple[str, str]] = {}
+    """Weight name -> the layer that it belongs to and its role there: kernel, bias, ..., constant."""
 
 
 class Manifest(_Record, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from dovetail.plugin.adapters import resolve_creator
 from dovetail.plugin.creators import bind_creator
 from dovetail.plugin.payload import decode_payload, is_native, pack_library
 from dovetail.plugin.registry import PluginRegistry, collect_static_registrations
+from dovetail.stand_ins import advise_missing, with_stand_ins
 
 __all__ = [
     "PluginLibrary",
@@ -214,8 +215,9 @@ def _load(spec: importlib.machinery.ModuleSpec | None, name: str, path: str, reg
 def _import(spec: importlib.machinery.ModuleSpec) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    assert spec.loader is not None  # noqa: S101 - checked by the caller
-    spec.loader.exec_module(module)
+    loader = spec.loader
+    assert loader is not None  # noqa: S101 - checked by the caller
+    with_stand_ins(lambda: loader.exec_module(module))
     return module
 
 
@@ -294,4 +296,4 @@ def _advice(path: str, error: BaseException) -> str | None:
     folder = location if location.is_dir() else location.parent
     if top == location.stem or (folder / f"{top}.py").exists() or (folder / top).is_dir():
         return f"make the library a package folder and import '{top}' relatively: from . import {top}"
-    return f"install the package that has '{top}'"
+    return advise_missing(error)

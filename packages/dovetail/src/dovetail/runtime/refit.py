@@ -48,6 +48,11 @@ class Refitter:
         return sorted(missing - self._pending.keys())
 
     @property
+    def weight_layers(self) -> Mapping[str, tuple[str, str]]:
+        """The layer that each weight belongs to, by name, and its role there: ``kernel``, ``bias``, ``constant``."""
+        return dict(self._record.layers)
+
+    @property
     def excluded_weights(self) -> Mapping[str, str]:
         """Weights that cannot be replaced, each with the reason."""
         return dict(self._record.excluded)

@@ -125,6 +125,14 @@ class INetworkDefinition(RemovedNames, dovetail.Network):
             return self.add_plugin_v3(*func)
         return import_part("plugin").expand(self, func, aot)
 
+    def add_plugin_v2(self, inputs: Any, plugin: Any) -> Any:
+        """Add a V2 plugin, or a built-in one: those are V2 in version 10, and its scripts add them so."""
+        from dovetail_tensorrt.builtin.base import BuiltinPlugin
+
+        if isinstance(plugin, BuiltinPlugin):
+            return self.add_plugin_v3(inputs, [], plugin)
+        return super().add_plugin_v2(inputs, plugin)
+
     def serialize(self) -> dovetail.IHostMemory | None:
         """The network as an ONNX model, plugins as their nodes; None when it is incomplete."""
         return self.reporter.attempt("INetworkDefinition.serialize", self._write_model, None)

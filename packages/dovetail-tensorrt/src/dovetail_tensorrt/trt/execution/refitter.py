@@ -87,18 +87,22 @@ class Refitter(LoggedObject):
         return self.set_named_weights(self._name_of(layer_name, dovetail.WeightsRole(role)), weights)
 
     def _name_of(self, layer_name: str, role: dovetail.WeightsRole) -> str:
-        named = f"{layer_name}.{role.name.lower()}"
-        known = self._core.get_all_weights()
-        # The constants of a parsed model have the names of their layers.
-        return layer_name if named not in known and layer_name in known else named
+        wanted = (layer_name, role.name.lower())
+        named = (name for name, found in self._core.weight_layers.items() if found == wanted)
+        return next(named, f"{layer_name} ({role.name})")
 
     def get_all(self) -> tuple[list[str], list[dovetail.WeightsRole]]:
         """Layers and roles of all weights that can be replaced."""
-        return _split(self._core.get_all_weights())
+        return self._find_layers(self._core.get_all_weights())
 
     def get_missing(self) -> tuple[list[str], list[dovetail.WeightsRole]]:
         """Layers and roles of weights that the engine still needs."""
-        return _split(self._core.get_missing_weights())
+        return self._find_layers(self._core.get_missing_weights())
+
+    def _find_layers(self, names: list[str]) -> tuple[list[str], list[dovetail.WeightsRole]]:
+        layers = self._core.weight_layers
+        found = [layers.get(name, (name, "constant")) for name in names]
+        return [layer for layer, _ in found], [_ROLES[role] for _, role in found]
 
     # ranges of version 10, which plans keep in their layers and no refit replaces
 
@@ -124,9 +128,3 @@ class Refitter(LoggedObject):
     def refit_cuda_engine_async(self, stream_handle: Any) -> bool:
         """The same; it is done when this returns."""
         return self.refit_cuda_engine()
-
-
-def _split(names: list[str]) -> tuple[list[str], list[dovetail.WeightsRole]]:
-    pairs = [name.rpartition(".") for name in names]
-    layers = [layer if role in _ROLES else name for (layer, _, role), name in zip(pairs, names, strict=True)]
-    return layers, [_ROLES.get(role, dovetail.WeightsRole.CONSTANT) for _, _, role in pairs]

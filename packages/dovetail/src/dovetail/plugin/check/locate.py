@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.util
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -21,6 +22,7 @@ from dovetail.plugin.interfaces import IPluginCreatorV3One, IPluginV3
 from dovetail.plugin.payload import is_native
 from dovetail.plugin.quick import QuickLayer
 from dovetail.plugin.registry import collect_static_registrations, get_plugin_registry, instantiate
+from dovetail.stand_ins import advise_missing, with_stand_ins
 
 __all__ = ["LocatedPlugin", "locate"]
 
@@ -70,7 +72,7 @@ def _import(place: str) -> ModuleType:
         raise UsageError("there is no such file", where=place, fix="check the path")
     if importlib.util.find_spec(place.partition(".")[0]) is None:
         raise UsageError("there is no such file or module", where=place, fix="check the path, or install the package")
-    return importlib.import_module(place)
+    return with_stand_ins(lambda: importlib.import_module(place))
 
 
 def _import_file(path: Path) -> ModuleType:
@@ -83,10 +85,12 @@ def _import_file(path: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, entry, submodule_search_locations=folders)
     if spec is None or spec.loader is None:
         raise UsageError("the file cannot be imported as Python", where=str(path))
-    module = importlib.util.module_from_spec(spec)
+    module, loader = importlib.util.module_from_spec(spec), spec.loader
     sys.modules[name] = module
+    if str(location.parent) not in sys.path:  # for modules beside it, as for a script; after those that are installed
+        sys.path.append(str(location.parent))
     try:
-        spec.loader.exec_module(module)
+        with_stand_ins(lambda: loader.exec_module(module))
     except BaseException:
         del sys.modules[name]
         raise
@@ -103,7 +107,8 @@ def _attributing(place: str) -> Iterator[None]:
         frames = traceback.extract_tb(error.__traceback__)
         line = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else place
         where = f"{error.filename}:{error.lineno}" if isinstance(error, SyntaxError) else line
-        raise PluginError(f"importing '{place}' raised {type(error).__name__}: {error}", where=where) from error
+        what = f"importing '{place}' raised {type(error).__name__}: {error}"
+        raise PluginError(what, where=where, fix=advise_missing(error)) from error
 
 
 def _creators_in(module: ModuleType, registered: list[Any]) -> dict[str, Any]:
@@ -113,6 +118,8 @@ def _creators_in(module: ModuleType, registered: list[Any]) -> dict[str, Any]:
     found += [("", creator) for creator in registered]
     found += [(name, value) for name, value in vars(module).items() if _is_creator(value)]
     known = {type(creator) for _, creator in found}
+    classes = [value for value in vars(module).values() if _is_creator_class(value, module)]
+    known |= {each for each in classes if _is_only_base(each, classes)}
     for name, value in vars(module).items():
         if isinstance(value, QuickLayer):
             found.append((name, value.creator))
@@ -135,6 +142,15 @@ def _is_creator_class(value: Any, module: ModuleType) -> bool:
     if not isinstance(value, type) or value.__module__ != module.__name__:
         return False
     return issubclass(value, IPluginCreatorV3One) or is_adaptable_creator(value)
+
+
+def _is_only_base(value: type, classes: list[type]) -> bool:
+    """Whether a class is what others are made from: some derive from it, and it cannot be made without arguments."""
+    if not any(issubclass(each, value) and each is not value for each in classes):
+        return False
+    params = inspect.signature(value).parameters.values()
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return any(param.default is param.empty and param.kind not in kinds for param in params)
 
 
 def _is_plugin_class(value: Any) -> bool:
