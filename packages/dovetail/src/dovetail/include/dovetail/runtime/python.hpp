@@ -1,0 +1,130 @@
+// Objects of Python: the lock around them, references, and errors as C++ exceptions.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include "error.hpp"
+
+namespace dovetail
+{
+namespace detail
+{
+
+// Holds the interpreter's lock, in whatever thread.
+class Lock
+{
+public:
+    Lock()
+        : mState(PyGILState_Ensure())
+    {
+    }
+    ~Lock()
+    {
+        PyGILState_Release(mState);
+    }
+    Lock(Lock const&) = delete;
+    Lock& operator=(Lock const&) = delete;
+
+private:
+    PyGILState_STATE mState;
+};
+
+// A reference that is dropped under a lock that somebody else holds.
+class Local
+{
+public:
+    Local() = default;
+    explicit Local(PyObject* object)
+        : mObject(object)
+    {
+    }
+    Local(Local&& other) noexcept
+        : mObject(std::exchange(other.mObject, nullptr))
+    {
+    }
+    Local& operator=(Local&& other) noexcept
+    {
+        std::swap(mObject, other.mObject);
+        return *this;
+    }
+    ~Local()
+    {
+        Py_XDECREF(mObject);
+    }
+    PyObject* get() const noexcept
+    {
+        return mObject;
+    }
+    PyObject* release() noexcept
+    {
+        return std::exchange(mObject, nullptr);
+    }
+
+private:
+    PyObject* mObject{nullptr};
+};
+
+inline Local takeException()
+{
+#if PY_VERSION_HEX >= 0x030C0000
+    return Local(PyErr_GetRaisedException());
+#else
+    PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    return Local(value);
+#endif
+}
+
+inline std::string asText(PyObject* object)
+{
+    Local bytes(PyUnicode_AsEncodedString(object, "utf-8", "backslashreplace"));
+    if (bytes.get() == nullptr)
+    {
+        PyErr_Clear();
+        return "(a text that cannot be shown)";
+    }
+    return {PyBytes_AS_STRING(bytes.get()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.get()))};
+}
+
+// The error that Python has raised, as an exception of this program.
+inline Error makeError()
+{
+    Local raised = takeException();
+    if (raised.get() == nullptr)
+    {
+        return {"InternalError", "a call failed and said nothing"};
+    }
+    std::string kind = Py_TYPE(raised.get())->tp_name;
+    Local text(PyObject_Str(raised.get()));
+    if (text.get() == nullptr)
+    {
+        PyErr_Clear();
+    }
+    std::string what = text.get() == nullptr ? kind : asText(text.get());
+    return {kind.substr(kind.rfind('.') + 1), what.empty() ? kind : what};
+}
+
+// What a call returned, or its error.
+inline Local check(PyObject* object)
+{
+    if (object == nullptr)
+    {
+        throw makeError();
+    }
+    return Local(object);
+}
+
+inline void checkStatus(int status)
+{
+    if (status < 0)
+    {
+        throw makeError();
+    }
+}
+
+} // namespace detail
+} // namespace dovetail
