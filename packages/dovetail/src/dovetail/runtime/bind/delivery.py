@@ -24,7 +24,7 @@ from dovetail.types import Dims, TensorFormat
 if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
 
-__all__ = ["OutputDelivery", "bound_bytes", "memory_bytes", "no_address", "tell_dims"]
+__all__ = ["OutputDelivery", "bound_bytes", "no_address", "tell_dims"]
 
 
 class OutputDelivery:
@@ -66,7 +66,7 @@ class OutputDelivery:
             return address or 0
         allocator = self._allocators.get(tensor.name)
         if allocator is not None:
-            size = memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
+            size = stored_size_bytes(tensor.dtype, packed_shape(shape, TensorFormat[tensor.format]))
             address = self._addresses[tensor.name] = self._reallocate(allocator, tensor, address or 0, size)
             return address
         if address is None:
@@ -102,7 +102,7 @@ class OutputDelivery:
 
     def _copy_out(self, run: BoundRun, tensor: TensorRecord, array: Any, allocator: IOutputAllocator | None) -> None:
         address = self._addresses.get(tensor.name, 0)
-        size = memory_bytes(tensor, (array if tensor.memory else require_array(array, tensor)).shape)
+        size = stored_size_bytes(tensor.dtype, (array if tensor.memory else require_array(array, tensor)).shape)
         if allocator is not None:
             address = self._addresses[tensor.name] = self._reallocate(allocator, tensor, address, size)
         if not address:
@@ -161,14 +161,9 @@ def bound_bytes(tensor: TensorRecord, shapes: ShapePlan, symbols: Sequence[int])
     dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
     if dims is None or None in dims:
         return -1
-    return memory_bytes(tensor, packed_shape(tell_dims(dims, shapes, symbols), TensorFormat[tensor.format]))
+    return stored_size_bytes(tensor.dtype, packed_shape(tell_dims(dims, shapes, symbols), TensorFormat[tensor.format]))
 
 
 def no_address(kind: str, name: str, fix: str) -> InputError:
     """The error for a tensor that nobody bound."""
     return InputError("no address is set", where=f"{kind} '{name}'", fix=fix)
-
-
-def memory_bytes(tensor: TensorRecord, physical: Sequence[int]) -> int:
-    """Bytes of memory that a tensor takes outside, where four-bit elements take half a byte."""
-    return stored_size_bytes(tensor.dtype, physical)

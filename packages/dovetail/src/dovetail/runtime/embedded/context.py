@@ -41,12 +41,21 @@ class _Input(NamedTuple):
     """Whether it is where the tensor lies; else it is copied there."""
 
 
+class _NewOutput(NamedTuple):
+    """An output of a known shape that has new memory in every run."""
+
+    output: OwnOutput
+    shape: tuple[int, ...]
+    size_bytes: int
+
+
 class _Bindings(NamedTuple):
     """What a run has to do beside running, for the memory that is set."""
 
     copied: tuple[int, ...]
     """The inputs to copy to their device."""
-    outputs: tuple[OutputMemory, ...]
+    new: tuple[_NewOutput, ...]
+    told: tuple[OutputMemory, ...]
     """The outputs whose shape each run tells."""
 
 
@@ -58,6 +67,7 @@ class EmbeddedContext:
         self._context = engine.create_execution_context()
         self._tensors: tuple[TensorRecord, ...] = (*engine.manifest.inputs, *engine.manifest.outputs)
         self._num_inputs = len(engine.manifest.inputs)
+        self._updated = engine.updated_inputs
         self._reads_shapes = any(tensor.is_shape for tensor in self._tensors)
         """Whether the contents of inputs decide shapes, so that each run may have others."""
         self._inputs: dict[int, _Input] = {}
@@ -68,10 +78,16 @@ class EmbeddedContext:
     def set_input(self, index: int, address: int, size_bytes: int, shape: tuple[int, ...], is_there: bool) -> None:
         """Read an input from memory of the caller's, which must last until a run is done."""
         tensor = self._tensors[index]
-        self._context.set_input_shape(tensor.name, shape)
+        given = _Input(address, shape, is_there or not tensor.memory)
+        before = self._inputs.pop(index, None)
+        if before is None or before.shape != shape or self._bindings is None:
+            self._context.set_input_shape(tensor.name, shape)
         check_capacity(tensor, "input", needed_bytes(tensor, shape), size_bytes)
-        self._inputs[index] = _Input(address, shape, is_there or not tensor.memory)
-        self._bindings = None
+        self._inputs[index] = given
+        if before is None or before[1:] != given[1:] or tensor.name in self._updated:
+            self._bindings = None
+        elif given.is_there:
+            self._context.set_tensor_address(tensor.name, address)
 
     def set_output(self, index: int, address: int, size_bytes: int, is_there: bool) -> None:
         """Write an output to memory of the caller's from the next run on."""
@@ -93,13 +109,17 @@ class EmbeddedContext:
         bindings = self._bindings
         if bindings is None:
             bindings = self._bindings = self._bind()
-        for output in bindings.outputs:
+        for output in bindings.told:
             output.shape = None
+        for output, _, size_bytes in bindings.new:
+            self._context.set_tensor_address(output.tensor.name, output.reserve(size_bytes))
         copies = [self._copy_in(index) for index in bindings.copied]
         self._context.execute_async_v3(stream)
         for tensor in copies:  # they go now, and a queue of the caller's may still read them
             call(tensor.device, "synchronize", tensor.provider.synchronize)
-        for output in bindings.outputs:
+        for output, shape, _ in bindings.new:
+            output.shape = shape
+        for output in bindings.told:
             output.finish()
 
     def find_shape(self, index: int) -> tuple[int, ...]:
@@ -119,17 +139,22 @@ class EmbeddedContext:
         self._context.close()
 
     def _bind(self) -> _Bindings:
-        context, told = self._context, []
-        copied = tuple(index for index, given in self._inputs.items() if not given.is_there)
         self._require_inputs()
         for index, given in self._inputs.items():
-            context.set_tensor_address(self._tensors[index].name, given.address)
+            self._context.set_tensor_address(self._tensors[index].name, given.address)
+        new, told = [], []
         for index in range(self._num_inputs, len(self._tensors)):
             output = self._outputs[index] = self._choose_output(index)
-            if not self._bind_in_place(output):
-                context.set_output_allocator(output.tensor.name, output)
+            shape = self._find_fixed_shape(output)
+            self._context.set_output_allocator(output.tensor.name, output if shape is None else None)
+            if shape is None:
                 told.append(output)
-        return _Bindings(copied, tuple(told))
+            elif isinstance(output, OwnOutput):
+                new.append(_NewOutput(output, shape, needed_bytes(output.tensor, shape)))
+            elif isinstance(output, CallerOutput):
+                self._bind_in_place(output, shape)
+        copied = tuple(index for index, given in self._inputs.items() if not given.is_there)
+        return _Bindings(copied, tuple(new), tuple(told))
 
     def _require_inputs(self) -> None:
         missing = [self._tensors[index] for index in range(self._num_inputs) if index not in self._inputs]
@@ -163,18 +188,18 @@ class EmbeddedContext:
     def _on_device(self, target: OwnOutput | CallerOutput) -> DeviceOutput:
         return DeviceOutput(self._engine.providers[target.tensor.memory], target)
 
-    def _bind_in_place(self, output: OutputMemory) -> bool:
-        """Bind memory of the caller's whose shape no run can change, checked once; whether that was possible."""
-        tensor = output.tensor
-        if not isinstance(output, CallerOutput) or tensor.dims is None or self._reads_shapes:
-            return False
-        shape = self._context.find_shape(tensor.name)
-        if -1 in shape:
-            return False
-        check_capacity(tensor, "output", needed_bytes(tensor, shape), output.size_bytes)
+    def _find_fixed_shape(self, output: OutputMemory) -> tuple[int, ...] | None:
+        """The shape of an output that every run over these inputs has; None where each run has to tell it."""
+        is_told = output.tensor.dims is None or self._reads_shapes
+        if isinstance(output, DeviceOutput) or (is_told and output.tensor.alias is None):
+            return None
+        shape = self._context.find_shape(output.tensor.name)
+        return None if -1 in shape else shape
+
+    def _bind_in_place(self, output: CallerOutput, shape: tuple[int, ...]) -> None:
+        check_capacity(output.tensor, "output", needed_bytes(output.tensor, shape), output.size_bytes)
         output.shape = shape
-        self._context.set_output_allocator(tensor.name, None)
-        return self._context.set_tensor_address(tensor.name, output.address)
+        self._context.set_tensor_address(output.tensor.name, output.address)
 
     def _copy_in(self, index: int) -> DeviceTensor:
         tensor, given = self._tensors[index], self._inputs[index]

@@ -8,13 +8,12 @@ import numpy as np
 
 from dovetail.allocators import IOutputAllocator
 from dovetail.errors import InputError, UsageError
-from dovetail.formats import FOUR_BIT_TYPES, packed_shape
+from dovetail.formats import FOUR_BIT_TYPES, packed_shape, stored_size_bytes
 from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import TensorRecord
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.memory.arena import aligned_empty
 from dovetail.runtime.bind.arrays import PackedMemory, array_at
-from dovetail.runtime.bind.delivery import memory_bytes
 from dovetail.runtime.devices.tensors import DeviceTensor
 from dovetail.runtime.memory.blocks import DeviceBlock
 from dovetail.runtime.steps.base import Array
@@ -73,19 +72,25 @@ class OwnOutput(OutputMemory):
 
     def __init__(self, tensor: TensorRecord) -> None:
         super().__init__(tensor)
-        self._memory = aligned_empty(0)
+        self._memory: Array | None = None
+        self._size_bytes = 0
 
     def reallocate_output(self, tensor_name: str, memory: int, size: int, alignment: int) -> int:
-        """What there is, if nobody took it and it is large enough."""
-        if self._memory.nbytes < max(size, 1):
-            self._memory = aligned_empty(max(size, 1))
+        """The same as ``reserve``."""
+        return self.reserve(size)
+
+    def reserve(self, size_bytes: int) -> int:
+        """What there is, if nobody took it and it is large enough; else new memory."""
+        if self._memory is None or self._memory.nbytes < size_bytes:
+            self._memory = aligned_empty(max(size_bytes, 1))
+        self._size_bytes = size_bytes
         return address_of(self._memory)
 
     def take(self) -> Result:
         """The memory goes with the result."""
         shape, memory = self.require_shape(), self._memory
-        self.shape, self._memory = None, aligned_empty(0)
-        return Result(address_of(memory), needed_bytes(self.tensor, shape), shape, memory)
+        self.shape = self._memory = None
+        return Result(0 if memory is None else address_of(memory), self._size_bytes, shape, memory)
 
 
 class CallerOutput(OutputMemory):
@@ -133,7 +138,7 @@ class DeviceOutput(OutputMemory):
         physical = packed_shape(shape, TensorFormat[self.tensor.format])
         array = self._block.view(0, physical, np.dtype(self.tensor.dtype))
         copied = DeviceTensor(self._provider, array, self._block).numpy()
-        address = self._target.reallocate_output(self.tensor.name, 0, memory_bytes(self.tensor, physical), 1)
+        address = self._target.reallocate_output(self.tensor.name, 0, stored_size_bytes(self.tensor.dtype, physical), 1)
         _write_memory(address, copied)
         self._target.shape = shape
 
@@ -169,4 +174,4 @@ def _write_memory(address: int, array: Array) -> None:
 
 def needed_bytes(tensor: TensorRecord, shape: tuple[int, ...]) -> int:
     """The memory that a tensor of that shape takes, in its format."""
-    return memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
+    return stored_size_bytes(tensor.dtype, packed_shape(shape, TensorFormat[tensor.format]))

@@ -35,6 +35,7 @@ public:
         {
             return;
         }
+        mInputs[index] = {};
         detail::Lock lock;
         detail::Local dims = detail::makeShape(shape);
         detail::check(
@@ -79,6 +80,7 @@ public:
     // Chooses the profile; shapes that do not fit it must be set again.
     void setProfile(int32_t profile)
     {
+        mInputs.assign(mInputs.size(), {}); // what is set again is checked against this profile
         detail::Lock lock;
         detail::check(PyObject_CallMethod(mObject.get(), "set_profile", "i", profile));
     }

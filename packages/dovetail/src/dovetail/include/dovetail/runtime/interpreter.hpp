@@ -4,8 +4,6 @@
 #include "python.hpp"
 
 #include <cstdlib>
-#include <memory>
-#include <mutex>
 
 namespace dovetail
 {
@@ -21,14 +19,12 @@ class Interpreter
 public:
     static std::shared_ptr<Interpreter> start(std::string const& python)
     {
-        static std::mutex mutex;
-        static std::weak_ptr<Interpreter> running;
-        std::lock_guard<std::mutex> guard(mutex);
-        std::shared_ptr<Interpreter> found = running.lock();
+        std::unique_lock<std::mutex> guard = lockInterpreter();
+        auto found = std::static_pointer_cast<Interpreter>(runningInterpreter().lock());
         if (found == nullptr)
         {
             found.reset(new Interpreter(python));
-            running = found;
+            runningInterpreter() = found;
         }
         return found;
     }
@@ -41,7 +37,7 @@ public:
         }
         if (!mIsOwn)
         {
-            Lock lock;
+            BareLock lock;
             Py_CLEAR(mModule);
             return;
         }
@@ -79,8 +75,20 @@ private:
             PyEval_SaveThread();
             return;
         }
-        Lock lock;
+        BareLock lock;
         load();
+    }
+
+    // Nobody waits for the mutex while holding the interpreter's lock, which whoever has the mutex may want.
+    static std::unique_lock<std::mutex> lockInterpreter()
+    {
+        PyThreadState* const held = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+        std::unique_lock<std::mutex> guard(interpreterMutex());
+        if (held != nullptr)
+        {
+            PyEval_RestoreThread(held);
+        }
+        return guard;
     }
 
     static std::string findPython(std::string const& python)

@@ -6,28 +6,102 @@
 
 #include "error.hpp"
 
+#include <memory>
+#include <mutex>
+
 namespace dovetail
 {
 namespace detail
 {
 
-// Holds the interpreter's lock, in whatever thread.
+// The interpreter while it lives; written by who starts it, under the mutex.
+inline std::weak_ptr<void>& runningInterpreter()
+{
+    static std::weak_ptr<void> running;
+    return running;
+}
+
+inline std::mutex& interpreterMutex()
+{
+    static std::mutex mutex;
+    return mutex;
+}
+
+// Keeps what the interpreter knows of a thread from one call to the next; making it anew costs more than most calls.
+class ThreadState
+{
+public:
+    ThreadState()
+        : mInterpreter(findInterpreter())
+        , mState(PyGILState_Ensure())
+        , mSaved(PyEval_SaveThread())
+    {
+    }
+    ~ThreadState()
+    {
+        std::shared_ptr<void> const alive = mInterpreter.lock();
+        if (alive != nullptr)
+        {
+            PyEval_RestoreThread(mSaved);
+            PyGILState_Release(mState);
+        }
+    }
+    ThreadState(ThreadState const&) = delete;
+    ThreadState& operator=(ThreadState const&) = delete;
+
+private:
+    static std::weak_ptr<void> findInterpreter()
+    {
+        std::lock_guard<std::mutex> guard(interpreterMutex());
+        return runningInterpreter();
+    }
+
+    std::weak_ptr<void> mInterpreter;
+    PyGILState_STATE mState;
+    PyThreadState* mSaved;
+};
+
+// Holds the interpreter's lock.
+class BareLock
+{
+public:
+    BareLock()
+        : mState(PyGILState_Ensure())
+    {
+    }
+    ~BareLock()
+    {
+        PyGILState_Release(mState);
+    }
+    BareLock(BareLock const&) = delete;
+    BareLock& operator=(BareLock const&) = delete;
+
+private:
+    PyGILState_STATE mState;
+};
+
+// The same for calls that a thread makes again and again.
 class Lock
 {
 public:
     Lock()
-        : mState(PyGILState_Ensure())
+        : mIsKnown(meetThread())
     {
     }
-    ~Lock()
-    {
-        PyGILState_Release(mState);
-    }
-    Lock(Lock const&) = delete;
-    Lock& operator=(Lock const&) = delete;
 
 private:
-    PyGILState_STATE mState;
+    static bool meetThread()
+    {
+        if (!PyGILState_Check())
+        {
+            static thread_local ThreadState const state;
+            static_cast<void>(state);
+        }
+        return true;
+    }
+
+    bool mIsKnown;
+    BareLock mLock;
 };
 
 // A reference that is dropped under a lock that somebody else holds.
