@@ -19,6 +19,15 @@ __all__ = ["compile_program", "find_flags", "run_program"]
 WARNINGS = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 
+SUPPRESSIONS = Path(__file__).with_name("python_leaks.txt")
+SANITIZERS = {
+    "PYTHONMALLOC": "malloc",
+    "LSAN_OPTIONS": f"suppressions={SUPPRESSIONS}:print_suppressions=0",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+}
+"""For programs that are compiled with sanitizers: what the interpreter itself leaves behind is none of their leaks."""
+
+
 def find_flags() -> list[str]:
     """What ``dovetail runtime-flags`` says."""
     command = [sys.executable, "-m", "dovetail", "runtime-flags", "--json"]
@@ -42,8 +51,7 @@ def compile_program(source: Path, program: Path, *options: str) -> Path:
 def run_program(program: Path, *arguments: str | Path, **environment: str) -> list[str]:
     """The lines that a program printed; it must end well and say nothing else."""
     command = [str(program), *map(str, arguments)]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, env=os.environ | environment, timeout=300
-    )
+    everything = os.environ | SANITIZERS | environment
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=everything, timeout=300)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout.splitlines()

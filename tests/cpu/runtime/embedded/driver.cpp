@@ -256,6 +256,32 @@ void threads(Runtime& runtime, Arguments const& args)
     std::printf("\n");
 }
 
+size_t readMemoryKb()
+{
+    std::ifstream file("/proc/self/statm");
+    size_t total = 0, resident = 0;
+    file >> total >> resident;
+    return resident * 4;
+}
+
+// Loads, runs and unloads a plan, and prints by how much the memory grew in the second half.
+void repeat(Runtime& runtime, Arguments const& args)
+{
+    size_t middle = 0;
+    int const rounds = std::atoi(args[1].c_str());
+    for (int round = 0; round < rounds; ++round)
+    {
+        middle = round == rounds / 2 ? readMemoryKb() : middle;
+        Context context = runtime.load(args[0]).createContext();
+        std::vector<float> const x = count(6);
+        context.setInput("x", x, {2, 3});
+        context.run();
+        context.output("y");
+        tell([&] { context.setInput("x", x, {1, 3}); });
+    }
+    std::printf("%d\n", static_cast<int>(readMemoryKb()) - static_cast<int>(middle));
+}
+
 // Loads the files that are named: damaged plans must be errors.
 void hostile(Runtime& runtime, Arguments const& args)
 {
@@ -402,7 +428,8 @@ int main(int argc, char** argv)
     auto const start = std::chrono::steady_clock::now();
     std::map<std::string, std::function<void(Runtime&, Arguments const&)>> const acts{{"describe", describe},
         {"run", run}, {"fail", fail}, {"profiles", profiles}, {"dynamic", dynamic}, {"alias", alias},
-        {"threads", threads}, {"hostile", hostile}, {"carried", carried}, {"library", library}, {"device", device}};
+        {"threads", threads}, {"repeat", repeat}, {"hostile", hostile}, {"carried", carried}, {"library", library},
+        {"device", device}};
     std::string const act = argv[1];
     Arguments const args(argv + 2, argv + argc);
     tell(

@@ -105,6 +105,12 @@ def test_threads_have_contexts_of_their_own(driver: Path, plans: Path) -> None:
     assert run_program(driver, "threads", plans / "relu.plan", plans / "neg.plan")[0] == "50 " * 8
 
 
+def test_nothing_stays_of_plans_that_are_gone(driver: Path, plans: Path) -> None:
+    quarantine = {"ASAN_OPTIONS": "quarantine_size_mb=1"}  # memory that a sanitizer holds back is not lost
+    lines = run_program(driver, "repeat", plans / "relu.plan", "1000", **quarantine)
+    assert int(lines[-2]) < 2_000  # KB in the last 500 rounds
+
+
 def test_hostile_plans_are_exceptions(driver: Path, plans: Path, tmp_path: Path) -> None:
     raw, rng = (plans / "relu.plan").read_bytes(), random.Random(0)
     cases = [b"", b"\0" * 64, raw[:7], raw[: len(raw) // 2], rng.randbytes(4096), b"\xff" * 8 + raw[8:]]
