@@ -44,7 +44,7 @@ public:
         mInputs[index] = std::move(given);
     }
     // The same with elements of a known type; there must be as many as the shape says.
-    template <typename T>
+    template <typename T, typename = decltype(ElementName<T>::value)>
     void setInput(
         std::string const& name, T const* data, size_t count, Shape const& shape, Memory memory = Memory::kHOST)
     {
