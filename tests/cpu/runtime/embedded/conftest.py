@@ -11,11 +11,12 @@ import dovetail as dt
 from tests.support.native_libraries import Compile, make_compiler
 from tests.support.native_programs import compile_program
 
-
 SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
 
-@pytest.fixture(scope="session", params=[(), pytest.param(SANITIZED, marks=pytest.mark.slow)], ids=["plain", "sanitized"])
+@pytest.fixture(
+    scope="session", params=[(), pytest.param(SANITIZED, marks=pytest.mark.slow)], ids=["plain", "sanitized"]
+)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The compiled program; with sanitizers too where there is time for it."""
     folder = tmp_path_factory.mktemp("programs")

@@ -134,6 +134,10 @@ void fail(Runtime& runtime, Arguments const& args)
             context.run();
         });
     tell([&] { context.setInput("x", x, {2, 3}); });
+    tell([&] { context.run(); });
+    tell([&] { context.setInput("x", static_cast<void const*>(x.data()), 24, {4, 3}); });
+    tell([&] { context.run(); });
+    tell([&] { context.setInput("x", x, {2, 3}); });
     tell(
         [&]
         {
@@ -345,13 +349,13 @@ void device(Runtime& runtime, Arguments const& args)
     context.setInput("x", x, {2, 3});
     context.run();
     show(context.output("y"));
+    auto readNumber
+        = [](char const* name) { return reinterpret_cast<void*>(std::strtoull(std::getenv(name), nullptr, 0)); };
     std::array<float, 6> own{};
     context.setOutput("y", Span<float>(own.data(), own.size()));
     x[0] = 5;
-    context.run();
+    context.run(readNumber("DEVICE_STREAM"));
     std::printf("%g %g\n", own[0], own[5]);
-    auto readNumber
-        = [](char const* name) { return reinterpret_cast<void*>(std::strtoull(std::getenv(name), nullptr, 0)); };
     void* const input = readNumber("DEVICE_INPUT");
     void* const output = readNumber("DEVICE_OUTPUT");
     std::memcpy(input, x.data(), 24);

@@ -37,6 +37,7 @@ class _Input(NamedTuple):
 
     address: int
     shape: tuple[int, ...]
+    needed_bytes: int
     is_there: bool
     """Whether it is where the tensor lies; else it is copied there."""
 
@@ -78,16 +79,19 @@ class EmbeddedContext:
     def set_input(self, index: int, address: int, size_bytes: int, shape: tuple[int, ...], is_there: bool) -> None:
         """Read an input from memory of the caller's, which must last until a run is done."""
         tensor = self._tensors[index]
-        given = _Input(address, shape, is_there or not tensor.memory)
         before = self._inputs.pop(index, None)
-        if before is None or before.shape != shape or self._bindings is None:
+        bindings, self._bindings = self._bindings, None  # after a failure the input is not set
+        if before is None or before.shape != shape or bindings is None:
             self._context.set_input_shape(tensor.name, shape)
-        check_capacity(tensor, "input", needed_bytes(tensor, shape), size_bytes)
-        self._inputs[index] = given
-        if before is None or before[1:] != given[1:] or tensor.name in self._updated:
-            self._bindings = None
-        elif given.is_there:
+            before = None
+        needed = needed_bytes(tensor, shape) if before is None else before.needed_bytes
+        check_capacity(tensor, "input", needed, size_bytes)
+        given = self._inputs[index] = _Input(address, shape, needed, is_there or not tensor.memory)
+        if before is None or before.is_there != given.is_there or tensor.name in self._updated:
+            return
+        if given.is_there:
             self._context.set_tensor_address(tensor.name, address)
+        self._bindings = bindings
 
     def set_output(self, index: int, address: int, size_bytes: int, is_there: bool) -> None:
         """Write an output to memory of the caller's from the next run on."""
@@ -112,6 +116,7 @@ class EmbeddedContext:
         for output in bindings.told:
             output.shape = None
         for output, _, size_bytes in bindings.new:
+            output.shape = None
             self._context.set_tensor_address(output.tensor.name, output.reserve(size_bytes))
         copies = [self._copy_in(index) for index in bindings.copied]
         self._context.execute_async_v3(stream)

@@ -11,6 +11,7 @@ from dovetail.errors import InputError, UsageError
 from dovetail.formats import FOUR_BIT_TYPES, packed_shape, stored_size_bytes
 from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import TensorRecord
+from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.memory.arena import aligned_empty
 from dovetail.runtime.bind.arrays import PackedMemory, array_at
@@ -137,6 +138,7 @@ class DeviceOutput(OutputMemory):
         shape = self.require_shape()
         physical = packed_shape(shape, TensorFormat[self.tensor.format])
         array = self._block.view(0, physical, np.dtype(self.tensor.dtype))
+        call(self._provider.id, "synchronize", self._provider.synchronize)  # a queue of the caller's may still write
         copied = DeviceTensor(self._provider, array, self._block).numpy()
         address = self._target.reallocate_output(self.tensor.name, 0, stored_size_bytes(self.tensor.dtype, physical), 1)
         _write_memory(address, copied)
