@@ -4,7 +4,6 @@
 #include <dovetail/runtime.hpp>
 
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -366,54 +365,6 @@ void device(Runtime& runtime, Arguments const& args)
     std::printf("%g %g\n", static_cast<float*>(output)[0], static_cast<float*>(output)[5]);
 }
 
-// What a call costs in microseconds, and a start in milliseconds.
-void bench(Arguments const& args, std::chrono::steady_clock::time_point start)
-{
-    Runtime runtime;
-    Engine engine = runtime.load(args[0]);
-    Context context = engine.createContext();
-    std::vector<float> const x = count(6), other = count(6);
-    std::array<float, 6> own{};
-    context.setInput("x", x, {2, 3});
-    context.run();
-    using Seconds = std::chrono::duration<double>;
-    double const started = Seconds(std::chrono::steady_clock::now() - start).count();
-    auto time = [](auto&& act)
-    {
-        double best = 1e9;
-        for (int round = 0; round < 20; ++round)
-        {
-            auto const begin = std::chrono::steady_clock::now();
-            for (int i = 0; i < 1000; ++i)
-            {
-                act(i);
-            }
-            best = std::min(best, Seconds(std::chrono::steady_clock::now() - begin).count() * 1e3);
-        }
-        return best;
-    };
-    double const taken = time(
-        [&](int)
-        {
-            context.run();
-            context.output("y");
-        });
-    double const changed = time(
-        [&](int i)
-        {
-            context.setInput("x", i % 2 ? x : other, {2, 3});
-            context.run();
-            context.output("y");
-        });
-    context.setOutput("y", Span<float>(own.data(), own.size()));
-    double const bound = time([&](int) { context.run(); });
-    double elsewhere = 0;
-    std::thread([&] { elsewhere = time([&](int) { context.run(); }); }).join();
-    std::printf(
-        "{\"start_ms\": %.1f, \"bound_us\": %.2f, \"elsewhere_us\": %.2f, \"taken_us\": %.2f, \"changed_us\": %.2f}\n",
-        started * 1e3, bound, elsewhere, taken, changed);
-}
-
 void restart(Arguments const& args)
 {
     tell(
@@ -429,7 +380,6 @@ void restart(Arguments const& args)
 
 int main(int argc, char** argv)
 {
-    auto const start = std::chrono::steady_clock::now();
     std::map<std::string, std::function<void(Runtime&, Arguments const&)>> const acts{{"describe", describe},
         {"run", run}, {"fail", fail}, {"profiles", profiles}, {"dynamic", dynamic}, {"alias", alias},
         {"threads", threads}, {"repeat", repeat}, {"hostile", hostile}, {"carried", carried}, {"library", library},
@@ -439,11 +389,7 @@ int main(int argc, char** argv)
     tell(
         [&]
         {
-            if (act == "bench")
-            {
-                bench(args, start);
-            }
-            else if (act == "restart")
+            if (act == "restart")
             {
                 restart(args);
             }

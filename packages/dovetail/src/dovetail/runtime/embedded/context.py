@@ -20,8 +20,8 @@ from dovetail.runtime.embedded.outputs import (
     CallerOutput,
     DeviceOutput,
     OutputMemory,
+    OutputResult,
     OwnOutput,
-    Result,
     check_capacity,
     needed_bytes,
     read_memory,
@@ -131,7 +131,7 @@ class EmbeddedContext:
         """The shape of a tensor for the inputs that are set; -1 for what is not known before a run."""
         return self._context.find_shape(self._tensors[index].name)
 
-    def take_output(self, index: int) -> Result:
+    def take_output(self, index: int) -> OutputResult:
         """The result of the last run; memory that is not the caller's is handed over with it."""
         output = self._outputs.get(index)
         if output is None:

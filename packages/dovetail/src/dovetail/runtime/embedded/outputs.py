@@ -24,15 +24,15 @@ __all__ = [
     "CallerOutput",
     "DeviceOutput",
     "OutputMemory",
+    "OutputResult",
     "OwnOutput",
-    "Result",
     "check_capacity",
     "needed_bytes",
     "read_memory",
 ]
 
 
-class Result(NamedTuple):
+class OutputResult(NamedTuple):
     """An output as the header gets it."""
 
     address: int
@@ -57,7 +57,7 @@ class OutputMemory(IOutputAllocator):
     def finish(self) -> None:
         """Called when a run is done."""
 
-    def take(self) -> Result:
+    def take(self) -> OutputResult:
         """The result of the last run, handed over."""
         raise NotImplementedError
 
@@ -87,11 +87,11 @@ class OwnOutput(OutputMemory):
         self._size_bytes = size_bytes
         return address_of(self._memory)
 
-    def take(self) -> Result:
+    def take(self) -> OutputResult:
         """The memory goes with the result."""
         shape, memory = self.require_shape(), self._memory
         self.shape = self._memory = None
-        return Result(0 if memory is None else address_of(memory), self._size_bytes, shape, memory)
+        return OutputResult(0 if memory is None else address_of(memory), self._size_bytes, shape, memory)
 
 
 class CallerOutput(OutputMemory):
@@ -107,10 +107,10 @@ class CallerOutput(OutputMemory):
         check_capacity(self.tensor, "output", size, self.size_bytes)
         return self.address
 
-    def take(self) -> Result:
+    def take(self) -> OutputResult:
         """Where the result is; it stays the caller's."""
         shape = self.require_shape()
-        return Result(self.address, needed_bytes(self.tensor, shape), shape, None)
+        return OutputResult(self.address, needed_bytes(self.tensor, shape), shape, None)
 
 
 class DeviceOutput(OutputMemory):
@@ -144,7 +144,7 @@ class DeviceOutput(OutputMemory):
         _write_memory(address, copied)
         self._target.shape = shape
 
-    def take(self) -> Result:
+    def take(self) -> OutputResult:
         """The copy."""
         return self._target.take()
 
