@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <future>
 #include <iterator>
 #include <optional>
 #include <thread>
@@ -67,6 +68,15 @@ void tell(F&& act)
     {
         std::printf("%s | %s\n", error.kind().c_str(), error.what());
     }
+}
+
+void runOnce(Engine const& engine)
+{
+    Context context = engine.createContext();
+    std::vector<float> const x = count(6);
+    context.setInput("x", x, {2, 3});
+    context.run();
+    show(context.output("y"));
 }
 
 void describe(Runtime& runtime, Arguments const& args)
@@ -259,6 +269,30 @@ void threads(Runtime& runtime, Arguments const& args)
     std::printf("\n");
 }
 
+// A thread that ran a plan and ends after the interpreter, and one that ends the interpreter itself.
+void outlive(Arguments const& args)
+{
+    std::promise<void> ran, ended;
+    std::thread idle, last;
+    {
+        auto runtime = std::make_shared<Runtime>();
+        Engine engine = runtime->load(args[0]);
+        idle = std::thread(
+            [&, later = ended.get_future().share()]
+            {
+                runOnce(engine);
+                ran.set_value();
+                later.wait();
+            });
+        ran.get_future().wait();
+        last = std::thread([mine = std::move(runtime), engine] { runOnce(engine); });
+    }
+    last.join();
+    ended.set_value();
+    idle.join();
+    std::printf("%d\n", Py_IsInitialized());
+}
+
 size_t readMemoryKb()
 {
     std::ifstream file("/proc/self/statm");
@@ -389,9 +423,9 @@ int main(int argc, char** argv)
     tell(
         [&]
         {
-            if (act == "restart")
+            if (act == "restart" || act == "outlive")
             {
-                restart(args);
+                act == "restart" ? restart(args) : outlive(args);
             }
             else
             {

@@ -188,6 +188,11 @@ def test_the_interpreter_starts_once(driver: Path, plans: Path) -> None:
     ]
 
 
+def test_threads_may_end_after_the_interpreter(driver: Path, plans: Path) -> None:
+    result = "float32[2x3] 0 1 2 3 4 5"
+    assert run_program(driver, "outlive", plans / "relu.plan") == [result, result, "0", "ok"]
+
+
 def test_a_python_without_dovetail_is_told(driver: Path, plans: Path, tmp_path: Path) -> None:
     lines = run_program(driver, "describe", plans / "relu.plan", DOVETAIL_PYTHON=str(tmp_path / "bin/python"))
     assert lines[0].startswith("StartError | Dovetail cannot be imported: No module named 'dovetail'; looked at ")

@@ -4,6 +4,8 @@
 #include "python.hpp"
 
 #include <cstdlib>
+#include <future>
+#include <thread>
 
 namespace dovetail
 {
@@ -13,7 +15,8 @@ namespace detail
 // The version of the calls in dovetail.runtime.embedded that this header was written for.
 constexpr long kCallsVersion = 1;
 
-// The interpreter of this process. Every object of this header holds it, and the last one ends it.
+// The interpreter of this process. Every object of this header holds it, and the last one ends it. It starts and ends
+// in a thread of its own, because it must end in the thread that started it, and nobody knows which one lets go last.
 class Interpreter
 {
 public:
@@ -31,19 +34,16 @@ public:
 
     ~Interpreter()
     {
-        if (!Py_IsInitialized())
+        if (mThread.joinable())
         {
-            return;
+            mEnd.set_value();
+            mThread.join();
         }
-        if (!mIsOwn)
+        else if (Py_IsInitialized())
         {
             BareLock lock;
             Py_CLEAR(mModule);
-            return;
         }
-        PyGILState_Ensure();
-        Py_CLEAR(mModule);
-        Py_FinalizeEx();
     }
 
     Interpreter(Interpreter const&) = delete;
@@ -57,26 +57,54 @@ public:
 
 private:
     explicit Interpreter(std::string const& python)
-        : mIsOwn(!Py_IsInitialized())
     {
-        if (mIsOwn)
+        if (Py_IsInitialized())
         {
-            initialise(findPython(python));
-            try
-            {
-                load();
-            }
-            catch (...)
-            {
-                Py_CLEAR(mModule);
-                Py_FinalizeEx();
-                throw;
-            }
-            PyEval_SaveThread();
+            BareLock lock;
+            load();
             return;
         }
-        BareLock lock;
-        load();
+        mThread = std::thread([this, path = findPython(python)] { live(path); });
+        try
+        {
+            mStarted.get_future().get();
+        }
+        catch (...)
+        {
+            mThread.join();
+            throw;
+        }
+    }
+
+    // The whole life of an interpreter of our own.
+    void live(std::string const& python)
+    {
+        try
+        {
+            initialise(python);
+            load();
+        }
+        catch (...)
+        {
+            end();
+            mStarted.set_exception(std::current_exception());
+            return;
+        }
+        PyThreadState* const saved = PyEval_SaveThread();
+        std::future<void> const wanted = mEnd.get_future();
+        mStarted.set_value();
+        wanted.wait();
+        PyEval_RestoreThread(saved);
+        end();
+    }
+
+    void end()
+    {
+        if (Py_IsInitialized())
+        {
+            Py_CLEAR(mModule);
+            Py_FinalizeEx();
+        }
     }
 
     // Nobody waits for the mutex while holding the interpreter's lock, which whoever has the mutex may want.
@@ -183,8 +211,9 @@ private:
         mModule = module.release();
     }
 
-    bool mIsOwn;
     PyObject* mModule{nullptr};
+    std::promise<void> mStarted, mEnd;
+    std::thread mThread; // not joinable where the interpreter is somebody else's
 };
 
 } // namespace detail
