@@ -25,6 +25,7 @@ def _check(program: Path, plan: Path) -> None:
     assert done.stderr.startswith("PlanError: ")
 
 
+@pytest.mark.slow
 def test_one_line_builds_it(plans: Path, tmp_path: Path) -> None:
     _check(compile_program(EXAMPLE / "run_plan.cpp", tmp_path / "run_plan"), plans / "relu.plan")
 
