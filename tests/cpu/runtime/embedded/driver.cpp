@@ -393,6 +393,9 @@ void device(Runtime& runtime, Arguments const& args)
     void* const output = readNumber("DEVICE_OUTPUT");
     std::memcpy(input, x.data(), 24);
     context.setInput("x", input, 24, {2, 3}, Memory::kTENSOR);
+    own = {};
+    context.run(readNumber("DEVICE_STREAM"));
+    std::printf("%g %g\n", own[0], own[5]);
     context.setOutput("y", output, 24, Memory::kTENSOR);
     context.run(readNumber("DEVICE_STREAM"));
     context.run();

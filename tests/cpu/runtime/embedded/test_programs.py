@@ -176,6 +176,7 @@ def test_memory_and_streams_of_a_device(driver: Path, tmp_path: Path) -> None:
         "float32[2x3] 0 0 0 1 2 3",
         "5 3",
         "5 3",
+        "5 3",
         "ok",
     ]
 
