@@ -108,8 +108,8 @@ def test_the_wheel_holds_every_module_header_and_the_licence(tmp_path: Path) -> 
     (wheel,) = tmp_path.glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
     modules = {path.relative_to(package / "src").as_posix() for path in package.glob("src/dovetail/**/*.py")}
-    headers = {path.relative_to(package / "src").as_posix() for path in package.glob("src/dovetail/include/**/*.h")}
-    assert "dovetail/include/NvInfer.h" in headers
+    headers = {path.relative_to(package / "src").as_posix() for path in package.glob("src/dovetail/include/**/*.h*")}
+    assert {"dovetail/include/NvInfer.h", "dovetail/include/dovetail/runtime/context.hpp"} <= headers
     assert (modules | headers) - packed == set()
     assert "dovetail/py.typed" in packed
     pages = {f"dovetail/plugin/check/pages/{path.name}" for path in (ROOT / "docs/rules").glob("R*.md")}

@@ -11,7 +11,7 @@ import pytest
 
 import dovetail
 
-__all__ = ["Compile", "make_compiler"]
+__all__ = ["INCLUDE", "ROOT", "SOURCES", "Compile", "make_compiler"]
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "tests/cpu/plugin/native/sources", ROOT / "examples/cpp")

@@ -15,7 +15,6 @@ import dovetail as dt
 from dovetail.cli import main
 from dovetail.errors import PluginError
 from dovetail.loggers import ILogger, Severity
-from dovetail.plugin.libraries import pack_library
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from tests.support.native_libraries import INCLUDE, SOURCES, Compile
 
@@ -155,11 +154,6 @@ def test_other_files_are_refused(tmp_path: Path, registry: PluginRegistry) -> No
         registry.load_library(tmp_path / "plugin.so")
     with pytest.raises(PluginError, match="there is no such plugin library"):
         registry.load_library(tmp_path / "gone.so")
-
-
-def test_a_compiled_library_is_not_carried_in_a_plan(compile_library: Compile) -> None:
-    with pytest.raises(PluginError, match="a compiled library cannot be carried in a plan"):
-        pack_library(compile_library("probe"))
 
 
 @pytest.mark.skipif(shutil.which("pkg-config") is None, reason="there is no pkg-config here")

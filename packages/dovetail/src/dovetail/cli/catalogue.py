@@ -39,6 +39,7 @@ COMMANDS: Final = {
     "plugin": "look at custom layers",
     "parity": "compare what two back ends cover: operators, versions and types",
     "include-dir": "print the folder of the C++ headers, for a compiler's -I",
+    "runtime-flags": "print what a compiler needs for C++ programs that run plans",
     "env": "describe this installation, ready to paste into a report",
 }
 """Each command and what it is for; the module of the same name, with _ for -, declares its arguments and runs it."""

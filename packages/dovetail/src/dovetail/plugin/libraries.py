@@ -31,7 +31,7 @@ from dovetail.near_names import find_near
 from dovetail.plugin._memory_import import PREFIX, add_sources, remove_sources
 from dovetail.plugin.adapters import resolve_creator
 from dovetail.plugin.creators import bind_creator
-from dovetail.plugin.payload import decode_payload, is_native, pack_library
+from dovetail.plugin.payload import NativePayload, decode_payload, is_native, pack_library
 from dovetail.plugin.registry import PluginRegistry, collect_static_registrations
 from dovetail.stand_ins import advise_missing, with_stand_ins
 
@@ -120,7 +120,7 @@ def load_python_library(path: str | PathLike[str], registry: PluginRegistry) -> 
 
 
 def load_packed_library(name: str, payload: bytes, registry: PluginRegistry) -> PluginLibrary:
-    """Import a library that ``pack_library`` wrote and register its creators, all or none.
+    """Import or open a library that ``pack_library`` wrote and register its creators, all or none.
 
     Nothing is written to disk. The caller has decided that this code may run.
 
@@ -131,9 +131,21 @@ def load_packed_library(name: str, payload: bytes, registry: PluginRegistry) -> 
     """
     origin = f"<plugin library {name}>"
     library = decode_payload(payload, where=origin)
+    if isinstance(library, NativePayload):
+        return _load_carried(name, library.data, origin, registry)
     module_name = _private_name(name)
     spec = add_sources(module_name, origin, library)
     return _load(spec, name, origin, registry)
+
+
+def _load_carried(name: str, data: bytes, origin: str, registry: PluginRegistry) -> PluginLibrary:
+    from dovetail.plugin.native.carried import open_carried_image  # most processes load no such library
+    from dovetail.plugin.native.loader import gather_native_creators
+
+    creators = gather_native_creators(open_carried_image(name, data), registry)
+    library = PluginLibrary(name, origin, creators, "", lambda: None)
+    registry.add_library(library)
+    return library
 
 
 def find_installed_libraries(names: Sequence[str] | None = None) -> list[Offer]:

@@ -56,22 +56,27 @@ class NativeImage:
         return getattr(self.library, symbol, None)
 
 
-def open_image(path: Path) -> NativeImage:
+def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     """Open a library and check that it speaks this binary interface; one that is open already is used again.
+
+    Args:
+        path: The file.
+        shown: What to call it in messages; without it, by its path.
 
     Raises:
         PluginError: The file cannot be loaded, or was built against other headers or another version of these.
     """
+    where = shown or str(path)
     if not path.is_file():
-        raise PluginError("there is no such plugin library", where=str(path), fix="check the path")
+        raise PluginError("there is no such plugin library", where=where, fix="check the path")
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
     except OSError as error:
-        raise PluginError(f"the library cannot be loaded: {error}", where=str(path)) from None
+        raise PluginError(f"the library cannot be loaded: {error}", where=where) from None
     with _lock:
         known = _open.get(library._handle)
         if known is None:
-            return _admit(library, str(path))
+            return _admit(library, where)
     _close(library._handle)  # it was counted once more
     return known
 

@@ -15,7 +15,7 @@ from dovetail.plugin.native.image import NativeImage, open_image
 from dovetail.plugin.native.layout import NativeRegistration
 from dovetail.plugin.registry import PluginRegistry
 
-__all__ = ["load_native_creators"]
+__all__ = ["gather_native_creators", "load_native_creators"]
 
 _ENTRY: Final = "getCreators"
 _OLD_ENTRY: Final = "getPluginCreators"
@@ -23,7 +23,11 @@ _OLD_ENTRY: Final = "getPluginCreators"
 
 def load_native_creators(path: Path, registry: PluginRegistry) -> tuple[NativeCreator, ...]:
     """Open a library and return its creators: those of ``getCreators``, then those that it registered by itself."""
-    image = open_image(path)
+    return gather_native_creators(open_image(path), registry)
+
+
+def gather_native_creators(image: NativeImage, registry: PluginRegistry) -> tuple[NativeCreator, ...]:
+    """The same for a library that is open."""
     attach_host(image, registry)
     _call_entry_points(image)
     declared = _declared_creators(image, registry)

@@ -10,7 +10,7 @@ import numpy as np
 from dovetail.allocators import IOutputAllocator
 from dovetail.errors import InputError, PlanError
 from dovetail.expr import Dim
-from dovetail.formats import packed_shape, size_bytes
+from dovetail.formats import FOUR_BIT_TYPES, packed_shape, stored_size_bytes
 from dovetail.plan.manifest import TensorRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
@@ -19,7 +19,7 @@ from dovetail.runtime.bind.outputs import require_array
 from dovetail.runtime.bind.run import BoundRun
 from dovetail.runtime.bind.shapes import ShapePlan
 from dovetail.runtime.devices.streams import ContextDevices
-from dovetail.types import Dims, TensorFormat, data_type_from_numpy
+from dovetail.types import Dims, TensorFormat
 
 if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
@@ -66,7 +66,7 @@ class OutputDelivery:
             return address or 0
         allocator = self._allocators.get(tensor.name)
         if allocator is not None:
-            size = _memory_bytes(tensor, packed_shape(shape, TensorFormat[tensor.format]))
+            size = stored_size_bytes(tensor.dtype, packed_shape(shape, TensorFormat[tensor.format]))
             address = self._addresses[tensor.name] = self._reallocate(allocator, tensor, address or 0, size)
             return address
         if address is None:
@@ -102,7 +102,7 @@ class OutputDelivery:
 
     def _copy_out(self, run: BoundRun, tensor: TensorRecord, array: Any, allocator: IOutputAllocator | None) -> None:
         address = self._addresses.get(tensor.name, 0)
-        size = _memory_bytes(tensor, (array if tensor.memory else require_array(array, tensor)).shape)
+        size = stored_size_bytes(tensor.dtype, (array if tensor.memory else require_array(array, tensor)).shape)
         if allocator is not None:
             address = self._addresses[tensor.name] = self._reallocate(allocator, tensor, address, size)
         if not address:
@@ -113,7 +113,7 @@ class OutputDelivery:
         self._check_told(tensor, array.shape, run)
         if tensor.memory:
             self._copy_on_device(tensor, array, address)
-        elif data_type_from_numpy(array.dtype).bits < 8:
+        elif tensor.dtype in FOUR_BIT_TYPES:
             PackedMemory(address, array.shape, array.dtype).write(array)
         else:
             np.copyto(array_at(address, array.shape, array.dtype), array)
@@ -161,14 +161,9 @@ def bound_bytes(tensor: TensorRecord, shapes: ShapePlan, symbols: Sequence[int])
     dims = tensor.dims if tensor.max_dims is None else tensor.max_dims
     if dims is None or None in dims:
         return -1
-    return _memory_bytes(tensor, packed_shape(tell_dims(dims, shapes, symbols), TensorFormat[tensor.format]))
+    return stored_size_bytes(tensor.dtype, packed_shape(tell_dims(dims, shapes, symbols), TensorFormat[tensor.format]))
 
 
 def no_address(kind: str, name: str, fix: str) -> InputError:
     """The error for a tensor that nobody bound."""
     return InputError("no address is set", where=f"{kind} '{name}'", fix=fix)
-
-
-def _memory_bytes(tensor: TensorRecord, physical: Sequence[int]) -> int:
-    """Bytes of memory that a tensor takes outside, where four-bit elements take half a byte."""
-    return size_bytes(physical, data_type_from_numpy(tensor.dtype))
