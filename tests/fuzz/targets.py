@@ -303,8 +303,8 @@ def _read_library(content: bytes) -> None:
 def _read_array(content: bytes) -> None:
     import tempfile
 
-    from dovetail.tools.array_files import read_array
-    from dovetail.tools.feeds import InputSpec
+    from dovetail.inputs.array_files import read_array
+    from dovetail.inputs.specs import InputSpec
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.npy")

@@ -15,7 +15,8 @@ DISTRIBUTION: Final = "dovetail-engine"
 PACKAGES: Final = {
     "": ("ml_dtypes", "msgspec", "numpy", "xxhash"),
     "build": ("filelock", "onnx", "onnx-ir", "onnx-shape-inference", "onnxscript", "platformdirs"),
-    "cli": ("rich",),
+    "cli": ("rich", "shtab"),
+    "images": ("pillow",),
     "onnxruntime": ("onnxruntime",),
     "text": ("google-re2",),
 }

@@ -18,7 +18,8 @@ import numpy as np
 
 import dovetail
 from dovetail.errors import DovetailError, InputError
-from dovetail.tools.feeds import make_feeds, specs_of_manifest
+from dovetail.inputs.feeds import make_feeds
+from dovetail.inputs.specs import specs_of_manifest
 from dovetail_tensorrt.trtexec.words import Options
 
 __all__ = ["Lane", "RunTimes", "make_inputs", "measure", "profile"]

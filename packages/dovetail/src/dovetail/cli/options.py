@@ -113,8 +113,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        metavar="NAME:FILE",
-        help="arrays for inputs, as x:file.npy, or all in one file.npz; inputs without a file get random numbers",
+        metavar="INPUT",
+        help="what inputs get: x:file (.npy, .json, .bin, an image), x=3, x=[1,2,3], x:uniform(0,255), a folder, or "
+        "for all inputs file.npz, file.json, a folder, loader.py:load_data; others get random numbers",
+    )
+    parser.add_argument(
+        "--image",
+        action="append",
+        default=[],
+        metavar="NAME:OPTION=VALUE[,...]",
+        help="how images become an input: x:resize=320,mean=0.5,std=0.5,layout=nchw; also short, letterbox, crop, "
+        "scale, color, filter; may be repeated",
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="decides the random numbers (default 0)")
 

@@ -22,9 +22,9 @@ import numpy.typing as npt
 from dovetail.decoding import judging
 from dovetail.errors import InputError, UsageError
 from dovetail.files import open_regular
-from dovetail.tools.feeds import InputSpec
+from dovetail.inputs.specs import InputSpec
 
-__all__ = ["pack_arrays", "read_array", "read_arrays"]
+__all__ = ["load_arrays", "name_type", "pack_arrays", "read_array", "read_arrays"]
 
 Array = npt.NDArray[Any]
 
@@ -51,7 +51,7 @@ def read_array(path: Path, spec: InputSpec) -> Array:
         raise InputError(
             "this holds several arrays", where=where, expected=".npy, one array a file", got=".npz, without a name"
         )
-    return _name_type(np.array(loaded), spec)
+    return name_type(np.array(loaded), spec)
 
 
 def _explain_broken(reason: str, where: str, kind: str, call: str) -> InputError:
@@ -71,7 +71,7 @@ def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
         InputError: The file cannot be read.
     """
     known = {spec.name: spec for spec in specs}
-    arrays = _load_all(path)
+    arrays = load_arrays(path)
     values: dict[str, Any] = _take_maps(path, arrays, known)
     for key, array in arrays.items():
         match = _ITEM.fullmatch(key) if key not in known else None
@@ -80,7 +80,7 @@ def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
             raise UsageError(
                 f"array {key!r} is no input", where=f"'{path}'", expected=", ".join(known) or "no inputs at all"
             )
-        typed = _name_type(array, known[name])
+        typed = name_type(array, known[name])
         values[name] = typed if match is None else [*values.get(name, ()), typed]
     return values
 
@@ -107,7 +107,12 @@ def _join_halves(path: Path, name: str, halves: Mapping[str, Array]) -> dict[Any
     return dict(zip(halves["keys"].tolist(), halves["values"].tolist(), strict=True))
 
 
-def _load_all(path: Path) -> dict[str, Array]:
+def load_arrays(path: Path) -> dict[str, Array]:
+    """Every array of a ``.npz`` file by name.
+
+    Raises:
+        InputError: The file cannot be read, or becomes far larger than it is.
+    """
     where = f"'{path}'"
     with _reading(where, "a .npz file", "numpy.savez(file, name=array)"):
         loaded = _load(path)
@@ -147,7 +152,8 @@ def _reading(where: str, kind: str, call: str) -> Iterator[None]:
             raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
 
 
-def _name_type(array: Array, spec: InputSpec) -> Array:
+def name_type(array: Array, spec: InputSpec) -> Array:
+    """An array of a file with the type of its tensor, where NumPy has no name for that, or stores texts."""
     dtype = np.dtype(spec.dtype)
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype)
