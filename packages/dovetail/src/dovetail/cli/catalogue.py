@@ -31,7 +31,7 @@ COMMANDS: Final = {
     "bench": "time a plan or a model",
     "compare": "compare the outputs of a model with those of a reference",
     "reduce": "shrink a model that fails to the smallest that still fails",
-    "inspect": "show what a plan holds, without running any code of it",
+    "inspect": "show what a plan or a model holds, and what would run it, without running any code of it",
     "replace": "replace a part of an ONNX model by one node, for a plugin to take",
     "check": "take a plugin through its whole life and judge it by every rule",
     "plan": "judge plan files",
