@@ -19,6 +19,7 @@ PACKAGES: Final = {
     "images": ("pillow",),
     "onnxruntime": ("onnxruntime",),
     "text": ("google-re2",),
+    "weights": ("safetensors",),
 }
 """Extra -> the packages it brings; under the empty name what Dovetail cannot do without."""
 

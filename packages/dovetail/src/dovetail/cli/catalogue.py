@@ -32,13 +32,15 @@ COMMANDS: Final = {
     "compare": "compare the outputs of a model with those of a reference",
     "reduce": "shrink a model that fails to the smallest that still fails",
     "inspect": "show what a plan or a model holds, and what would run it, without running any code of it",
+    "refit": "put other weights into a plan, without building it again",
     "replace": "replace a part of an ONNX model by one node, for a plugin to take",
     "check": "take a plugin through its whole life and judge it by every rule",
     "plan": "judge plan files",
     "provider": "look at back ends",
-    "plugin": "look at custom layers",
+    "plugin": "look at custom layers, or start a new one",
     "parity": "compare what two back ends cover: operators, versions and types",
     "include-dir": "print the folder of the C++ headers, for a compiler's -I",
+    "completion": "print what completes commands and options in a shell",
     "env": "describe this installation, ready to paste into a report",
 }
 """Each command and what it is for; the module of the same name, with _ for -, declares its arguments and runs it."""

@@ -16,6 +16,7 @@ __all__ = [
     "add_shapes",
     "add_subcommand",
     "add_target",
+    "add_trust",
     "describe",
     "finish_command",
     "non_negative_float",
@@ -61,6 +62,11 @@ def add_subcommand(
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The plan or model that a command runs, and what it takes to load it."""
     parser.add_argument("target", metavar="PLAN|MODEL", help="a plan, or an ONNX model, which is built first")
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """What it takes to load a plan: plugin libraries, and the code that it may bring."""
     add_plugins(parser)
     parser.add_argument(
         "--host-code",
