@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dovetail._version import __version__
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.feeds import take_sample
 from dovetail.cli.progress import make_monitor
@@ -115,7 +116,7 @@ def identify_target(args: argparse.Namespace) -> str:
     """A digest of all that decides what is computed, except the inputs: the files, and how a model is built."""
     import xxhash
 
-    digest = xxhash.xxh3_128(repr((read_settings(args), sorted(args.provider_option))).encode())
+    digest = xxhash.xxh3_128(repr((__version__, read_settings(args), sorted(args.provider_option))).encode())
     for path in (require_file(args.target), *_external_files(args), *_library_files(args.plugins)):
         digest.update(str(path.name).encode())
         with open_regular(path, follow=True) as file:

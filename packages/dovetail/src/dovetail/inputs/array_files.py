@@ -33,6 +33,8 @@ _HALF: Final = re.compile(r"(.*)\.(keys|values)", re.DOTALL)
 _MOST_BYTES: Final = 256 << 20
 _MOST_TIMES: Final = 200
 """Arrays up to the first, or up to so many times what is stored, are read from a compressed file."""
+_ARCHIVE: Final = b"PK"
+_ARRAY: Final = b"\x93NUMPY"
 _OBJECTS: Final = ("Object arrays cannot be loaded", "Python objects in dtype")
 """What NumPy's reader says of arrays of objects."""
 
@@ -45,13 +47,13 @@ def read_array(path: Path, spec: InputSpec) -> Array:
     """
     where = f"'{path}', for input '{spec.name}'"
     with _reading(where, "a .npy file", "numpy.save(file, array)"):
-        loaded = _load(path)
-    if not isinstance(loaded, np.ndarray):
-        loaded.close()
-        raise InputError(
-            "this holds several arrays", where=where, expected=".npy, one array a file", got=".npz, without a name"
-        )
-    return name_type(np.array(loaded), spec)
+        with open_regular(path, follow=True) as file:  # a pipe would keep NumPy waiting
+            is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE
+        if is_archive:
+            raise InputError(
+                "this holds several arrays", where=where, expected=".npy, one array a file", got=".npz, without a name"
+            )
+        return name_type(np.array(np.load(path, mmap_mode="r", allow_pickle=False)), spec)
 
 
 def _explain_broken(reason: str, where: str, kind: str, call: str) -> InputError:
@@ -114,13 +116,16 @@ def load_arrays(path: Path) -> dict[str, Array]:
         InputError: The file cannot be read, or becomes far larger than it is.
     """
     where = f"'{path}'"
-    with _reading(where, "a .npz file", "numpy.savez(file, name=array)"):
-        loaded = _load(path)
-        if isinstance(loaded, np.ndarray):
+    with _reading(where, "a .npz file", "numpy.savez(file, name=array)"), open_regular(path, follow=True) as file:
+        start = file.read(len(_ARRAY))
+        if start == _ARRAY:
             raise InputError("this is one array without a name", where=where, expected=".npz", got=".npy")
-        with loaded as file:
-            _check_size(file.zip, where)
-            return {key: file[key] for key in file}
+        if not start.startswith(_ARCHIVE):
+            raise ValueError("no archive")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            _check_size(archive.zip, where)
+            return {key: archive[key] for key in archive}
 
 
 def _check_size(archive: zipfile.ZipFile, where: str) -> None:
@@ -135,11 +140,6 @@ def _check_size(archive: zipfile.ZipFile, where: str) -> None:
             got=f"{size} bytes in {stored}",
             fix="store them as they are: numpy.savez, not numpy.savez_compressed",
         )
-
-
-def _load(path: Path) -> Any:
-    with open_regular(path, follow=True):  # a pipe would keep NumPy waiting
-        return np.load(path, mmap_mode="r", allow_pickle=False)
 
 
 @contextmanager

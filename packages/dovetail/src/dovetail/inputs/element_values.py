@@ -16,7 +16,7 @@ import numpy.typing as npt
 from dovetail.errors import InputError
 from dovetail.inputs.specs import InputSpec
 
-__all__ = ["convert_value"]
+__all__ = ["convert_value", "is_integer_type"]
 
 Array = npt.NDArray[Any]
 
@@ -101,7 +101,7 @@ def _convert_element(element: Any, dtype: np.dtype[Any], where: str) -> Any:
         if isinstance(element, bool) or element in (0, 1):
             return bool(element)
         raise _misfit("an element does not fit the type", _KINDS["b"], element, where)
-    if _is_integer(dtype):
+    if is_integer_type(dtype):
         return _convert_integer(element, dtype, where)
     if isinstance(element, str) and element in _SPECIAL:
         return _SPECIAL[element]
@@ -110,7 +110,8 @@ def _convert_element(element: Any, dtype: np.dtype[Any], where: str) -> Any:
     raise _misfit("an element does not fit the type", f"numbers of {dtype.name}", element, where)
 
 
-def _is_integer(dtype: np.dtype[Any]) -> bool:
+def is_integer_type(dtype: np.dtype[Any]) -> bool:
+    """Whether elements are whole numbers, those of a few bits included."""
     return dtype.kind in "iu" or dtype.name in ("int4", "uint4", "int2", "uint2")
 
 

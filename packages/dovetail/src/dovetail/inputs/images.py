@@ -18,7 +18,7 @@ import numpy.typing as npt
 from dovetail.decoding import judging
 from dovetail.errors import InputError, ResourceError, UsageError
 from dovetail.expr import constant_of
-from dovetail.files import open_regular
+from dovetail.files import read_bytes
 from dovetail.inputs.image_options import ImageOptions
 from dovetail.inputs.specs import InputSpec
 
@@ -82,8 +82,7 @@ def _decode(path: Path, color: str, options: ImageOptions, where: str) -> Array:
 
 def _read_file(path: Path, where: str) -> bytes:
     try:
-        with open_regular(path, follow=True) as file:
-            content = file.read(_MOST_FILE_BYTES + 1)
+        content = read_bytes(path, _MOST_FILE_BYTES, follow=True)
     except OSError as error:
         raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
     if len(content) > _MOST_FILE_BYTES:

@@ -15,7 +15,7 @@ import msgspec
 
 from dovetail.decoding import decode
 from dovetail.errors import InputError, UsageError
-from dovetail.files import open_regular
+from dovetail.files import read_bytes
 from dovetail.inputs.element_values import convert_value
 from dovetail.inputs.specs import InputSpec
 from dovetail.near_names import name_known, suggest
@@ -62,8 +62,7 @@ def read_json_samples(path: Path, specs: Sequence[InputSpec]) -> list[dict[str, 
 
 def _read(path: Path, where: str) -> Any:
     try:
-        with open_regular(path, follow=True) as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_bytes(path, _MOST_BYTES, follow=True)
     except OSError as error:
         raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
     if len(content) > _MOST_BYTES:

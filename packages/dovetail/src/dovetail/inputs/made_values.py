@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import InputError, UsageError
-from dovetail.inputs.element_values import convert_value
+from dovetail.inputs.element_values import convert_value, is_integer_type
 from dovetail.inputs.specs import InputSpec
 
 __all__ = ["Filled", "MadeValue", "NormalDraws", "UniformDraws", "parse_made_value", "require_modest"]
@@ -63,8 +63,9 @@ class UniformDraws(MadeValue):
         require_modest(spec, shape)
         dtype = _numeric_type(spec)
         low, high = (_end_of(end, spec) for end in (self.low, self.high))
-        if dtype.kind in "iub":
-            return rng.integers(int(low), int(high), shape, np.int64, endpoint=True).astype(dtype)
+        if dtype.kind == "b" or is_integer_type(dtype):
+            drawn = np.uint64 if low >= 0 else np.int64
+            return np.asarray(rng.integers(low, high, shape, drawn, endpoint=True)).astype(dtype)
         return np.asarray(rng.uniform(low, high, shape)).astype(dtype)
 
 
@@ -79,7 +80,7 @@ class NormalDraws(MadeValue):
         """The array."""
         require_modest(spec, shape)
         dtype = _numeric_type(spec)
-        if dtype.kind in "iub":
+        if dtype.kind == "b" or is_integer_type(dtype):
             raise UsageError(
                 "normal draws are floats", where=spec.where, expected="uniform(low,high)", got=f"an input of {dtype}"
             )
@@ -90,7 +91,7 @@ def parse_made_value(text: str, spec: InputSpec) -> MadeValue | None:
     """What a text such as ``uniform(0,255)`` makes; None where it is none of these.
 
     >>> parse_made_value("uniform(0,255)", InputSpec(name="x", dtype="uint8", dims=[]))
-    UniformDraws(low=0.0, high=255.0)
+    UniformDraws(low=0, high=255)
 
     Raises:
         UsageError: It is one, and its numbers cannot be read.
@@ -123,7 +124,7 @@ def _make_normal(mean: float, deviation: float, spec: InputSpec, text: str) -> N
 
 def _read_number(word: str, spec: InputSpec, text: str) -> float:
     try:
-        number = float(word[:40])
+        number = int(word[:40]) if word.strip().lstrip("-").isdecimal() else float(word[:40])
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
@@ -140,11 +141,11 @@ def _numeric_type(spec: InputSpec) -> np.dtype[Any]:
     return np.dtype(spec.dtype)
 
 
-def _end_of(end: float, spec: InputSpec) -> float:
+def _end_of(end: float, spec: InputSpec) -> Any:
     """An end of a range, which must be a value of the input's type."""
-    whole = int(end) if end == int(end) else end
-    is_bool = spec.dtype == "bool" and whole in (0, 1)
-    return end if is_bool else float(convert_value(whole, spec))
+    value = convert_value(end, spec)
+    is_whole = spec.dtype == "bool" or is_integer_type(value.dtype)
+    return int(value) if is_whole else float(value)
 
 
 def require_modest(spec: InputSpec, shape: Sequence[int]) -> None:

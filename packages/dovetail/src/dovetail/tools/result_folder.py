@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 
 from dovetail.errors import ResourceError, UsageError
-from dovetail.files import append_bytes, is_out_of_space, open_regular, replacing
+from dovetail.files import append_bytes, is_out_of_space, open_regular, read_bytes, replacing
 from dovetail.tools.saved_outputs import pack_outputs
 
 __all__ = ["JOURNAL", "ResultFolder", "digest_feeds"]
@@ -113,8 +113,7 @@ def _file_name(sample: str) -> str:
 def _read_journal(path: Path) -> dict[str, _Line]:
     """What the journal knows, the latest of each sample; a line that was cut off when a run ended is no line."""
     try:
-        with open_regular(path) as file:
-            content = file.read(_MOST_JOURNAL_BYTES)
+        content = read_bytes(path, _MOST_JOURNAL_BYTES)
     except OSError:
         return {}
     lines: dict[str, _Line] = {}
