@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -95,13 +96,15 @@ def _reply(engine: Engine, rows: Sequence[Mapping[str, Any]], args: argparse.Nam
 @contextmanager
 def _progress(count: int | None) -> Iterator[Callable[[], None]]:
     """A bar on a terminal; what it gives is called after each sample."""
-    monitor, done = make_monitor(quiet=False, verbose=False), 0
+    monitor, done, start = make_monitor(quiet=False, verbose=False), 0, time.perf_counter()
 
     def step() -> None:
         nonlocal done
-        if monitor is not None:
-            monitor.step_complete("samples", done)
         done += 1
+        if monitor is not None and count is not None:
+            monitor.step_complete("samples", done - 1)
+        elif monitor is not None:  # only the loader knows how many there are
+            monitor.still_running(f"{done} sample(s)", time.perf_counter() - start)
 
     if monitor is not None:
         monitor.phase_start("samples", None, count or 0)
