@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import shlex
 from pathlib import Path
 
@@ -25,10 +26,10 @@ def test_commands_print_what_the_page_shows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
-    names: dict[str, object] = {}
     for language, text in _BLOCK.findall(page.read_text(encoding="utf-8")):
         if language == "python":
-            exec(compile(text, str(page), "exec"), names)
+            (tmp_path / "block.py").write_text(text, encoding="utf-8")
+            runpy.run_path("block.py")
             continue
         for command, expected in re.findall(r"^\$ dovetail (.*)\n((?:(?!\$ ).*\n)*)", text, flags=re.MULTILINE):
             capsys.readouterr()

@@ -16,10 +16,10 @@ from hypothesis.extra import numpy as hnp
 
 from dovetail.errors import InputError, UsageError
 from dovetail.inputs.specs import InputSpec
-from dovetail.tools.odd_elements import find_odd_elements
-from dovetail.tools.result_folder import JOURNAL, ResultFolder, digest_feeds
-from dovetail.tools.saved_outputs import pack_outputs, read_outputs
-from dovetail.tools.weight_files import read_weights
+from dovetail.tools.refit.weight_files import read_weights
+from dovetail.tools.results.odd_elements import find_odd_elements
+from dovetail.tools.results.result_folder import JOURNAL, ResultFolder, digest_feeds
+from dovetail.tools.results.saved_outputs import pack_outputs, read_outputs
 
 
 def spec_of(name: str, dtype: str, kind: str = "") -> InputSpec:

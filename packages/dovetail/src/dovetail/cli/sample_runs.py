@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dovetail.inputs.reader import InputReader
     from dovetail.loggers import ILogger
     from dovetail.runtime.engine import Engine
-    from dovetail.tools.result_folder import ResultFolder
+    from dovetail.tools.results.result_folder import ResultFolder
 
 __all__ = ["identify_target", "run_samples"]
 
@@ -38,8 +38,8 @@ _EXIT_ODD: Final = 4
 def run_samples(engine: Engine, reader: InputReader, args: argparse.Namespace, logger: ILogger) -> Reply:
     """Run every sample; results go to the folder of ``--save-outputs``, where there is one."""
     from dovetail.tools.engine_runs import EngineRunner
-    from dovetail.tools.odd_elements import find_odd_elements
-    from dovetail.tools.result_folder import ResultFolder, digest_feeds
+    from dovetail.tools.results.odd_elements import find_odd_elements
+    from dovetail.tools.results.result_folder import ResultFolder, digest_feeds
 
     folder = None if args.save_outputs is None else ResultFolder(Path(args.save_outputs), option="--save-outputs")
     identity = "" if folder is None else identify_target(args)
@@ -63,7 +63,7 @@ def _keep(folder: ResultFolder | None, name: str, key: str, outputs: Mapping[str
 
 def _read_kept(path: Path, engine: Engine) -> dict[str, Any]:
     from dovetail.inputs.specs import specs_of_outputs
-    from dovetail.tools.saved_outputs import read_outputs
+    from dovetail.tools.results.saved_outputs import read_outputs
 
     return read_outputs(path, specs_of_outputs(engine.manifest))
 

@@ -26,7 +26,7 @@ from dovetail.tools.compare_samples import RunSample, SampleDifference, by_feeds
 from dovetail.tools.differences import TensorDifference, Tolerance
 from dovetail.tools.engine_runs import EngineRunner
 from dovetail.tools.layers import Divergence, LayerDifference, compare_layers
-from dovetail.tools.odd_elements import OddElements
+from dovetail.tools.results.odd_elements import OddElements
 from dovetail.tools.sides import DovetailSide, Side, Source, make_reference, read_source
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dovetail.errors import InputError
 from dovetail.inputs.reader import InputReader
 from dovetail.loggers import ILogger, Logger
 from dovetail.tools.differences import TensorDifference, Tolerance, compare_values
-from dovetail.tools.odd_elements import OddElements, find_odd_elements
+from dovetail.tools.results.odd_elements import OddElements, find_odd_elements
 
 __all__ = ["ComparedSamples", "RunSample", "SampleDifference", "by_feeds", "compare_samples"]
 

@@ -175,7 +175,7 @@ def _refuse_against(args: argparse.Namespace) -> None:
 def _read_saved(path: Path, engine: Engine, *, is_single: bool) -> RunSample:
     """Saved outputs: a file for one sample, a folder with a file of the name of each for several."""
     from dovetail.inputs.specs import specs_of_outputs
-    from dovetail.tools.saved_outputs import read_outputs
+    from dovetail.tools.results.saved_outputs import read_outputs
 
     if path.is_dir() == is_single:
         expected = "a .npz file for one sample" if is_single else "a folder with a .npz file for each sample"

@@ -37,8 +37,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Reply:
     """Replace the weights whose names agree, and write the plan."""
-    from dovetail.tools.refit_plan import refit_engine
-    from dovetail.tools.weight_files import read_weights
+    from dovetail.tools.refit.refit_plan import refit_engine
+    from dovetail.tools.refit.weight_files import read_weights
 
     plan = require_file(args.plan, expected="a plan")
     if not is_plan(plan):

@@ -83,7 +83,7 @@ def _check_options(args: argparse.Namespace, reader: InputReader) -> None:
 def _run_once(engine: Engine, reader: InputReader, args: argparse.Namespace, logger: ILogger) -> Reply:
     from dovetail.inputs.array_files import pack_arrays
     from dovetail.tools.engine_runs import EngineRunner
-    from dovetail.tools.odd_elements import find_odd_elements
+    from dovetail.tools.results.odd_elements import find_odd_elements
 
     inputs, unset = take_sample(reader, reader.first(), logger, strict=args.strict)
     stored = pack_arrays(inputs) if args.save_inputs is not None else b""
@@ -114,7 +114,7 @@ def _read_limits(args: argparse.Namespace) -> RunLimits | None:
 
 def _save(outputs: Mapping[str, Any], target: str) -> dict[str, str]:
     """Write the outputs; the file of each array comes back."""
-    from dovetail.tools.saved_outputs import flatten_outputs, pack_array, pack_outputs
+    from dovetail.tools.results.saved_outputs import flatten_outputs, pack_array, pack_outputs
 
     if target.endswith(".npz"):
         write_file(Path(target), pack_outputs(outputs), option="--save-outputs")

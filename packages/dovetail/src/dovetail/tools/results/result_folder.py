@@ -18,7 +18,7 @@ import xxhash
 
 from dovetail.errors import ResourceError, UsageError
 from dovetail.files import append_bytes, is_out_of_space, open_regular, read_bytes, replacing
-from dovetail.tools.saved_outputs import pack_outputs
+from dovetail.tools.results.saved_outputs import pack_outputs
 
 __all__ = ["JOURNAL", "ResultFolder", "digest_feeds"]
 
