@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -210,6 +211,20 @@ def test_a_loader_yields_samples(text: str) -> None:
     assert [sample.name for sample in reader.samples()] == ["000000", "000001", "000002"]
 
 
+def test_a_loader_imports_what_lies_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("sub").mkdir()
+    Path("sub/beside_the_loader.py").write_text("import numpy as np\nX = np.ones((4, 3), np.float32)\n")
+    Path("sub/load.py").write_text(
+        "from dataclasses import dataclass\nfrom beside_the_loader import X\n"
+        "@dataclass\nclass Row:\n    x: object\n"
+        "def load_data():\n    yield {'x': Row(X).x}\n"
+    )
+    before = list(sys.path)
+    assert first("sub/load.py")["x"].shape == (4, 3)
+    assert sys.path == before
+    monkeypatch.delitem(sys.modules, "beside_the_loader")
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -230,9 +245,14 @@ def test_a_loader_that_is_wrong(function: str, message: str) -> None:
 
 
 def test_a_loader_that_cannot_be_imported() -> None:
-    Path("wrong.py").write_text("1 / 0")
-    with pytest.raises(InputError, match="importing it raised ZeroDivisionError"):
-        read("wrong.py")
+    for text, name in (
+        ("1 / 0", "ZeroDivisionError"),
+        ("import sys; sys.exit(3)", "SystemExit"),
+        ("def f(:", "SyntaxError"),
+    ):
+        Path("wrong.py").write_text(text)
+        with pytest.raises(InputError, match=f"importing it raised {name}"):
+            read("wrong.py")
     with pytest.raises(UsageError, match="there is no such file"):
         read("none.py")
 

@@ -27,9 +27,9 @@ Declare = Callable[["argparse.ArgumentParser"], None]
 COMMANDS: Final = {
     "build": "build a plan from an ONNX model, tuned by measuring",
     "tune": "choose between the candidates that a plan carries, by measuring on its device",
-    "run": "run a plan or a model once and show its outputs",
+    "run": "run a plan or a model, on one sample or on many, and show or store its outputs",
     "bench": "time a plan or a model",
-    "compare": "compare the outputs of a model with those of a reference",
+    "compare": "compare the outputs of a model or a plan with those of a reference, a plan or a saved run",
     "reduce": "shrink a model that fails to the smallest that still fails",
     "inspect": "show what a plan or a model holds, and what would run it, without running any code of it",
     "refit": "put other weights into a plan, without building it again",

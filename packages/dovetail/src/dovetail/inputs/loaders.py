@@ -66,7 +66,7 @@ class LoaderFunction:
             yield from found
         except DovetailError:
             raise
-        except Exception as error:  # the user's code may raise anything
+        except (Exception, SystemExit) as error:  # the user's code may raise anything
             raise InputError(f"it raised {_describe(error)}", where=self._where) from error
 
     def _check(self, name: Any, value: Any, where: str) -> Any:
@@ -92,10 +92,14 @@ def _find_function(path: Path, name: str, where: str) -> Callable[[], Any]:
         raise UsageError("this cannot be imported", where=where)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # what its dataclasses and annotations look themselves up in
+    folder = str(path.resolve().parent)
+    sys.path.insert(0, folder)  # a loader may import what lies beside it
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the user's code may raise anything
+    except (Exception, SystemExit) as error:  # the user's code may raise anything
         raise InputError(f"importing it raised {_describe(error)}", where=where) from error
+    finally:
+        sys.path.remove(folder)
     function: Callable[[], Any] | None = vars(module).get(name)
     if not callable(function):
         known = [each for each, value in vars(module).items() if callable(value) and not each.startswith("_")]
