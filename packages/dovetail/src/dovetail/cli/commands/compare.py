@@ -156,11 +156,13 @@ def _open_other(args: argparse.Namespace, engine: Engine, *, is_single: bool) ->
     elif is_plan(require_file(args.other, expected="a plan, a model, or a .npz file of outputs")):
         _refuse_against(args)
         with load_engine(path, args, StderrLogger()) as other:
-            _require_same_inputs(engine, other, args.other)
+            _require_same_inputs(engine, [tensor.name for tensor in other.manifest.inputs], args.other)
             yield by_feeds(EngineRunner(other).run), args.other
     else:
-        from dovetail.tools.sides import DovetailSide, make_reference
+        from dovetail.inputs.specs import specs_of_model
+        from dovetail.tools.sides import DovetailSide, make_reference, read_source
 
+        _require_same_inputs(engine, [spec.name for spec in specs_of_model(read_source(path))], args.other)
         name = args.against or _AGAINST[0]
         like = DovetailSide(registry=make_registry(args.plugins), override=read_settings(args).override)
         with make_reference(name, like).open(path) as run_other:
@@ -184,12 +186,11 @@ def _read_saved(path: Path, engine: Engine, *, is_single: bool) -> RunSample:
     return lambda sample, _: read_outputs(path if is_single else path / f"{sample}.npz", specs)
 
 
-def _require_same_inputs(engine: Engine, other: Engine, where: str) -> None:
-    ours, theirs = ([tensor.name for tensor in each.manifest.inputs] for each in (engine, other))
+def _require_same_inputs(engine: Engine, theirs: Sequence[str], where: str) -> None:
+    ours = [tensor.name for tensor in engine.manifest.inputs]
     if set(ours) != set(theirs):
-        raise UsageError(
-            "the plans have other inputs", where=f"'{where}'", expected=", ".join(ours), got=", ".join(theirs)
-        )
+        expected, got = ", ".join(ours), ", ".join(theirs)
+        raise UsageError("this has other inputs", where=f"'{where}'", expected=expected, got=got)
 
 
 def read_model_inputs(path: Path, args: argparse.Namespace) -> dict[str, Any]:
