@@ -236,6 +236,8 @@ def _mutate_json(content: bytes, rng: random.Random) -> bytes:
 def _right_files() -> list[bytes]:
     import io
 
+    from PIL import Image
+
     from dovetail.build.calibrate.calibration_cache import encode_cache
     from dovetail.build.tune.cache import TimingCache, TimingValue
     from dovetail.build.tune.codec import encode_line
@@ -247,6 +249,8 @@ def _right_files() -> list[bytes]:
     plan = target("open")
     array = io.BytesIO()
     np.save(array, np.arange(6, dtype=np.float32).reshape(2, 3))
+    image = io.BytesIO()
+    Image.new("RGB", (4, 3), "red").save(image, "PNG")
     files = {
         "container": plan.raw,
         "manifest": json.dumps(plan.manifest).encode(),
@@ -255,6 +259,8 @@ def _right_files() -> list[bytes]:
         "calibration": encode_cache("MINMAX", {"x": (-1.0, 2.0), "y": None}),
         "library": b'{"type":"dovetail-library/1","is_package":false,"sources":{"a.py":"x = 1"},"data":{}}',
         "array": array.getvalue(),
+        "image": image.getvalue(),
+        "json": b'{"inputs": [{"name": "x", "shape": [2], "datatype": "FP32", "data": [1, "nan"]}]}',
     }
     return [kind.encode() + b"\n" + content for kind, content in files.items()]
 
@@ -303,13 +309,38 @@ def _read_library(content: bytes) -> None:
 def _read_array(content: bytes) -> None:
     import tempfile
 
-    from dovetail.tools.array_files import read_array
-    from dovetail.tools.feeds import InputSpec
+    from dovetail.inputs.array_files import read_array
+    from dovetail.inputs.specs import InputSpec
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "x.npy")
         path.write_bytes(content)
         read_array(path, InputSpec(name="x", dtype="float32", dims=(2, 3)))
+
+
+def _read_image(content: bytes) -> None:
+    import tempfile
+
+    from dovetail.expr import Constant
+    from dovetail.inputs.images import read_image
+    from dovetail.inputs.specs import InputSpec
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.png")
+        path.write_bytes(content)
+        read_image(path, InputSpec(name="x", dtype="float32", dims=(Constant(1), Constant(3), None, None)))
+
+
+def _read_json(content: bytes) -> None:
+    import tempfile
+
+    from dovetail.inputs.json_files import read_json_samples
+    from dovetail.inputs.specs import InputSpec
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.json")
+        path.write_bytes(content)
+        read_json_samples(path, [InputSpec(name="x", dtype="float32", dims=None)])
 
 
 _READERS: Final[Mapping[str, Callable[[bytes], None]]] = {
@@ -320,6 +351,8 @@ _READERS: Final[Mapping[str, Callable[[bytes], None]]] = {
     "calibration": _read_calibration,
     "library": _read_library,
     "array": _read_array,
+    "image": _read_image,
+    "json": _read_json,
 }
 
 TARGETS: Final[Mapping[str, FuzzTarget]] = {each.name: each for each in (ModelTarget(), PlanTarget(), FileTarget())}

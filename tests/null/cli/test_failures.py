@@ -185,8 +185,8 @@ def test_a_name_that_the_terminal_cannot_show(tmp_path: Path) -> None:
         capture_output=True,
         check=False,
     )
-    assert done.returncode == 5
-    assert b"gr\\xf6\\xdfe.plan: plan cannot be read" in done.stderr
+    assert done.returncode == 2
+    assert b"gr\\xf6\\xdfe.plan': there is no such file" in done.stderr
 
 
 @given(st.lists(st.text(max_size=20), max_size=4))

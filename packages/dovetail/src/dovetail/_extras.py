@@ -15,9 +15,11 @@ DISTRIBUTION: Final = "dovetail-engine"
 PACKAGES: Final = {
     "": ("ml_dtypes", "msgspec", "numpy", "xxhash"),
     "build": ("filelock", "onnx", "onnx-ir", "onnx-shape-inference", "onnxscript", "platformdirs"),
-    "cli": ("rich",),
+    "cli": ("rich", "shtab"),
+    "images": ("pillow",),
     "onnxruntime": ("onnxruntime",),
     "text": ("google-re2",),
+    "weights": ("safetensors",),
 }
 """Extra -> the packages it brings; under the empty name what Dovetail cannot do without."""
 

@@ -25,6 +25,7 @@ _COMMON: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | geta
 _NO_FOLLOW: Final = getattr(os, "O_NOFOLLOW", 0)
 _LINKS: Final = (errno.ELOOP, errno.EMLINK)
 _OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_PART_BYTES: Final = 1 << 20
 _STRAY_SECONDS: Final = 3600
 """After so long without a write, a temporary file belongs to nobody."""
 
@@ -52,10 +53,15 @@ def open_regular(path: str | os.PathLike[str], *, follow: bool = False) -> Binar
     return os.fdopen(_open(path, os.O_RDONLY, follow=follow), "rb")
 
 
-def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
-    """The content of a regular file, one byte over the limit at most."""
-    with open_regular(path) as file:
-        return file.read(limit_bytes + 1)
+def read_bytes(path: str | os.PathLike[str], limit_bytes: int, *, follow: bool = False) -> bytes:
+    """The content of a regular file, one byte over the limit at most; memory is taken for what is there."""
+    parts: list[bytes] = []
+    left = limit_bytes + 1
+    with open_regular(path, follow=follow) as file:
+        while left and (part := file.read(min(left, _PART_BYTES))):
+            parts.append(part)
+            left -= len(part)
+    return b"".join(parts)
 
 
 def append_bytes(path: str | os.PathLike[str], data: bytes) -> None:

@@ -18,7 +18,10 @@ import numpy as np
 
 import dovetail
 from dovetail.errors import DovetailError, InputError
-from dovetail.tools.feeds import make_feeds, specs_of_manifest
+from dovetail.inputs.array_files import read_array
+from dovetail.inputs.feeds import make_feeds
+from dovetail.inputs.raw_files import RawFile
+from dovetail.inputs.specs import InputSpec, specs_of_manifest
 from dovetail_tensorrt.trtexec.words import Options
 
 __all__ = ["Lane", "RunTimes", "make_inputs", "measure", "profile"]
@@ -45,9 +48,10 @@ def make_inputs(engine: Any, options: Options) -> dict[str, Any]:
         for name in names:
             if name not in known:
                 raise InputError(f"the engine has no input '{name}'", where=f"--{flag}", expected=", ".join(known))
-    made = make_feeds(specs_of_manifest(engine.manifest), shapes={**_profile_shapes(engine, options), **shapes})
+    specs = {spec.name: spec for spec in specs_of_manifest(engine.manifest)}
+    made = make_feeds(specs.values(), shapes={**_profile_shapes(engine, options), **shapes})
     for name, path in options.get("loadInputs", {}).items():
-        made[name] = _read_input(name, Path(path), made[name])
+        made[name] = _read_input(specs[name], Path(path), made[name].shape)
     return made
 
 
@@ -61,22 +65,9 @@ def _profile_shapes(engine: Any, options: Options) -> dict[str, tuple[int, ...]]
     return {name: tuple(opt) for name, (_, opt, _) in profiles[number].shapes.items()} if profiles else {}
 
 
-def _read_input(name: str, path: Path, like: Any) -> Any:
+def _read_input(spec: InputSpec, path: Path, shape: Sequence[int]) -> Any:
     """The array of a file: ``.npy``, or raw bytes of the input's type and shape."""
-    if not path.is_file():
-        raise InputError("there is no such file", where=f"--loadInputs, input '{name}'", got=str(path))
-    if path.suffix == ".npy":
-        return np.load(path, allow_pickle=False)
-    raw = np.frombuffer(path.read_bytes(), np.uint8)
-    if raw.size != like.nbytes:
-        raise InputError(
-            "the file has another size than the input",
-            where=f"--loadInputs, input '{name}', {path}",
-            expected=f"{like.nbytes} bytes for {like.dtype.name} {'x'.join(map(str, like.shape))}",
-            got=f"{raw.size} bytes",
-            fix="give the shape with --shapes",
-        )
-    return raw.view(like.dtype).reshape(like.shape).copy()
+    return read_array(path, spec) if path.suffix == ".npy" else RawFile(path).read(spec, shape)
 
 
 class Lane:

@@ -12,7 +12,7 @@ from dovetail.cli.streams import messages, writing_output
 from dovetail.errors import DovetailError, InputError, InternalError, ResourceError
 from dovetail.escapes import escape
 
-__all__ = ["EXIT_INTERRUPTED", "EXIT_PIPE", "TRACEBACK_VARIABLE", "report_failure"]
+__all__ = ["EXIT_INTERRUPTED", "EXIT_PIPE", "TRACEBACK_VARIABLE", "advise", "report_failure"]
 
 EXIT_INTERRUPTED: Final = 130
 EXIT_PIPE: Final = 141
@@ -44,7 +44,7 @@ def report_failure(error: BaseException, *, as_json: bool) -> int:
         return EXIT_INTERRUPTED
     failure = _as_dovetail_error(error)
     is_read = not as_json or _write_document(failure)
-    print(f"error: {escape(_advise(str(failure)))}", file=stream)
+    print(f"error: {escape(advise(str(failure)))}", file=stream)
     return failure.exit_code if is_read else EXIT_PIPE
 
 
@@ -75,7 +75,8 @@ def _as_dovetail_error(error: BaseException) -> DovetailError:
     )
 
 
-def _advise(text: str) -> str:
+def advise(text: str) -> str:
+    """A message with what it says to a programmer put as it is on the command line."""
     for pattern, replacement in _ADVICE:
         text = pattern.sub(replacement, text)
     return text
@@ -86,8 +87,8 @@ def _describe(error: DovetailError) -> dict[str, Any]:
     return {
         "error": {
             "kind": type(error).__name__,
-            "message": _advise(str(error)),
-            **{name: None if fact is None else _advise(str(fact)) for name, fact in facts.items()},
+            "message": advise(str(error)),
+            **{name: None if fact is None else advise(str(fact)) for name, fact in facts.items()},
         },
         "exit_code": error.exit_code,
     }

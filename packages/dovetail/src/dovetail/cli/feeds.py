@@ -1,24 +1,25 @@
-"""What a model is run on from the command line: arrays from files, random numbers for the rest."""
+"""What a model is run on from the command line: the options, and the reader of what they name."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.cli.shapes import ShapeBounds
-from dovetail.errors import UsageError
-from dovetail.loggers import ILogger
+from dovetail.cli.streams import messages
+from dovetail.errors import InputError, UsageError
+from dovetail.loggers import ILogger, Severity
 from dovetail.near_names import name_known, suggest
 
 if TYPE_CHECKING:
     from dovetail._unset_dims import UnsetDim
-    from dovetail.runtime.context import ExecutionContext
+    from dovetail.inputs.image_options import ImageOptions
+    from dovetail.inputs.reader import InputReader, InputSample
+    from dovetail.inputs.specs import InputSpec
     from dovetail.runtime.engine import Engine
-    from dovetail.tools.feeds import InputSpec
 
-__all__ = ["Inputs", "make_context", "make_inputs", "read_inputs"]
+__all__ = ["Inputs", "make_inputs", "open_reader", "take_first", "take_sample"]
 
 
 class Inputs(NamedTuple):
@@ -28,84 +29,98 @@ class Inputs(NamedTuple):
     unset: list[UnsetDim]
 
 
-def make_context(engine: Engine, inputs: Mapping[str, Any]) -> ExecutionContext:
-    """A context on the first profile that the shapes of the inputs fit, so that nobody has to count profiles."""
-    context = engine.create_execution_context()
-    for index, profile in enumerate(engine.manifest.profiles):
-        bounds = ((inputs[name].shape, shapes) for name, shapes in profile.shapes.items())
-        if all(_is_within(shape, low, high) for shape, (low, _, high) in bounds):
-            context.set_optimization_profile_async(index)
-            break
-    return context
+def open_reader(
+    specs: Sequence[InputSpec], args: argparse.Namespace, shapes: Mapping[str, ShapeBounds], logger: ILogger
+) -> InputReader:
+    """The reader of what a command line names.
+
+    Args:
+        specs: The inputs.
+        args: The command line, with ``--inputs``, ``--image``, ``--seed`` and ``--strict``.
+        shapes: Shapes by name; the tuned one is taken.
+        logger: Who is told of files that are no inputs.
+
+    Raises:
+        UsageError: A name is not an input.
+        InputError: A file cannot be read, or is no input and the command is strict.
+    """
+    from dovetail.inputs.reader import open_inputs
+
+    names = [spec.name for spec in specs]
+    for name in shapes:
+        _require_input(name, names, "--shapes")
+    chosen = {name: bounds.opt for name, bounds in shapes.items()}
+    images = _read_images(args.image, names)
+    reader = open_inputs(args.inputs, specs, images=images, shapes=chosen, seed=args.seed)
+    _tell_skipped(reader, logger, strict=args.strict)
+    return reader
 
 
-def _is_within(shape: Sequence[int], low: Sequence[int], high: Sequence[int]) -> bool:
-    return len(shape) == len(low) and all(a <= n <= b for a, n, b in zip(low, shape, high, strict=True))
+def _require_input(name: str, names: Sequence[str], option: str) -> None:
+    if name not in names:
+        expected = name_known(names, nothing="no inputs")
+        raise UsageError(f"there is no input '{name}'", where=option, expected=expected, fix=suggest(name, names))
+
+
+def _read_images(texts: Sequence[str], names: Sequence[str]) -> dict[str, ImageOptions]:
+    """How images become inputs; the only input needs no name."""
+    from dovetail.inputs.image_options import parse_image_options
+
+    images: dict[str, ImageOptions] = {}
+    for text in texts:
+        where = f"--image {text[:80]!r}"
+        name = max((each for each in names if text.startswith(f"{each}:")), key=len, default=None)
+        rest = text if name is None else text[len(name) + 1 :]
+        if name is None:
+            before = text.partition("=")[0].rpartition(":")[0]
+            if before or len(names) != 1:
+                _require_input(before, names, where)
+            name = names[0]
+        if name in images:
+            raise UsageError(f"input '{name}' is named twice", where=where)
+        images[name] = parse_image_options(rest, where=where)
+    return images
+
+
+def _tell_skipped(reader: InputReader, logger: ILogger, *, strict: bool) -> None:
+    if not reader.skipped:
+        return
+    what = f"{len(reader.skipped)} file(s) are no kind of input: {', '.join(reader.skipped[:5])}"
+    if strict:
+        raise InputError(what, where="--inputs", fix="move them elsewhere")
+    logger.log(Severity.WARNING, f"{what}; they are left out")
+
+
+def take_sample(reader: InputReader, sample: InputSample, logger: ILogger, *, strict: bool) -> Inputs:
+    """One value for each input; it is told which sizes nobody set.
+
+    Raises:
+        InputError: Nobody set a size and the command is strict.
+    """
+    from dovetail._unset_dims import tell_unset
+
+    unset = reader.find_unset(sample)
+    tell_unset(unset, logger, strict=strict)
+    return Inputs(reader.complete(sample), unset)
+
+
+def take_first(reader: InputReader, *, command: str) -> InputSample:
+    """The first sample, for a command that runs on one; that there are others is told."""
+    sample = reader.first()
+    if not reader.is_single:
+        count = "several samples" if reader.count is None else f"{reader.count} samples"
+        print(f"note: there are {count}, and {command} takes the first, '{sample.name}'", file=messages())
+    return sample
 
 
 def make_inputs(engine: Engine, args: argparse.Namespace, shapes: Mapping[str, ShapeBounds], logger: ILogger) -> Inputs:
-    """One value for each input of an engine; it is told which sizes nobody set.
-
-    Args:
-        engine: What will run.
-        args: The command line, with ``--inputs``, ``--seed`` and ``--strict``.
-        shapes: Shapes by name; the tuned one is taken.
-        logger: Who is told.
+    """One value for each input of an engine, of the first sample where there are several.
 
     Raises:
         UsageError: A name is not an input.
         InputError: A file cannot be read, or nobody set a size and the command is strict.
     """
-    from dovetail._unset_dims import tell_unset
-    from dovetail.tools.feeds import find_unset, make_feeds, specs_of_manifest
+    from dovetail.inputs.specs import specs_of_manifest
 
-    specs = specs_of_manifest(engine.manifest)
-    given = read_inputs(args.inputs, specs)
-    names = [spec.name for spec in specs]
-    for name in shapes:
-        if name not in names:
-            expected = name_known(names, nothing="no inputs")
-            raise UsageError(
-                f"there is no input '{name}'", where="--shapes", expected=expected, fix=suggest(name, names)
-            )
-    chosen = {name: bounds.opt for name, bounds in shapes.items()}
-    unset = find_unset(specs, given=given, shapes=chosen)
-    tell_unset(unset, logger, strict=args.strict)
-    return Inputs(make_feeds(specs, given=given, shapes=chosen, seed=args.seed), unset)
-
-
-def read_inputs(texts: Sequence[str], specs: Sequence[InputSpec]) -> dict[str, Any]:
-    """The values that files have for inputs; names are known, so colons in them and in paths do no harm.
-
-    Raises:
-        UsageError: A name is not an input, or an input has two files.
-        InputError: A file cannot be read.
-    """
-    from dovetail.tools.array_files import read_array, read_arrays
-
-    by_name = {spec.name: spec for spec in specs}
-    values: dict[str, Any] = {}
-    for text in texts:
-        name = _named_input(text, list(by_name))
-        if name is not None:
-            path = text[len(name) + 1 :] if text.startswith(f"{name}:") else text
-            found = {name: read_array(Path(path), by_name[name])}
-        elif text.endswith(".npz"):
-            found = read_arrays(Path(text), specs)
-        else:
-            expected = f"name:file.npy for one of {name_known(by_name)}, or a .npz file"
-            fix = suggest(text.partition(":")[0], by_name) if ":" in text else None
-            raise UsageError("this names no input", where=f"--inputs {text!r}", expected=expected, fix=fix)
-        for doubled in found.keys() & values.keys():
-            raise UsageError(f"input '{doubled}' has two files", where=f"--inputs {text!r}")
-        values |= found
-    return values
-
-
-def _named_input(text: str, names: Sequence[str]) -> str | None:
-    """The input that a text is for; the only one needs no name."""
-    name = max((n for n in names if text.startswith(f"{n}:")), key=len, default=None)
-    if name is None and len(names) == 1 and not text.endswith(".npz"):
-        is_file = Path(text).is_file() or (text.endswith(".npy") and ":" not in text)
-        return names[0] if is_file else None
-    return name
+    reader = open_reader(specs_of_manifest(engine.manifest), args, shapes, logger)
+    return take_sample(reader, take_first(reader, command="the benchmark"), logger, strict=args.strict)

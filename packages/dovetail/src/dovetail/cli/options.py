@@ -16,6 +16,7 @@ __all__ = [
     "add_shapes",
     "add_subcommand",
     "add_target",
+    "add_trust",
     "describe",
     "finish_command",
     "non_negative_float",
@@ -61,6 +62,11 @@ def add_subcommand(
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The plan or model that a command runs, and what it takes to load it."""
     parser.add_argument("target", metavar="PLAN|MODEL", help="a plan, or an ONNX model, which is built first")
+    add_trust(parser)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """What it takes to load a plan: plugin libraries, and the code that it may bring."""
     add_plugins(parser)
     parser.add_argument(
         "--host-code",
@@ -113,8 +119,17 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        metavar="NAME:FILE",
-        help="arrays for inputs, as x:file.npy, or all in one file.npz; inputs without a file get random numbers",
+        metavar="INPUT",
+        help="what inputs get: x:file (.npy, .json, .bin, an image), x=3, x=[1,2,3], x:uniform(0,255), a folder, or "
+        "for all inputs file.npz, file.json, a folder, loader.py:load_data; others get random numbers",
+    )
+    parser.add_argument(
+        "--image",
+        action="append",
+        default=[],
+        metavar="NAME:OPTION=VALUE[,...]",
+        help="how images become an input: x:resize=320,mean=0.5,std=0.5,layout=nchw; also short, letterbox, crop, "
+        "scale, color, filter; may be repeated",
     )
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="decides the random numbers (default 0)")
 

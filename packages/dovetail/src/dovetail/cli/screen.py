@@ -68,6 +68,10 @@ class Screen:
         """Write one line."""
         self._print(escape(text))
 
+    def raw(self, text: str) -> None:
+        """Write a text as it is, for programs: a script that this program made itself."""
+        self._print(text.rstrip("\n"))
+
     def title(self, text: object) -> None:
         """Write a heading, set off from what is above it."""
         if not self._is_empty:

@@ -16,6 +16,7 @@ __all__ = [
     "add_build_settings",
     "add_provider_options",
     "apply_provider_options",
+    "read_names",
     "read_settings",
     "require_providers",
 ]
@@ -79,7 +80,7 @@ def read_settings(args: argparse.Namespace) -> BuildSettings:
     Raises:
         UsageError: An option cannot be read.
     """
-    providers = None if args.providers is None else _names(args.providers, "--providers")
+    providers = None if args.providers is None else read_names(args.providers, "--providers")
     layer_providers = tuple(_layer_provider(text) for text in args.layer_provider)
     require_providers(providers or (), where="--providers")
     require_providers((provider for _, provider in layer_providers), where="--layer-provider")
@@ -87,9 +88,9 @@ def read_settings(args: argparse.Namespace) -> BuildSettings:
         providers=providers,
         rivals=args.rivals,
         strict=args.strict,
-        off=() if args.off is None else _names(args.off, "--off"),
+        off=() if args.off is None else read_names(args.off, "--off"),
         layer_providers=layer_providers,
-        override=() if args.override is None else _names(args.override, "--override"),
+        override=() if args.override is None else read_names(args.override, "--override"),
     )
 
 
@@ -108,7 +109,12 @@ def require_providers(names: Iterable[str], *, where: str) -> None:
             raise UsageError(error.what, where=where, expected=error.expected, fix=error.fix) from error
 
 
-def _names(text: str, option: str) -> tuple[str, ...]:
+def read_names(text: str, option: str) -> tuple[str, ...]:
+    """Names joined by commas.
+
+    Raises:
+        UsageError: One is empty.
+    """
     names = tuple(part.strip() for part in text.split(","))
     if not all(names):
         raise UsageError("a name is empty", where=f"{option} {text!r}", expected="names joined by commas")

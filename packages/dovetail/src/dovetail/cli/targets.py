@@ -22,7 +22,16 @@ if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
     from dovetail.runtime.loading import Runtime
 
-__all__ = ["StderrLogger", "is_plan", "load_libraries", "make_registry", "open_engine", "reopen_engine", "require_file"]
+__all__ = [
+    "StderrLogger",
+    "is_plan",
+    "load_engine",
+    "load_libraries",
+    "make_registry",
+    "open_engine",
+    "reopen_engine",
+    "require_file",
+]
 
 
 class StderrLogger(ILogger):
@@ -73,9 +82,14 @@ def open_engine(
             expected="a model, for --providers, --rivals, --layer-provider, --off and --override",
             fix="build the plan again with these options",
         )
-    engine = _make_runtime(args, logger).load_engine(path)
+    engine = load_engine(path, args, logger)
     _tell_idle_options(args, engine, logger)
     return engine
+
+
+def load_engine(path: Path, args: argparse.Namespace, logger: ILogger) -> Engine:
+    """The engine of a plan, with the plugins and the trust that a command line says."""
+    return _make_runtime(args, logger).load_engine(path)
 
 
 def _tell_idle_options(args: argparse.Namespace, engine: Engine, logger: ILogger) -> None:

@@ -1,4 +1,4 @@
-"""Does Dovetail compute what others compute? One model, one set of inputs, two sides, and every number between them.
+"""Does Dovetail compute what others compute? Two sides, the same samples for both, and every number between them.
 
 The candidate is Dovetail with some providers. The reference is ONNX Runtime over the original file, the evaluator of
 the onnx package, or Dovetail's own NumPy kernels with every pass switched off; only the last knows plugins.
@@ -6,26 +6,36 @@ the onnx package, or Dovetail's own NumPy kernels with every pass switched off; 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import onnx_ir as ir
 
-from dovetail._unset_dims import UnsetDim, tell_unset
+from dovetail._unset_dims import UnsetDim
 from dovetail.build.config import BuilderConfig
-from dovetail.loggers import ILogger, Logger
+from dovetail.inputs.reader import InputReader
+from dovetail.inputs.sources import InputSources
+from dovetail.inputs.specs import InputSpec, specs_of_manifest
+from dovetail.loggers import ILogger
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.defaults import default_providers
-from dovetail.tools.differences import TensorDifference, Tolerance, compare_values
-from dovetail.tools.feeds import find_unset, make_feeds, specs_of_manifest
+from dovetail.runtime.engine import Engine
+from dovetail.tools.compare_samples import RunSample, SampleDifference, by_feeds, compare_samples
+from dovetail.tools.differences import TensorDifference, Tolerance
+from dovetail.tools.engine_runs import EngineRunner
 from dovetail.tools.layers import Divergence, LayerDifference, compare_layers
-from dovetail.tools.sides import DovetailSide, Side, Source, make_reference, read_source, run_engine
+from dovetail.tools.results.odd_elements import OddElements
+from dovetail.tools.sides import DovetailSide, Side, Source, make_reference, read_source
 
 if TYPE_CHECKING:
     from dovetail.api import Bounds, Shape
 
-__all__ = ["CompareResult", "compare_models"]
+__all__ = ["CompareResult", "compare_engine", "compare_models"]
+
+OpenInputs = Callable[[Sequence[InputSpec]], InputReader]
+"""Opens a reader when the inputs of the model are known."""
 
 _RANDOM_OPS: Final = frozenset(
     ("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike")
@@ -47,6 +57,10 @@ class CompareResult:
     """Every layer in topological order; None when nobody asked."""
     divergence: Divergence | None = None
     """The first layer whose results are not close, looked at closely."""
+    samples: tuple[SampleDifference, ...] = ()
+    """Each sample by itself, where there are several; ``outputs`` has the worst of them."""
+    odd: tuple[OddElements, ...] | None = None
+    """What is not finite in the candidate's outputs; None when nobody asked."""
     notes: tuple[str, ...] = ()
     unset: tuple[UnsetDim, ...] = ()
     """Sizes of inputs that nobody set."""
@@ -55,6 +69,11 @@ class CompareResult:
     def is_close(self) -> bool:
         """Whether every output is, and no layer that was looked at differs."""
         return all(output.is_close for output in self.outputs) and self.divergence is None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether no output was found that is not finite."""
+        return not self.odd
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without the inputs themselves."""
@@ -66,6 +85,8 @@ class CompareResult:
             "outputs": [output.to_dict() for output in self.outputs],
             "layers": None if self.layers is None else [asdict(layer) for layer in self.layers],
             "divergence": None if self.divergence is None else asdict(self.divergence),
+            "samples": [sample.to_dict() for sample in self.samples],
+            "odd": None if self.odd is None else [{**each.to_dict(), "text": each.describe()} for each in self.odd],
             "notes": list(self.notes),
             "unset": [dim.to_dict() for dim in self.unset],
         }
@@ -86,12 +107,13 @@ def compare_models(
     against: str = "onnxruntime",
     providers: Sequence[str] | None = None,
     shapes: Mapping[str, Shape | Bounds] | None = None,
-    inputs: Mapping[str, Any] | None = None,
+    inputs: Mapping[str, Any] | OpenInputs | None = None,
     seed: int = 0,
     atol: float | None = None,
     rtol: float | None = None,
     layers: bool = False,
     allow_nan: bool = False,
+    validate: bool = False,
     config: BuilderConfig | None = None,
     registry: PluginRegistry | None = None,
     override: Collection[str] = (),
@@ -104,12 +126,14 @@ def compare_models(
         against: ``onnxruntime``, ``reference`` (of the onnx package) or ``cpu`` (Dovetail's own kernels, no passes).
         providers: Of the candidate, as in ``compile``.
         shapes: For dynamic inputs, as in ``compile``.
-        inputs: Values by name; inputs without one get random numbers.
+        inputs: Values by name, where inputs without one get random numbers; or a function that opens a reader of
+            samples for the inputs of the model.
         seed: Decides the random numbers.
         atol: How far off an element may be; by type when neither this nor ``rtol`` is given.
         rtol: How far off in addition, relative to the reference.
         layers: Compare every intermediate tensor, and find the first layer that diverges.
         allow_nan: Let outputs pass that are alike but have no finite element, so that nothing in them was compared.
+        validate: Look for NaN and infinity in the outputs of the candidate.
         config: Everything else about the candidate's build.
         registry: Where plugins are looked up.
         override: Operators that are plugins although ONNX has them.
@@ -123,25 +147,75 @@ def compare_models(
         providers=providers, shapes=shapes, config=config, registry=registry, override=override, logger=logger
     )
     reference, tolerance = make_reference(against, candidate), Tolerance(atol=atol, rtol=rtol, allow_nan=allow_nan)
-    with candidate.build(model) as engine:
-        chosen = {name: _opt_shape(bounds) for name, bounds in (shapes or {}).items()}
-        specs = specs_of_manifest(engine.manifest)
-        unset = find_unset(specs, given=inputs, shapes=chosen)
-        tell_unset(unset, logger or Logger(), strict=config is not None and config.strict)
-        feeds = make_feeds(specs, given=inputs, shapes=chosen, seed=seed)
-        ours = run_engine(engine, feeds)
-    theirs = reference.run(model, feeds)
-    outputs = tuple(compare_values(name, ours[name], theirs[name], tolerance) for name in theirs)
+    with ExitStack() as stack:
+        engine = stack.enter_context(candidate.build(model))
+        reader = _open_reader(specs_of_manifest(engine.manifest), inputs, shapes or {}, seed)
+        theirs = stack.enter_context(reference.open(model))
+        compared = compare_samples(
+            by_feeds(EngineRunner(engine).run),
+            by_feeds(theirs),
+            reader,
+            tolerance=tolerance,
+            logger=logger,
+            strict=config is not None and config.strict,
+            validate=validate,
+        )
     source = model if isinstance(model, ir.Model) else read_source(model)
     result = CompareResult(
         against=against,
         providers=tuple(providers or (config.providers if config is not None else None) or default_providers()),
-        inputs=feeds,
-        outputs=outputs,
         notes=tuple(_note_randomness(source)),
-        unset=tuple(unset),
+        **compared.to_fields(),
     )
     return _add_layers(result, source, candidate, reference, tolerance) if layers else result
+
+
+def compare_engine(
+    engine: Engine,
+    reference: RunSample,
+    reader: InputReader,
+    *,
+    against: str,
+    tolerance: Tolerance | None = None,
+    validate: bool = False,
+    strict: bool = False,
+    logger: ILogger | None = None,
+) -> CompareResult:
+    """Run an engine, such as that of a plan, and compare its outputs with those of something else.
+
+    Args:
+        engine: The candidate.
+        reference: What gives the other outputs: another engine, a session, or a file of saved ones.
+        reader: What both are run on.
+        against: What the reference is called.
+        tolerance: How far off an element may be.
+        validate: Look for NaN and infinity in the outputs of the engine.
+        strict: Refuse sizes that nobody set.
+        logger: Where messages go.
+    """
+    compared = compare_samples(
+        by_feeds(EngineRunner(engine).run),
+        reference,
+        reader,
+        tolerance=tolerance or Tolerance(),
+        logger=logger,
+        strict=strict,
+        validate=validate,
+    )
+    providers = tuple(dict.fromkeys(device.provider for device in engine.manifest.devices))
+    return CompareResult(against=against, providers=providers, **compared.to_fields())
+
+
+def _open_reader(
+    specs: Sequence[InputSpec],
+    inputs: Mapping[str, Any] | OpenInputs | None,
+    shapes: Mapping[str, Shape | Bounds],
+    seed: int,
+) -> InputReader:
+    if callable(inputs):
+        return inputs(specs)
+    chosen = {name: _opt_shape(bounds) for name, bounds in shapes.items()}
+    return InputReader(specs, InputSources(common=dict(inputs or {})), chosen, seed)
 
 
 def _add_layers(

@@ -19,7 +19,7 @@ from typing import Final
 import onnx_ir as ir
 
 from dovetail.errors import DovetailError, UsageError
-from dovetail.tools.array_files import pack_arrays
+from dovetail.inputs.array_files import pack_arrays
 from dovetail.tools.differences import TensorDifference, Tolerance, compare_values
 from dovetail.tools.recording import Recorder
 from dovetail.tools.sides import DovetailSide, Side, save_model

@@ -10,7 +10,8 @@ import onnx_ir as ir
 
 from dovetail.errors import DovetailError
 from dovetail.expr import sizes_from_dims
-from dovetail.tools.feeds import InputSpec, make_feeds, specs_of_model
+from dovetail.inputs.feeds import make_feeds
+from dovetail.inputs.specs import InputSpec, specs_of_model
 from dovetail.tools.marks import mark_outputs
 from dovetail.tools.sides import Side
 

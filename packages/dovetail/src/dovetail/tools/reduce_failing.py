@@ -11,6 +11,9 @@ import onnx_ir as ir
 
 from dovetail._unset_dims import UnsetDim, tell_unset
 from dovetail.errors import DovetailError, UsageError
+from dovetail.inputs.feeds import make_feeds
+from dovetail.inputs.sizes import find_unset
+from dovetail.inputs.specs import specs_of_model
 from dovetail.loggers import ILogger, Logger
 from dovetail.tools.differences import Tolerance
 from dovetail.tools.failing import (
@@ -20,7 +23,6 @@ from dovetail.tools.failing import (
     find_error,
     run_command,
 )
-from dovetail.tools.feeds import find_unset, make_feeds, specs_of_model
 from dovetail.tools.recording import Recorder
 from dovetail.tools.reduce import ReducePhase, ReduceResult, reduce_model
 from dovetail.tools.sides import DovetailSide, EvaluatorSide, OnnxRuntimeSide, Side, Source, make_reference, read_source

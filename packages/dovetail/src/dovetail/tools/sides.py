@@ -10,8 +10,10 @@ import copy
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,14 +31,18 @@ from dovetail.network.importer.read import read_model
 from dovetail.passes import PASS_NAMES
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.runtime.engine import Engine
+from dovetail.tools.engine_runs import EngineRunner
 
 if TYPE_CHECKING:
     from dovetail.api import Bounds, Shape
 
-__all__ = ["REFERENCES", "DovetailSide", "Side", "Source", "make_reference", "read_source", "save_model"]
+__all__ = ["REFERENCES", "DovetailSide", "RunFeeds", "Side", "Source", "make_reference", "read_source", "save_model"]
 
 Source = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
 """What a model can be read from."""
+
+RunFeeds = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Inputs by name in, outputs by name out."""
 
 REFERENCES: Final = ("onnxruntime", "reference", "cpu")
 """What a result can be held against."""
@@ -52,8 +58,13 @@ class Side(ABC):
     name: str
 
     @abstractmethod
+    def open(self, model: Source) -> AbstractContextManager[RunFeeds]:
+        """What runs a model, for as long as a block lasts: inputs by name in, all outputs by name out."""
+
     def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """All outputs by name."""
+        """All outputs by name, of one run."""
+        with self.open(model) as run:
+            return run(feeds)
 
 
 def read_source(source: Source) -> ir.Model:
@@ -108,17 +119,11 @@ class DovetailSide(Side):
             logger=self.logger,
         )
 
-    def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Build, run, and let go."""
+    @contextmanager
+    def open(self, model: Source) -> Iterator[RunFeeds]:
+        """Build, and let go at the end."""
         with self.build(model) as engine:
-            return run_engine(engine, feeds)
-
-
-def run_engine(engine: Engine, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """All outputs of an engine by name."""
-    context = engine.create_execution_context()
-    results = context.run(engine.copy_updated([feeds[tensor.name] for tensor in engine.manifest.inputs]))
-    return {tensor.name: value for tensor, value in zip(engine.manifest.outputs, results, strict=True)}
+            yield EngineRunner(engine).run
 
 
 # references
@@ -150,36 +155,47 @@ class OnnxRuntimeSide(Side):
 
     name = "onnxruntime"
 
-    def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Open a session and run it."""
-        if isinstance(model, ir.Model):
-            model = _lower_ir_version(model)
-            with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
-                path = Path(folder) / "model.onnx"
-                save_model(model, path)
-                return self._run_session(os.fspath(path), feeds, model)
-        if isinstance(model, onnx.ModelProto):
-            return self._run_session(model.SerializeToString(), feeds, model)
-        return self._run_session(model if isinstance(model, bytes) else os.fspath(model), feeds, model)
+    @contextmanager
+    def open(self, model: Source) -> Iterator[RunFeeds]:
+        """Open a session."""
+        with ExitStack() as stack:
+            yield partial(_run_session, self._open_session(model, stack))
 
-    def _run_session(self, opened: str | bytes, feeds: Mapping[str, Any], model: Source) -> dict[str, Any]:
+    def _open_session(self, model: Source, stack: ExitStack) -> Any:
         from dovetail.providers.onnxruntime.sessions import Level, SessionSettings, Use, create_session
 
+        opened = _as_file(model, stack)
         try:
-            session = create_session(opened, Level.ALL, SessionSettings(), Use.WHOLE, where="the reference")
+            return create_session(opened, Level.ALL, SessionSettings(), Use.WHOLE, where="the reference")
         except DovetailError as error:
             if error.__cause__ is None or isinstance(error.__cause__, ImportError):
                 raise
             if _NEW_FORMAT in str(error.__cause__) and not isinstance(model, ir.Model):
-                return self.run(read_source(model), feeds)
+                return self._open_session(read_source(model), stack)
             raise _refusal("ONNX Runtime", model, error.__cause__) from error
-        names = [output.name for output in session.get_outputs()]
-        wanted = {tensor.name for tensor in session.get_inputs()}
-        try:
-            results = session.run(names, {name: value for name, value in feeds.items() if name in wanted})
-        except Exception as error:
-            raise _breakdown("ONNX Runtime", error) from error
-        return dict(zip(names, results, strict=True))
+
+
+def _as_file(model: Source, stack: ExitStack) -> str | bytes:
+    """What ONNX Runtime opens: a path or bytes; a model in memory is written to a file for as long as the stack is."""
+    if isinstance(model, onnx.ModelProto):
+        return bytes(model.SerializeToString())
+    if isinstance(model, bytes):
+        return model
+    if not isinstance(model, ir.Model):
+        return os.fspath(model)
+    path = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dovetail-"))) / "model.onnx"
+    save_model(_lower_ir_version(model), path)
+    return os.fspath(path)
+
+
+def _run_session(session: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    names = [output.name for output in session.get_outputs()]
+    wanted = {tensor.name for tensor in session.get_inputs()}
+    try:
+        results = session.run(names, {name: value for name, value in feeds.items() if name in wanted})
+    except Exception as error:
+        raise _breakdown("ONNX Runtime", error) from error
+    return dict(zip(names, results, strict=True))
 
 
 def _lower_ir_version(model: ir.Model) -> ir.Model:
@@ -196,8 +212,9 @@ class EvaluatorSide(Side):
 
     name = "reference"
 
-    def run(self, model: Source, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        """Evaluate node by node."""
+    @contextmanager
+    def open(self, model: Source) -> Iterator[RunFeeds]:
+        """Read the model, to be evaluated node by node."""
         from onnx.reference import ReferenceEvaluator
 
         held = model if isinstance(model, ir.Model) else read_source(model)
@@ -205,12 +222,16 @@ class EvaluatorSide(Side):
             evaluator = ReferenceEvaluator(model_to_proto(held))
         except Exception as error:
             raise _refusal("onnx.reference", held, error) from error
-        names, wanted = list(evaluator.output_names), set(evaluator.input_names)
-        try:
-            results = evaluator.run(names, {name: value for name, value in feeds.items() if name in wanted})
-        except Exception as error:
-            raise _breakdown("onnx.reference", error) from error
-        return dict(zip(names, results, strict=True))
+        yield partial(_evaluate, evaluator)
+
+
+def _evaluate(evaluator: Any, feeds: Mapping[str, Any]) -> dict[str, Any]:
+    names, wanted = list(evaluator.output_names), set(evaluator.input_names)
+    try:
+        results = evaluator.run(names, {name: value for name, value in feeds.items() if name in wanted})
+    except Exception as error:
+        raise _breakdown("onnx.reference", error) from error
+    return dict(zip(names, results, strict=True))
 
 
 def _refusal(who: str, model: Source, error: BaseException) -> DovetailError:

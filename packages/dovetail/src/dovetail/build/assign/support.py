@@ -20,6 +20,7 @@ from dovetail.network.importer.kernels import Served
 from dovetail.network.importer.plugins import PluginImport
 from dovetail.network.importer.problems import Problems
 from dovetail.network.onnx_schema import find_schema
+from dovetail.network.plugins import entry_of
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.provider.calls import call
 from dovetail.provider.defaults import default_providers
@@ -132,6 +133,8 @@ class _PluginSearch:
 
     def _is_plugin(self, node: ir.Node) -> bool:
         """Whether a registered plugin runs a node, as it would in a build."""
+        if entry_of(node) is not None:  # the import has made it already
+            return True
         if not self._plugins.has_creator(node):
             return False
         domain = "" if node.domain == "ai.onnx" else node.domain

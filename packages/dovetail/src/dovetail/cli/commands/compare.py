@@ -1,21 +1,27 @@
-"""``dovetail compare``: does Dovetail compute what a reference computes, and if not, which layer is the first?"""
+"""``dovetail compare``: are the results those of a reference, of another plan, or of a run that was saved?"""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply
-from dovetail.cli.feeds import read_inputs
-from dovetail.cli.options import add_model_options, add_plugins, finish_command, non_negative_float
+from dovetail.cli.feeds import open_reader, take_first
+from dovetail.cli.options import add_model_options, add_target, finish_command, non_negative_float
 from dovetail.cli.screen import Screen
 from dovetail.cli.settings import add_build_settings, apply_provider_options, read_settings
-from dovetail.cli.shapes import format_shape, parse_shapes
-from dovetail.cli.targets import StderrLogger, make_registry, require_file
+from dovetail.cli.shapes import ShapeBounds, format_shape, parse_shapes
+from dovetail.cli.targets import StderrLogger, is_plan, load_engine, make_registry, open_engine, require_file
+from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from dovetail.runtime.engine import Engine
+    from dovetail.tools.compare import CompareResult
+    from dovetail.tools.compare_samples import RunSample
 
 __all__ = ["EXIT_DIFFERENT", "add_reference", "declare", "read_model_inputs", "run"]
 
@@ -23,12 +29,20 @@ EXIT_DIFFERENT: Final = 4
 """A gate that was not passed."""
 _AGAINST: Final = ("onnxruntime", "reference", "cpu")
 _SHOWN_LAYERS: Final = 20
+_SHOWN_SAMPLES: Final = 20
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     finish_command(parser, run)
-    parser.add_argument("model", metavar="MODEL", help="the ONNX model")
+    add_target(parser)
+    parser.add_argument(
+        "other",
+        metavar="OTHER",
+        nargs="?",
+        help="what it is compared with, where that is not the model itself in ONNX Runtime: another plan, a model, the "
+        ".npz that 'dovetail run --save-outputs' wrote, or for several samples its folder",
+    )
     add_reference(parser)
     parser.add_argument(
         "--layers", action="store_true", help="compare every layer, and name the first one that diverges"
@@ -38,8 +52,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="let outputs pass that have the same NaN and infinities on both sides and nothing else to compare",
     )
+    parser.add_argument(
+        "--validate", action="store_true", help="fail too when an output has NaN or infinity, and say where"
+    )
     add_model_options(parser)
-    add_plugins(parser)
     add_build_settings(parser)
 
 
@@ -48,9 +64,8 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         choices=_AGAINST,
-        default=_AGAINST[0],
-        help="ONNX Runtime over the same file (default), the evaluator of the onnx package, or Dovetail's own kernels "
-        "with every pass off, the only one that knows plugins",
+        help="what runs the model: ONNX Runtime over the same file (default), the evaluator of the onnx package, or "
+        "Dovetail's own kernels with every pass off, the only one that knows plugins",
     )
     parser.add_argument(
         "--atol", type=non_negative_float, metavar="X", help="how far off an element may be (default: by type)"
@@ -62,41 +77,131 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> Reply:
     """Compare; a difference is code 4."""
-    shapes, settings = parse_shapes(args.shapes), read_settings(args)
-    path = require_file(args.model)
+    shapes, path = parse_shapes(args.shapes), require_file(args.target)
+    if args.other is None and not is_plan(path):
+        result = _compare_model(path, args, shapes)
+    else:
+        result = _compare_engine(path, args, shapes)
+    document = {"model": args.target, **result.to_dict()}
+    is_passed = result.is_close and result.is_valid
+    return Reply(document=document, show=_show, exit_code=0 if is_passed else EXIT_DIFFERENT)
+
+
+def _compare_model(path: Path, args: argparse.Namespace, shapes: Mapping[str, ShapeBounds]) -> CompareResult:
+    """A model with itself, run by a reference."""
+    settings, logger = read_settings(args), StderrLogger()
     apply_provider_options(args.provider_option)
 
     from dovetail.build.config import BuilderConfig
     from dovetail.tools.compare import compare_models
 
-    result = compare_models(
+    return compare_models(
         path,
-        against=args.against,
+        against=args.against or _AGAINST[0],
         providers=settings.providers,
         shapes=shapes or None,
-        inputs=read_model_inputs(path, args.inputs),
-        seed=args.seed,
+        inputs=partial(open_reader, args=args, shapes=shapes, logger=logger),
         atol=args.atol,
         rtol=args.rtol,
         layers=args.layers,
         allow_nan=args.allow_nan,
+        validate=args.validate,
         config=settings.apply(BuilderConfig()),
         registry=make_registry(args.plugins),
         override=settings.override,
-        logger=StderrLogger(),
+        logger=logger,
     )
-    document = {"model": args.model, **result.to_dict()}
-    return Reply(document=document, show=_show, exit_code=0 if result.is_close else EXIT_DIFFERENT)
 
 
-def read_model_inputs(path: Path, files: Sequence[str]) -> dict[str, Any]:
-    """The values that files have for inputs of a model."""
-    if not files:
+def _compare_engine(path: Path, args: argparse.Namespace, shapes: Mapping[str, ShapeBounds]) -> CompareResult:
+    """A plan or a model with another plan, a model that a reference runs, or saved outputs."""
+    if args.other is None:
+        fix = f"name what to compare it with: its model, another plan, or saved outputs, as in '{path} model.onnx'"
+        raise UsageError("a plan has no model in it that a reference could run", where=f"'{path}'", fix=fix)
+    if args.layers:
+        expected = "a model, and no other plan, model or outputs"
+        raise UsageError("layers are compared of one model", where="--layers", expected=expected)
+
+    from dovetail.inputs.specs import specs_of_manifest
+    from dovetail.tools.compare import compare_engine
+    from dovetail.tools.differences import Tolerance
+
+    logger = StderrLogger()
+    with open_engine(args, shapes, logger) as engine:
+        specs = specs_of_manifest(engine.manifest)
+        reader = open_reader(specs, args, shapes, logger)
+        with _open_other(args, engine, is_single=reader.is_single) as (reference, against):
+            return compare_engine(
+                engine,
+                reference,
+                reader,
+                against=against,
+                tolerance=Tolerance(atol=args.atol, rtol=args.rtol, allow_nan=args.allow_nan),
+                validate=args.validate,
+                strict=args.strict,
+                logger=logger,
+            )
+
+
+@contextmanager
+def _open_other(args: argparse.Namespace, engine: Engine, *, is_single: bool) -> Iterator[tuple[RunSample, str]]:
+    """What gives the other outputs, and what it is called."""
+    from dovetail.tools.compare_samples import by_feeds
+    from dovetail.tools.engine_runs import EngineRunner
+
+    path = Path(args.other)
+    if path.is_dir() or path.suffix == ".npz":
+        _refuse_against(args)
+        yield _read_saved(path, engine, is_single=is_single), args.other
+    elif is_plan(require_file(args.other, expected="a plan, a model, or a .npz file of outputs")):
+        _refuse_against(args)
+        with load_engine(path, args, StderrLogger()) as other:
+            _require_same_inputs(engine, [tensor.name for tensor in other.manifest.inputs], args.other)
+            yield by_feeds(EngineRunner(other).run), args.other
+    else:
+        from dovetail.inputs.specs import specs_of_model
+        from dovetail.tools.sides import DovetailSide, make_reference, read_source
+
+        _require_same_inputs(engine, [spec.name for spec in specs_of_model(read_source(path))], args.other)
+        name = args.against or _AGAINST[0]
+        like = DovetailSide(registry=make_registry(args.plugins), override=read_settings(args).override)
+        with make_reference(name, like).open(path) as run_other:
+            yield by_feeds(run_other), f"{args.other} in {name}"
+
+
+def _refuse_against(args: argparse.Namespace) -> None:
+    if args.against is not None:
+        raise UsageError("this has no effect: nothing runs a model", where="--against", got=f"'{args.other}'")
+
+
+def _read_saved(path: Path, engine: Engine, *, is_single: bool) -> RunSample:
+    """Saved outputs: a file for one sample, a folder with a file of the name of each for several."""
+    from dovetail.inputs.specs import specs_of_outputs
+    from dovetail.tools.results.saved_outputs import read_outputs
+
+    if path.is_dir() == is_single:
+        expected = "a .npz file for one sample" if is_single else "a folder with a .npz file for each sample"
+        raise UsageError("the saved outputs do not go with the inputs", where=f"'{path}'", expected=expected)
+    specs = specs_of_outputs(engine.manifest)
+    return lambda sample, _: read_outputs(path if is_single else path / f"{sample}.npz", specs)
+
+
+def _require_same_inputs(engine: Engine, theirs: Sequence[str], where: str) -> None:
+    ours = [tensor.name for tensor in engine.manifest.inputs]
+    if set(ours) != set(theirs):
+        expected, got = ", ".join(ours), ", ".join(theirs)
+        raise UsageError("this has other inputs", where=f"'{where}'", expected=expected, got=got)
+
+
+def read_model_inputs(path: Path, args: argparse.Namespace) -> dict[str, Any]:
+    """The values that a command line has for inputs of a model, of the first sample where there are several."""
+    if not args.inputs:
         return {}
-    from dovetail.tools.feeds import specs_of_model
+    from dovetail.inputs.specs import specs_of_model
     from dovetail.tools.sides import read_source
 
-    return read_inputs(files, specs_of_model(read_source(path)))
+    reader = open_reader(specs_of_model(read_source(path)), args, parse_shapes(args.shapes), StderrLogger())
+    return take_first(reader, command="this").given
 
 
 # for people
@@ -106,15 +211,31 @@ def _show(document: Document, screen: Screen) -> None:
     screen.line(f"{document['model']}: dovetail ({', '.join(document['providers'])}) against {document['against']}")
     for name, shape in document["inputs"].items():
         screen.line(f"input '{name}': {_shape_text(shape)}")
-    screen.title("Outputs")
+    count = len(document["samples"])
+    screen.title(f"Outputs, each in the worst of {count} samples" if count else "Outputs")
     _show_tensors(document["outputs"], screen)
+    _show_samples(document["samples"], screen)
     if document["layers"] is not None:
         _show_layers(document["layers"], screen)
     if document["divergence"] is not None:
         _show_divergence(document["divergence"], screen)
     for note in document["notes"]:
         screen.line(f"note: {note}")
+    for each in document["odd"] or ():
+        screen.line(each["text"])
     screen.title(_verdict(document))
+    if document["odd"] is not None:
+        bad = "NOT VALID: outputs have NaN or infinity"
+        screen.line(bad if document["odd"] else "valid: every element of the outputs is finite")
+
+
+def _show_samples(samples: Sequence[Mapping[str, Any]], screen: Screen) -> None:
+    """The samples that differ, by name."""
+    wrong = [sample["name"] for sample in samples if not sample["is_close"]]
+    for name in wrong[:_SHOWN_SAMPLES]:
+        screen.line(f"sample '{name}' differs")
+    if len(wrong) > _SHOWN_SAMPLES:
+        screen.line(f"... and {len(wrong) - _SHOWN_SAMPLES} more; --json has all")
 
 
 def _shape_text(shape: Any) -> str:

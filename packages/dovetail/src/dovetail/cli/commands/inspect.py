@@ -1,18 +1,22 @@
-"""``dovetail inspect``: what is in a plan file, read without running any code of it."""
+"""``dovetail inspect``: what is in a plan or a model, read without running any code of it."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from dovetail.cli.answers import Document, Reply
-from dovetail.cli.options import finish_command
+from dovetail.cli.model_summary import show_model, show_nodes
+from dovetail.cli.options import add_plugins, finish_command
 from dovetail.cli.screen import Screen, format_bytes
+from dovetail.cli.settings import read_names, require_providers
 from dovetail.cli.shapes import format_shape
+from dovetail.cli.targets import StderrLogger, is_plan, make_registry, require_file
 from dovetail.cli.tuning import show_tuning
-from dovetail.errors import PlanError
+from dovetail.errors import PlanError, UsageError
 
 __all__ = ["declare", "run"]
 
@@ -23,16 +27,56 @@ _SHOWN: Final = 5
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     finish_command(parser, run)
-    parser.add_argument("plan", metavar="PLAN", help="the plan file")
-    parser.add_argument("--layers", action="store_true", help="show every step with its tensors, formats and tactic")
+    parser.add_argument("target", metavar="PLAN|MODEL", help="a plan, or an ONNX model")
+    parser.add_argument(
+        "--layers",
+        action="store_true",
+        help="show every step with its tensors, formats and tactic; of a model every node and what would run it",
+    )
     parser.add_argument("--tuning", action="store_true", help="show everything that the tuner tried, and why it chose")
+    parser.add_argument("--providers", metavar="A,B", help="of a model: back ends in order of preference")
+    parser.add_argument("--override", metavar="OP[,OP]", help="of a model: operators to take from plugins")
+    add_plugins(parser)
 
 
 def run(args: argparse.Namespace) -> Reply:
     """Read the file."""
+    path = require_file(args.target)
+    if not is_plan(path):
+        return _inspect_model(path, args)
+    for option in ("providers", "override", "plugins"):
+        if getattr(args, option):
+            raise UsageError("this is for models: a plan is built already", where=f"--{option}", got=f"'{path}'")
+    return _inspect_plan(args)
+
+
+def _inspect_model(path: Path, args: argparse.Namespace) -> Reply:
+    from dovetail.tools.model_report import describe_model
+
+    if args.tuning:
+        raise UsageError("a model is not tuned", where="--tuning", expected="a plan", got=f"'{path}'")
+    providers = None if args.providers is None else read_names(args.providers, "--providers")
+    require_providers(providers or (), where="--providers")
+    document = describe_model(
+        path,
+        providers=providers,
+        registry=make_registry(args.plugins),
+        override=() if args.override is None else read_names(args.override, "--override"),
+        logger=StderrLogger(),
+    )
+
+    def show(document: Document, screen: Screen) -> None:
+        show_model(document, screen)
+        if args.layers:
+            show_nodes(document["placement"], screen)
+
+    return Reply(document=document, show=show)
+
+
+def _inspect_plan(args: argparse.Namespace) -> Reply:
     from dovetail.plan.inspect import inspect_plan
 
-    document = inspect_plan(args.plan)
+    document = inspect_plan(args.target)
 
     def show(document: Document, screen: Screen) -> None:
         _show_summary(document, screen)

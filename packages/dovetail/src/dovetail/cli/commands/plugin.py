@@ -1,33 +1,46 @@
-"""``dovetail plugin list``: which custom layers are registered, and which libraries installed packages offer."""
+"""``dovetail plugin``: which custom layers are registered or offered by packages, and the start of a new one."""
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.answers import Document, Reply
+from dovetail.cli.files import write_file
 from dovetail.cli.options import add_load, add_plugins, add_subcommand, open_subcommands
 from dovetail.cli.screen import Screen
+from dovetail.cli.starters import FORMS, make_starter
 from dovetail.cli.targets import load_libraries
-from dovetail.errors import PluginError
+from dovetail.errors import PluginError, UsageError
 
 if TYPE_CHECKING:
     from dovetail.entry_points import Offer
     from dovetail.plugin.registry import PluginRegistry
 
-__all__ = ["declare", "run"]
+__all__ = ["declare", "run", "run_new"]
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs."""
+    verbs = open_subcommands(parser)
     verb = add_subcommand(
-        open_subcommands(parser),
+        verbs,
         "list",
         "list the plugins that are registered, and those of the libraries you name",
         run,
     )
     add_plugins(verb)
     add_load(verb)
+    verb = add_subcommand(verbs, "new", "write a custom layer that passes 'dovetail check', and its test", run_new)
+    verb.add_argument("name", metavar="NAME", help="the operator: MyOp, or with a domain acme::MyOp")
+    verb.add_argument("-o", "--output", default=".", metavar="DIR", help="the folder to write to (default: this one)")
+    verb.add_argument(
+        "--form",
+        choices=FORMS,
+        default=FORMS[0],
+        help="a function on arrays (layer, the default), or a class under the IPluginV3 contract (class)",
+    )
 
 
 def run(args: argparse.Namespace) -> Reply:
@@ -41,6 +54,24 @@ def run(args: argparse.Namespace) -> Reply:
     plugins = [_describe(creator, origins.get(id(creator))) for creator in registry.all_creators_recursive]
     plugins.sort(key=lambda plugin: (plugin["namespace"], plugin["name"], plugin["version"]))
     return Reply(document={"plugins": plugins, "installed": installed}, show=_show)
+
+
+def run_new(args: argparse.Namespace) -> Reply:
+    """Write the files of a new plugin; none that is there is replaced."""
+    files = {Path(args.output) / name: text for name, text in make_starter(args.name, args.form).items()}
+    for path in files:
+        if path.exists():
+            raise UsageError("the file is there already", where=f"'{path}'", fix="choose another name, or -o DIR")
+    for path, text in files.items():
+        write_file(path, text.encode(), option="-o")
+    return Reply(document={"files": [str(path) for path in files]}, show=_show_new)
+
+
+def _show_new(document: Document, screen: Screen) -> None:
+    library, test = document["files"]
+    for path in document["files"]:
+        screen.line(f"wrote {path}")
+    screen.line(f"next: dovetail check {library}; pytest {test}")
 
 
 def _describe_installed(registry: PluginRegistry, *, load: bool) -> list[dict[str, Any]]:

@@ -127,9 +127,9 @@ def _reduce(args: argparse.Namespace, path: Path, check: Check | None) -> Reduce
         path,
         mode=args.mode,
         check=check,
-        against=args.against,
+        against=args.against or "onnxruntime",
         candidate=candidate,
-        inputs=read_model_inputs(path, args.inputs),
+        inputs=read_model_inputs(path, args),
         shapes={name: bounds.opt for name, bounds in shapes.items()},
         seed=args.seed,
         tolerance=Tolerance(atol=args.atol, rtol=args.rtol),
@@ -148,7 +148,7 @@ def _tell_phase(phase: ReducePhase) -> None:
 
 def _save(reduced: ReducedModel, target: Path) -> Path | None:
     """Write model and inputs; where the inputs went comes back."""
-    from dovetail.tools.array_files import pack_arrays
+    from dovetail.inputs.array_files import pack_arrays
     from dovetail.tools.sides import save_model
 
     write_file(target, b"", option="-o")  # says in our words why a place cannot be written to

@@ -1,33 +1,35 @@
-"""``dovetail run``: one run of a plan or model, and what came out."""
+"""``dovetail run``: run a plan or model on one sample or on many, and show or store what came out."""
 
 from __future__ import annotations
 
 import argparse
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply
-from dovetail.cli.feeds import make_context, make_inputs
+from dovetail.cli.feeds import open_reader, take_sample
 from dovetail.cli.files import write_file
 from dovetail.cli.options import add_model_options, add_target, finish_command, positive_float
+from dovetail.cli.sample_runs import run_samples
 from dovetail.cli.screen import Screen
 from dovetail.cli.settings import add_build_settings
-from dovetail.cli.shapes import format_shape, parse_shapes
+from dovetail.cli.shapes import parse_shapes
 from dovetail.cli.targets import StderrLogger, open_engine
+from dovetail.cli.values import describe_value, show_odd, show_values
+from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
+    from dovetail.inputs.reader import InputReader
+    from dovetail.loggers import ILogger
+    from dovetail.runtime.engine import Engine
     from dovetail.runtime.limits import RunLimits
 
-    Array = npt.NDArray[Any]
+__all__ = ["EXIT_ODD", "declare", "run"]
 
-__all__ = ["declare", "run"]
-
-_NOTHING: Final[Mapping[str, float | None]] = {"min": None, "max": None, "mean": None, "num_nan": 0, "num_inf": 0}
+EXIT_ODD: Final = 4
+"""A gate that was not passed: outputs are not finite."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +38,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_target(parser)
     add_model_options(parser)
     add_build_settings(parser)
-    parser.add_argument("--save-outputs", metavar="DIR", help="write each output to a .npy file in this folder")
+    parser.add_argument(
+        "--save-outputs",
+        metavar="DIR|FILE.npz",
+        help="write each output to a .npy file in this folder, or all to one .npz file; of several samples one .npz "
+        "each to the folder",
+    )
+    parser.add_argument("--save-inputs", metavar="FILE.npz", help="write what the model was run on to one file")
+    parser.add_argument("--rerun", action="store_true", help="run samples again whose results are in the folder")
+    parser.add_argument("--validate", action="store_true", help="fail (code 4) when an output has NaN or infinity")
     parser.add_argument("--time-limit", type=positive_float, metavar="S", help="end the run after so many seconds")
     parser.add_argument(
         "--memory-limit", type=positive_float, metavar="MB", help="end the run when its values take so many megabytes"
@@ -44,23 +54,53 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> Reply:
-    """Run once."""
+    """Run once, or once for each sample."""
+    from dovetail.inputs.specs import specs_of_manifest
+
     shapes = parse_shapes(args.shapes)
     logger = StderrLogger()
-    engine = open_engine(args, shapes, logger)
-    with engine:
-        inputs, unset = make_inputs(engine, args, shapes, logger)
+    with open_engine(args, shapes, logger) as engine:
+        reader = open_reader(specs_of_manifest(engine.manifest), args, shapes, logger)
         engine.run_limits = _read_limits(args)
-        results = make_context(engine, inputs).run(engine.copy_updated(list(inputs.values())))
-    outputs = {tensor.name: array for tensor, array in zip(engine.manifest.outputs, results, strict=True)}
-    files = _save(outputs, Path(args.save_outputs)) if args.save_outputs is not None else {}
+        _check_options(args, reader)
+        if not reader.is_single:
+            return run_samples(engine, reader, args, logger)
+        return _run_once(engine, reader, args, logger)
+
+
+def _check_options(args: argparse.Namespace, reader: InputReader) -> None:
+    """Refuse options that would have no effect."""
+    is_folder = args.save_outputs is not None and not args.save_outputs.endswith(".npz")
+    if args.rerun and (reader.is_single or not is_folder):
+        expected = "several samples, and a folder for their results (--save-outputs DIR)"
+        raise UsageError("there are no results to run again", where="--rerun", expected=expected)
+    if not reader.is_single and args.save_outputs is not None and not is_folder:
+        raise UsageError("several samples go to a folder", where="--save-outputs", got=args.save_outputs)
+    if not reader.is_single and args.save_inputs is not None:
+        raise UsageError("inputs are stored of one sample", where="--save-inputs", got="several samples")
+
+
+def _run_once(engine: Engine, reader: InputReader, args: argparse.Namespace, logger: ILogger) -> Reply:
+    from dovetail.inputs.array_files import pack_arrays
+    from dovetail.tools.engine_runs import EngineRunner
+    from dovetail.tools.results.odd_elements import find_odd_elements
+
+    inputs, unset = take_sample(reader, reader.first(), logger, strict=args.strict)
+    stored = pack_arrays(inputs) if args.save_inputs is not None else b""
+    outputs = EngineRunner(engine).run(inputs)
+    if args.save_inputs is not None:
+        write_file(Path(args.save_inputs), stored, option="--save-inputs")
+    files = _save(outputs, args.save_outputs) if args.save_outputs is not None else {}
+    odd = find_odd_elements(outputs) if args.validate else []
     document = {
         "engine": engine.name,
-        "inputs": [_describe(name, array) for name, array in inputs.items()],
-        "outputs": [_with_file(_describe(name, value), files) for name, value in outputs.items()],
+        "inputs": [describe_value(name, array) for name, array in inputs.items()],
+        "outputs": [_with_file(describe_value(name, value), files) for name, value in outputs.items()],
         "unset": [dim.to_dict() for dim in unset],
+        "files": [*([args.save_inputs] if stored else []), *dict.fromkeys(files.values())],
+        "odd": [{**each.to_dict(), "text": each.describe()} for each in odd] if args.validate else None,
     }
-    return Reply(document=document, show=_show)
+    return Reply(document=document, show=_show, exit_code=EXIT_ODD if odd else 0)
 
 
 def _read_limits(args: argparse.Namespace) -> RunLimits | None:
@@ -72,75 +112,19 @@ def _read_limits(args: argparse.Namespace) -> RunLimits | None:
     return RunLimits(time_s=args.time_limit, memory_bytes=memory_bytes)
 
 
-def _describe(name: str, value: Any) -> dict[str, Any]:
-    """One row; a sequence has the rows of what is in it, maps a row for each key, and an empty optional nothing."""
-    if value is None:
-        return {"name": name, "dtype": "none", "shape": None, **_NOTHING}
-    if isinstance(value, list | Mapping):
-        kind = "sequence" if isinstance(value, list) else "map"
-        items = [_describe(item_name, item) for item_name, item in _items(name, value)]
-        return {"name": name, "dtype": f"{kind} of {len(value)}", "shape": None, **_NOTHING, "items": items}
-    dtype = "string" if value.dtype.kind == "O" else value.dtype.name
-    return {"name": name, "dtype": dtype, "shape": list(value.shape), **_statistics(value)}
+def _save(outputs: Mapping[str, Any], target: str) -> dict[str, str]:
+    """Write the outputs; the file of each array comes back."""
+    from dovetail.tools.results.saved_outputs import flatten_outputs, pack_array, pack_outputs
 
-
-def _items(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What is in a sequence or a map; maps with the same keys together, as what each key leads to in all of them."""
-    from dovetail.tools.map_tables import tabulate_maps
-
-    table = tabulate_maps(value)
-    if table is not None:
-        each = f"{name}[*]" if isinstance(value, list) else name
-        yield from ((f"{each}[{key!r}]", column) for key, column in zip(table.keys, table.rows.T, strict=True))
-    elif isinstance(value, list):
-        yield from ((f"{name}[{index}]", item) for index, item in enumerate(value))
-
-
-def _statistics(array: Array) -> dict[str, float | None]:
-    """Smallest, largest and mean of what is finite, and how much is not; nothing of an array without numbers."""
-    import numpy as np
-
-    if not array.size or array.dtype.kind in "OSU":
-        return dict(_NOTHING)
-    values = array if array.dtype.kind == "c" else array.astype(np.float64)
-    finite = values[np.isfinite(values)]
-    counts = {"num_nan": int(np.isnan(values).sum()), "num_inf": int(np.isinf(values).sum())}
-    if not finite.size or values.dtype.kind == "c":  # complex numbers have no order
-        return {**_NOTHING, **counts}
-    with np.errstate(over="ignore"):  # the mean of large numbers may be infinite
-        return {"min": float(finite.min()), "max": float(finite.max()), "mean": float(finite.mean()), **counts}
-
-
-def _save(outputs: Mapping[str, Any], folder: Path) -> dict[str, str]:
-    import io
-
-    import numpy as np
-
+    if target.endswith(".npz"):
+        write_file(Path(target), pack_outputs(outputs), option="--save-outputs")
+        return {name: target for name, _ in flatten_outputs(outputs)}
     files: dict[str, str] = {}
-    for name, array in _flat(outputs):
-        buffer = io.BytesIO()
-        np.save(buffer, array.astype(str) if array.dtype.kind == "O" else array, allow_pickle=False)
-        path = folder / f"{_file_name(name, files)}.npy"
-        write_file(path, buffer.getvalue(), option="--save-outputs")
+    for name, array in flatten_outputs(outputs):
+        path = Path(target) / f"{_file_name(name, files)}.npy"
+        write_file(path, pack_array(array), option="--save-outputs")
         files[name] = str(path)
     return files
-
-
-def _flat(outputs: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
-    """Every array, those in sequences under their numbers; maps with the same keys as these and a table."""
-    import numpy as np
-
-    from dovetail.tools.map_tables import tabulate_maps
-
-    for name, value in outputs.items():
-        table = tabulate_maps(value)
-        if table is not None:
-            yield f"{name}.keys", np.array(table.keys)
-            yield f"{name}.values", table.rows
-        elif isinstance(value, list):
-            yield from _flat({f"{name}[{index}]": item for index, item in enumerate(value)})
-        elif value is not None:
-            yield name, value
 
 
 def _file_name(name: str, taken: Mapping[str, str]) -> str:
@@ -163,38 +147,17 @@ def _with_file(row: dict[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
 
 def _show(document: Document, screen: Screen) -> None:
     for side in ("inputs", "outputs"):
-        rows = [row for tensor in document[side] for row in (tensor, *tensor.get("items", ()))]
         screen.title(side.capitalize())
-        screen.table(
-            ("name", "type", "shape", "min", "max", "mean"),
-            [
-                (t["name"], t["dtype"], _shape(t["shape"]), *(_number(t[key]) for key in ("min", "max", "mean")))
-                for t in rows
-            ],
-            right=(3, 4, 5),
-        )
-    for side in ("inputs", "outputs"):
-        for row in (row for tensor in document[side] for row in (tensor, *tensor.get("items", ()))):
-            if row["num_nan"] or row["num_inf"]:
-                screen.line(f"{side[:-1]} '{row['name']}' has {_odd_text(row)}")
-    for tensor in document["outputs"]:
-        for row in (tensor, *tensor.get("items", ())):
-            for path in (row["file"],) if "file" in row else row.get("files", ()):
-                screen.line(f"wrote {path}")
+        show_values(document[side], screen)
+    if document["odd"] is None:
+        show_odd(document, screen)
+    else:
+        _show_validation(document["odd"], screen)
+    for path in document["files"]:
+        screen.line(f"wrote {path}")
 
 
-def _odd_text(row: Mapping[str, Any]) -> str:
-    """How many elements of a tensor are no finite numbers."""
-    count = math.prod(row["shape"])
-    odd = [f"{row[key]} {word}" for key, word in (("num_nan", "NaN"), ("num_inf", "infinite")) if row[key]]
-    left = count - row["num_nan"] - row["num_inf"]
-    rest = f"; min, max and mean are of the other {left}" if left else ""
-    return f"{' and '.join(odd)} of {count} element{'' if count == 1 else 's'}{rest}"
-
-
-def _shape(shape: list[int] | None) -> str:
-    return "-" if shape is None else format_shape(shape)
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.6g}"
+def _show_validation(odd: list[Mapping[str, Any]], screen: Screen) -> None:
+    for each in odd:
+        screen.line(each["text"])
+    screen.title("NOT VALID: outputs have NaN or infinity" if odd else "valid: every element of the outputs is finite")

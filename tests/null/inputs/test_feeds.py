@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from dovetail.errors import InputError, UsageError
-from dovetail.tools.array_files import pack_arrays, read_array, read_arrays
-from dovetail.tools.feeds import InputSpec, find_unset, make_feeds
+from dovetail.inputs.array_files import pack_arrays, read_array, read_arrays
+from dovetail.inputs.feeds import make_feeds
+from dovetail.inputs.sizes import find_unset
+from dovetail.inputs.specs import InputSpec
 from tests.support.dims import read_dims
 
 X = InputSpec(name="x", dtype="float32", dims=read_dims(["n", 4]))
@@ -201,7 +203,7 @@ def test_a_small_file_that_becomes_a_large_one_is_refused(tmp_path: Path, monkey
     path = tmp_path / "inputs.npz"
     np.savez_compressed(path, x=np.zeros((1 << 18, 4), np.float32))
     assert read_arrays(path, [X])["x"].shape == (1 << 18, 4)
-    monkeypatch.setattr("dovetail.tools.array_files._MOST_BYTES", 1 << 20)
+    monkeypatch.setattr("dovetail.inputs.array_files._MOST_BYTES", 1 << 20)
     with pytest.raises(InputError, match="its arrays are far larger than the file"):
         read_arrays(path, [X])
     np.savez(path, x=np.zeros((1 << 18, 4), np.float32))

@@ -22,9 +22,9 @@ import numpy.typing as npt
 from dovetail.decoding import judging
 from dovetail.errors import InputError, UsageError
 from dovetail.files import open_regular
-from dovetail.tools.feeds import InputSpec
+from dovetail.inputs.specs import InputSpec
 
-__all__ = ["pack_arrays", "read_array", "read_arrays"]
+__all__ = ["load_arrays", "name_type", "pack_arrays", "read_array", "read_arrays"]
 
 Array = npt.NDArray[Any]
 
@@ -33,6 +33,8 @@ _HALF: Final = re.compile(r"(.*)\.(keys|values)", re.DOTALL)
 _MOST_BYTES: Final = 256 << 20
 _MOST_TIMES: Final = 200
 """Arrays up to the first, or up to so many times what is stored, are read from a compressed file."""
+_ARCHIVE: Final = b"PK"
+_ARRAY: Final = b"\x93NUMPY"
 _OBJECTS: Final = ("Object arrays cannot be loaded", "Python objects in dtype")
 """What NumPy's reader says of arrays of objects."""
 
@@ -45,13 +47,13 @@ def read_array(path: Path, spec: InputSpec) -> Array:
     """
     where = f"'{path}', for input '{spec.name}'"
     with _reading(where, "a .npy file", "numpy.save(file, array)"):
-        loaded = _load(path)
-    if not isinstance(loaded, np.ndarray):
-        loaded.close()
-        raise InputError(
-            "this holds several arrays", where=where, expected=".npy, one array a file", got=".npz, without a name"
-        )
-    return _name_type(np.array(loaded), spec)
+        with open_regular(path, follow=True) as file:  # a pipe would keep NumPy waiting
+            is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE
+        if is_archive:
+            raise InputError(
+                "this holds several arrays", where=where, expected=".npy, one array a file", got=".npz, without a name"
+            )
+        return name_type(np.array(np.load(path, mmap_mode="r", allow_pickle=False)), spec)
 
 
 def _explain_broken(reason: str, where: str, kind: str, call: str) -> InputError:
@@ -71,7 +73,7 @@ def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
         InputError: The file cannot be read.
     """
     known = {spec.name: spec for spec in specs}
-    arrays = _load_all(path)
+    arrays = load_arrays(path)
     values: dict[str, Any] = _take_maps(path, arrays, known)
     for key, array in arrays.items():
         match = _ITEM.fullmatch(key) if key not in known else None
@@ -80,7 +82,7 @@ def read_arrays(path: Path, specs: Sequence[InputSpec]) -> dict[str, Any]:
             raise UsageError(
                 f"array {key!r} is no input", where=f"'{path}'", expected=", ".join(known) or "no inputs at all"
             )
-        typed = _name_type(array, known[name])
+        typed = name_type(array, known[name])
         values[name] = typed if match is None else [*values.get(name, ()), typed]
     return values
 
@@ -107,15 +109,23 @@ def _join_halves(path: Path, name: str, halves: Mapping[str, Array]) -> dict[Any
     return dict(zip(halves["keys"].tolist(), halves["values"].tolist(), strict=True))
 
 
-def _load_all(path: Path) -> dict[str, Array]:
+def load_arrays(path: Path) -> dict[str, Array]:
+    """Every array of a ``.npz`` file by name.
+
+    Raises:
+        InputError: The file cannot be read, or becomes far larger than it is.
+    """
     where = f"'{path}'"
-    with _reading(where, "a .npz file", "numpy.savez(file, name=array)"):
-        loaded = _load(path)
-        if isinstance(loaded, np.ndarray):
+    with _reading(where, "a .npz file", "numpy.savez(file, name=array)"), open_regular(path, follow=True) as file:
+        start = file.read(len(_ARRAY))
+        if start == _ARRAY:
             raise InputError("this is one array without a name", where=where, expected=".npz", got=".npy")
-        with loaded as file:
-            _check_size(file.zip, where)
-            return {key: file[key] for key in file}
+        if not start.startswith(_ARCHIVE):
+            raise ValueError("no archive")
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as archive:
+            _check_size(archive.zip, where)
+            return {key: archive[key] for key in archive}
 
 
 def _check_size(archive: zipfile.ZipFile, where: str) -> None:
@@ -132,11 +142,6 @@ def _check_size(archive: zipfile.ZipFile, where: str) -> None:
         )
 
 
-def _load(path: Path) -> Any:
-    with open_regular(path, follow=True):  # a pipe would keep NumPy waiting
-        return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
 @contextmanager
 def _reading(where: str, kind: str, call: str) -> Iterator[None]:
     """Name what is wrong with a file; NumPy's reader raises many things on bytes that only look like arrays."""
@@ -147,7 +152,8 @@ def _reading(where: str, kind: str, call: str) -> Iterator[None]:
             raise InputError(f"the file cannot be read: {error.strerror or error}", where=where) from error
 
 
-def _name_type(array: Array, spec: InputSpec) -> Array:
+def name_type(array: Array, spec: InputSpec) -> Array:
+    """An array of a file with the type of its tensor, where NumPy has no name for that, or stores texts."""
     dtype = np.dtype(spec.dtype)
     if array.dtype.kind == "V" and array.dtype.itemsize == dtype.itemsize:
         return array.view(dtype)

@@ -1,0 +1,1 @@
+"""Other weights for a plan: read from files by name, and put in."""
