@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from dovetail import markup
 from dovetail.rules.catalogue import Rule
 from dovetail.rules.verdicts import Status
 
@@ -95,6 +96,17 @@ class RuleReport:
         """One outcome as one line, with the advice when it failed."""
         return outcome.line() + (self.advise(outcome) if outcome.status is Status.FAILED else "")
 
+    def _repr_html_(self) -> str:
+        """The count and the failures, with the other outcomes behind a click."""
+        others = [outcome for outcome in self.outcomes if outcome.status is not Status.FAILED]
+        parts = [markup.heading(self.subject, "ok" if self.ok else "failed"), markup.line(self._counts())]
+        if self.failures:
+            rows = [(o.rule.id, o.rule.title, o.message, o.fix) for o in self.failures]
+            parts.append(markup.table(("rule", "what it says", "what happened", "fix"), rows))
+        rows = [(o.rule.id, str(o.status).replace("_", " "), o.rule.title, o.message) for o in others]
+        parts.append(markup.fold(f"Other rules ({len(others)})", markup.table(("rule", "", "what it says", ""), rows)))
+        return markup.join(parts)
+
     def preface(self) -> Iterable[str]:
         """The lines before the outcomes."""
         yield f"checking {self.subject}"
@@ -105,4 +117,7 @@ class RuleReport:
     def _lines(self) -> Iterable[str]:
         yield from self.preface()
         yield from map(self.render_outcome, self.outcomes)
-        yield ", ".join(f"{len(self._with(status))} {status.replace('_', ' ')}" for status in self.statuses)
+        yield self._counts()
+
+    def _counts(self) -> str:
+        return ", ".join(f"{len(self._with(status))} {status.replace('_', ' ')}" for status in self.statuses)

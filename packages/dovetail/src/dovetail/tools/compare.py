@@ -56,6 +56,11 @@ class CompareResult:
         """Whether every output is, and no layer that was looked at differs."""
         return all(output.is_close for output in self.outputs) and self.divergence is None
 
+    def _repr_html_(self) -> str:
+        from dovetail.tools.showing import show_comparison
+
+        return show_comparison(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without the inputs themselves."""
         return {
