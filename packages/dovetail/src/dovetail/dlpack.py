@@ -248,7 +248,7 @@ def _is_type(dtype: np.dtype[Any], described: Any) -> bool:
 
 
 _NUMBERS: Final = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
-_TYPES: Final = (
+_TYPES: Final[tuple[np.dtype[Any], ...]] = (
     *(np.dtype(name) for name in _NUMBERS.split()),
     *(np.dtype(getattr(ml_dtypes, name)) for name in _NAMED_CODES),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,9 +14,7 @@ __all__ = ["NotebookProgress", "is_notebook"]
 
 
 def is_notebook() -> bool:
-    """Whether this runs in a kernel whose front end shows HTML and can change it; IPython is not imported to find out."""
-    import sys
-
+    """Whether this runs in the kernel of a notebook; IPython is not imported to find out."""
     interactive: Any = sys.modules.get("IPython.core.getipython") or sys.modules.get("IPython")
     shell = interactive.get_ipython() if interactive is not None else None
     return getattr(shell, "kernel", None) is not None
@@ -79,10 +78,10 @@ class NotebookProgress(IProgressMonitor):
 
     def still_running(self, what: str, seconds: float) -> None:
         """Show what takes long behind the open phases."""
-        self._tell(f"{self._open_text()} › {what} {seconds:.0f} s")
+        self._tell(f"{self._open_text()} > {what} {seconds:.0f} s")
 
     def _open_text(self) -> str:
-        return " › ".join(
+        return " > ".join(
             f"{name} {self._steps[name]}/{count}" if count else name for name, (count, _) in self._open.items()
         )
 

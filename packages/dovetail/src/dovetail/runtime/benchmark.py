@@ -54,7 +54,9 @@ class BenchmarkResult:
 
     def __str__(self) -> str:
         times = ", ".join(f"{name} {self._time(name)}" for name in _SHOWN)
-        return f"'{self.engine}', {self._shapes_text()}: {times}; {self.throughput:,.1f} runs/s ({self.iterations:,} runs)"
+        return (
+            f"'{self.engine}', {self._shapes_text()}: {times}; {self.throughput:,.1f} runs/s ({self.iterations:,} runs)"
+        )
 
     def _repr_html_(self) -> str:
         note = f"{self.iterations:,} runs, {self.throughput:,.1f} a second; {self._shapes_text()}"
@@ -83,7 +85,7 @@ def benchmark_engine(engine: Engine, inputs: Sequence[Any], pace: Pace) -> Bench
 
 
 def make_inputs(manifest: Manifest) -> list[Any]:
-    """Arrays for every input: numbers from -1 to 1, zeros for integers, in the fixed shape or that of the first profile.
+    """Arrays for every input, in its fixed shape or that of the first profile: zeros for integers, else random numbers.
 
     Raises:
         InputError: An input has no such shape, or is no array of numbers.

@@ -192,9 +192,7 @@ class Engine(PlanDescription):
         given = self._order_inputs(arrays, named) if arrays or named else make_inputs(self.manifest)
         return benchmark_engine(self, given, pace)
 
-    def _open_mapping(
-        self, arrays: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def _open_mapping(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arrays by name out of one mapping; an engine whose first input is a map takes that for its value."""
         if len(arrays) != 1 or not isinstance(arrays[0], Mapping) or self._takes_map:
             return arrays, named

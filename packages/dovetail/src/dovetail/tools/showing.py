@@ -24,7 +24,9 @@ def show_comparison(result: CompareResult) -> str:
         parts.append(markup.heading(f"First layer that diverges: '{layer.name}' ({layer.op})"))
         parts.append(markup.table(headers, [_row(o) for o in layer.outputs], right=(3, 4, 5)))
     if result.layers is not None:
-        rows = [(layer.index, layer.name, layer.op, "close" if layer.is_close else "differs") for layer in result.layers]
+        rows = [
+            (layer.index, layer.name, layer.op, "close" if layer.is_close else "differs") for layer in result.layers
+        ]
         table = markup.table(("", "layer", "operator", ""), rows, right=(0,))
         parts.append(markup.fold(f"Layers ({len(rows)})", table))
     return markup.join([*parts, *(markup.line(f"Note: {note}") for note in result.notes)])

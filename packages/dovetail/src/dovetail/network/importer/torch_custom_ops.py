@@ -1,7 +1,7 @@
 """Custom operators of PyTorch as nodes: tensors are inputs, everything else is an attribute.
 
-An operator ``my::smooth`` of ``torch.library`` becomes a node ``smooth`` of domain ``my``, for which a plugin of that name
-and namespace is looked up when the model is imported.
+An operator ``my::smooth`` of ``torch.library`` becomes a node ``smooth`` of domain ``my``, for which a plugin of that
+name and namespace is looked up when the model is imported.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from typing import Any, Final
 
 import onnx
 
+from dovetail.element_types import ELEMENT_TYPES, onnx_type_from_dtype
 from dovetail.errors import UnsupportedOpError
 
 __all__ = ["find_translations"]
 
-_NATIVE: Final = frozenset(("aten", "prim", "prims", "quantized", "torchvision", "onnx", "onnx_symbolic", "higher_order"))
+_NATIVE: Final = frozenset(
+    ("aten", "prim", "prims", "quantized", "torchvision", "onnx", "onnx_symbolic", "higher_order")
+)
 """Namespaces that PyTorch's exporter knows."""
 _VERSION: Final = 1
 
@@ -58,7 +61,9 @@ def _find_attributes(parameters: Sequence[Any], given: Mapping[str, Any]) -> dic
         for parameter in parameters
         if not _is_tensor(parameter)
     }
-    return {name: int(value) if isinstance(value, bool) else value for name, value in found.items() if value is not None}
+    return {
+        name: int(value) if isinstance(value, bool) else value for name, value in found.items() if value is not None
+    }
 
 
 def _without_trailing_none(inputs: list[Any]) -> list[Any]:
@@ -72,7 +77,7 @@ def _make_schema(operator: Any, name: str) -> onnx.defs.OpSchema:
     schema, kinds = operator._schema, onnx.defs.OpSchema.FormalParameterOption
     tensors = [parameter for parameter in schema.arguments if _is_tensor(parameter)]
     others = [parameter for parameter in schema.arguments if not _is_tensor(parameter)]
-    types = [f"tensor({kind})" for kind in _TYPES]
+    types = [onnx_type_from_dtype(kind.name) for kind in ELEMENT_TYPES if not kind.is_packed]
     return onnx.defs.OpSchema(
         name,
         operator.namespace,
@@ -83,20 +88,14 @@ def _make_schema(operator: Any, name: str) -> onnx.defs.OpSchema:
             )
             for i, p in enumerate(tensors)
         ],
-        outputs=[
-            onnx.defs.OpSchema.FormalParameter(f"output{i}", f"R{i}") for i in range(len(schema.returns))
-        ],
+        outputs=[onnx.defs.OpSchema.FormalParameter(f"output{i}", f"R{i}") for i in range(len(schema.returns))],
         type_constraints=[(f"T{i}", types, "") for i in range(len(tensors))]
         + [(f"R{i}", types, "") for i in range(len(schema.returns))],
         attributes=[
-            onnx.defs.OpSchema.Attribute(p.name, _find_attribute_type(p, schema.name), "", required=False) for p in others
+            onnx.defs.OpSchema.Attribute(p.name, _find_attribute_type(p, schema.name), "", required=False)
+            for p in others
         ],
     )
-
-
-_TYPES: Final = (
-    "float double float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex64 complex128"
-).split()
 
 
 def _is_tensor(parameter: Any) -> bool:
