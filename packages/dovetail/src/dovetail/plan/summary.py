@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dovetail import markup
+from dovetail.escapes import escape_line
 from dovetail.expr import Constant, Dim, Symbol
 from dovetail.plan.inspect import describe_table
 from dovetail.plan.manifest import CandidateRecord, LayerRecord, Manifest, StepRecord, TensorRecord
@@ -16,7 +17,7 @@ from dovetail.units import format_bytes, format_time
 __all__ = ["EngineReport", "TuningTable", "show_engine", "tensor_text"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TuningTable:
     """What the tuner tried for each layer, what it chose and why; ``engine.tuning``."""
 
@@ -60,7 +61,7 @@ def _candidate_cells(candidate: CandidateRecord) -> tuple[object, ...]:
     return mark, name, formats, format_time(candidate.time_us), candidate.status, candidate.reason or ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class EngineReport:
     """Everything that a plan says of itself; ``engine.report()``. A notebook shows it as a page."""
 
@@ -87,10 +88,13 @@ class EngineReport:
             "notes": [note.text for note in manifest.notes if note.text],
         }
 
+    def __repr__(self) -> str:
+        return escape_line(f"<EngineReport of {_title(self.manifest)}>")
+
     def __str__(self) -> str:
         tensors = (*self.manifest.inputs, *self.manifest.outputs)
         lines = [_title(self.manifest), *_facts(self.manifest), *map(tensor_text, tensors)]
-        return "\n".join(lines)
+        return "\n".join(map(escape_line, lines))
 
     def _repr_html_(self) -> str:
         manifest = self.manifest

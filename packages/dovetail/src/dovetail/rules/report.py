@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from dovetail import markup
+from dovetail.escapes import escape_line
 from dovetail.rules.catalogue import Rule
 from dovetail.rules.verdicts import Status
 
@@ -42,7 +43,7 @@ class RuleOutcome:
         return ": ".join(parts)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RuleReport:
     """The outcome of every rule; each contract says which statuses it counts and what it tells of an outcome."""
 
@@ -95,6 +96,9 @@ class RuleReport:
     def render_outcome(self, outcome: RuleOutcome) -> str:
         """One outcome as one line, with the advice when it failed."""
         return outcome.line() + (self.advise(outcome) if outcome.status is Status.FAILED else "")
+
+    def __repr__(self) -> str:
+        return escape_line(f"<{type(self).__name__} of {self.subject}: {self._counts()}>")
 
     def _repr_html_(self) -> str:
         """The count and the failures, with the other outcomes behind a click."""

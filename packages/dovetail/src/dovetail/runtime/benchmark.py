@@ -23,7 +23,7 @@ _SHOWN: Final = ("min", "median", "p90", "p99", "max")
 _SEED: Final = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BenchmarkResult:
     """The latencies of many runs of one engine; ``engine.benchmark()``."""
 
@@ -57,6 +57,9 @@ class BenchmarkResult:
         return (
             f"'{self.engine}', {self._shapes_text()}: {times}; {self.throughput:,.1f} runs/s ({self.iterations:,} runs)"
         )
+
+    def __repr__(self) -> str:
+        return f"<BenchmarkResult of {self}>"
 
     def _repr_html_(self) -> str:
         note = f"{self.iterations:,} runs, {self.throughput:,.1f} a second; {self._shapes_text()}"

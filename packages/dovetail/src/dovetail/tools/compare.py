@@ -32,7 +32,7 @@ _RANDOM_OPS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CompareResult:
     """What a comparison found."""
 
@@ -55,6 +55,10 @@ class CompareResult:
     def is_close(self) -> bool:
         """Whether every output is, and no layer that was looked at differs."""
         return all(output.is_close for output in self.outputs) and self.divergence is None
+
+    def __repr__(self) -> str:
+        verdict = "close" if self.is_close else "not close"
+        return f"<CompareResult of {len(self.outputs)} output(s) against {self.against}: {verdict}>"
 
     def _repr_html_(self) -> str:
         from dovetail.tools.showing import show_comparison
