@@ -73,22 +73,10 @@ def _from_numbers(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Arr
 
 
 def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
-    device_type = int(value.__dlpack_device__()[0])
-    if device_type not in _READABLE_DEVICES:
-        raise InputError(
-            "an array on a device, and the input lies on the host" if not tensor.memory else "an array elsewhere",
-            where=f"input '{tensor.name}'",
-            expected=f"memory of {tensor.memory or 'the host'}",
-            got=f"{type(value).__name__} on a device of DLPack's type {device_type}",
-            fix="copy it first",
-        )
     try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError):
-        pass  # it may be of a type that NumPy lacks
-    try:
-        return view_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, InputError) as error:
+        device_type = int(value.__dlpack_device__()[0])
+        array = _share(value) if device_type in _READABLE_DEVICES else None
+    except (BufferError, RuntimeError, TypeError, ValueError, InputError) as error:
         needs_detach = bool(getattr(value, "requires_grad", False))
         raise InputError(
             f"its memory cannot be shared: {error.what if isinstance(error, InputError) else error}",
@@ -96,6 +84,23 @@ def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
             got=type(value).__name__,
             fix="pass x.detach(): results have no gradient" if needs_detach else "pass a plain, dense copy of it",
         ) from error
+    if array is None:
+        raise InputError(
+            "an array on a device, and the input lies on the host" if not tensor.memory else "an array elsewhere",
+            where=f"input '{tensor.name}'",
+            expected=f"memory of {tensor.memory or 'the host'}",
+            got=f"{type(value).__name__} on a device of DLPack's type {device_type}",
+            fix="copy it first",
+        )
+    return array
+
+
+def _share(value: Any) -> Array:
+    """An array over the memory of another library's, of a type that NumPy itself may lack."""
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError):
+        return view_dlpack(value)
 
 
 def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
