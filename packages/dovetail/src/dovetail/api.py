@@ -22,7 +22,7 @@ from dovetail.loggers import ILogger
 from dovetail.network.api.definition import Network
 from dovetail.network.importer.importer import import_model
 from dovetail.network.importer.kernels import find_kernel_for
-from dovetail.network.importer.torch_export import export_torch, is_torch_model
+from dovetail.network.pytorch.export import export_torch, is_torch_model
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory

@@ -111,7 +111,7 @@ def _varying_axes(name: str, shapes: Sequence[Sequence[int]], example: Any) -> d
 def _translate(program: Any) -> ir.Model:
     import torch
 
-    from dovetail.network.importer.torch_custom_ops import find_translations
+    from dovetail.network.pytorch.custom_ops import find_translations
 
     table = find_translations(program)
     fix = "write the operator as a torch.library.custom_op and a plugin of the same name, or rewrite that part"
