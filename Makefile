@@ -33,6 +33,7 @@ ON_PAPER := $(patsubst %,tests/tensorrt/%.py,builtin/test_compilation builtin/te
 	builtin/test_paper_device builtin/test_types plugin/test_aot)
 TENSORRT_VENV := .venv-tensorrt
 NOTEBOOKS_VENV := .venv-notebooks
+RELEASE_VENV := .venv-release
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
 # A suite that has no test file yet is left out, because pytest calls an empty run a failure.
@@ -57,7 +58,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-newest test-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks venv wheels clean
+.PHONY: help demo test test-all test-heavy test-newest test-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks venv wheels workflows clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -176,10 +177,17 @@ format: venv ## Format the code and mend what ruff can mend.
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 
-wheels: venv ## Build the wheels into dist, for each Python of this machine.
+wheels: venv ## Build wheels and sources into dist, for each Python here, and run the README with them: three minutes.
+	@tools/provider_venv release $(RELEASE_VENV) $(VENV)
+	@rm -rf dist
 	@$(VENV)/bin/python tools/wheels dist
+	@$(RELEASE_VENV)/bin/python tools/try_wheels dist
 
-lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt and notebooks.txt.
+workflows: venv ## Look over the workflows for what could be attacked.
+	@tools/provider_venv release $(RELEASE_VENV) $(VENV)
+	$(RELEASE_VENV)/bin/zizmor --offline --quiet .github/workflows
+
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt, notebooks.txt and release.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -202,6 +210,9 @@ lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntim
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		--constraint requirements/dev.txt requirements/notebooks.in --output-file requirements/notebooks.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		--constraint requirements/dev.txt requirements/release.in --output-file requirements/release.txt
 	# One file cannot ask for several versions of a package, so each is locked by itself.
 	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
 	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \
