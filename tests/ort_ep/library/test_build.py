@@ -10,8 +10,9 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
-import onnxruntime_ep_dovetail
 import pytest
+
+import onnxruntime_ep_dovetail
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "packages/onnxruntime-ep-dovetail"
