@@ -9,6 +9,7 @@
 #   ROWS     rows of the benchmark on a GPU                     make bench-gpu ROWS="resnet50:1 bert_base"
 #   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
 #   TENSORRT all, quick or off: tests of the tensorrt module    make test-all TENSORRT=off
+#   NOTEBOOKS all, quick or off: notebooks, tests with PyTorch  make test-all NOTEBOOKS=off
 
 PYTHON ?= python3
 JOBS ?= auto
@@ -16,6 +17,7 @@ ARGS ?=
 OPENVINO ?= all
 CUDA ?= all
 TENSORRT ?= all
+NOTEBOOKS ?= all
 SHARD ?=
 ROWS ?=
 TOOL ?= memcheck
@@ -30,6 +32,8 @@ CUDA_VENV := .venv-cuda
 ON_PAPER := $(patsubst %,tests/tensorrt/%.py,builtin/test_compilation builtin/test_kernels builtin/test_layouts \
 	builtin/test_paper_device builtin/test_types plugin/test_aot)
 TENSORRT_VENV := .venv-tensorrt
+NOTEBOOKS_VENV := .venv-notebooks
+RELEASE_VENV := .venv-release
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
 # A suite that has no test file yet is left out, because pytest calls an empty run a failure.
@@ -54,7 +58,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock venv wheels clean
+.PHONY: help demo test test-all test-heavy test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks venv wheels workflows clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -71,7 +75,7 @@ test: venv ## Run the tests and the doctests: ten minutes on two cores.
 test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: five minutes.
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
 
-test-all: test test-heavy test-openvino test-cuda test-tensorrt test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
+test-all: test test-heavy test-openvino test-cuda test-tensorrt test-notebooks test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 
 test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
 ifneq ($(OPENVINO),off)
@@ -105,6 +109,20 @@ ifneq ($(TENSORRT),off)
 		--ignore-glob '*/builtin/interpreted.py' \
 		--doctest-modules packages/dovetail-tensorrt/src $(ARGS); fi
 endif
+
+test-notebooks: venv ## The notebooks, and what needs PyTorch, in an environment of their own: two minutes.
+ifneq ($(NOTEBOOKS),off)
+	@status=0; tools/provider_venv notebooks $(NOTEBOOKS_VENV) $(VENV) || status=$$?; \
+	if [ $$status -eq 3 ] && [ "$(NOTEBOOKS)" = quick ]; then \
+		echo "Left out: the notebooks, whose locked packages cannot be installed on this machine."; \
+	elif [ $$status -ne 0 ]; then exit $$status; \
+	else $(NOTEBOOKS_VENV)/bin/python -m pytest -n $(JOBS) \
+		$(if $(filter quick,$(NOTEBOOKS)),-m "not slow") tests/torch tests/cpu/test_reprs_and_notebooks.py $(ARGS); fi
+endif
+
+notebooks: venv ## Run the notebooks of docs/notebooks and keep their outputs: a minute.
+	@tools/provider_venv notebooks $(NOTEBOOKS_VENV) $(VENV)
+	$(NOTEBOOKS_VENV)/bin/python tools/notebooks
 
 # What runs on a machine with a CUDA device: its own Python, whatever that has installed, and our sources with metadata.
 GPU_PACKAGES := $(addprefix packages/,dovetail dovetail-cuda dovetail-tensorrt onnxruntime-ep-dovetail)
@@ -170,10 +188,17 @@ format: venv ## Format the code and mend what ruff can mend.
 	$(RUN) ruff format
 	$(RUN) ruff check --fix
 
-wheels: venv ## Build the wheels into dist, for each Python of this machine.
+wheels: venv ## Build wheels and sources into dist, for each Python here, and run the README with them: three minutes.
+	@tools/provider_venv release $(RELEASE_VENV) $(VENV)
+	@rm -rf dist
 	@$(VENV)/bin/python tools/wheels dist
+	@$(RELEASE_VENV)/bin/python tools/try_wheels dist
 
-lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt and tensorrt.txt.
+workflows: venv ## Look over the workflows for what could be attacked.
+	@tools/provider_venv release $(RELEASE_VENV) $(VENV)
+	$(RELEASE_VENV)/bin/zizmor --offline --quiet .github/workflows
+
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt, notebooks.txt and release.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -193,6 +218,12 @@ lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntim
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		requirements/tensorrt.in --output-file requirements/tensorrt.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		--constraint requirements/dev.txt requirements/notebooks.in --output-file requirements/notebooks.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		--constraint requirements/dev.txt requirements/release.in --output-file requirements/release.txt
 	# One file cannot ask for several versions of a package, so each is locked by itself.
 	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
 	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import dovetail as dt
+from dovetail.plugin.check.report import Report
+from dovetail.rules import Rule, RuleOutcome, Status
+from dovetail.tools.compare import compare_models
 
 
 def _engine() -> dt.Engine:
@@ -51,6 +54,103 @@ def test_a_context_says_what_it_runs_on() -> None:
         context.set_input_shape("x", (2, 3))
         context.name = "mine"
         assert repr(context) == "<ExecutionContext 'mine' of engine 'small', profile 0, x: (2, 3)>"
+
+
+def _build_tuned() -> dt.Engine:
+    network = dt.Builder().create_network()
+    network.name = HOSTILE
+    x = network.add_input(f"x{HOSTILE}", dt.float32, (2, 3))
+    layer = network.add_plugin_v3([x], [], _doubled.plugin())
+    layer.name = HOSTILE
+    layer.get_output(0).name = f"y{HOSTILE}"
+    network.mark_output(layer.get_output(0))
+    assert SHOWN in network._repr_html_()
+    assert HOSTILE not in network._repr_html_()
+    return dt.compile(network)
+
+
+HOSTILE = "<script>alert(1)</script>"
+SHOWN = "&lt;script&gt;alert(1)&lt;/script&gt;"
+
+
+@dt.layer("notebook::doubled", tactics=("sum", "product"))
+def _doubled(x: Any, *, tactic: str = "sum") -> Any:
+    return x + x if tactic == "sum" else x * 2
+
+
+def test_notebooks_show_engines_reports_tables_and_benchmarks() -> None:
+    with _build_tuned() as engine:
+        pages = {
+            "engine": engine._repr_html_(),
+            "report": engine.report()._repr_html_(),
+            "tuning": engine.tuning._repr_html_(),
+            "benchmark": engine.benchmark(warmup_s=0, iterations=3)._repr_html_(),
+        }
+        assert repr(engine.tuning) == "<TuningTable of 1 layer(s), 2 candidate(s)>"
+        (layer,) = engine.tuning
+        assert [candidate["name"] for candidate in layer["candidates"]] == ["sum", "product"]
+    for page in pages.values():
+        assert SHOWN in page
+        assert HOSTILE not in page
+    assert "float32" in pages["engine"]
+    assert "Steps (1)" in pages["engine"]
+    assert "Tuning (1)" in pages["report"]
+    assert pages["tuning"].count("✓") == 1
+    assert "median" in pages["benchmark"]
+
+
+def test_an_engine_with_nothing_to_tune_says_so() -> None:
+    with _engine() as engine:
+        assert "Nothing was tuned" in engine.tuning._repr_html_()
+        assert (len(engine.tuning), "any shape" in engine._repr_html_()) == (0, True)
+
+
+def test_a_network_that_is_not_complete_is_shown() -> None:
+    network = dt.Builder().create_network()
+    assert "0 layer(s)" in network._repr_html_()
+    x = network.add_input("x", dt.float32, (-1, 3))
+    network.add_identity(x)
+    shown = network._repr_html_()
+    assert "?x3" in shown
+    assert "IDENTITY" in shown
+
+
+def test_a_check_report_shows_failures_first() -> None:
+    rule = Rule(id="R99", title="It keeps its word", why="", fix="keep it", judge=lambda subject: None)
+    failed = RuleOutcome(rule=rule, status=Status.FAILED, message=HOSTILE, fix="keep it")
+    passed = RuleOutcome(rule=rule, status=Status.PASSED)
+    page = Report(subject="a plugin", outcomes=(passed, failed))._repr_html_()
+    assert "1 passed, 1 failed, 0 not applicable" in page
+    assert page.index(SHOWN) < page.index("Other rules (1)")
+    assert HOSTILE not in page
+    assert "what happened" not in Report(subject="a plugin", outcomes=(passed,))._repr_html_()
+
+
+def test_a_comparison_is_shown() -> None:
+    network = dt.Builder().create_network()
+    x = network.add_input("x", dt.float32, (2, 3))
+    network.mark_output(network.add_activation(x, dt.ActivationType.RELU).get_output(0))
+    page = compare_models(network.to_model(), against="cpu", layers=True)._repr_html_()
+    assert "against cpu: close" in page
+    assert "Layers (1)" in page
+
+
+def test_progress_is_told_and_can_cancel(capsys: pytest.CaptureFixture[str]) -> None:
+    class Cancel(dt.IProgressMonitor):
+        def phase_start(self, phase_name: str, parent_phase: str | None, num_steps: int) -> None: ...
+
+        def step_complete(self, phase_name: str, step: int) -> bool:
+            return False
+
+        def phase_finish(self, phase_name: str) -> None: ...
+
+    network = dt.Builder().create_network()
+    x = network.add_input("x", dt.float32, (2, 3))
+    network.mark_output(network.add_identity(x).get_output(0))
+    dt.compile(network, progress=True).close()
+    assert "Build programs done in" in capsys.readouterr().err
+    with pytest.raises(dt.BuildCancelledError, match="the progress monitor cancelled"):
+        dt.compile(network, progress=Cancel())
 
 
 def _render(error: BaseException) -> list[str]:

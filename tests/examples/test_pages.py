@@ -18,6 +18,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("add-a-*.md")),
     ROOT / "docs" / "caches.md",
     ROOT / "docs" / "inside-onnxruntime.md",
+    ROOT / "docs" / "python.md",
     ROOT / "packages" / "onnxruntime-ep-dovetail" / "README.md",
 ]
 LONGEST_PAGE = 240

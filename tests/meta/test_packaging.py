@@ -91,6 +91,16 @@ def test_the_version_is_written_once() -> None:
     assert f"[{dovetail.__version__}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+def test_every_package_has_the_same_version() -> None:
+    files = [path for name in ("_version.py", "__init__.py") for path in ROOT.glob(f"packages/*/src/*/{name}")]
+    texts = {
+        path: re.findall(r'^__version__ = "(.*)"$', path.read_text(encoding="utf-8"), re.MULTILINE) for path in files
+    }
+    versions = {path.parent.name: found[0] for path, found in texts.items() if found}
+    packages = {path.parent.name for path in (ROOT / "packages").glob("*/src/*/__init__.py")}
+    assert versions == dict.fromkeys(packages, dovetail.__version__), "run tools/set_version"
+
+
 def test_supported_pythons_agree() -> None:
     classified = {c.rpartition(" ")[2] for c in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", c)}
     matrix = re.search(r"for version in ([\d. ]+);", (ROOT / "tools/matrix").read_text(encoding="utf-8"))

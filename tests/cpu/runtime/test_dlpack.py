@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from dovetail.dlpack import ImportedTensor, export_dlpack, import_dlpack
-from dovetail.errors import InputError
+from dovetail.errors import InputError, UsageError
+from dovetail.exchange import as_dlpack, view_dlpack
 from dovetail.host_arrays import address_of, array_at
 
 CPU = (1, 0)
@@ -139,3 +140,65 @@ def test_a_capsule_that_nobody_took_over_lets_go_of_its_memory() -> None:
 def test_types_that_dlpack_does_not_have() -> None:
     with pytest.raises(BufferError, match="no type for int4"):
         Exporter(np.zeros(2, ml_dtypes.int4)).__dlpack__()
+
+
+EVERY_TYPE = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128", "bfloat16"),
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+)
+
+
+@pytest.mark.parametrize("dtype", EVERY_TYPE)
+@pytest.mark.parametrize("form", ["rows", "columns", "every other", "reversed", "scalar", "empty"])
+def test_every_type_and_layout_is_exchanged_without_a_copy(dtype: str, form: str) -> None:
+    rows = np.arange(24).reshape(4, 6).astype(np.dtype(dtype))
+    array = {
+        "rows": rows,
+        "columns": rows.T,
+        "every other": rows[:, ::2],
+        "reversed": rows[::-1],
+        "scalar": rows[0, 0, ...],
+        "empty": rows[:0],
+    }[form]
+    taken = view_dlpack(as_dlpack(np.asarray(array)))
+    assert (taken.dtype, taken.shape) == (array.dtype, array.shape)
+    assert taken.tobytes() == array.tobytes()
+    if array.size:
+        assert np.shares_memory(taken, rows) or form == "scalar"
+
+
+def test_shared_memory_lives_as_long_as_the_view() -> None:
+    class Held(np.ndarray[Any, Any]):
+        """An array that can be watched."""
+
+    array = np.ones(1000, ml_dtypes.bfloat16).view(Held)
+    watch, view = weakref.ref(array), view_dlpack(as_dlpack(array))
+    del array
+    gc.collect()
+    assert watch() is not None
+    assert float(view.astype(np.float32).sum()) == 1000.0
+    del view
+    gc.collect()
+    assert watch() is None
+
+
+def test_read_only_memory_stays_so() -> None:
+    array = np.ones(3, ml_dtypes.bfloat16)
+    array.flags.writeable = False
+    assert not view_dlpack(as_dlpack(array)).flags.writeable
+    with pytest.raises(BufferError, match="read-only"):
+        as_dlpack(array).__dlpack__()
+    with pytest.raises(BufferError, match="lies on the host"):
+        as_dlpack(array).__dlpack__(dl_device=(2, 0))
+    assert np.from_dlpack(as_dlpack(np.ones(3)), copy=True).flags.writeable
+
+
+def test_what_is_no_array_and_no_type_of_dlpack_is_told() -> None:
+    with pytest.raises(UsageError, match="expected a NumPy array, got list"):
+        as_dlpack([1])  # type: ignore[arg-type]
+    with pytest.raises(BufferError, match="no type for int4"):
+        as_dlpack(np.ones(3, ml_dtypes.int4)).__dlpack__()
+    split = np.zeros(4, [("a", "i1"), ("b", "i2")])["b"]
+    with pytest.raises(BufferError, match="a whole number of elements apart"):
+        as_dlpack(split).__dlpack__()

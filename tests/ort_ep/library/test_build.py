@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+import onnxruntime_ep_dovetail
+
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "packages/onnxruntime-ep-dovetail"
 FOLDER = "onnxruntime_ep_dovetail/library/"
@@ -40,7 +42,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_is_for_one_python_and_holds_what_it_compiled(wheel: Path) -> None:
     packed = set(zipfile.ZipFile(wheel).namelist())
     tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    assert wheel.name.startswith(f"onnxruntime_ep_dovetail-0.1.0-{tag}-{tag}")
+    assert wheel.name.startswith(f"onnxruntime_ep_dovetail-{onnxruntime_ep_dovetail.__version__}-{tag}-{tag}")
     # Nothing of the machine that built it: neither another Python's extension nor a record of where Python lies.
     assert {name for name in packed if name.startswith(FOLDER) and not name.endswith((".py", ".pyi"))} == {
         EXTENSION,

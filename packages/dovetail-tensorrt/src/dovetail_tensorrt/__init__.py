@@ -12,4 +12,4 @@ from dovetail_tensorrt.modules import ModuleTakenError, install, uninstall
 
 __all__ = ["ModuleTakenError", "__version__", "install", "uninstall"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

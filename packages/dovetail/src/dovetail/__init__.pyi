@@ -71,6 +71,9 @@ from dovetail.errors import (
     UnsupportedOpError as UnsupportedOpError,
     UsageError as UsageError,
 )
+from dovetail.exchange import (
+    as_dlpack as as_dlpack,
+)
 from dovetail.expr import (
     DimensionOperation as DimensionOperation,
     DimsExprs as DimsExprs,
@@ -244,6 +247,10 @@ from dovetail.plan.inspect import (
 from dovetail.plan.sizes import (
     count_missing_bytes as count_missing_bytes,
 )
+from dovetail.plan.summary import (
+    EngineReport as EngineReport,
+    TuningTable as TuningTable,
+)
 from dovetail.plugin.fields import (
     PluginField as PluginField,
     PluginFieldCollection as PluginFieldCollection,
@@ -290,6 +297,9 @@ from dovetail.provider.loader import (
     register_provider as register_provider,
     unregister_provider as unregister_provider,
 )
+from dovetail.runtime.benchmark import (
+    BenchmarkResult as BenchmarkResult,
+)
 from dovetail.runtime.bind.run import (
     BoundRun as BoundRun,
 )
@@ -318,6 +328,9 @@ from dovetail.runtime.profiler import (
 )
 from dovetail.runtime.refit import (
     Refitter as Refitter,
+)
+from dovetail.session import (
+    InferenceSession as InferenceSession,
 )
 from dovetail.types import (
     DataType as DataType,

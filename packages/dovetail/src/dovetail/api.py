@@ -7,18 +7,22 @@ from __future__ import annotations
 
 import copy
 import os
+import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from dovetail.build.builder import Builder, engine_from_plan
 from dovetail.build.config import BuilderConfig
+from dovetail.build.notebook_progress import NotebookProgress, is_notebook
 from dovetail.build.profile import OptimizationProfile
+from dovetail.build.progress import IProgressMonitor, make_progress
 from dovetail.build.shapes import complete_profile
 from dovetail.errors import PlanCorruptError, ProviderError, UsageError
 from dovetail.loggers import ILogger
 from dovetail.network.api.definition import Network
 from dovetail.network.importer.importer import import_model
 from dovetail.network.importer.kernels import find_kernel_for
+from dovetail.network.pytorch.export import export_torch, is_torch_model
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory
@@ -27,15 +31,22 @@ from dovetail.runtime.engine import Engine
 if TYPE_CHECKING:
     import onnx
     import onnx_ir as ir
+    import torch
 
 __all__ = ["compile", "profile_from_shapes"]
 
 Shape = Sequence[int]
 Bounds = tuple[Shape, Shape, Shape]
+Model: TypeAlias = (
+    "str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | Network | torch.nn.Module"
+    " | torch.export.ExportedProgram"
+)
+"""What can be built."""
 
 
 def compile(  # noqa: A001 - what users look for
-    model: str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | Network,
+    model: Model,
+    example_inputs: Any = None,
     *,
     providers: Sequence[str] | None = None,
     shapes: Mapping[str, Shape | Bounds] | None = None,
@@ -46,11 +57,15 @@ def compile(  # noqa: A001 - what users look for
     registry: PluginRegistry | None = None,
     override: Collection[str] = (),
     logger: ILogger | None = None,
+    progress: bool | IProgressMonitor = False,
 ) -> Engine:
     """Build an engine from a model.
 
     Args:
-        model: A path, the bytes of a model, a ModelProto, an onnx-ir model, or a network.
+        model: A path, the bytes of a model, a ModelProto, an onnx-ir model, a network, or, where PyTorch is installed,
+            a ``torch.nn.Module`` in evaluation mode or a ``torch.export.ExportedProgram``.
+        example_inputs: For a module of PyTorch: what its ``forward`` is traced with, as a tuple, a mapping by name, or
+            one tensor. Dimensions that differ within ``shapes`` and ``profiles`` are dynamic in the engine.
         providers: Back ends in order of preference; by default ``onnxruntime`` where it is installed, then ``cpu``,
             which also runs what no other one takes.
         shapes: For each dynamic input one shape, or (min, opt, max); an input of a model whose dynamic dimensions all
@@ -63,6 +78,7 @@ def compile(  # noqa: A001 - what users look for
         registry: Where plugins are looked up; the global one by default.
         override: Operators that are plugins although ONNX has them.
         logger: Where messages go.
+        progress: True to show how far the build is, on the terminal or in the notebook; or a monitor that is told.
     """
     builder = Builder(logger)
     settings = _copy_config(config)
@@ -75,6 +91,9 @@ def compile(  # noqa: A001 - what users look for
     added = [profile_from_shapes(bounds) for bounds in ([shapes] if shapes else []) + list(profiles or [])]
     for profile in added:
         settings.add_optimization_profile(profile)
+    if progress is not False:
+        settings.progress_monitor = _make_monitor(progress)
+    model = _export(model, example_inputs, settings.profiles)
     lookup = registry or builder.get_plugin_registry()
     source: ir.Model | Network = (
         model if isinstance(model, Network) else _import(model, settings, lookup, builder.logger, override)
@@ -89,6 +108,37 @@ def compile(  # noqa: A001 - what users look for
     except PlanCorruptError as error:  # nobody could have damaged it: its provider built what it does not take
         fix = "check the node and its weights, or leave the node to another provider"
         raise ProviderError(error.what, where=error.where, fix=fix) from error
+
+
+def _export(
+    model: Model, example_inputs: Any, profiles: Sequence[OptimizationProfile]
+) -> str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model | Network:
+    """The model itself, or what PyTorch exports of a module."""
+    if is_torch_model(model):
+        return export_torch(model, example_inputs, _gather_bounds(profiles))
+    if example_inputs is not None:
+        raise UsageError(
+            "only a module of PyTorch is exported over example inputs",
+            where="example_inputs",
+            got=f"a {type(model).__name__} as model",
+            fix="leave them out",
+        )
+    return cast("str | bytes | onnx.ModelProto | ir.Model | Network", model)
+
+
+def _gather_bounds(profiles: Sequence[OptimizationProfile]) -> dict[str, list[Shape]]:
+    """The least and the greatest shapes of each input over all profiles."""
+    found: dict[str, list[Shape]] = {}
+    for profile in profiles:
+        for name, bounds in profile.shapes.items():
+            found.setdefault(name, []).extend(bounds)
+    return found
+
+
+def _make_monitor(progress: bool | IProgressMonitor) -> IProgressMonitor | None:
+    if progress is not True:
+        return progress or None
+    return NotebookProgress() if is_notebook() else make_progress(sys.stderr)
 
 
 def _import(

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import ml_dtypes
 import numpy as np
 
 from dovetail.errors import InputError
-from dovetail.types import DataType
 
 __all__ = ["ImportedTensor", "export_dlpack", "import_dlpack"]
 
@@ -28,7 +28,18 @@ _VERSION: Final = (1, 0)
 _READ_ONLY: Final = 1
 _CODES: Final = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
 """By NumPy's kind of type."""
-_NAMED_CODES: Final = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}
+_NAMED_CODES: Final = {
+    "bfloat16": 4,
+    "float8_e3m4": 7,
+    "float8_e4m3": 8,
+    "float8_e4m3b11fnuz": 9,
+    "float8_e4m3fn": 10,
+    "float8_e4m3fnuz": 11,
+    "float8_e5m2": 12,
+    "float8_e5m2fnuz": 13,
+    "float8_e8m0fnu": 14,
+}
+"""By the name of a type that NumPy itself does not have."""
 _MAX_DIMS: Final = 64
 _SWEEP_REFERENCES: Final = 2
 """Those of a capsule that nobody else has: of the table, and of the call that counts them."""
@@ -118,8 +129,10 @@ def export_dlpack(
     owner: object,
     *,
     max_version: tuple[int, int] | None = None,
+    strides: Sequence[int] | None = None,
+    is_read_only: bool = False,
 ) -> Any:
-    """A capsule for memory whose elements lie row by row.
+    """A capsule for memory.
 
     Args:
         address: Of the first element.
@@ -128,18 +141,25 @@ def export_dlpack(
         device: Type and number of the device, as DLPack has them.
         owner: What is kept alive until the memory is not needed any more.
         max_version: The newest version that the consumer reads; None for one that knows no versions.
+        strides: How far apart elements are in each dimension, counted in elements; None for row by row.
+        is_read_only: Whether the consumer must not write; one that knows no versions cannot be told.
 
     Raises:
-        BufferError: DLPack has no such type.
+        BufferError: DLPack has no such type, or the consumer cannot be told that it must not write.
     """
     _sweep()
     is_versioned = max_version is not None and max_version >= _VERSION
+    if is_read_only and not is_versioned:
+        raise BufferError("the memory is read-only, which this consumer of DLPack cannot be told: pass a copy")
     managed: Any = _ManagedVersioned(*_VERSION) if is_versioned else _Managed()
+    if is_read_only:
+        managed.flags = _READ_ONLY
     dims = (ctypes.c_int64 * max(len(shape), 1))(*shape)
-    managed.tensor = _Tensor(address, _DlDevice(*device), len(shape), _describe_type(dtype), dims, None, 0)
+    steps = None if strides is None else (ctypes.c_int64 * max(len(strides), 1))(*strides)
+    managed.tensor = _Tensor(address, _DlDevice(*device), len(shape), _describe_type(dtype), dims, steps, 0)
     managed.deleter = ctypes.cast(_deleter, ctypes.c_void_p).value
     place = ctypes.addressof(managed)
-    _exported[place] = (managed, dims, owner)
+    _exported[place] = (managed, dims, steps, owner)
     capsule = _pending[place] = _new_capsule(place, _VERSIONED if is_versioned else _PLAIN, None)
     return capsule
 
@@ -162,17 +182,20 @@ class ImportedTensor:
     dtype: np.dtype[Any]
     device: tuple[int, int]
     is_read_only: bool
+    strides: tuple[int, ...] | None = None
+    """Counted in elements; None where they lie row by row."""
 
 
-def import_dlpack(value: Any, stream: int | None = None) -> ImportedTensor:
+def import_dlpack(value: Any, stream: int | None = None, *, any_strides: bool = False) -> ImportedTensor:
     """What an object with ``__dlpack__`` gives.
 
     Args:
         value: The object.
         stream: The handle of the queue that will use the memory, behind whatever still writes it.
+        any_strides: Whether elements may lie otherwise than row by row.
 
     Raises:
-        InputError: It gives no capsule, or memory that is not row by row.
+        InputError: It gives no capsule, or memory that is not row by row where it has to be.
     """
     capsule = _ask(value, stream)
     name = next((name for name in _USED if _is_valid(id(capsule), name)), None)
@@ -184,7 +207,11 @@ def import_dlpack(value: Any, stream: int | None = None) -> ImportedTensor:
     _set_name(id(capsule), _USED[name])
     imported = _read(managed.tensor, is_read_only=name == _VERSIONED and bool(managed.flags & _READ_ONLY))
     weakref.finalize(imported, _call_deleter, managed.deleter, place)
-    return _check_rows(imported, managed.tensor)
+    if imported.strides is not None and not any_strides:
+        raise InputError(
+            "its elements do not lie row by row", got=f"strides {imported.strides}", fix="make it contiguous first"
+        )
+    return imported
 
 
 def _ask(value: Any, stream: int | None) -> Any:
@@ -197,12 +224,14 @@ def _ask(value: Any, stream: int | None) -> Any:
 def _read(tensor: Any, *, is_read_only: bool) -> ImportedTensor:
     if not 0 <= tensor.ndim <= _MAX_DIMS:
         raise InputError("a tensor with too many dimensions", got=tensor.ndim)
+    shape = tuple(tensor.shape[: tensor.ndim])
     return ImportedTensor(
         address=(tensor.data or 0) + tensor.byte_offset,
-        shape=tuple(tensor.shape[: tensor.ndim]),
+        shape=shape,
         dtype=_find_type(tensor.dtype),
         device=(tensor.device.device_type, tensor.device.device_id),
         is_read_only=is_read_only,
+        strides=_find_strides(shape, tuple(tensor.strides[: tensor.ndim]) if tensor.strides else None),
     )
 
 
@@ -219,23 +248,20 @@ def _is_type(dtype: np.dtype[Any], described: Any) -> bool:
 
 
 _NUMBERS: Final = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 complex128"
-_TYPES: Final = (
+_TYPES: Final[tuple[np.dtype[Any], ...]] = (
     *(np.dtype(name) for name in _NUMBERS.split()),
-    *(kind.numpy for kind in DataType if kind.numpy.name in _NAMED_CODES),
+    *(np.dtype(getattr(ml_dtypes, name)) for name in _NAMED_CODES),
 )
 
 
-def _check_rows(imported: ImportedTensor, tensor: Any) -> ImportedTensor:
-    strides = tensor.strides[: tensor.ndim] if tensor.strides else None
+def _find_strides(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    """The strides; None where the elements lie row by row."""
     expected = 1
-    for axis in reversed(range(tensor.ndim)) if strides is not None and 0 not in imported.shape else ():
-        size = imported.shape[axis]
-        if size != 1 and strides is not None and strides[axis] != expected:
-            raise InputError(
-                "its elements do not lie row by row", got=f"strides {strides}", fix="make it contiguous first"
-            )
-        expected *= size
-    return imported
+    for axis in reversed(range(len(shape))) if strides is not None and 0 not in shape else ():
+        if shape[axis] != 1 and strides is not None and strides[axis] != expected:
+            return strides
+        expected *= shape[axis]
+    return None
 
 
 def _call_deleter(deleter: int | None, place: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median, pstdev
 from typing import Any, Final
 
-from dovetail.tools.measuring import percentile
+from dovetail.runtime.measuring import percentile
 from dovetail_tensorrt.trtexec.inference import RunTimes
 
 __all__ = [

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
+from dovetail import markup
+from dovetail.escapes import escape_line
 from dovetail.rules.catalogue import Rule
 from dovetail.rules.verdicts import Status
 
@@ -41,7 +43,7 @@ class RuleOutcome:
         return ": ".join(parts)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class RuleReport:
     """The outcome of every rule; each contract says which statuses it counts and what it tells of an outcome."""
 
@@ -95,6 +97,20 @@ class RuleReport:
         """One outcome as one line, with the advice when it failed."""
         return outcome.line() + (self.advise(outcome) if outcome.status is Status.FAILED else "")
 
+    def __repr__(self) -> str:
+        return escape_line(f"<{type(self).__name__} of {self.subject}: {self._counts()}>")
+
+    def _repr_html_(self) -> str:
+        """The count and the failures, with the other outcomes behind a click."""
+        others = [outcome for outcome in self.outcomes if outcome.status is not Status.FAILED]
+        parts = [markup.heading(self.subject, "ok" if self.ok else "failed"), markup.line(self._counts())]
+        if self.failures:
+            rows = [(o.rule.id, o.rule.title, o.message, o.fix) for o in self.failures]
+            parts.append(markup.table(("rule", "what it says", "what happened", "fix"), rows))
+        rows = [(o.rule.id, str(o.status).replace("_", " "), o.rule.title, o.message) for o in others]
+        parts.append(markup.fold(f"Other rules ({len(others)})", markup.table(("rule", "", "what it says", ""), rows)))
+        return markup.join(parts)
+
     def preface(self) -> Iterable[str]:
         """The lines before the outcomes."""
         yield f"checking {self.subject}"
@@ -105,4 +121,7 @@ class RuleReport:
     def _lines(self) -> Iterable[str]:
         yield from self.preface()
         yield from map(self.render_outcome, self.outcomes)
-        yield ", ".join(f"{len(self._with(status))} {status.replace('_', ' ')}" for status in self.statuses)
+        yield self._counts()
+
+    def _counts(self) -> str:
+        return ", ".join(f"{len(self._with(status))} {status.replace('_', ' ')}" for status in self.statuses)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dovetail.errors import UsageError
 from dovetail.escapes import escape_line
-from dovetail.expr import Constant, Dim, Symbol, sizes_from_dims, sizes_or_unknown
+from dovetail.expr import sizes_from_dims, sizes_or_unknown
 from dovetail.plan.manifest import Manifest, TensorRecord
 from dovetail.runtime.bind.objects import refuse_address
 from dovetail.runtime.bind.profiles import known_dims
 from dovetail.types import DataType, Dims, TensorFormat, TensorIOMode, TensorLocation, data_type_from_numpy
+
+if TYPE_CHECKING:
+    from dovetail.plan.summary import EngineReport, TuningTable
 
 __all__ = ["PlanDescription"]
 
@@ -24,6 +27,10 @@ class PlanDescription:
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
+        self.input_names: list[str] = [tensor.name for tensor in manifest.inputs]
+        """In the order that arrays are passed in."""
+        self.output_names: list[str] = [tensor.name for tensor in manifest.outputs]
+        """In the order that results come in."""
 
     @property
     def name(self) -> str:
@@ -53,7 +60,7 @@ class PlanDescription:
     @cached_property
     def tensor_names(self) -> list[str]:
         """Inputs, then outputs."""
-        return [tensor.name for tensor in (*self.manifest.inputs, *self.manifest.outputs)]
+        return [*self.input_names, *self.output_names]
 
     def get_tensor_name(self, index: int) -> str:
         """The name of an input or output by number."""
@@ -149,9 +156,27 @@ class PlanDescription:
 
         return EngineInspector(self.manifest)
 
+    @property
+    def tuning(self) -> TuningTable:
+        """What the tuner tried for each layer when the plan was built, what it chose and why."""
+        return self.report().tuning
+
+    def report(self) -> EngineReport:
+        """What the plan says of itself, to be looked at in a notebook or read as data (``to_dict``)."""
+        from dovetail.plan.summary import EngineReport
+
+        return EngineReport(self.manifest)
+
+    def _repr_html_(self) -> str:
+        from dovetail.plan.summary import show_engine
+
+        return show_engine(self.manifest)
+
     def __repr__(self) -> str:
-        ports = ", ".join(f"{t.name}: {t.type or t.dtype}{_shape_text(t)}" for t in self.manifest.inputs)
-        results = ", ".join(f"{t.name}: {t.type or t.dtype}{_shape_text(t)}" for t in self.manifest.outputs)
+        from dovetail.plan.summary import tensor_text
+
+        ports = ", ".join(map(tensor_text, self.manifest.inputs))
+        results = ", ".join(map(tensor_text, self.manifest.outputs))
         return escape_line(f"<Engine '{self.name}' ({ports}) -> ({results}), {self.num_layers} steps>")
 
     # what contexts ask
@@ -183,15 +208,3 @@ def _find(name: str, tensors: list[TensorRecord], kind: str) -> TensorRecord:
         if tensor.name == name:
             return tensor
     raise UsageError(f"there is no {kind} '{name}'", expected=", ".join(t.name for t in tensors) or f"no {kind}s")
-
-
-def _shape_text(tensor: TensorRecord) -> str:
-    """The dims: numbers, names that the model's author gave, and ? for the rest; [...] when the rank is not known."""
-    if tensor.dims is None:
-        return "" if tensor.type else "[...]"
-    return f"[{', '.join(map(_dim_text, tensor.dims))}]"
-
-
-def _dim_text(dim: Dim) -> str:
-    is_named = isinstance(dim, Constant) or (isinstance(dim, Symbol) and not dim.name.startswith("_"))
-    return str(dim) if is_named else "?"

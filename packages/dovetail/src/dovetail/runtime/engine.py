@@ -11,7 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from dovetail.host_memory import HostMemory
 from dovetail.loggers import ILogger, Severity
 from dovetail.plan.container import PlanFile
 from dovetail.plan.manifest import Manifest, TensorRecord
+from dovetail.plan.value_types import parse_value_type
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.options import Providers
@@ -41,6 +42,9 @@ from dovetail.runtime.memory.blobs import BlobStore
 from dovetail.runtime.memory.blocks import DeviceWeights
 from dovetail.runtime.steps.base import Array
 from dovetail.runtime.steps.loop import Check
+
+if TYPE_CHECKING:
+    from dovetail.runtime.benchmark import BenchmarkResult
 
 __all__ = ["Engine", "ICudaEngine"]
 
@@ -85,8 +89,6 @@ class Engine(PlanDescription):
         self._attach_lock = threading.Lock()
         self._plain_dtypes = [None if tensor.type else np.dtype(tensor.dtype) for tensor in manifest.inputs]
         """The type of each input that is an array of numbers, None for objects."""
-        self.input_names = [tensor.name for tensor in manifest.inputs]
-        self._output_names = [tensor.name for tensor in manifest.outputs]
         self._finalizer = weakref.finalize(
             self, _destroy, self.templates, registry if owns_registry else None, self._partitions, self._weights
         )
@@ -116,10 +118,16 @@ class Engine(PlanDescription):
             context.run_limits = limits
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
-        """Run: arrays in the order of inputs, or by name; one array back, or a dict by name when there are several.
+        """Run over arrays: in the order of inputs, by name, or in one mapping by name.
 
         Of several profiles the first that allows the shapes is used.
+
+        Returns:
+            The array of the output where the engine has one; where it has several, a dict by name, in the order of
+            ``output_names``. The arrays belong to the caller. ``run`` gives a dict in both cases.
         """
+        if len(arrays) == 1 and arrays[0].__class__ is not np.ndarray:
+            arrays, named = self._open_mapping(arrays, named)
         try:
             context = self._idle.pop()
         except IndexError:
@@ -128,13 +136,82 @@ class Engine(PlanDescription):
             results = context.call(arrays, named)
         finally:
             self._idle.append(context)
-        return results[0] if len(results) == 1 else dict(zip(self._output_names, results))  # noqa: B905
+        return results[0] if len(results) == 1 else dict(zip(self.output_names, results))  # noqa: B905
+
+    def run(self, *arrays: Any, output_names: Sequence[str] | None = None, **named: Any) -> dict[str, Any]:
+        """Run over the same arguments, and give a dict by name also where there is one output.
+
+        Args:
+            arrays: In the order of inputs, or one mapping by name.
+            output_names: The outputs to give, in this order; all of them without it.
+            named: Arrays by name.
+
+        Raises:
+            UsageError: There is no output of such a name.
+        """
+        wanted = self.output_names if output_names is None else list(output_names)
+        for name in wanted:
+            self.output_tensor(name)
+        result = self(*arrays, **named)
+        outputs = {self.output_names[0]: result} if len(self.output_names) == 1 else result
+        return {name: outputs[name] for name in wanted}
+
+    async def run_async(self, *arrays: Any, **named: Any) -> Any:
+        """``engine(...)`` in a thread, to be awaited; several may be awaited at once.
+
+        A task that is cancelled stops waiting; the run it has started ends by itself.
+        """
+        import asyncio  # slow to import, and most callers run on their own thread
+
+        return await asyncio.to_thread(self, *arrays, **named)
+
+    def benchmark(
+        self,
+        *arrays: Any,
+        warmup_s: float = 0.2,
+        duration_s: float | None = None,
+        iterations: int | None = None,
+        **named: Any,
+    ) -> BenchmarkResult:
+        """Time ``engine(...)`` over the same arrays again and again.
+
+        Args:
+            arrays: As for a run; without any, random numbers of the fixed shapes, or those that the first profile is
+                tuned for.
+            warmup_s: How long to run before the first run that counts.
+            duration_s: How long to measure, ten runs at least; a second unless ``iterations`` is given.
+            iterations: How many runs to measure; with a duration, whichever is over first.
+            named: Arrays by name.
+        """
+        from dovetail.runtime.benchmark import benchmark_engine, make_inputs
+        from dovetail.runtime.measuring import Pace
+
+        seconds = 1.0 if duration_s is None and iterations is None else duration_s
+        pace = Pace(warmup_s=warmup_s, duration_s=seconds, iterations=iterations)
+        arrays, named = self._open_mapping(arrays, named)
+        given = self._order_inputs(arrays, named) if arrays or named else make_inputs(self.manifest)
+        return benchmark_engine(self, given, pace)
+
+    def _open_mapping(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arrays by name out of one mapping; an engine whose first input is a map takes that for its value."""
+        if len(arrays) != 1 or not isinstance(arrays[0], Mapping) or self._takes_map:
+            return arrays, named
+        repeated = arrays[0].keys() & named.keys()
+        if repeated:
+            raise InputError(f"input(s) {', '.join(map(str, sorted(repeated)))} given twice", where="inputs")
+        return (), {**arrays[0], **named}
+
+    @cached_property
+    def _takes_map(self) -> bool:
+        first = self.manifest.inputs[0].type if self.manifest.inputs else ""
+        return bool(first) and bool(parse_value_type(first).key)
 
     def run_on_device(self, *arrays: Any, **named: Any) -> Any:
         """The same with outputs that lie on a device left there, as ``DeviceTensor``.
 
         A handle is taken by other engines on the device, and by everything that imports DLPack; ``numpy()`` copies.
         """
+        arrays, named = self._open_mapping(arrays, named)
         try:
             context = self._idle.pop()
         except IndexError:
@@ -143,19 +220,25 @@ class Engine(PlanDescription):
             results = context.call_on_device(arrays, named)
         finally:
             self._idle.append(context)
-        return results[0] if len(results) == 1 else dict(zip(self._output_names, results, strict=True))
+        return results[0] if len(results) == 1 else dict(zip(self.output_names, results, strict=True))
 
     def gather_inputs(
         self, arrays: tuple[Any, ...], named: Mapping[str, Any], callers: CallerArrays | None = None
     ) -> Sequence[Any]:
         """What the caller gave, some of it by name, in the order of inputs and checked."""
+        return self.check_inputs(self._order_inputs(arrays, named), callers)
+
+    def _order_inputs(self, arrays: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arrays in order, then those by name in the order of the other inputs."""
         names = self.input_names
         unknown = named.keys() - set(names[len(arrays) :])
         if unknown:
-            raise InputError(
-                f"unknown or repeated input(s) {', '.join(sorted(unknown))}", expected=f"inputs {', '.join(names)}"
-            )
-        return self.check_inputs((*arrays, *(named[name] for name in names[len(arrays) :] if name in named)), callers)
+            shown = ", ".join(sorted(map(str, unknown)))
+            raise InputError(f"unknown or repeated input(s) {shown}", expected=f"inputs {', '.join(names)}")
+        missing = [name for name in names[len(arrays) :] if name not in named]
+        if missing:
+            raise InputError(f"nothing was given for input(s) {', '.join(missing)}", expected=", ".join(names))
+        return (*arrays, *(named[name] for name in names[len(arrays) :]))
 
     def check_inputs(self, arrays: Sequence[Any], callers: CallerArrays | None = None) -> Sequence[Any]:
         """One array an input, in order, each of the type that the input has; for objects, lists, None and strings.

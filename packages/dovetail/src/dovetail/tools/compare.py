@@ -42,7 +42,7 @@ _RANDOM_OPS: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class CompareResult:
     """What a comparison found."""
 
@@ -74,6 +74,15 @@ class CompareResult:
     def is_valid(self) -> bool:
         """Whether no output was found that is not finite."""
         return not self.odd
+
+    def __repr__(self) -> str:
+        verdict = "close" if self.is_close else "not close"
+        return f"<CompareResult of {len(self.outputs)} output(s) against {self.against}: {verdict}>"
+
+    def _repr_html_(self) -> str:
+        from dovetail.tools.showing import show_comparison
+
+        return show_comparison(self)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, without the inputs themselves."""

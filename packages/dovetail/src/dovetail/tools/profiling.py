@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail.plan.walk import walk_steps
 from dovetail.provider.devices import ProfileEvent
 from dovetail.provider.loader import get_default_options, get_provider, set_default_options
+from dovetail.runtime.measuring import Pace, Span, measure
 from dovetail.runtime.profiler import LayerTimes
-from dovetail.tools.measuring import Pace, Span, measure
 
 if TYPE_CHECKING:
     from dovetail.plan.manifest import Manifest, StepRecord

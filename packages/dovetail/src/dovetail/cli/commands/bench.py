@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dovetail.build.progress import IProgressMonitor
     from dovetail.runtime.context import ExecutionContext
     from dovetail.runtime.engine import Engine
-    from dovetail.tools.measuring import Pace, Span
+    from dovetail.runtime.measuring import Pace, Span
     from dovetail.tools.profiling import LayerProfile
     from dovetail.tools.tracing import Timeline
 
@@ -92,7 +92,7 @@ class _BenchRun:
     """One benchmark: the timeline fills as it goes."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        from dovetail.tools.measuring import Pace
+        from dovetail.runtime.measuring import Pace
         from dovetail.tools.tracing import Timeline
 
         self._args = args
@@ -135,7 +135,7 @@ class _BenchRun:
         return engine
 
     def _measure(self, track: str, function: Callable[[], object]) -> list[Span]:
-        from dovetail.tools.measuring import measure
+        from dovetail.runtime.measuring import measure
 
         marks: list[int] = [time.perf_counter_ns()]
         spans = measure(function, self._pace, on_warm=lambda: marks.append(time.perf_counter_ns()))
@@ -160,7 +160,7 @@ class _BenchRun:
         return profile
 
     def _export(self, engine: Engine, spans: Sequence[Span], profile: LayerProfile | None) -> None:
-        from dovetail.tools.measuring import export_times
+        from dovetail.runtime.measuring import export_times
         from dovetail.tools.profiling import describe_profile, export_profile
 
         args = self._args
@@ -268,7 +268,7 @@ def _shape_of(value: Any) -> list[int]:
 
 
 def _summarize(spans: Sequence[Span]) -> dict[str, Any]:
-    from dovetail.tools.measuring import summarize
+    from dovetail.runtime.measuring import summarize
 
     times_ms = [(end - start) / 1e6 for start, end in spans]
     return {**summarize(spans), "histogram": _histogram(times_ms)}
@@ -276,7 +276,7 @@ def _summarize(spans: Sequence[Span]) -> dict[str, Any]:
 
 def _histogram(times_ms: Sequence[float]) -> dict[str, Any]:
     """How many runs took how long, up to the 95th percentile: a few slow runs must not flatten the rest."""
-    from dovetail.tools.measuring import percentile
+    from dovetail.runtime.measuring import percentile
 
     ordered = sorted(times_ms)
     low, high = ordered[0], percentile(ordered, 95)

@@ -72,6 +72,11 @@ class NetworkCore:
         name = f" '{self.name}'" if self.name else ""
         return f"<{type(self).__name__}{name}: {inputs} -> {outputs}, {len(self._layers)} layer(s)>"
 
+    def _repr_html_(self) -> str:
+        from dovetail.network.api.showing import show_network
+
+        return show_network(self)
+
     # inputs
 
     def add_input(self, name: str, dtype: DataType, shape: Iterable[int]) -> ITensor:

@@ -11,7 +11,7 @@ from dovetail.rules import RuleOutcome, RuleReport, Status
 __all__ = ["Report"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Report(RuleReport):
     """The outcome of every rule for one plugin, and what the checker chose on its own."""
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail import host_arrays
-from dovetail.dlpack import import_dlpack
 from dovetail.errors import InputError
+from dovetail.exchange import view_dlpack
 from dovetail.formats import pack_nibbles, unpack_nibbles
 from dovetail.plan.manifest import TensorRecord
 from dovetail.provider.calls import call
@@ -73,8 +73,18 @@ def _from_numbers(value: Any, tensor: TensorRecord, dtype: np.dtype[Any]) -> Arr
 
 
 def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
-    device_type = int(value.__dlpack_device__()[0])
-    if device_type not in _READABLE_DEVICES:
+    try:
+        device_type = int(value.__dlpack_device__()[0])
+        array = _share(value) if device_type in _READABLE_DEVICES else None
+    except (BufferError, RuntimeError, TypeError, ValueError, InputError) as error:
+        needs_detach = bool(getattr(value, "requires_grad", False))
+        raise InputError(
+            f"its memory cannot be shared: {error.what if isinstance(error, InputError) else error}",
+            where=f"input '{tensor.name}'",
+            got=type(value).__name__,
+            fix="pass x.detach(): results have no gradient" if needs_detach else "pass a plain, dense copy of it",
+        ) from error
+    if array is None:
         raise InputError(
             "an array on a device, and the input lies on the host" if not tensor.memory else "an array elsewhere",
             where=f"input '{tensor.name}'",
@@ -82,26 +92,15 @@ def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
             got=f"{type(value).__name__} on a device of DLPack's type {device_type}",
             fix="copy it first",
         )
+    return array
+
+
+def _share(value: Any) -> Array:
+    """An array over the memory of another library's, of a type that NumPy itself may lack."""
     try:
         return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError) as error:
-        array = _copy_foreign(value)
-        if array is not None:
-            return array
-        raise InputError(
-            f"cannot be read on the CPU: {error}",
-            where=f"input '{tensor.name}'",
-            fix="move the tensor to the CPU first (and detach it from autograd)",
-        ) from error
-
-
-def _copy_foreign(value: Any) -> Array | None:
-    """A copy of an array whose type NumPy does not take by DLPack, such as bfloat16; None when that is not why."""
-    try:
-        imported = import_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, InputError):
-        return None
-    return host_arrays.array_at(imported.address, imported.shape, imported.dtype).copy()
+    except (BufferError, RuntimeError, TypeError):
+        return view_dlpack(value)
 
 
 def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:

@@ -11,7 +11,7 @@ from dovetail.rules import RuleOutcome, RuleReport, Status
 __all__ = ["ProviderReport"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class ProviderReport(RuleReport):
     """The outcome of every rule for one provider."""
 

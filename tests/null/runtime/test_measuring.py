@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.provider.devices import ProfileEvent
-from dovetail.tools.measuring import PERCENTILES, Pace, export_times, measure, percentile, summarize
+from dovetail.runtime.measuring import PERCENTILES, Pace, export_times, measure, percentile, summarize
 from dovetail.tools.profiling import LayerProfile, describe_profile, export_profile
 from dovetail.tools.tracing import Timeline
 

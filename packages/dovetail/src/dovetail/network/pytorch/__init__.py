@@ -1,0 +1,1 @@
+"""Modules of PyTorch into networks, for users who have PyTorch installed."""
