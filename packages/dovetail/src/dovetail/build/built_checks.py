@@ -33,7 +33,7 @@ class StepOwner:
 def report_record(owner: StepOwner, report: BuildReport) -> ReportRecord | None:
     """What a plan stores of a report; None where it says nothing."""
     record = ReportRecord(
-        nodes=[_node_record(owner, node) for node in report.nodes],
+        nodes=[_node_record(owner, node, number) for number, node in enumerate(report.nodes)],
         refusals={
             check_text(layer, "a layer of its report", owner): check_text(reason, "a refusal", owner)
             for layer, reason in report.refusals.items()
@@ -42,9 +42,9 @@ def report_record(owner: StepOwner, report: BuildReport) -> ReportRecord | None:
     return None if record == ReportRecord() else record
 
 
-def _node_record(owner: StepOwner, node: NodeReport) -> NodeReportRecord:
-    name, op, made_by, tactic = (
-        check_text(text, "its report", owner) for text in (node.name, node.op, node.made_by, node.tactic)
+def _node_record(owner: StepOwner, node: NodeReport, number: int) -> NodeReportRecord:
+    name, op, made_by, tactic, dtype = (
+        check_text(text, "its report", owner) for text in (node.name, node.op, node.made_by, node.tactic, node.dtype)
     )
     return NodeReportRecord(
         name=name,
@@ -55,7 +55,23 @@ def _node_record(owner: StepOwner, node: NodeReport) -> NodeReportRecord:
         flops=_check_count(node.flops, owner),
         bytes=_check_count(node.bytes, owner),
         time_us=_check_time(node.time_us, owner),
+        inputs=_check_inputs(node.inputs, owner, number),
+        dtype=dtype,
+        shape=None if node.shape is None else [-1 if size is None else int(size) for size in node.shape],
     )
+
+
+def _check_inputs(inputs: Sequence[int], owner: StepOwner, number: int) -> list[int]:
+    """The nodes that a node reads from, which come before it."""
+    wrong = [source for source in inputs if not 0 <= source < number]
+    if wrong:
+        raise ProviderError(
+            "a node of its report reads from one that does not come before it",
+            where=owner.where,
+            expected=f"numbers below {number}",
+            got=wrong[0],
+        )
+    return list(inputs)
 
 
 def _check_texts(texts: Sequence[str], owner: StepOwner) -> list[str]:

@@ -43,6 +43,12 @@ class NodeReport:
     bytes: int | None = None
     """How much memory it reads and writes."""
     time_us: float | None = None
+    inputs: Sequence[int] = ()
+    """The nodes of the report, all before this one, that make what it reads, by number."""
+    dtype: str = ""
+    """The type of what it makes."""
+    shape: Sequence[int | None] | None = None
+    """The usual shape of its first output, as far as it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)
