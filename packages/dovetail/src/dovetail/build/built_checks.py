@@ -15,6 +15,7 @@ from dovetail.provider.interfaces import BuildReport, NodeReport, Provider
 __all__ = ["StepOwner", "check_bytes", "check_text", "check_workspace", "report_record"]
 
 _MAX_COUNT: Final = 2**63
+_MAX_PORTS: Final = 2**31
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,23 +56,20 @@ def _node_record(owner: StepOwner, node: NodeReport, number: int) -> NodeReportR
         flops=_check_count(node.flops, owner),
         bytes=_check_count(node.bytes, owner),
         time_us=_check_time(node.time_us, owner),
-        inputs=_check_inputs(node.inputs, owner, number),
+        inputs=_check_numbers(node.inputs, number, "a node that does not come before it", owner),
+        reads=_check_numbers(node.reads, _MAX_PORTS, "an input that cannot be", owner),
+        writes=_check_numbers(node.writes, _MAX_PORTS, "an output that cannot be", owner),
         dtype=dtype,
         shape=None if node.shape is None else [-1 if size is None else int(size) for size in node.shape],
     )
 
 
-def _check_inputs(inputs: Sequence[int], owner: StepOwner, number: int) -> list[int]:
-    """The nodes that a node reads from, which come before it."""
-    wrong = [source for source in inputs if not 0 <= source < number]
+def _check_numbers(numbers: Sequence[int], end: int, what: str, owner: StepOwner) -> list[int]:
+    wrong = [number for number in numbers if not 0 <= number < end]
     if wrong:
-        raise ProviderError(
-            "a node of its report reads from one that does not come before it",
-            where=owner.where,
-            expected=f"numbers below {number}",
-            got=wrong[0],
-        )
-    return list(inputs)
+        text = f"a node of its report names {what}"
+        raise ProviderError(text, where=owner.where, expected=f"numbers below {end}", got=wrong[0])
+    return list(numbers)
 
 
 def _check_texts(texts: Sequence[str], owner: StepOwner) -> list[str]:

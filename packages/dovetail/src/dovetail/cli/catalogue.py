@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "compare": "compare the outputs of a model with those of a reference",
     "reduce": "shrink a model that fails to the smallest that still fails",
     "inspect": "show what a plan holds, without running any code of it",
+    "report": "draw an engine, or the difference of two, as one page for a browser",
     "replace": "replace a part of an ONNX model by one node, for a plugin to take",
     "check": "take a plugin through its whole life and judge it by every rule",
     "plan": "judge plan files",

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_load",
+    "add_loading",
     "add_model_options",
     "add_plugins",
     "add_shapes",
@@ -61,6 +62,11 @@ def add_subcommand(
 def add_target(parser: argparse.ArgumentParser) -> None:
     """The plan or model that a command runs, and what it takes to load it."""
     parser.add_argument("target", metavar="PLAN|MODEL", help="a plan, or an ONNX model, which is built first")
+    add_loading(parser)
+
+
+def add_loading(parser: argparse.ArgumentParser) -> None:
+    """What it takes to load a plan: plugins, and code that it carries."""
     add_plugins(parser)
     parser.add_argument(
         "--host-code",

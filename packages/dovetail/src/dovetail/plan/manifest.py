@@ -154,6 +154,10 @@ class NodeReportRecord(_Record, frozen=True, kw_only=True):
     time_us: float | None = None
     inputs: list[int] = []
     """The nodes of the same report that make what it reads, by number."""
+    reads: list[int] = []
+    """The inputs of the step that it reads, by position."""
+    writes: list[int] = []
+    """The outputs of the step that it makes, by position."""
     dtype: str = ""
     """The type of what it makes."""
     shape: list[int] | None = None

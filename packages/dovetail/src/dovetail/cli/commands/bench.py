@@ -28,7 +28,6 @@ from dovetail.cli.targets import StderrLogger, open_engine, reopen_engine
 
 if TYPE_CHECKING:
     from dovetail.build.progress import IProgressMonitor
-    from dovetail.runtime.context import ExecutionContext
     from dovetail.runtime.engine import Engine
     from dovetail.tools.measuring import Pace, Span
     from dovetail.tools.profiling import LayerProfile
@@ -102,13 +101,15 @@ class _BenchRun:
         self._trace: Timeline = Timeline(f"dovetail bench {Path(args.target).name}")
 
     def run(self) -> dict[str, Any]:
+        from dovetail.tools.bound_runs import bind_run
+
         args = self._args
         wants_profile = args.profile or args.export_profile is not None or args.trace is not None
         with self._open() as engine:
             named, unset = make_inputs(engine, args, self._shapes, self._logger)
             spans = self._measure("engine(x)", _call_engine(engine, named))
             context = make_context(engine, named)
-            bound = _bind(context, named)
+            bound = bind_run(context, named)
             call = bound or (lambda: context.run(list(named.values())))
             context_spans = self._measure("context", call)
             profile = self._profile(engine, named) if wants_profile else None
@@ -201,52 +202,6 @@ def _make_monitor(trace: Timeline) -> IProgressMonitor:
 def _call_engine(engine: Engine, named: Mapping[str, Any]) -> Callable[[], object]:
     inputs = list(named.values())
     return lambda: engine(*inputs)
-
-
-def _bind(context: ExecutionContext, named: Mapping[str, Any]) -> Callable[[], object] | None:
-    """A run over memory that is bound once, on devices too; None when something has no address or no size by then."""
-    import numpy as np
-
-    engine = context.engine
-    tensors = (*engine.manifest.inputs, *engine.manifest.outputs)
-    if any(t.type or t.format != "LINEAR" or t.alias or t.dims is None or _is_packed(t.dtype) for t in tensors):
-        return None
-    arrays = {name: engine.place_array(name, np.ascontiguousarray(array)) for name, array in named.items()}
-    for name, array in arrays.items():
-        context.set_input_shape(name, array.shape)
-        context.set_tensor_address(name, _address_of(array))
-    if context.infer_shapes():
-        return None
-    for tensor in engine.manifest.outputs:
-        shape = tuple(context.get_tensor_shape(tensor.name))
-        if any(size < 0 for size in shape):
-            return None
-        arrays[tensor.name] = engine.place_array(tensor.name, np.empty(shape, np.dtype(tensor.dtype)))
-        context.set_tensor_address(tensor.name, _address_of(arrays[tensor.name]))
-    return _TimedRun(context, arrays)
-
-
-def _address_of(array: Any) -> int:
-    from dovetail.runtime.devices.tensors import DeviceTensor
-
-    return array.address if isinstance(array, DeviceTensor) else int(array.ctypes.data)
-
-
-class _TimedRun:
-    """A run over memory that is bound, which lives as long as this does."""
-
-    def __init__(self, context: ExecutionContext, arrays: Mapping[str, Any]) -> None:
-        self._execute = context.execute_async_v3
-        self._arrays = arrays
-
-    def __call__(self) -> None:
-        self._execute(0)
-
-
-def _is_packed(dtype: str) -> bool:
-    from dovetail.element_types import BY_NAME  # it needs NumPy, and help does not
-
-    return dtype in BY_NAME and BY_NAME[dtype].is_packed
 
 
 # the document and files

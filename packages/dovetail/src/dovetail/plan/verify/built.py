@@ -62,7 +62,7 @@ def verify_partition(
     if record.candidates is not None:
         _verify_candidates(record.candidates, record, manifest, where)
     if record.report is not None:
-        _verify_report(record.report, where)
+        _verify_report(record.report, step, where)
 
 
 def _verify_candidates(carried: CarriedRecord, record: PartitionRecord, manifest: Manifest, where: str) -> None:
@@ -100,17 +100,19 @@ def verify_code(manifest: Manifest) -> None:
 # reports
 
 
-def _verify_report(report: ReportRecord, where: str) -> None:
+def _verify_report(report: ReportRecord, step: StepRecord, where: str) -> None:
     for number, node in enumerate(report.nodes):
-        _verify_node(node, number, f"{where}, report of {show(node.name)}")
+        here = f"{where}, report of {show(node.name)}"
+        _verify_node(node, here)
+        for numbers, end in ((node.inputs, number), (node.reads, len(step.inputs)), (node.writes, len(step.outputs))):
+            is_known = all(0 <= each < end for each in numbers)
+            require(is_known, here, "names what does not come before it, or is not there", numbers[:3])
     for layer, reason in report.refusals.items():
         check_name(layer, where, may_be_empty=True)
         check_name(reason, where, may_be_empty=True)
 
 
-def _verify_node(node: NodeReportRecord, number: int, where: str) -> None:
-    is_after = all(0 <= source < number for source in node.inputs)
-    require(is_after, where, "reads from a node that does not come before it", node.inputs[:3])
+def _verify_node(node: NodeReportRecord, where: str) -> None:
     is_shape = node.shape is None or all(-1 <= size < _MAX_COUNT for size in node.shape)
     require(is_shape and len(node.shape or ()) <= _MAX_RANK, where, "has a shape that cannot be", (node.shape or [])[:8])
     for text in (node.name, node.op, *node.layers, node.made_by, node.tactic, node.dtype):

@@ -45,6 +45,10 @@ class NodeReport:
     time_us: float | None = None
     inputs: Sequence[int] = ()
     """The nodes of the report, all before this one, that make what it reads, by number."""
+    reads: Sequence[int] = ()
+    """The inputs of the partition that it reads, by position."""
+    writes: Sequence[int] = ()
+    """The outputs of the partition that it makes, by position."""
     dtype: str = ""
     """The type of what it makes."""
     shape: Sequence[int | None] | None = None

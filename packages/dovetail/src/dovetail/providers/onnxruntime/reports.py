@@ -31,6 +31,8 @@ class PartitionFacts:
     flops: Sequence[int | None]
     tensors: Mapping[str, tuple[str, Sequence[int | None] | None]]
     """Name -> type and usual shape."""
+    inputs: Sequence[str]
+    outputs: Sequence[str]
 
 
 def read_facts(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> PartitionFacts:
@@ -45,6 +47,8 @@ def read_facts(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> PartitionFa
         passes=[find_passes(node) for node in nodes],
         flops=[_count(node, tensors) for node in nodes],
         tensors=tensors,
+        inputs=[value.name or "" for value in model.graph.inputs],
+        outputs=[value.name or "" for value in model.graph.outputs],
     )
 
 
@@ -107,6 +111,8 @@ def _report_node(facts: PartitionFacts, node: GraphNode, origins: Sequence[int],
         flops=None if not flops or None in flops else sum(count or 0 for count in flops),
         bytes=_count_bytes(facts, node),
         inputs=makers,
+        reads=[position for position, name in enumerate(facts.inputs) if name in node.inputs],
+        writes=[position for position, name in enumerate(facts.outputs) if name in node.outputs],
         dtype=dtype,
         shape=shape,
     )
