@@ -146,6 +146,7 @@ class _BenchRun:
         return spans
 
     def _profile(self, engine: Engine, named: Mapping[str, Any]) -> LayerProfile:
+        from dovetail.tools.profile_trace import trace_profile
         from dovetail.tools.profiling import has_inner_times, inner_times, profile_layers
 
         start = time.perf_counter_ns()
@@ -154,9 +155,13 @@ class _BenchRun:
             if has_inner_times(engine.manifest):
                 collect = stack.enter_context(inner_times())
                 engine = stack.enter_context(reopen_engine(self._args, engine))
-            profile = profile_layers(make_context(engine, named), list(named.values()), self._pace, collect)
+            context = make_context(engine, named)
+            profile = profile_layers(context, list(named.values()), self._pace, collect)
+            number = context.active_optimization_profile
         self._trace.add("phases", "profile", start, time.perf_counter_ns())
-        _trace_profile(profile, self._trace)
+        if self._args.trace is not None:
+            shapes = {name: _shape_of(value) for name, value in named.items()}
+            trace_profile(profile, engine.manifest, number, shapes, self._trace)
         return profile
 
     def _export(self, engine: Engine, spans: Sequence[Span], profile: LayerProfile | None) -> None:
@@ -250,22 +255,6 @@ def _describe_profile(profile: LayerProfile) -> dict[str, Any]:
     if profile.device_rows:
         described["device_profile"] = profile.device_rows
     return described
-
-
-def _trace_profile(profile: LayerProfile, trace: Timeline) -> None:
-    """Runs, the steps in them, and below what happened inside."""
-    for index, (start, end) in enumerate(profile.runs):
-        trace.add("profiled runs", f"run {index}", start, end)
-    for name, start, end in profile.steps:
-        trace.add("steps", name, start, end)
-    for event in profile.inner_events:
-        start_ns = event.start_us * 1e3
-        args = {"op": event.kind, "step": event.layer}
-        trace.add("onnxruntime nodes", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
-    for provider, event in profile.device_events:
-        start_ns = event.start_us * 1e3
-        args = {"op": event.kind, "step": event.layer}
-        trace.add(f"{provider} stream {event.stream}", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
 
 
 def _write(path: str, content: Any, option: str) -> None:

@@ -38,7 +38,7 @@ function boxTime(box) {
   if (box.leaf && box.leaf.within >= 0) return "↳";
   return box.time > 0 ? showTime(box.time) : "";
 }
-const boxText = (box) => (box.leaf ? box.leaf.name.replace(/^\/|\/$/g, "") : plural(box.count, "layer"));
+const boxText = (box) => (box.leaf ? box.leaf.name.replace(/^\/|\/$/g, "") : [pathText(box).slice(0, -1).join("/"), plural(box.count, "layer")].filter(Boolean).join(" · "));
 
 /** A text that fits; of a path the end is kept, which tells layers apart. */
 function fitEnd(text, room) {
@@ -112,7 +112,7 @@ function drawBox(box, colours) {
     pen.font = "600 12px system-ui";
     pen.fillText(fitText((box.leaf ? "" : "▸ ") + boxTitle(box), room), left + 8, top + 13);
     pen.font = "10.5px system-ui";
-    pen.fillText((box.leaf ? fitEnd : fitText)(boxText(box), width - 16), left + 8, top + 28);
+    pen.fillText(fitEnd(boxText(box), width - 16), left + 8, top + 28);
   }
   pen.globalAlpha = 1;
 }
@@ -316,7 +316,7 @@ function toSvg() {
     parts.push(`<g><title>${escapeXml(box.leaf?.name ?? pathText(box).join("/"))}</title><rect x="${x.toFixed(1)}" y="${y}" width="${BOX.width}" height="${BOX.height}" rx="6" fill="${colour}" stroke="${cssColour("--edge")}"/>`,
       `<text x="${(x + 8).toFixed(1)}" y="${y + 17}" font-weight="600" font-size="12" fill="${ink}">${escapeXml(clip((box.leaf ? "" : "▸ ") + boxTitle(box), 18))}</text>`,
       `<text x="${(x + BOX.width - 8).toFixed(1)}" y="${y + 17}" font-size="11" text-anchor="end" fill="${ink}">${escapeXml(boxTime(box))}</text>`,
-      `<text x="${(x + 8).toFixed(1)}" y="${y + 32}" font-size="10.5" fill="${ink}">${escapeXml(box.leaf && boxText(box).length > 31 ? `…${boxText(box).slice(-30)}` : boxText(box))}</text></g>`);
+      `<text x="${(x + 8).toFixed(1)}" y="${y + 32}" font-size="10.5" fill="${ink}">${escapeXml(boxText(box).length > 31 ? `…${boxText(box).slice(-30)}` : boxText(box))}</text></g>`);
   }
   const width = right - left + 40, height = bottom - top + 40;
   return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="${(left - 20).toFixed(1)} ${(top - 20).toFixed(1)} ${width.toFixed(1)} ${height.toFixed(1)}" width="${width.toFixed(0)}" height="${height.toFixed(0)}" font-family="system-ui, sans-serif">${parts.join("\n")}</svg>\n`;

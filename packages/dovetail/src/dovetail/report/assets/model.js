@@ -80,7 +80,7 @@ function judge(node) {
   const seconds = (node.time_us ?? 0) / 1e6;
   const found = { flopsRate: seconds && node.flops ? node.flops / seconds : null, bytesRate: seconds && node.bytes ? node.bytes / seconds : null };
   const peak = engine().bench?.peaks?.[node.provider];
-  if (!peak || !seconds) return found;
+  if (!peak || !seconds || node.bodies.length || ["If", "Loop", "Scan"].includes(node.op) || !(node.flops || node.bytes)) return found;
   const computeShare = (found.flopsRate ?? 0) / peak.flops, memoryShare = (found.bytesRate ?? 0) / peak.bytes;
   found.share = Math.max(computeShare, memoryShare);
   const intensity = node.flops && node.bytes ? node.flops / node.bytes : 0;

@@ -69,7 +69,7 @@ const TABS = {
     const groups = groupTimes(nodes(), (node) => node.provider), total = sum(groups, ([, time]) => time), count = nodes().length;
     const share = ([, time, many]) => (total ? time / total : many / count);
     place.append(el("div", { class: "stack" }, ...groups.map((group) => el("div", { style: { width: `${100 * share(group)}%`, background: providerColour(group[0]) }, title: group[0] }))),
-      el("table", {}, el("tbody", {}, ...groups.map((group) => el("tr", {}, el("td", {}, el("span", { class: "swatch", style: { background: providerColour(group[0]) } }), group[0]), el("td", { class: "number" }, plural(group[2], "layer")), el("td", { class: "number" }, total ? showTime(group[1]) : ""), el("td", { class: "number" }, showPercent(share(group))))))));
+      el("table", { class: "narrow" }, el("tbody", {}, ...groups.map((group) => el("tr", {}, el("td", {}, el("span", { class: "swatch", style: { background: providerColour(group[0]) } }), group[0]), el("td", { class: "number" }, plural(group[2], "layer")), el("td", { class: "number" }, total ? showTime(group[1]) : ""), el("td", { class: "number" }, showPercent(share(group))))))));
     const rows = engine().refusals.map((each) => ({ ...each, node: each.layers.map((layer) => program().byName.get(layer)).find(Boolean) }));
     place.append(el("h2", {}, "Who refused what, and why"));
     if (!rows.length) place.append(emptyText("No provider refused a layer, or the plan was built before plans kept it."));
@@ -117,7 +117,7 @@ const TABS = {
     if (!other()) return place.append(emptyText("Give a second engine to compare with: dovetail report a.plan b.plan"));
     const pairs = program().pairs, both = pairs.filter((pair) => pair.here.length && pair.there.length), mine = pairs.filter((pair) => !pair.there.length), theirs = pairs.filter((pair) => !pair.here.length);
     const total = program().total, otherTotal = otherProgram().total;
-    const change = total && otherTotal ? el("b", {}, `${engine().file} takes ${showTime(total)}, ${other().file} ${showTime(otherTotal)}: ${total < otherTotal ? "▼ faster" : "▲ slower"} by ${showPercent(Math.abs(total / otherTotal - 1))}. `) : el("b", {}, "Nothing was timed in one of them: only what they consist of is compared. ");
+    const change = total && otherTotal ? el("b", {}, `${engine().file} takes ${showTime(total)}, ${other().file} ${showTime(otherTotal)}: ${showRatio(total, otherTotal)}. `) : el("b", {}, "Nothing was timed in one of them: only what they consist of is compared. ");
     const cost = (pair) => pair.hereUs - pair.thereUs, most = Math.max(...pairs.map((pair) => Math.abs(cost(pair))), 1e-9);
     const names = (list, isHere) => el("span", {}, ...list.slice(0, 3).flatMap((node) => [isHere ? layerLink(node) : el("code", {}, node.name), " "]), list.length > 3 ? `and ${list.length - 3} more` : "");
     place.append(sortedTable(fileName("difference"), [
@@ -134,6 +134,12 @@ function groupTimes(list, keyOf) {
   const groups = new Map();
   for (const node of list) { const group = groups.get(keyOf(node)) ?? [keyOf(node), 0, 0]; group[1] += node.parent < 0 ? node.time_us ?? 0 : 0; group[2]++; groups.set(keyOf(node), group); }
   return [...groups.values()].sort((a, b) => b[1] - a[1] || b[2] - a[2]);
+}
+
+/** How two times compare, in percent or, where they are far apart, in how many times. */
+function showRatio(here, there) {
+  const sign = here < there ? "▼" : "▲", word = here < there ? "faster" : "slower", ratio = Math.max(here, there) / Math.min(here, there);
+  return ratio >= 2 ? `${sign} ${ratio.toFixed(ratio < 10 ? 1 : 0)} times ${here < there ? "as fast" : "as slow"}` : `${sign} ${word} by ${showPercent(Math.abs(here / there - 1))}`;
 }
 
 const typeText = (tensor) => (tensor ? `${tensor.dtype} ${tensor.format}${tensor.memory ? ` on ${tensor.memory}` : ""}` : "");

@@ -96,7 +96,7 @@ function tacticTable(table) {
       el("td", { class: "number" }, showTime(each.time_us), each.time_us == null ? "" : el("div", { class: "meter", style: { width: `${(70 * each.time_us) / longest}px`, "margin-left": "auto" } }), interval ? el("div", { class: "quiet" }, interval) : ""),
       el("td", {}, isBad ? el("span", { class: "bad" }, `✕ ${each.status}: `) : "", whyText(each))));
   }
-  return el("table", {}, body);
+  return el("table", { class: "narrow" }, body);
 }
 
 function refusalsOf(node) {
