@@ -28,12 +28,21 @@ def describe_details(
         profile: The number of the program.
         shapes: Shapes of inputs to use instead of those that the profile is fast for.
     """
-    return _ProgramDetails(manifest, manifest.programs[profile], usual_sizes(manifest, profile, shapes)).describe()
+    sizes, tactics = usual_sizes(manifest, profile, shapes), _name_tactics(manifest, profile)
+    return _ProgramDetails(manifest, manifest.programs[profile], sizes, tactics).describe()
+
+
+def _name_tactics(manifest: Manifest, profile: int) -> dict[str, str]:
+    """Layer -> what the tactic is called that the tuner chose for it."""
+    tables = [table for table in manifest.tuning if table.profile == profile]
+    return {table.name: each.name for table in tables for each in table.candidates if each.chosen and each.name}
 
 
 class _ProgramDetails:
-    def __init__(self, manifest: Manifest, program: ProgramRecord, sizes: UsualSizes) -> None:
-        self._manifest, self._program = manifest, program
+    def __init__(
+        self, manifest: Manifest, program: ProgramRecord, sizes: UsualSizes, tactics: Mapping[str, str]
+    ) -> None:
+        self._manifest, self._program, self._tactics = manifest, program, tactics
         self._sizes = [_sizes_of(value, manifest, sizes) for value in program.values]
         self._usual = sizes
 
@@ -78,7 +87,7 @@ class _ProgramDetails:
             "layers": _layers_of(step),
             "made_by": step.made_by,
             "reason": reason,
-            "tactic": "" if step.kernel is None else step.kernel.tactic,
+            "tactic": self._name_tactic(step),
             "tactic_number": step.tactic,
             "flops": self._count_flops(step),
             "bytes": self._count_bytes((*step.inputs, *step.outputs)),
@@ -86,8 +95,17 @@ class _ProgramDetails:
             "workspace_offset": step.workspace_offset,
             "nodes": [] if report is None else [_describe_node(node) for node in report.nodes],
             "refusals": {} if report is None else dict(report.refusals),
-            "bodies": [_ProgramDetails(self._manifest, body, self._usual).describe() for body in step.bodies],
+            "bodies": [self._describe_body(body) for body in step.bodies],
         }
+
+    def _describe_body(self, body: ProgramRecord) -> dict[str, Any]:
+        return _ProgramDetails(self._manifest, body, self._usual, self._tactics).describe()
+
+    def _name_tactic(self, step: StepRecord) -> str:
+        """What its provider or plugin calls the tactic of a step; empty where it has no name."""
+        if step.kernel is not None and step.kernel.tactic:
+            return step.kernel.tactic
+        return self._tactics.get(step.name, "") if step.kind == "plugin" else ""
 
     def _count_flops(self, step: StepRecord) -> int | None:
         if step.partition is not None:

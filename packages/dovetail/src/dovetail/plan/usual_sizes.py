@@ -39,9 +39,7 @@ class UsualSizes:
         return size if size >= 0 else None
 
 
-def usual_sizes(
-    manifest: Manifest, profile: int, shapes: Mapping[str, Sequence[int]] | None = None
-) -> UsualSizes:
+def usual_sizes(manifest: Manifest, profile: int, shapes: Mapping[str, Sequence[int]] | None = None) -> UsualSizes:
     """What the shapes of a program usually are.
 
     Args:

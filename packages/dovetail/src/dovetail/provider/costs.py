@@ -18,14 +18,75 @@ Sizes = Sequence[int] | None
 """The sizes of a tensor; None where they are not known, or the tensor is absent."""
 
 _MOVES: Final = frozenset(
-    "Cast CastLike Concat ConstantOfShape DepthToSpace Expand EyeLike Flatten Gather GatherElements GatherND Identity"
-    " Pad Range Reshape ReverseSequence ScatterElements ScatterND Shape Size Slice SpaceToDepth Split Squeeze Tile"
-    " Transpose Unsqueeze Where".split()
+    [
+        "Cast",
+        "CastLike",
+        "Concat",
+        "ConstantOfShape",
+        "DepthToSpace",
+        "Expand",
+        "EyeLike",
+        "Flatten",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Identity",
+        "Pad",
+        "Range",
+        "Reshape",
+        "ReverseSequence",
+        "ScatterElements",
+        "ScatterND",
+        "Shape",
+        "Size",
+        "Slice",
+        "SpaceToDepth",
+        "Split",
+        "Squeeze",
+        "Tile",
+        "Transpose",
+        "Unsqueeze",
+        "Where",
+    ]
 )
 """Operators that move elements and compute none."""
 _ONE_EACH: Final = frozenset(
-    "Abs Add And BitShift Ceil Clip Div Equal Floor Greater GreaterOrEqual IsInf IsNaN LeakyRelu Less LessOrEqual Max"
-    " Min Mod Mul Neg Not Or PRelu Pow Reciprocal Relu Round Sign Sqrt Sub Sum ThresholdedRelu Xor".split()
+    [
+        "Abs",
+        "Add",
+        "And",
+        "BitShift",
+        "Ceil",
+        "Clip",
+        "Div",
+        "Equal",
+        "Floor",
+        "Greater",
+        "GreaterOrEqual",
+        "IsInf",
+        "IsNaN",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Max",
+        "Min",
+        "Mod",
+        "Mul",
+        "Neg",
+        "Not",
+        "Or",
+        "PRelu",
+        "Pow",
+        "Reciprocal",
+        "Relu",
+        "Round",
+        "Sign",
+        "Sqrt",
+        "Sub",
+        "Sum",
+        "ThresholdedRelu",
+        "Xor",
+    ]
 )
 _SEVERAL_EACH: Final = {
     "Acos": 8, "Asin": 8, "Atan": 8, "Celu": 4, "Cos": 8, "DequantizeLinear": 2, "Elu": 3, "Erf": 8, "Exp": 4,

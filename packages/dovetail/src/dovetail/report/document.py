@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from dovetail.errors import PlanDeviceMismatchError
 from dovetail.plan.container import PlanFile
 from dovetail.plan.details import describe_details
 from dovetail.plan.inspect import describe_table
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify.manifest_rules import verify_manifest
-from dovetail.errors import PlanDeviceMismatchError
 from dovetail.report.nodes import Node, list_nodes
 from dovetail.report.times import BenchTimes, read_bench
 

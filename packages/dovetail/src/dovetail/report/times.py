@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -9,10 +10,11 @@ import msgspec
 
 from dovetail.decoding import decode
 from dovetail.errors import InputError
+from dovetail.files import open_regular
 from dovetail.plan.manifest import Manifest
 from dovetail.report.nodes import Node
 
-__all__ = ["BenchTimes", "decode_bench", "read_bench"]
+__all__ = ["BenchTimes", "load_bench", "read_bench"]
 
 _MAX_BYTES: Final = 256 << 20
 
@@ -43,14 +45,16 @@ class _Answer(msgspec.Struct, frozen=True):
     peaks: dict[str, dict[str, float]] = {}
 
 
-def decode_bench(text: bytes, *, where: str) -> dict[str, Any]:
+def load_bench(path: str | os.PathLike[str], *, where: str) -> dict[str, Any]:
     """An answer of ``dovetail bench --profile --json`` from a file.
 
     Raises:
         InputError: It is none.
     """
+    with open_regular(path, follow=True) as file:
+        text = file.read(_MAX_BYTES + 1)
     if len(text) > _MAX_BYTES:
-        raise _no_bench(f"{len(text)} bytes", where)
+        raise _no_bench(f"more than {_MAX_BYTES} bytes", where)
     answer: dict[str, Any] = decode(msgspec.json.Decoder(dict[str, Any]), text, lambda got: _no_bench(got, where))
     return answer
 

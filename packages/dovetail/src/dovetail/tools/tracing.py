@@ -56,9 +56,7 @@ class Timeline:
         origin_us = min(starts, default=0.0)
         names = [_name_event("thread_name", pid, tid, track) for tid, (track, _) in enumerate(lanes, 1)]
         orders = [_order_event(pid, tid) for tid, _ in enumerate(lanes, 1)]
-        spans = [
-            _span_event(span, pid, tid, origin_us) for tid, (_, spans) in enumerate(lanes, 1) for span in spans
-        ]
+        spans = [_span_event(span, pid, tid, origin_us) for tid, (_, spans) in enumerate(lanes, 1) for span in spans]
         counters = [
             {"name": name, "ph": _COUNTER, "ts": round(time_us - origin_us, 3), "pid": pid, "args": dict(values)}
             for name, time_us, values in self._counters
@@ -93,7 +91,7 @@ def _place(span: _TimelineSpan, open_ends: list[float]) -> _TimelineSpan | None:
     """The span as it fits into a lane, cut by no more than the slack; None where it does not fit."""
     start_us, end_us = span.start_us, span.end_us
     left = list(open_ends)
-    while left and left[-1] - start_us <= _SLACK_US:
+    while left and (left[-1] <= start_us or (left[-1] < end_us and left[-1] - start_us <= _SLACK_US)):
         start_us = max(start_us, left.pop())
     if left and end_us > left[-1]:
         if end_us - left[-1] > _SLACK_US:

@@ -68,17 +68,20 @@ def run(args: argparse.Namespace) -> Reply:
 
 def _check_plans(args: argparse.Namespace) -> list[Path]:
     if len(args.plans) > 2:
-        raise UsageError("a report compares two plans at most", where="PLAN", expected="one or two", got=len(args.plans))
+        raise UsageError(
+            "a report compares two plans at most", where="PLAN", expected="one or two", got=len(args.plans)
+        )
     return [require_file(text, expected="a plan") for text in args.plans]
 
 
 def _read_times(plans: Sequence[Path], paths: Sequence[str]) -> list[dict[str, Any] | None]:
-    from dovetail.files import read_bytes
-    from dovetail.report.times import decode_bench
+    from dovetail.report.times import load_bench
 
     if paths and len(paths) != len(plans):
-        raise UsageError("there is one file of times for each plan", where="--times", expected=len(plans), got=len(paths))
-    read = [decode_bench(read_bytes(require_file(p, expected="a JSON file")), where=f"--times '{p}'") for p in paths]
+        raise UsageError(
+            "there is one file of times for each plan", where="--times", expected=len(plans), got=len(paths)
+        )
+    read = [load_bench(require_file(path, expected="a JSON file"), where=f"--times '{path}'") for path in paths]
     return [*read] or [None] * len(plans)
 
 

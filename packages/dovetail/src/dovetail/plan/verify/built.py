@@ -114,7 +114,9 @@ def _verify_report(report: ReportRecord, step: StepRecord, where: str) -> None:
 
 def _verify_node(node: NodeReportRecord, where: str) -> None:
     is_shape = node.shape is None or all(-1 <= size < _MAX_COUNT for size in node.shape)
-    require(is_shape and len(node.shape or ()) <= _MAX_RANK, where, "has a shape that cannot be", (node.shape or [])[:8])
+    require(
+        is_shape and len(node.shape or ()) <= _MAX_RANK, where, "has a shape that cannot be", (node.shape or [])[:8]
+    )
     for text in (node.name, node.op, *node.layers, node.made_by, node.tactic, node.dtype):
         check_name(text, where, may_be_empty=True)
     for count in (node.flops, node.bytes):

@@ -103,7 +103,7 @@ const TABS = {
   },
 
   Roofline(place) {
-    const points = nodes().filter((node) => node.flops && node.bytes && node.time_us && node.time_source).map((node) => ({ node, intensity: node.flops / node.bytes, rate: node.flops / (node.time_us / 1e6) }));
+    const points = nodes().filter((node) => node.flops && node.bytes && node.time_us && node.time_source === "bench" && node.within < 0).map((node) => ({ node, intensity: node.flops / node.bytes, rate: node.flops / (node.time_us / 1e6) }));
     if (!points.length) return place.append(emptyText("No layer has a time, a number of operations and a number of bytes: make the report with --profile."));
     const peaks = engine().bench?.peaks ?? {}, roofs = Object.entries(peaks).filter(([name]) => points.some(({ node }) => node.provider === name)).map(([name, peak]) => ({ name, ...peak, colour: providerColour(name), isMeasured: true }));
     if (!roofs.length) roofs.push({ name: "best seen here", flops: Math.max(...points.map((each) => each.rate)), bytes: Math.max(...points.map(({ node }) => node.bytes / (node.time_us / 1e6))), colour: cssColour("--quiet"), isMeasured: false });

@@ -25,7 +25,8 @@ function welcome() {
   return [
     el("h3", {}, engine().name),
     el("p", { class: "quiet" }, "Click a box for its story; double-click opens or closes a group."),
-    hasTimes() ? el("h2", {}, "Slowest layers") : el("p", {}, "Nothing was timed: make the report with --profile, or give it the answer of dovetail bench --profile --json."),
+    engine().bench ? null : el("p", { class: "verdict" }, "The engine was not run for this report: make it with --profile, or give it the answer of dovetail bench --profile --json with --times."),
+    slow.length ? el("h2", {}, engine().bench ? "Slowest layers" : "Slowest layers that the tuner timed") : null,
     slow.length ? timeTable(slow) : null,
   ].filter(Boolean);
 }
