@@ -16,6 +16,7 @@ from dovetail.cli import main
 from tests.browser.browsing import OpenPage, open_page, run_browser
 from tests.support.report_models import FORMULA, HOSTILE, build_plan, write_chain
 
+SHAPE = "{}\N{MULTIPLICATION SIGN}4\N{MULTIPLICATION SIGN}8\N{MULTIPLICATION SIGN}8"
 TABS = ["Overview", "Layers", "Tactics", "Placement", "Fusions", "Memory", "Roofline", "Difference"]
 
 
@@ -97,7 +98,7 @@ def test_a_script_that_got_in_would_not_run(two: OpenPage) -> None:
 
 def test_a_layer_tells_its_story(two: OpenPage) -> None:
     story = _go_to(two, "/stem/conv/Conv")
-    for text in ("Conv", "time", "cpu", "operations", "float32 2×4×8×8", "/stem/norm/Norm", "ort.plan"):
+    for text in ("Conv", "time", "cpu", "operations", "float32 " + SHAPE.format(2), "/stem/norm/Norm", "ort.plan"):
         assert text in story
     assert "Fused by conv_batchnorm" in story
     tactics = _go_to(two, HOSTILE)
@@ -146,7 +147,7 @@ def test_a_profile_has_its_own_shapes(two: OpenPage) -> None:
     two.page.select_option("#profile", "1")
     two.page.fill("#query", "/stem/conv/Conv")
     two.page.press("#query", "Enter")
-    assert "8×4×8×8" in two.page.inner_text("#story")
+    assert SHAPE.format(8) in two.page.inner_text("#story")
 
 
 def test_two_engines_are_compared_by_their_layers(two: OpenPage) -> None:

@@ -1,4 +1,4 @@
-"""A model that has something for every part of a report: modules, fusions, a plugin with tactics, branches, bad names."""
+"""A model with something for every part of a report: modules, fusions, a plugin with tactics, branches, bad names."""
 
 from __future__ import annotations
 

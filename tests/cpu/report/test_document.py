@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +28,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def bench(folder: Path, pytestconfig: pytest.Config) -> Iterator[dict[str, Any]]:
-    target = folder / "bench.json"
+def bench(folder: Path) -> dict[str, Any]:
     words = ["bench", str(folder / "ort.plan"), "--plugins", str(folder / "layers.py"), "--profile", "--json"]
-    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled(), target.open("w") as file:
-        import contextlib
-
-        with contextlib.redirect_stdout(file):
-            assert main([*words, "--iterations", "5", "--warmup-ms", "1"]) == 0
-    yield json.loads(target.read_text())
+    answer = io.StringIO()
+    with redirect_stdout(answer):
+        assert main([*words, "--iterations", "5", "--warmup-ms", "1"]) == 0
+    found: dict[str, Any] = json.loads(answer.getvalue())
+    return found
 
 
 def _nodes(document: dict[str, Any], program: int = 0) -> dict[str, dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
@@ -31,9 +33,9 @@ def test_a_graph_that_stays_is_made_of_itself(graph: list[GraphNode]) -> None:
 def test_every_node_of_a_chain_is_in_one_fused_node(length: int, data: st.DataObject) -> None:
     chain = [_node(f"n{i}", f"t{i}", f"t{i + 1}") for i in range(length)]
     cuts = sorted({0, length, *data.draw(st.lists(st.integers(0, length)))})
-    fused = [_node(f"f{a}", f"t{a}", f"t{b}") for a, b in zip(cuts, cuts[1:], strict=False)]
+    fused = [_node(f"f{a}", f"t{a}", f"t{b}") for a, b in pairwise(cuts)]
     found = trace_origins(fused, chain)
-    assert found == [list(range(a, b)) for a, b in zip(cuts, cuts[1:], strict=False)]
+    assert found == [list(range(a, b)) for a, b in pairwise(cuts)]
 
 
 def test_new_names_of_tensors_are_followed_by_the_names_of_nodes() -> None:

@@ -1,4 +1,4 @@
-"""Why a plan has the copies, reformats and casts that the network has not: who makes a value one way and who reads it."""
+"""Why a plan has copies, reformats and casts: who makes a value one way, and who reads it in another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sizes that tensors of a program usually have: its shapes evaluated for the opt of its profile, or for given ones."""
+"""The sizes that tensors of a program usually have: its shapes for the opt of its profile, or for given inputs."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,10 +40,8 @@ def describe_engine(path: str | os.PathLike[str], bench: Mapping[str, Any] | Non
     with PlanFile.open(path) as file:
         manifest = decode_manifest(file.manifest)
         size_bytes = file.size_bytes
-        try:
+        with suppress(PlanDeviceMismatchError):  # a plan can be looked at where a provider of it is not installed
             verify_manifest(manifest, file)
-        except PlanDeviceMismatchError:
-            pass  # a provider that is not installed here: the plan can be looked at all the same
     times = read_bench(bench, manifest) if bench is not None else None
     return {
         "schema": SCHEMA,

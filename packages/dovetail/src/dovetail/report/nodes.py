@@ -1,4 +1,4 @@
-"""The nodes that a report draws: a step each, for a partition its parts, for control flow the steps of its bodies too."""
+"""The nodes that a report draws: one a step, the parts of a partition, and for control flow the steps of its bodies."""
 
 from __future__ import annotations
 

@@ -5,7 +5,6 @@ They are run as engines like any other, so that a roofline compares layers with 
 
 from __future__ import annotations
 
-from statistics import median
 from typing import Final
 
 import numpy as np
@@ -48,7 +47,7 @@ def _time(provider: str, op: str, shape: tuple[int, ...]) -> float:
         context = engine.create_execution_context()
         run = bind_run(context, arrays) or (lambda: context.run(list(arrays.values())))
         spans = measure(run, _PACE)
-    return median(end - start for start, end in spans) / 1e9
+    return min(end - start for start, end in spans) / 1e9
 
 
 def _make_model(op: str, shape: tuple[int, ...]) -> onnx.ModelProto:

@@ -1,7 +1,7 @@
 """Which nodes of one graph a node of its optimised form was made of.
 
-ONNX Runtime keeps no such list. It keeps the names of most tensors, so what lies between the inputs and the output of an
-optimised node in the original graph is what it was made of. Where a layout is changed tensors get new names; then the
+ONNX Runtime keeps no such list. It keeps the names of most tensors, so what lies between the inputs and the output of
+an optimised node in the original graph is what it was made of. Where a layout is changed tensors get new names; then the
 name of the node, which begins with that of a node or tensor of before, says where it belongs.
 """
 

@@ -75,14 +75,27 @@ function providerColour(name) {
 }
 const precisionColour = (dtype) => PRECISIONS[dtype] ?? OTHER;
 
+/** The best that a provider does: what was measured, or what a layer of the engine reached beyond it. */
+function peakOf(provider) {
+  const measured = engine().bench?.peaks?.[provider];
+  if (!measured) return null;
+  const peaks = (program().peaks ??= new Map());
+  if (!peaks.has(provider)) {
+    const timed = nodes().filter((node) => node.provider === provider && node.time_source === "bench" && node.time_us > 0 && !node.bodies.length);
+    const best = (field) => Math.max(measured[field], ...timed.map((node) => (node[field] ?? 0) / (node.time_us / 1e6)));
+    peaks.set(provider, { flops: best("flops"), bytes: measured.bytes });
+  }
+  return peaks.get(provider);
+}
+
 /** What bounds a node, by its operations, its bytes and the best that the device does. */
 function judge(node) {
   const seconds = (node.time_us ?? 0) / 1e6;
   const found = { flopsRate: seconds && node.flops ? node.flops / seconds : null, bytesRate: seconds && node.bytes ? node.bytes / seconds : null };
-  const peak = engine().bench?.peaks?.[node.provider];
+  const peak = peakOf(node.provider);
   if (!peak || !seconds || node.bodies.length || ["If", "Loop", "Scan"].includes(node.op) || !(node.flops || node.bytes)) return found;
   const computeShare = (found.flopsRate ?? 0) / peak.flops, memoryShare = (found.bytesRate ?? 0) / peak.bytes;
-  found.share = Math.max(computeShare, memoryShare);
+  found.share = Math.min(1, Math.max(computeShare, memoryShare)); // small tensors come from caches, which are faster than memory
   const intensity = node.flops && node.bytes ? node.flops / node.bytes : 0;
   const isCompute = intensity > peak.flops / peak.bytes;
   const best = Math.max((node.flops ?? 0) / peak.flops, (node.bytes ?? 0) / peak.bytes) * 1e6;
