@@ -92,6 +92,13 @@ BUILT_RULES: dict[str, list[Case]] = {
             for number in numbers
         ),
     ),
+    "is in a node that does not come before it": each(
+        "built",
+        *(
+            lambda m, n=number: m["programs"][0]["steps"][4]["partition"]["report"]["nodes"][1].update(parent=n)
+            for number in (-2, 1, 9)
+        ),
+    ),
     "has a shape that cannot be": each(
         "built",
         *(

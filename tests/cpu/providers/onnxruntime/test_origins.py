@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from onnx import TensorProto, helper
+from onnx import GraphProto, TensorProto, helper
 
 from dovetail.providers.onnxruntime.origins import GraphNode, find_makers, read_nodes, trace_origins
 
@@ -65,8 +65,19 @@ def test_nodes_are_read_from_the_bytes_of_a_model() -> None:
     tensors = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in "xy"]
     graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"], name="relu é")], "g", tensors[:1], tensors[1:])
     model = helper.make_model(graph).SerializeToString()
-    assert read_nodes(model) == [GraphNode(name="relu é", op="Relu", inputs=["x"], outputs=["y"])]
+    assert read_nodes(model) == [GraphNode(name="relu é", op="Relu", inputs=["x"], outputs=["y"], bodies=[])]
     assert read_nodes(model[:-3]) == []
+
+
+def test_the_body_for_true_is_the_first() -> None:
+    def body(op: str) -> GraphProto:
+        output = helper.make_tensor_value_info(op, TensorProto.FLOAT, [2])
+        return helper.make_graph([helper.make_node(op, ["x"], [op], name=op)], op, [], [output])
+
+    node = helper.make_node("If", ["c"], ["y"], else_branch=body("Neg"), then_branch=body("Abs"))
+    graph = helper.make_graph([node], "g", [], [])
+    (found,) = read_nodes(helper.make_model(graph).SerializeToString())
+    assert [[inner.op for inner in each] for each in found.bodies] == [["Abs"], ["Neg"]]
 
 
 @given(st.binary(max_size=200))

@@ -59,13 +59,15 @@ def _node_record(owner: StepOwner, node: NodeReport, number: int) -> NodeReportR
         inputs=_check_numbers(node.inputs, number, "a node that does not come before it", owner),
         reads=_check_numbers(node.reads, _MAX_PORTS, "an input that cannot be", owner),
         writes=_check_numbers(node.writes, _MAX_PORTS, "an output that cannot be", owner),
+        parent=_check_numbers([node.parent], number, "a parent that does not come before it", owner, least=-1)[0],
+        body=_check_numbers([node.body], _MAX_PORTS, "a body that cannot be", owner)[0],
         dtype=dtype,
         shape=None if node.shape is None else [-1 if size is None else int(size) for size in node.shape],
     )
 
 
-def _check_numbers(numbers: Sequence[int], end: int, what: str, owner: StepOwner) -> list[int]:
-    wrong = [number for number in numbers if not 0 <= number < end]
+def _check_numbers(numbers: Sequence[int], end: int, what: str, owner: StepOwner, *, least: int = 0) -> list[int]:
+    wrong = [number for number in numbers if not least <= number < end]
     if wrong:
         text = f"a node of its report names {what}"
         raise ProviderError(text, where=owner.where, expected=f"numbers below {end}", got=wrong[0])

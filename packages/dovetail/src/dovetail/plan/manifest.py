@@ -158,6 +158,10 @@ class NodeReportRecord(_Record, frozen=True, kw_only=True):
     """The inputs of the step that it reads, by position."""
     writes: list[int] = []
     """The outputs of the step that it makes, by position."""
+    parent: int = -1
+    """The node of the report that is control flow, for one in a body; -1 for the others."""
+    body: int = 0
+    """Which of the bodies of its parent it is in."""
     dtype: str = ""
     """The type of what it makes."""
     shape: list[int] | None = None

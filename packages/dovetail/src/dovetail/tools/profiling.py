@@ -249,7 +249,7 @@ def _inner_row(
         "name": name,
         "op": events[0].kind,
         "reported": list(nodes),
-        "layers": list(dict.fromkeys(layer for node in nodes for layer in origins.get(node, (node,)))),
+        "layers": list(dict.fromkeys(layer for node in (nodes or (name,)) for layer in origins.get(node, nodes))),
         "timeMs": sum(times),
         "averageMs": sum(times) / len(times),
         "medianMs": median(times),

@@ -107,6 +107,8 @@ def _verify_report(report: ReportRecord, step: StepRecord, where: str) -> None:
         for numbers, end in ((node.inputs, number), (node.reads, len(step.inputs)), (node.writes, len(step.outputs))):
             is_known = all(0 <= each < end for each in numbers)
             require(is_known, here, "names what does not come before it, or is not there", numbers[:3])
+        require(-1 <= node.parent < number, here, "is in a node that does not come before it", node.parent)
+        check_range(node.body, _MAX_COUNT, here, "has a count out of range")
     for layer, reason in report.refusals.items():
         check_name(layer, where, may_be_empty=True)
         check_name(reason, where, may_be_empty=True)

@@ -49,6 +49,10 @@ class NodeReport:
     """The inputs of the partition that it reads, by position."""
     writes: Sequence[int] = ()
     """The outputs of the partition that it makes, by position."""
+    parent: int = -1
+    """The node before it that is control flow, for one in a body; -1 for the others."""
+    body: int = 0
+    """Which of the bodies of its parent it is in."""
     dtype: str = ""
     """The type of what it makes."""
     shape: Sequence[int | None] | None = None

@@ -1,8 +1,8 @@
 """Which nodes of one graph a node of its optimised form was made of.
 
 ONNX Runtime keeps no such list. It keeps the names of most tensors, so what lies between the inputs and the output of
-an optimised node in the original graph is what it was made of. Where a layout is changed tensors get new names; then the
-name of the node, which begins with that of a node or tensor of before, says where it belongs.
+an optimised node in the original graph is what it was made of. Where a layout is changed tensors get new names; then
+the name of the node, which begins with that of a node or tensor of before, says where it belongs.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from dovetail.protobuf import MalformedMessageError, read_fields
+from dovetail.protobuf import Field, MalformedMessageError, read_fields
 
 __all__ = ["GraphNode", "find_makers", "read_nodes", "trace_origins"]
 
 _GRAPH: Final = 7
 _NODE: Final = 1
-_INPUT, _OUTPUT, _NAME, _OP = 1, 2, 3, 4
+_INPUT, _OUTPUT, _NAME, _OP, _ATTRIBUTE = 1, 2, 3, 4, 5
+_ATTRIBUTE_GRAPHS: Final = (6, 11)
+_FIRST_BODY: Final = b"then_branch"
+_MAX_DEPTH: Final = 32
 _SAME: Final = frozenset(("ReorderInput", "ReorderOutput", "Identity"))
 """Operators whose output is their input in another layout."""
 _LAYOUT_SUFFIX: Final = "_nchwc"
@@ -31,26 +34,41 @@ class GraphNode:
     op: str
     inputs: Sequence[str]
     outputs: Sequence[str]
+    bodies: Sequence[Sequence[GraphNode]] = ()
 
 
 def read_nodes(model: bytes | memoryview) -> list[GraphNode]:
-    """The nodes of a model's graph in the order they are stored, without those of bodies; none of what is no model."""
+    """The nodes of a model's graph in the order they are stored, each with its bodies; none of what is no model."""
     data = memoryview(model)
     try:
         graphs = [field for field in read_fields(data) if field.number == _GRAPH and field.has_length]
-        nodes = [each for graph in graphs for each in read_fields(data, graph.content, graph.end)]
-        return [_read_node(data, each.content, each.end) for each in nodes if each.number == _NODE]
+        return [node for graph in graphs for node in _read_graph(data, graph, 0)]
     except MalformedMessageError:
         return []
 
 
-def _read_node(data: memoryview, start: int, end: int) -> GraphNode:
+def _read_graph(data: memoryview, graph: Field, depth: int) -> list[GraphNode]:
+    if depth > _MAX_DEPTH:
+        raise MalformedMessageError
+    fields = read_fields(data, graph.content, graph.end)
+    return [_read_node(data, each, depth) for each in fields if each.number == _NODE and each.has_length]
+
+
+def _read_node(data: memoryview, node: Field, depth: int) -> GraphNode:
     texts: dict[int, list[str]] = {}
-    for part in read_fields(data, start, end):
+    bodies: list[tuple[bool, list[GraphNode]]] = []
+    for part in read_fields(data, node.content, node.end):
         if part.has_length and part.number <= _OP:
             texts.setdefault(part.number, []).append(bytes(data[part.content : part.end]).decode(errors="replace"))
+        elif part.has_length and part.number == _ATTRIBUTE:
+            inner = [each for each in read_fields(data, part.content, part.end) if each.has_length]
+            is_first = any(each.number == 1 and data[each.content : each.end] == _FIRST_BODY for each in inner)
+            graphs = [each for each in inner if each.number in _ATTRIBUTE_GRAPHS]
+            bodies += [(not is_first, _read_graph(data, each, depth + 1)) for each in graphs]
     name, op = (next(iter(texts.get(number, ())), "") for number in (_NAME, _OP))
-    return GraphNode(name=name, op=op, inputs=texts.get(_INPUT, []), outputs=texts.get(_OUTPUT, []))
+    # Attributes have no order, and the body for true comes first.
+    ordered = [body for _, body in sorted(bodies, key=lambda each: each[0])]
+    return GraphNode(name=name, op=op, inputs=texts.get(_INPUT, []), outputs=texts.get(_OUTPUT, []), bodies=ordered)
 
 
 def trace_origins(nodes: Sequence[GraphNode], sources: Sequence[GraphNode]) -> list[list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from dovetail.provider.costs import count_bytes, count_operations
@@ -26,6 +26,8 @@ class PartitionFacts:
     nodes: Sequence[GraphNode]
     layers: Sequence[Sequence[str]]
     """For each node the layers of the network that it was made of."""
+    inner_layers: Mapping[str, Sequence[str]]
+    """Node, of a body too -> its layers."""
     passes: Sequence[Sequence[str]]
     """For each node the passes that made it."""
     flops: Sequence[int | None]
@@ -39,11 +41,13 @@ def read_facts(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> PartitionFa
     """The facts of a partition, with shapes as they usually are."""
     sizes = _usual_sizes(model, shapes)
     nodes = list(model.graph)
-    values = [*model.graph.inputs, *model.graph.initializers.values(), *(v for node in nodes for v in node.outputs)]
+    every = list(model.graph.all_nodes())
+    values = [*model.graph.inputs, *model.graph.initializers.values(), *(v for node in every for v in node.outputs)]
     tensors = {value.name or "": _describe_value(value, sizes) for value in values}
     return PartitionFacts(
         nodes=[_graph_node(node) for node in nodes],
         layers=[find_layers(node) for node in nodes],
+        inner_layers={node.name or "": find_layers(node) for node in every},
         passes=[find_passes(node) for node in nodes],
         flops=[_count(node, tensors) for node in nodes],
         tensors=tensors,
@@ -92,7 +96,22 @@ def describe_partition(facts: PartitionFacts, nodes: Sequence[GraphNode]) -> Bui
     """The report of the nodes that came of a partition."""
     origins, makers = trace_origins(nodes, facts.nodes), find_makers(nodes)
     rows = zip(nodes, origins, makers, strict=True)
-    return BuildReport(nodes=[_report_node(facts, node, found, sources) for node, found, sources in rows])
+    reports = [_report_node(facts, node, found, sources) for node, found, sources in rows]
+    for number, node in enumerate(nodes):
+        _add_bodies(facts, node, number, reports)
+    return BuildReport(nodes=reports)
+
+
+def _add_bodies(facts: PartitionFacts, parent: GraphNode, number: int, reports: list[NodeReport]) -> None:
+    """Add the nodes of bodies behind all others; what they were made of is told by their names alone."""
+    for position, body in enumerate(parent.bodies):
+        first = len(reports)
+        for node, makers in zip(body, find_makers(body), strict=True):
+            inner = _report_node(facts, node, (), [first + maker for maker in makers])
+            layers = facts.inner_layers.get(node.name, (node.name,) if node.name else ())
+            reports.append(replace(inner, layers=layers, reads=(), writes=(), parent=number, body=position))
+        for offset, node in enumerate(body):
+            _add_bodies(facts, node, first + offset, reports)
 
 
 def _report_node(facts: PartitionFacts, node: GraphNode, origins: Sequence[int], makers: Sequence[int]) -> NodeReport:
