@@ -9,7 +9,7 @@
 #   ROWS     rows of the benchmark on a GPU                     make bench-gpu ROWS="resnet50:1 bert_base"
 #   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
 #   TENSORRT all, quick or off: tests of the tensorrt module    make test-all TENSORRT=off
-#   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/opt/chromium/chrome
+#   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/usr/local/bin/chrome
 
 PYTHON ?= python3
 JOBS ?= auto

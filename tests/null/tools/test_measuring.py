@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dovetail.provider.devices import ProfileEvent
 from dovetail.tools.measuring import PERCENTILES, Pace, export_times, measure, percentile, summarize
 from dovetail.tools.profiling import LayerProfile, describe_profile, export_profile
-from dovetail.tools.tracing import Timeline
+from dovetail.tools.traces.timeline import Timeline
 
 SPANS = st.tuples(st.sampled_from("abc"), st.text(), st.integers(0, 10**15), st.integers(0, 10**9))
 TIMES = st.lists(st.floats(0, 1e6), min_size=1, max_size=50)

@@ -19,7 +19,7 @@ from dovetail.expr import Constant, Dim, evaluate, symbols_of
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.carried import count_carried, find_carried_blobs
 from dovetail.plan.container import PlanFile, verify_blob
-from dovetail.plan.details import describe_details
+from dovetail.plan.details.program_details import describe_details
 from dovetail.plan.manifest import (
     CandidateRecord,
     KernelRecord,

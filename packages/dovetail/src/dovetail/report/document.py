@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from dovetail.errors import PlanDeviceMismatchError
 from dovetail.plan.container import PlanFile
-from dovetail.plan.details import describe_details
+from dovetail.plan.details.program_details import describe_details
 from dovetail.plan.inspect import describe_table
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify.manifest_rules import verify_manifest
-from dovetail.report.nodes import Node, list_nodes
+from dovetail.report.nodes import ReportNode, list_nodes
 from dovetail.report.times import BenchTimes, read_bench
 
 __all__ = ["SCHEMA", "describe_engine"]
@@ -89,7 +89,7 @@ def _describe_program(manifest: Manifest, number: int, times: BenchTimes | None)
     }
 
 
-def _describe_node(node: Node) -> dict[str, Any]:
+def _describe_node(node: ReportNode) -> dict[str, Any]:
     """The fields of a node that say something."""
     return {name: value for name, value in vars(node).items() if value not in (None, "", [], {}, -1)}
 

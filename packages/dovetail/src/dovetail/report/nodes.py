@@ -8,11 +8,11 @@ from typing import Any
 
 from dovetail.plan.manifest import LayerRecord, Manifest
 
-__all__ = ["Node", "list_nodes"]
+__all__ = ["ReportNode", "list_nodes"]
 
 
 @dataclass(kw_only=True)
-class Node:
+class ReportNode:
     """One box of the graph, and what is told of it."""
 
     name: str
@@ -56,7 +56,7 @@ class Node:
     """The node that it runs within, where that was found at run time."""
 
 
-def list_nodes(details: Mapping[str, Any], manifest: Manifest, profile: int) -> list[Node]:
+def list_nodes(details: Mapping[str, Any], manifest: Manifest, profile: int) -> list[ReportNode]:
     """The nodes of a program that ``describe_details`` described, in the order they run."""
     tables = [(number, table) for number, table in enumerate(manifest.tuning) if table.profile == profile]
     return _Lister(tables).add_program(details, -1, -1, {})
@@ -64,14 +64,16 @@ def list_nodes(details: Mapping[str, Any], manifest: Manifest, profile: int) -> 
 
 class _Lister:
     def __init__(self, tables: Sequence[tuple[int, LayerRecord]]) -> None:
-        self._nodes: list[Node] = []
+        self._nodes: list[ReportNode] = []
         self._tables: dict[str, list[int]] = {}
         self._chosen: dict[str, float | None] = {}
         for number, table in tables:
             self._tables.setdefault(table.name, []).append(number)
             self._chosen[table.name] = next((each.time_us for each in table.candidates if each.chosen), None)
 
-    def add_program(self, details: Mapping[str, Any], parent: int, body: int, makers: dict[int, int]) -> list[Node]:
+    def add_program(
+        self, details: Mapping[str, Any], parent: int, body: int, makers: dict[int, int]
+    ) -> list[ReportNode]:
         """Add the steps of a program; ``makers`` says which node made each value so far."""
         for position, step in enumerate(details["steps"]):
             number = position if parent < 0 else self._nodes[parent].step
@@ -93,7 +95,7 @@ class _Lister:
         time_us = self._chosen.get(step["name"])
         sources = [makers[each] for each in (*step["inputs"], *step["captures"]) if each in makers]
         makes = [_tensor(values[each]) for each in step["outputs"]]
-        node = Node(
+        node = ReportNode(
             name=step["name"],
             op=step["op"] or step["kind"].capitalize(),
             kind=step["kind"],
@@ -141,7 +143,7 @@ class _Lister:
                 border, inner = (before, []) if position == 0 else ([], [first + position - 1])
             tables = [each for layer in (part["name"], *part["layers"]) for each in self._tables.get(layer, ())]
             self._nodes.append(
-                Node(
+                ReportNode(
                     name=part["name"] or f"{step['name']} #{position}",
                     op=part["op"],
                     kind="part",

@@ -12,7 +12,7 @@ from dovetail.decoding import decode
 from dovetail.errors import InputError
 from dovetail.files import open_regular
 from dovetail.plan.manifest import Manifest
-from dovetail.report.nodes import Node
+from dovetail.report.nodes import ReportNode
 
 __all__ = ["BenchTimes", "load_bench", "read_bench"]
 
@@ -129,7 +129,7 @@ class BenchTimes:
             "peaks": answer.peaks,
         }
 
-    def add_to(self, nodes: Sequence[Node]) -> None:
+    def add_to(self, nodes: Sequence[ReportNode]) -> None:
         """Give nodes the times that were measured, instead of those that the tuner saw."""
         steps: dict[str, list[int]] = {}
         for number, node in enumerate(nodes):
@@ -142,13 +142,13 @@ class BenchTimes:
                 _set_time(nodes[members[0]], row.medianMs)
 
 
-def _set_time(node: Node, median_ms: float) -> None:
+def _set_time(node: ReportNode, median_ms: float) -> None:
     is_measured = node.time_source == "bench"
     node.time_us = median_ms * 1e3 + (node.time_us or 0.0 if is_measured else 0.0)
     node.time_source = "bench"
 
 
-def _add_parts(rows: Sequence[_InnerRow], nodes: Sequence[Node], members: Sequence[int]) -> None:
+def _add_parts(rows: Sequence[_InnerRow], nodes: Sequence[ReportNode], members: Sequence[int]) -> None:
     """Times of parts; what runs as one goes to the last part of it, and the others say where they are."""
     by_name = {nodes[number].name: number for number in members}
     for row in rows:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
     from dovetail.tools.measuring import Pace, Span
     from dovetail.tools.profiling import LayerProfile
-    from dovetail.tools.tracing import Timeline
+    from dovetail.tools.traces.timeline import Timeline
 
 __all__ = ["declare", "run"]
 
@@ -91,7 +91,7 @@ class _BenchRun:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from dovetail.tools.measuring import Pace
-        from dovetail.tools.tracing import Timeline
+        from dovetail.tools.traces.timeline import Timeline
 
         self._args = args
         self._shapes = parse_shapes(args.shapes)
@@ -146,8 +146,8 @@ class _BenchRun:
         return spans
 
     def _profile(self, engine: Engine, named: Mapping[str, Any]) -> LayerProfile:
-        from dovetail.tools.profile_trace import trace_profile
         from dovetail.tools.profiling import has_inner_times, inner_times, profile_layers
+        from dovetail.tools.traces.profile_trace import trace_profile
 
         start = time.perf_counter_ns()
         with ExitStack() as stack:

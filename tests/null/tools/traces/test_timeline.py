@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.tools.tracing import Timeline
+from dovetail.tools.traces.timeline import Timeline
 
 SPANS = st.lists(st.tuples(st.integers(0, 50_000), st.integers(0, 30_000)), max_size=40)
 

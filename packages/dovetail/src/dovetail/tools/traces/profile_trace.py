@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dovetail.plan.details import describe_details
+from dovetail.plan.details.program_details import describe_details
 from dovetail.plan.manifest import Manifest
 from dovetail.provider.devices import ProfileEvent
 from dovetail.tools.profiling import LayerProfile
-from dovetail.tools.tracing import Timeline
+from dovetail.tools.traces.timeline import Timeline
 
 __all__ = ["trace_profile"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from dovetail.plan.details.step_reasons import find_reasons
+from dovetail.plan.details.usual_sizes import UsualSizes, usual_sizes
 from dovetail.plan.lifetimes import value_lifetimes
 from dovetail.plan.manifest import AttributeRecord, Manifest, ProgramRecord, StepRecord, ValueRecord
-from dovetail.plan.step_reasons import find_reasons
-from dovetail.plan.usual_sizes import UsualSizes, usual_sizes
 from dovetail.provider.costs import count_bytes, count_operations
 
 __all__ = ["describe_details"]
