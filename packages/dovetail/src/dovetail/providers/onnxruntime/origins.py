@@ -62,7 +62,7 @@ def _read_node(data: memoryview, node: Field, depth: int) -> GraphNode:
             texts.setdefault(part.number, []).append(bytes(data[part.content : part.end]).decode(errors="replace"))
         elif part.has_length and part.number == _ATTRIBUTE:
             inner = [each for each in read_fields(data, part.content, part.end) if each.has_length]
-            is_first = any(each.number == 1 and data[each.content : each.end] == _FIRST_BODY for each in inner)
+            is_first = any(each.number == 1 and bytes(data[each.content : each.end]) == _FIRST_BODY for each in inner)
             graphs = [each for each in inner if each.number in _ATTRIBUTE_GRAPHS]
             bodies += [(not is_first, _read_graph(data, each, depth + 1)) for each in graphs]
     name, op = (next(iter(texts.get(number, ())), "") for number in (_NAME, _OP))
