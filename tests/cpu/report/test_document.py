@@ -8,7 +8,9 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from dovetail.cli import main
 from dovetail.errors import InputError
@@ -103,6 +105,19 @@ def test_inspect_tells_the_same(folder: Path) -> None:
 
 
 def test_refusals_are_kept(tmp_path: Path) -> None:
+    tensors = [helper.make_tensor_value_info(name, TensorProto.BFLOAT16, [4]) for name in "xy"]
+    nodes = [helper.make_node("Softplus", ["x"], ["t"], name="plus"), helper.make_node("Elu", ["t"], ["y"], name="elu")]
+    graph = helper.make_graph(nodes, "narrow", tensors[:1], tensors[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+    onnx.save(model, tmp_path / "narrow.onnx")
+    assert main(["build", str(tmp_path / "narrow.onnx"), "-o", str(tmp_path / "narrow.plan"), "--quiet"]) == 0
+    refusals = describe_engine(tmp_path / "narrow.plan")["refusals"]
+    assert {layer for refusal in refusals for layer in refusal["layers"]} == {"plus", "elu"}
+    assert {refusal["provider"] for refusal in refusals} == {"onnxruntime"}
+    assert all("bfloat16" in refusal["reason"] for refusal in refusals)
+
+
+def test_why_a_layer_is_elsewhere_is_kept(tmp_path: Path) -> None:
     build_plan(tmp_path, "kept.plan", "--layer-provider", "/stem/act/*=cpu")
     document = describe_engine(tmp_path / "kept.plan")
     assert _nodes(document)["/stem/act/Relu"]["provider"] == "cpu"

@@ -111,7 +111,7 @@ def count_operations(op: str, inputs: Sequence[Sizes], output: Sizes, attributes
     if op in _MOVES:
         return 0
     first = inputs[0] if inputs else None
-    if op in _PRODUCTS:
+    if op in _PRODUCTS and inputs:
         return _PRODUCTS[op](inputs, output, attributes)
     if op in _BY_INPUT or op.startswith("Reduce"):
         return None if first is None else math.prod(first) * _BY_INPUT.get(op, 1)
@@ -163,7 +163,10 @@ def _count_attention(inputs: Sequence[Sizes], output: Sizes, attributes: Mapping
 
 
 def _count_pool(output: Sizes, attributes: Mapping[str, Any]) -> int | None:
-    return None if output is None else math.prod(output) * math.prod(attributes.get("kernel_shape", ()))
+    window = attributes.get("kernel_shape")
+    if output is None or not isinstance(window, list | tuple):
+        return None
+    return math.prod(output) * math.prod(size for size in window if isinstance(size, int))
 
 
 _PRODUCTS: Final = {

@@ -136,9 +136,12 @@ class _Lister:
         first, parts = len(self._nodes), step["nodes"]
         is_linked = len(parts) == 1 or any(part["inputs"] or part["reads"] for part in parts)
         before = [makers[each] for each in step["inputs"] if each in makers]
+        has_ports = any(part["reads"] for part in parts)
         for position, part in enumerate(parts):
             border = [makers[step["inputs"][each]] for each in part["reads"] if step["inputs"][each] in makers]
             inner = [first + each for each in part["inputs"]]
+            if is_linked and not has_ports and not inner and part["parent"] < 0:
+                border = before  # its provider does not say what is read at the border
             if not is_linked:
                 border, inner = (before, []) if position == 0 else ([], [first + position - 1])
             tables = [each for layer in (part["name"], *part["layers"]) for each in self._tables.get(layer, ())]

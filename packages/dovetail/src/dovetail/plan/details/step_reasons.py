@@ -20,7 +20,7 @@ def find_reasons(program: ProgramRecord) -> dict[int, str]:
 
 
 def _reason(step: StepRecord, program: ProgramRecord, makers: Mapping[int, str], readers: Mapping[int, str]) -> str:
-    if step.kind == "kernel" and step.op == "Cast" and step.inputs and step.outputs:
+    if step.kind == "kernel" and step.op == "Cast" and min((*step.inputs, *step.outputs), default=-1) >= 0:
         why = f"by the pass {step.made_by}" if step.made_by else "asked for by the network"
         before, after = program.values[step.inputs[0]].dtype, program.values[step.outputs[0]].dtype
         return f"{before} becomes {after}, {why}"

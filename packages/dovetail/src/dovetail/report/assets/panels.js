@@ -50,11 +50,15 @@ const TABS = {
   Layers(place) {
     const total = program().total, longest = Math.max(...nodes().map((node) => node.time_us ?? 0), 1e-9);
     place.append(sortedTable(fileName("layers"), [
-      { name: "layer", get: (n) => n.name, show: (n) => layerLink(n) }, { name: "operator", get: (n) => n.op }, { name: "provider", get: (n) => n.provider, show: (n) => el("span", {}, el("span", { class: "swatch", style: { background: providerColour(n.provider) } }), n.provider) },
-      { name: "type", get: (n) => n.dtype ?? "" }, { name: "shape", get: (n) => showShape(n.makes[0]?.sizes) }, { name: "operations", get: (n) => n.flops, show: (n) => showCount(n.flops), isNumber: true }, { name: "bytes", get: (n) => n.bytes, show: (n) => showBytes(n.bytes), isNumber: true },
-      { name: "time in µs", get: (n) => n.time_us, show: (n) => (n.within >= 0 ? "in another" : showTime(n.time_us)), isNumber: true }, { name: "%", get: (n) => (n.time_us == null || !total ? null : (100 * n.time_us) / total), show: (n) => (n.time_us == null || !total ? DASH : ((100 * n.time_us) / total).toFixed(1)), isNumber: true },
+      { name: "layer", get: (n) => n.name, show: (n) => layerLink(n) },
+      { name: "time in µs", get: (n) => n.time_us, show: (n) => (n.within >= 0 ? "in another" : showTime(n.time_us)), isNumber: true },
+      { name: "%", get: (n) => (n.time_us == null || !total ? null : (100 * n.time_us) / total), show: (n) => (n.time_us == null || !total ? DASH : ((100 * n.time_us) / total).toFixed(1)), isNumber: true },
       { name: "", get: (n) => n.time_us, show: (n) => (n.time_us ? meter(n.time_us / longest, heatColour(n.time_us, longest)) : ""), class: "meter-cell", isShape: true },
-    ], nodes(), { sort: hasTimes() ? 7 : 0, isDown: hasTimes(), rowClass: (n) => (state.selected?.leaf === n ? "current" : ""), title: el("span", { class: "quiet" }, `${plural(nodes().length, "layer")} in ${plural(program().num_steps, "step")}${hasTimes() ? `, ${showTime(total)} in all` : ""}`) }));
+      { name: "operator", get: (n) => n.op },
+      { name: "provider", get: (n) => n.provider, show: (n) => el("span", {}, el("span", { class: "swatch", style: { background: providerColour(n.provider) } }), n.provider) },
+      { name: "type", get: (n) => n.dtype ?? "" }, { name: "shape", get: (n) => showShape(n.makes[0]?.sizes) },
+      { name: "operations", get: (n) => n.flops, show: (n) => showCount(n.flops), isNumber: true }, { name: "bytes", get: (n) => n.bytes, show: (n) => showBytes(n.bytes), isNumber: true },
+    ], nodes(), { sort: hasTimes() ? 1 : 0, isDown: hasTimes(), rowClass: (n) => (state.selected?.leaf === n ? "current" : ""), title: el("span", { class: "quiet" }, `${plural(nodes().length, "layer")} in ${plural(program().num_steps, "step")}${hasTimes() ? `, ${showTime(total)} in all` : ""}`) }));
   },
 
   Tactics(place) {
@@ -70,10 +74,13 @@ const TABS = {
     const share = ([, time, many]) => (total ? time / total : many / count);
     place.append(el("div", { class: "stack" }, ...groups.map((group) => el("div", { style: { width: `${100 * share(group)}%`, background: providerColour(group[0]) }, title: group[0] }))),
       el("table", { class: "narrow" }, el("tbody", {}, ...groups.map((group) => el("tr", {}, el("td", {}, el("span", { class: "swatch", style: { background: providerColour(group[0]) } }), group[0]), el("td", { class: "number" }, plural(group[2], "layer")), el("td", { class: "number" }, total ? showTime(group[1]) : ""), el("td", { class: "number" }, showPercent(share(group))))))));
-    const rows = engine().refusals.map((each) => ({ ...each, node: each.layers.map((layer) => program().byName.get(layer)).find(Boolean) }));
+    const rows = engine().refusals;
     place.append(el("h2", {}, "Who refused what, and why"));
     if (!rows.length) place.append(emptyText("No provider refused a layer, or the plan was built before plans kept it."));
-    else place.append(sortedTable(fileName("refusals"), [{ name: "provider", get: (r) => r.provider }, { name: "layers", get: (r) => r.layers.length, isNumber: true }, { name: "why", get: (r) => r.reason }, { name: "which", get: (r) => r.layers.join(" "), show: (r) => el("span", {}, ...r.layers.slice(0, 6).flatMap((layer) => { const node = program().byName.get(layer); return [node ? layerLink(node, layer) : el("code", {}, layer), " "]; }), r.layers.length > 6 ? `and ${r.layers.length - 6} more` : "") }], rows, { sort: 1 }));
+    else place.append(layerGroups(fileName("refusals"), rows));
+    const reasons = new Map();
+    for (const note of engine().notes.filter((each) => each.layer)) { const key = `${note.provider}\n${note.text}`; if (!reasons.has(key)) reasons.set(key, { provider: note.provider, reason: note.text, layers: [] }); reasons.get(key).layers.push(note.layer); }
+    if (reasons.size) place.append(el("h2", {}, "Layers that are not with the first provider"), layerGroups(fileName("placement"), [...reasons.values()]));
     const moves = nodes().filter((node) => node.reason);
     if (moves.length) place.append(el("h2", {}, "Copies, reformats and casts"), sortedTable(fileName("moves"), [{ name: "step", get: (n) => n.name, show: (n) => layerLink(n) }, { name: "kind", get: (n) => n.op }, { name: "before", get: (n) => typeText(n.reads[0]) }, { name: "after", get: (n) => typeText(n.makes[0]) }, { name: "bytes", get: (n) => n.bytes, show: (n) => showBytes(n.bytes), isNumber: true }, { name: "time in µs", get: (n) => n.time_us, show: (n) => showTime(n.time_us), isNumber: true }, { name: "why", get: (n) => n.reason }], moves, { sort: 5 }));
     const general = engine().notes.filter((note) => !note.layer);
@@ -129,6 +136,12 @@ const TABS = {
     ], pairs, { sort: 5, title: el("span", {}, change, `${both.length} pieces of work in both, ${mine.length} only here, ${theirs.length} only there`) }));
   },
 };
+
+/** Layers that share a provider and a reason. */
+function layerGroups(file, rows) {
+  const which = (row) => el("span", {}, ...row.layers.slice(0, 6).flatMap((layer) => { const node = program().byName.get(layer); return [node ? layerLink(node, layer) : el("code", {}, layer), " "]; }), row.layers.length > 6 ? `and ${row.layers.length - 6} more` : "");
+  return sortedTable(file, [{ name: "provider", get: (r) => r.provider }, { name: "layers", get: (r) => r.layers.length, isNumber: true }, { name: "why", get: (r) => r.reason }, { name: "which", get: (r) => r.layers.join(" "), show: which }], rows, { sort: 1 });
+}
 
 function groupTimes(list, keyOf) {
   const groups = new Map();
