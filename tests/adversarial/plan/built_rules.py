@@ -78,9 +78,12 @@ BUILT_RULES: dict[str, list[Case]] = {
             for field in ("flops", "bytes")
             for number in (-1, 2**63, 2**80)
         ),
+        put("passes/0/changes", -1),
     ),
     "has a negative time": each(
-        "built", lambda m: m["programs"][0]["steps"][4]["partition"]["report"]["nodes"][1].update(time_us=-0.5)
+        "built",
+        lambda m: m["programs"][0]["steps"][4]["partition"]["report"]["nodes"][1].update(time_us=-0.5),
+        put("phases/0/seconds", -0.5),
     ),
     "names what does not come before it, or is not there": each(
         "built",
