@@ -10,6 +10,7 @@
 #   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
 #   TENSORRT all, quick or off: tests of the tensorrt module    make test-all TENSORRT=off
 #   NOTEBOOKS all, quick or off: notebooks, tests with PyTorch  make test-all NOTEBOOKS=off
+#   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/usr/local/bin/chrome
 
 PYTHON ?= python3
 JOBS ?= auto
@@ -34,6 +35,8 @@ ON_PAPER := $(patsubst %,tests/tensorrt/%.py,builtin/test_compilation builtin/te
 TENSORRT_VENV := .venv-tensorrt
 NOTEBOOKS_VENV := .venv-notebooks
 RELEASE_VENV := .venv-release
+BROWSER_VENV := .venv-browser
+CHROMIUM ?= $(firstword $(wildcard $(addprefix /usr/bin/,chromium chromium-browser google-chrome)))
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
 # A suite that has no test file yet is left out, because pytest calls an empty run a failure.
@@ -58,7 +61,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks venv wheels workflows clean
+.PHONY: help demo test test-all test-heavy test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks report-pictures venv wheels workflows clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -75,7 +78,7 @@ test: venv ## Run the tests and the doctests: ten minutes on two cores.
 test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: five minutes.
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
 
-test-all: test test-heavy test-openvino test-cuda test-tensorrt test-notebooks test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
+test-all: test test-heavy test-openvino test-cuda test-tensorrt test-notebooks test-browser test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 
 test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
 ifneq ($(OPENVINO),off)
@@ -123,6 +126,19 @@ endif
 notebooks: venv ## Run the notebooks of docs/notebooks and keep their outputs: a minute.
 	@tools/provider_venv notebooks $(NOTEBOOKS_VENV) $(VENV)
 	$(NOTEBOOKS_VENV)/bin/python tools/notebooks
+
+test-browser: venv ## Reports in a real browser, Debian's chromium or CHROMIUM=, offline: a minute.
+	@status=0; if [ -z "$(CHROMIUM)" ]; then \
+		echo "Left out: reports in a browser, as there is no chromium here (apt-get install chromium)."; \
+	else tools/provider_venv browser $(BROWSER_VENV) $(VENV) || status=$$?; \
+		if [ $$status -eq 3 ]; then \
+			echo "Left out: reports in a browser, as playwright cannot be installed on this machine."; \
+		elif [ $$status -ne 0 ]; then exit $$status; \
+		else CHROMIUM=$(CHROMIUM) $(BROWSER_VENV)/bin/python -m pytest -n 0 tests/browser $(ARGS); fi; fi
+
+report-pictures: venv ## Make the pictures of docs/report.md anew, with a browser.
+	@tools/provider_venv browser $(BROWSER_VENV) $(VENV)
+	CHROMIUM=$(CHROMIUM) $(BROWSER_VENV)/bin/python -m tests.browser.pictures docs/images
 
 # What runs on a machine with a CUDA device: its own Python, whatever that has installed, and our sources with metadata.
 GPU_PACKAGES := $(addprefix packages/,dovetail dovetail-cuda dovetail-tensorrt onnxruntime-ep-dovetail)
@@ -198,7 +214,7 @@ workflows: venv ## Look over the workflows for what could be attacked.
 	@tools/provider_venv release $(RELEASE_VENV) $(VENV)
 	$(RELEASE_VENV)/bin/zizmor --offline --quiet .github/workflows
 
-lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt, notebooks.txt and release.txt.
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt, notebooks.txt, release.txt and browser.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -224,6 +240,10 @@ lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntim
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		--constraint requirements/dev.txt requirements/release.in --output-file requirements/release.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		--constraint requirements/dev.txt --no-emit-package typing-extensions requirements/browser.in \
+		--output-file requirements/browser.txt
 	# One file cannot ask for several versions of a package, so each is locked by itself.
 	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
 	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \

@@ -352,12 +352,14 @@ def _built() -> Target:
         helper.make_node("Tanh", ["a"], ["b"], name="tanh"),
         helper.make_node("Mul", ["b", "v"], ["c"], name="times"),
         helper.make_node("Softmax", ["c"], ["y"], name="softmax"),
+        helper.make_node("Neg", ["x"], ["unread"], name="dead"),  # a pass removes it, and the plan says so
     ]
     weights = [helper.make_tensor(name, TensorProto.FLOAT, [3, 3], [float(i) for i in range(9)]) for name in "wv"]
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y")]
     graph = helper.make_graph(nodes, "built", ports[:1], ports[1:], weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
     config = _on_host()
+    config.profiling_verbosity = dt.ProfilingVerbosity.DETAILED  # the phases of the build are in it then
     config.set_flag(dt.BuilderFlag.REFIT)
     with attack_device():
         engine = dt.compile(

@@ -78,9 +78,36 @@ BUILT_RULES: dict[str, list[Case]] = {
             for field in ("flops", "bytes")
             for number in (-1, 2**63, 2**80)
         ),
+        put("passes/0/changes", -1),
     ),
     "has a negative time": each(
-        "built", lambda m: m["programs"][0]["steps"][4]["partition"]["report"]["nodes"][1].update(time_us=-0.5)
+        "built",
+        lambda m: m["programs"][0]["steps"][4]["partition"]["report"]["nodes"][1].update(time_us=-0.5),
+        put("phases/0/seconds", -0.5),
+    ),
+    "names what does not come before it, or is not there": each(
+        "built",
+        *(
+            lambda m, f=field, n=number: m["programs"][0]["steps"][4]["partition"]["report"]["nodes"][1].update(
+                {f: [n]}
+            )
+            for field, numbers in (("inputs", (-1, 1, 2**70)), ("reads", (-1, 9)), ("writes", (-1, 9)))
+            for number in numbers
+        ),
+    ),
+    "is in a node that does not come before it": each(
+        "built",
+        *(
+            lambda m, n=number: m["programs"][0]["steps"][4]["partition"]["report"]["nodes"][1].update(parent=n)
+            for number in (-2, 1, 9)
+        ),
+    ),
+    "has a shape that cannot be": each(
+        "built",
+        *(
+            lambda m, n=shape: m["programs"][0]["steps"][4]["partition"]["report"]["nodes"][1].update(shape=n)
+            for shape in ([-2], [2**63], [1] * 65)
+        ),
     ),
     # packed weights
     "are no weights of the plan": each(

@@ -178,5 +178,8 @@ ENGINE_RULES: dict[str, list[Case]] = {
     "the plan names no device": each("chain", put("devices", [])),
     "two devices are of one provider": each("chain", twice("devices", 0)),
     "belongs to no profile": each("chain", put("tuning/0/profile", 1), put("tuning/0/profile", -1)),
-    "has a negative time": each("chain", put("tuning/0/candidates/0/time_us", -1.0)),
+    "has a negative time": each(
+        "chain", *(put(f"tuning/0/candidates/0/{field}", -1.0) for field in ("time_us", "low_us", "high_us"))
+    ),
+    "has a negative number of rounds": each("chain", put("tuning/0/candidates/0/rounds", -1)),
 }

@@ -114,10 +114,10 @@ def test_a_trace_is_well_formed(ask: Ask, tmp_path: Path) -> None:
     document = json.loads((tmp_path / "trace.json").read_text())
     events = document["traceEvents"]
     tracks = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    expected = {"phases", "build", "engine(x)", "context", "profiled runs", "steps", "onnxruntime nodes"}
+    expected = {"phases", "build", "engine(x)", "context", "profiled runs", "steps", "nodes of partitions, thread 0"}
     assert set(tracks.values()) == expected
     spans = [event for event in events if event["ph"] == "X"]
-    assert {event["ph"] for event in events} == {"M", "X"}
+    assert {event["ph"] for event in events} <= {"M", "X", "C"}
     assert all({"name", "ts", "dur", "pid", "tid"} <= event.keys() for event in spans)
     assert min(event["ts"] for event in spans) == 0
     by_track: dict[str, list[Any]] = {}
@@ -127,7 +127,31 @@ def test_a_trace_is_well_formed(ask: Ask, tmp_path: Path) -> None:
     assert len(by_track["steps"]) == 3 * len(by_track["profiled runs"])
     assert {"load", "warm up engine(x)", "measure engine(x)", "profile"} <= {e["name"] for e in by_track["phases"]}
     _require_within(by_track["steps"], by_track["profiled runs"])
-    _require_within(by_track["onnxruntime nodes"], by_track["steps"])
+    nodes = by_track["nodes of partitions, thread 0"]
+    _require_within(nodes, by_track["steps"])
+    assert all(event["args"]["provider"] and event["args"]["bytes"] for event in (*nodes, *by_track["steps"]))
+    assert any(event["args"].get("tactic") for event in by_track["steps"])
+    _require_nested(by_track)
+
+
+def test_a_trace_counts_the_arena(ask: Ask, tmp_path: Path) -> None:
+    ask("small.plan", *QUICK, "--trace", str(tmp_path / "trace.json"))
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    counted = [event["args"]["host"] for event in events if event["ph"] == "C"]
+    assert max(counted) > 0
+    assert counted[-1] == 0, "nothing is in use after the last run"
+
+
+def _require_nested(by_track: dict[str, list[Any]]) -> None:
+    """On one track spans follow each other or lie inside each other."""
+    for events in by_track.values():
+        ends: list[float] = []
+        for event in sorted(events, key=lambda e: (e["ts"], -e["dur"])):
+            while ends and ends[-1] <= event["ts"] + 1e-6:
+                ends.pop()
+            end = event["ts"] + event["dur"]
+            assert not ends or end <= ends[-1] + 2e-3, event
+            ends.append(end)
 
 
 def _require_within(inner: list[Any], outer: list[Any]) -> None:

@@ -22,6 +22,7 @@ from dovetail_cuda.emit.kernels import KernelTable
 from dovetail_cuda.emit.template import Step, make_amount, make_buffers, make_launch
 from dovetail_cuda.graph.plan import Buffer, PartitionPlan, PlannedShapes
 from dovetail_cuda.graph.regions import Region
+from dovetail_cuda.node_names import name_node
 from dovetail_cuda.run.payload import VERSION, LaunchList
 from dovetail_cuda.run.variants import LaunchTemplate, Payload, Variant, count_workspace, write_payload
 from dovetail_cuda.tune.chooser import Chooser, ChosenWay
@@ -62,9 +63,18 @@ def emit_partition(shapes: PlannedShapes, context: BuildContext, options: EmitOp
         code=code,
         workspace_bytes=count_workspace(payload),
         aliases=everything[0].plan.aliases,
-        report=BuildReport(nodes=[node for each in everything for node in each.nodes]),
+        report=BuildReport(nodes=_join_nodes(everything)),
         candidates=_carry(emitters, emitted, generic, context),
     )
+
+
+def _join_nodes(emitters: Sequence[_Emitter]) -> list[NodeReport]:
+    """The nodes for all shapes, one set after the other."""
+    nodes: list[NodeReport] = []
+    for emitter in emitters:
+        first = len(nodes)
+        nodes += [replace(node, inputs=[first + number for number in node.inputs]) for node in emitter.nodes]
+    return nodes
 
 
 def _carry(
@@ -116,6 +126,8 @@ class _Emitter:
         self.code: dict[str, bytes] = {}
         self._context = context
         self._temporaries: dict[str, Buffer] = {}
+        self._makers: dict[str, int] = {}
+        """Buffer -> the node of the report that makes it."""
 
     def emit(self) -> _EmittedLaunches:
         """Launches for the shapes that the plan has."""
@@ -154,9 +166,18 @@ class _Emitter:
     def _report(self, region: Region, chosen: ChosenWay) -> None:
         layers, tactic = list(region.layers), chosen.way.name
         made_by = "region" if len(layers) > 1 else ""
-        name, op = " + ".join(layers[:4]) or "operand", " ".join(region.ops[:8])
+        name, op = name_node(layers), " ".join(region.ops[:8])
         node = NodeReport(name=name, op=op, layers=layers, made_by=made_by, tactic=tactic, time_us=chosen.time_us)
-        self.nodes.append(node)
+        self.nodes.append(replace(node, inputs=self._link(region)))
+
+    def _link(self, region: Region) -> list[int]:
+        """The nodes that make what a region reads: the first region that has a buffer writes it."""
+        given = {*self.plan.inputs, *self.plan.weights}
+        mine = [name for name in region.buffers if name not in given]
+        found = sorted({self._makers[name] for name in mine if name in self._makers})
+        for name in mine:
+            self._makers.setdefault(name, len(self.nodes))
+        return found
 
     # one set of shapes
 

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from dovetail.provider.interfaces import ProfileEvent
+from dovetail_cuda.node_names import name_node
 from dovetail_cuda.run.cupti import KernelTracer, TracedKernel, has_tracer, open_tracer
 from dovetail_cuda.run.streams import CudaEvent
 
@@ -44,6 +45,11 @@ class LaunchLabel:
         """Its layers, or the kernel where it is part of none."""
         more = f" + {len(self.layers) - _MOST_LAYERS} more" if len(self.layers) > _MOST_LAYERS else ""
         return " + ".join(self.layers[:_MOST_LAYERS]) + more or self.kernel
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """What the report of the partition calls what it does."""
+        return (name_node(self.layers),) if self.layers else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +192,7 @@ def _describe_timed(timed: _Timed, clock: _ClockPair) -> ProfileEvent:
         stream=timed.stream,
         layer=timed.label.step,
         kind=timed.label.kernel,
+        nodes=timed.label.nodes,
     )
 
 
@@ -218,4 +225,5 @@ def _describe_kernel(kernel: TracedKernel, label: LaunchLabel | None) -> Profile
         stream=kernel.stream,
         layer="" if label is None else label.step,
         kind=kernel.name,
+        nodes=() if label is None else label.nodes,
     )

@@ -168,8 +168,8 @@ class Builder(NoOpContext):
             weight_layers = find_weight_layers(model, refittable)
             cleaning = standard_passes(keep=refittable, off=config.passes_off, limits=config.growth_limits)
             extra = list(config.extra_passes)  # not ours, so the model is checked after each
-            changed = [*run_passes(model, cleaning).changed, *run_passes(model, extra, check=True).changed]
-            for line in changed:
+            cleaned, extended = run_passes(model, cleaning), run_passes(model, extra, check=True)
+            for line in (*cleaned.changed, *extended.changed):
                 self.logger.log(Severity.VERBOSE, line)
             phase.step()
         providers = config.providers or self._choose_providers(model)
@@ -187,6 +187,7 @@ class Builder(NoOpContext):
             weight_layers=weight_layers,
             excluded_weights=excluded,
             providers=providers,
+            passes={**cleaned.counts, **extended.counts},
             num_threads=_check_threads(self.max_threads),
         )
 

@@ -15,6 +15,7 @@ from dovetail.provider.interfaces import BuildReport, NodeReport, Provider
 __all__ = ["StepOwner", "check_bytes", "check_text", "check_workspace", "report_record"]
 
 _MAX_COUNT: Final = 2**63
+_MAX_PORTS: Final = 2**31
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +34,7 @@ class StepOwner:
 def report_record(owner: StepOwner, report: BuildReport) -> ReportRecord | None:
     """What a plan stores of a report; None where it says nothing."""
     record = ReportRecord(
-        nodes=[_node_record(owner, node) for node in report.nodes],
+        nodes=[_node_record(owner, node, number) for number, node in enumerate(report.nodes)],
         refusals={
             check_text(layer, "a layer of its report", owner): check_text(reason, "a refusal", owner)
             for layer, reason in report.refusals.items()
@@ -42,9 +43,9 @@ def report_record(owner: StepOwner, report: BuildReport) -> ReportRecord | None:
     return None if record == ReportRecord() else record
 
 
-def _node_record(owner: StepOwner, node: NodeReport) -> NodeReportRecord:
-    name, op, made_by, tactic = (
-        check_text(text, "its report", owner) for text in (node.name, node.op, node.made_by, node.tactic)
+def _node_record(owner: StepOwner, node: NodeReport, number: int) -> NodeReportRecord:
+    name, op, made_by, tactic, dtype = (
+        check_text(text, "its report", owner) for text in (node.name, node.op, node.made_by, node.tactic, node.dtype)
     )
     return NodeReportRecord(
         name=name,
@@ -55,7 +56,22 @@ def _node_record(owner: StepOwner, node: NodeReport) -> NodeReportRecord:
         flops=_check_count(node.flops, owner),
         bytes=_check_count(node.bytes, owner),
         time_us=_check_time(node.time_us, owner),
+        inputs=_check_numbers(node.inputs, number, "a node that does not come before it", owner),
+        reads=_check_numbers(node.reads, _MAX_PORTS, "an input that cannot be", owner),
+        writes=_check_numbers(node.writes, _MAX_PORTS, "an output that cannot be", owner),
+        parent=_check_numbers([node.parent], number, "a parent that does not come before it", owner, least=-1)[0],
+        body=_check_numbers([node.body], _MAX_PORTS, "a body that cannot be", owner)[0],
+        dtype=dtype,
+        shape=None if node.shape is None else [-1 if size is None else int(size) for size in node.shape],
     )
+
+
+def _check_numbers(numbers: Sequence[int], end: int, what: str, owner: StepOwner, *, least: int = 0) -> list[int]:
+    wrong = [number for number in numbers if not least <= number < end]
+    if wrong:
+        text = f"a node of its report names {what}"
+        raise ProviderError(text, where=owner.where, expected=f"numbers below {end}", got=wrong[0])
+    return list(numbers)
 
 
 def _check_texts(texts: Sequence[str], owner: StepOwner) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dovetail.build.lower.blobs import BlobTable
 from dovetail.build.profile import OptimizationProfile
+from dovetail.build.progress import Phases
 from dovetail.build.refittable import is_refit
 from dovetail.build.request import BuildRequest
 from dovetail.build.tune.combinations import layout_text
@@ -18,16 +19,21 @@ from dovetail.plan.manifest import (
     FieldRecord,
     LayerRecord,
     LibraryRecord,
+    PhaseRecord,
     PluginRecord,
     ProfileRecord,
+    ProgramRecord,
     RefitRecord,
 )
+from dovetail.plan.walk import walk_steps
 from dovetail.plugin.fields import encode_fields
 from dovetail.plugin.handle import PluginHandle
 
 __all__ = [
     "layer_record",
     "library_records",
+    "list_layers",
+    "phase_records",
     "plugin_record",
     "profile_record",
     "refit_record",
@@ -78,6 +84,19 @@ def plugin_record(final: PluginHandle, metadata: str | None, *, has_fields: bool
         fields=[FieldRecord(**field) for field in fields],
         metadata=metadata,
     )
+
+
+def phase_records(phases: Phases) -> list[PhaseRecord]:
+    """How long each phase took that is over."""
+    times = phases.times
+    return [PhaseRecord(name=each.name, seconds=round(each.seconds, 6), parent=each.parent or "") for each in times]
+
+
+def list_layers(programs: Sequence[ProgramRecord]) -> frozenset[str]:
+    """The layers that programs run, as steps of their own or in partitions."""
+    steps = [step for program in programs for step in walk_steps(program)]
+    inside = [layer for step in steps if step.partition is not None for layer in step.partition.layers]
+    return frozenset((*(step.name for step in steps), *inside))
 
 
 def layer_record(

@@ -13,10 +13,10 @@ import onnx_ir as ir
 from dovetail._unset_dims import tell_unset
 from dovetail._version import __version__
 from dovetail.build.assign.assigner import Assigner
-from dovetail.build.assign.provider_passes import rewrite_for_providers
+from dovetail.build.assign.provider_passes import pass_records, rewrite_for_providers
 from dovetail.build.built_records import BuiltStore
 from dovetail.build.calibrate.scales import find_scales
-from dovetail.build.config import BuilderFlag, PreviewFeature
+from dovetail.build.config import BuilderFlag, PreviewFeature, ProfilingVerbosity
 from dovetail.build.device_records import device_records, uses_devices
 from dovetail.build.formats.network_formats import choose_formats
 from dovetail.build.formats.ports import TypeRule, find_aliases, infer_plugin_dims, make_plugin_layer
@@ -42,6 +42,8 @@ from dovetail.build.lower.tensor_records import (
 from dovetail.build.plan_records import (
     layer_record,
     library_records,
+    list_layers,
+    phase_records,
     plugin_record,
     profile_record,
     refit_record,
@@ -166,10 +168,10 @@ class _Planner:
             phase.step()
             self._infer_shapes()
             check_alias_sizes(self._config.aliases, self._graph)
-            is_rewritten = not self._request.is_reference and rewrite_for_providers(
-                self._assigner, off=self._config.passes_off
-            )
-            if is_rewritten:
+            self._passes = pass_records(self._request.passes)
+            if not self._request.is_reference:
+                self._passes += rewrite_for_providers(self._assigner, off=self._config.passes_off)
+            if any(record.provider for record in self._passes):
                 self._infer_shapes()
             phase.step()
             if not self._request.is_open and not self._config.profiles:
@@ -188,6 +190,10 @@ class _Planner:
             plan = self._assemble(programs)
             phase.step()
         return plan
+
+    @property
+    def _is_detailed(self) -> bool:
+        return self._config.profiling_verbosity is ProfilingVerbosity.DETAILED
 
     def _infer_shapes(self) -> None:
         self._inference = ShapeInference(self._model.opset_imports)
@@ -356,6 +362,9 @@ class _Planner:
             tuning=[*self._tables, *self._services.tables.records],
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
             notes=self._assigner.all_notes,
+            refusals=self._assigner.list_refusals(list_layers(programs)),
+            passes=self._passes,
+            phases=phase_records(self._phases) if self._is_detailed else [],
         )
         tell_idle(find_idle_candidates(self._config, manifest), request.logger, strict=self._config.strict)
         return BuiltPlan(manifest, blobs)

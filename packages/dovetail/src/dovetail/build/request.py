@@ -45,6 +45,8 @@ class BuildRequest:
     """Weights that cannot, with the reason."""
     is_reference: bool = False
     """Whether plugins are offered only the network's own types, row by row."""
+    passes: Mapping[str, int] = field(default_factory=dict)
+    """The passes that changed the model, and how often."""
     num_threads: int = 0
     """How many threads providers may compile in; 0 for one a core."""
 

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "compare": "compare the outputs of a model or a plan with those of a reference, a plan or a saved run",
     "reduce": "shrink a model that fails to the smallest that still fails",
     "inspect": "show what a plan or a model holds, and what would run it, without running any code of it",
+    "report": "draw an engine, or the difference of two, as one page for a browser",
     "refit": "put other weights into a plan, without building it again",
     "replace": "replace a part of an ONNX model by one node, for a plugin to take",
     "check": "take a plugin through its whole life and judge it by every rule",

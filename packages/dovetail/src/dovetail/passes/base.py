@@ -7,7 +7,8 @@ shows it and because weights that were folded away must be explained when somebo
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -25,6 +26,8 @@ class PassResult:
 
     model: ir.Model
     changed: list[str] = field(default_factory=list)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """How many changes each of several passes made, by name; those that made none are left out."""
 
 
 class Pass(ABC):
@@ -63,9 +66,12 @@ def run_passes(model: ir.Model, passes: Sequence[Pass], *, check: bool = False) 
         check: Whether to check after each pass that the model is whole and has the same inputs and outputs.
     """
     changed: list[str] = []
+    counts: Counter[str] = Counter()
     interface = interface_of(model)
     for step in passes:
-        changed += [f"{step.name}: {line}" for line in step(model).changed]
+        lines = step(model).changed
+        counts.update([step.name] * len(lines))
+        changed += [f"{step.name}: {line}" for line in lines]
         if check:
             check_model(model, interface, where=f"after pass '{step.name}'")
-    return PassResult(model=model, changed=changed)
+    return PassResult(model=model, changed=changed, counts=counts)

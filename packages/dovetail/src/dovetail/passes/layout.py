@@ -16,6 +16,7 @@ import onnx_ir as ir
 from dovetail.errors import InternalError
 from dovetail.passes._graph import add_initializer, constant_array, is_onnx, layer_name, names_in, walk_graphs
 from dovetail.passes.base import Pass, PassResult
+from dovetail.provider.origins import note_origins
 
 __all__ = ["NHWC_DOMAIN", "LayoutPass"]
 
@@ -222,7 +223,7 @@ class _Rewriter:
     def _transpose(self, value: ir.Value, perm: Perm, node: ir.Node) -> ir.Node:
         name = self._unique(f"{value.name}_{'last' if perm[-1] == 1 else 'first'}")
         made = ir.Value(name=name, type=value.type, shape=_permuted(value.shape, perm))
-        return ir.Node(
+        transpose = ir.Node(
             "",
             "Transpose",
             [value],
@@ -230,6 +231,8 @@ class _Rewriter:
             outputs=[made],
             name=self._unique(f"{node.name}/transpose"),
         )
+        note_origins(transpose, [node], LayoutPass.name)
+        return transpose
 
     def _unique(self, name: str) -> str:
         unique, count = name, 2

@@ -19,6 +19,7 @@ from dovetail.expr import Constant, Dim, evaluate, symbols_of
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plan.carried import count_carried, find_carried_blobs
 from dovetail.plan.container import PlanFile, verify_blob
+from dovetail.plan.details.program_details import describe_details
 from dovetail.plan.manifest import (
     CandidateRecord,
     KernelRecord,
@@ -168,7 +169,7 @@ def _describe_layer(
         "Metadata": (table.metadata if table is not None else None) or "",
         "Provider": step.provider,
         "WorkspaceBytes": step.workspace_bytes,
-        "Tuning": [] if table is None else [_describe_candidate(candidate) for candidate in table.candidates],
+        "Tuning": [] if table is None else _describe_candidates(table),
     }
     if step.plugin is not None:
         layer["Plugin"] = _describe_plugin(step.plugin)
@@ -242,16 +243,26 @@ def _evaluate(dim: Dim, symbols: Mapping[str, int]) -> int:
         return -1
 
 
-def _describe_candidate(candidate: CandidateRecord) -> dict[str, Any]:
+def _describe_candidate(candidate: CandidateRecord, chosen_us: float | None) -> dict[str, Any]:
+    slower = None if candidate.time_us is None or not chosen_us else 100.0 * (candidate.time_us / chosen_us - 1.0)
     return {
         "name": candidate.name,
         "formats": candidate.formats,
         "tactic": candidate.tactic,
         "time_us": candidate.time_us,
+        "low_us": candidate.low_us,
+        "high_us": candidate.high_us,
+        "rounds": candidate.rounds,
+        "slower_percent": slower,
         "status": candidate.status,
         "reason": candidate.reason,
         "chosen": candidate.chosen,
     }
+
+
+def _describe_candidates(table: LayerRecord) -> list[dict[str, Any]]:
+    chosen_us = next((candidate.time_us for candidate in table.candidates if candidate.chosen), None)
+    return [_describe_candidate(candidate, chosen_us) for candidate in table.candidates]
 
 
 def _describe_plugin(plugin: PluginRecord) -> dict[str, Any]:
@@ -322,6 +333,9 @@ def inspect_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
             "tuning": [describe_table(table) for table in manifest.tuning],
             "build": dict(manifest.build),
             "notes": [_fields(note) for note in manifest.notes],
+            "refusals": [_fields(refusal) for refusal in manifest.refusals],
+            "passes": [_fields(record) for record in manifest.passes],
+            "phases": [_fields(phase) for phase in manifest.phases],
         }
 
 
@@ -380,6 +394,7 @@ def _describe_program(program: ProgramRecord, manifest: Manifest, index: int) ->
         "workspace_bytes": max_workspace(program),
         "num_values": len(program.values),
         "layers": _describe_layers(program, _tables(manifest, index), {}),
+        **describe_details(manifest, index),
     }
 
 
@@ -401,5 +416,5 @@ def describe_table(table: LayerRecord) -> dict[str, Any]:
         "layer": table.name,
         "profile": table.profile,
         "metadata": table.metadata,
-        "candidates": [_describe_candidate(candidate) for candidate in table.candidates],
+        "candidates": _describe_candidates(table),
     }

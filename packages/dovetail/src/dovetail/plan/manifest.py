@@ -33,10 +33,13 @@ __all__ = [
     "NoteRecord",
     "PackedRecord",
     "PartitionRecord",
+    "PassRecord",
+    "PhaseRecord",
     "PluginRecord",
     "ProfileRecord",
     "ProgramRecord",
     "RefitRecord",
+    "RefusalRecord",
     "ReportRecord",
     "StepRecord",
     "SymbolRecord",
@@ -47,7 +50,7 @@ __all__ = [
     "find_stripped",
 ]
 
-FORMAT_VERSION: Final = (2, 0)
+FORMAT_VERSION: Final = (2, 1)
 """Major and minor. A reader takes every minor of its major up to its own, and one major back when it says so."""
 
 
@@ -149,6 +152,20 @@ class NodeReportRecord(_Record, frozen=True, kw_only=True):
     bytes: int | None = None
     """How much memory it reads and writes."""
     time_us: float | None = None
+    inputs: list[int] = []
+    """The nodes of the same report that make what it reads, by number."""
+    reads: list[int] = []
+    """The inputs of the step that it reads, by position."""
+    writes: list[int] = []
+    """The outputs of the step that it makes, by position."""
+    parent: int = -1
+    """The node of the report that is control flow, for one in a body; -1 for the others."""
+    body: int = 0
+    """Which of the bodies of its parent it is in."""
+    dtype: str = ""
+    """The type of what it makes."""
+    shape: list[int] | None = None
+    """The usual shape of its first output; -1 for a size that is not known."""
 
 
 class ReportRecord(_Record, frozen=True, kw_only=True):
@@ -219,6 +236,10 @@ class StepRecord(_Record, frozen=True, kw_only=True):
     kernel: KernelRecord | None = None
     sizes: dict[str, Dim] = {}
     """Plugin steps: symbol of a size tensor -> its upper bound."""
+    layers: list[str] = []
+    """The layers of the network that it was made of, where a pass made one of several; for people."""
+    made_by: str = ""
+    """The passes that did, for people."""
     bodies: list[ProgramRecord] = []
 
 
@@ -281,6 +302,11 @@ class CandidateRecord(_Record, frozen=True, kw_only=True):
     formats: list[str]
     tactic: int
     time_us: float | None = None
+    low_us: float | None = None
+    """The 95% interval of the time, which is a median."""
+    high_us: float | None = None
+    rounds: int = 0
+    """How many bursts it was timed for."""
     status: str = "timed"
     """"timed", "cached", "untimed", "failed", "wrong", "timeout" or "refused"."""
     reason: str | None = None
@@ -312,6 +338,31 @@ class NoteRecord(_Record, frozen=True, kw_only=True):
     text: str
     provider: str = ""
     layer: str = ""
+
+
+class RefusalRecord(_Record, frozen=True, kw_only=True):
+    """Why a provider did not get layers, one record for each reason."""
+
+    provider: str
+    reason: str
+    layers: list[str]
+
+
+class PassRecord(_Record, frozen=True, kw_only=True):
+    """What a pass did to the network."""
+
+    name: str
+    changes: int
+    provider: str = ""
+    """Whose share of the network it changed; empty for a pass over all of it."""
+
+
+class PhaseRecord(_Record, frozen=True, kw_only=True):
+    """How long a phase of the build took."""
+
+    name: str
+    seconds: float
+    parent: str = ""
 
 
 class RefitRecord(_Record, frozen=True, kw_only=True):
@@ -348,6 +399,10 @@ class Manifest(_Record, frozen=True, kw_only=True):
     build: dict[str, str] = {}
     """Build settings worth keeping: flags, limits."""
     notes: list[NoteRecord] = []
+    refusals: list[RefusalRecord] = []
+    passes: list[PassRecord] = []
+    phases: list[PhaseRecord] = []
+    """Only in a plan that is built to be looked at in detail: no two builds take the same time."""
 
 
 def _encode_dim(value: object) -> object:

@@ -139,3 +139,7 @@ class ProfileEvent:
     """The step that it is a part of, where the provider knows."""
     kind: str = ""
     """What it is, such as the operator."""
+    nodes: tuple[str, ...] = ()
+    """The nodes of the step's report that it does, by name, where the provider knows."""
+    thread: int = 0
+    """The thread of the process that did it; 0 where that is not known."""

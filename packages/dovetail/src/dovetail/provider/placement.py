@@ -53,6 +53,8 @@ class Placement:
     """For each node why providers that come before its own did not get it; empty when the first one did."""
     unmet: list[int]
     """Nodes with an annotation that could not be followed; the reason says why."""
+    refusals: list[Mapping[str, str]]
+    """For each node the providers that cannot have it, whether or not they come before its own, and why."""
 
 
 def place(
@@ -91,6 +93,7 @@ def place(
         providers=[board.choice(i) for i in range(len(nodes))],
         reasons=[board.reason(i) for i in range(len(nodes))],
         unmet=unmet,
+        refusals=board.refusals,
     )
 
 
@@ -133,6 +136,11 @@ class _Board:
         self._wanted: list[tuple[str, str] | None] = [None] * len(nodes)
         """A provider that goes before the order, and why."""
         self._groups = _find_groups(claims, order)
+
+    @property
+    def refusals(self) -> list[Mapping[str, str]]:
+        """For each node the providers that are refused, and why."""
+        return list(self._refused)
 
     def choice(self, index: int) -> str | None:
         """The provider that was asked for, or else the first of the order, that was not refused."""

@@ -80,6 +80,8 @@ class LayerProfile:
     device_rows: list[dict[str, Any]] = field(default_factory=list)
     ops: Mapping[str, str] = field(default_factory=dict)
     """What each step is, by its name."""
+    origins: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
+    """For each step with a report the layers that each node of it was made of."""
 
 
 def has_inner_times(manifest: Manifest) -> bool:
@@ -143,7 +145,13 @@ def profile_layers(
         step_rows=spans.rows(),
         device_rows=spans.device_rows(),
         ops={step.name: _op_of(step) for step in _all_steps(context.engine.manifest)},
+        origins={step.name: _list_origins(step) for step in _all_steps(context.engine.manifest)},
     )
+
+
+def _list_origins(step: StepRecord) -> dict[str, Sequence[str]]:
+    report = None if step.partition is None else step.partition.report
+    return {} if report is None else {node.name: node.layers for node in report.nodes}
 
 
 def _most_runs(manifest: Manifest) -> int:
@@ -161,7 +169,9 @@ def describe_profile(profile: LayerProfile) -> list[dict[str, Any]]:
     inside = _group_by_layer([*profile.inner_events, *(event for _, event in profile.device_events if event.layer)])
     rows = []
     for row in profile.step_rows:
-        nodes = [_inner_row(name, events, total_ms) for name, events in inside.get(row["name"], {}).items()]
+        origins = profile.origins.get(row["name"], {})
+        groups = inside.get(row["name"], {})
+        nodes = [_inner_row(name, names, events, total_ms, origins) for (name, names), events in groups.items()]
         described = {**row, "op": profile.ops.get(row["name"], "")}
         rows.append({**described, "nodes": nodes} if nodes else described)
     return [{"count": len(profile.runs)}, *rows]
@@ -188,7 +198,8 @@ def flatten_profile(described: Sequence[Mapping[str, Any]]) -> list[dict[str, An
 
 def export_profile(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The same with the fields that ``trtexec`` exports."""
-    rows = [{key: value for key, value in row.items() if key != "op"} for row in flatten_profile(described)]
+    ours = ("op", "layers", "reported")
+    rows = [{key: value for key, value in row.items() if key not in ours} for row in flatten_profile(described)]
     return [dict(described[0]), *rows]
 
 
@@ -215,18 +226,30 @@ def _op_of(step: StepRecord) -> str:
     return step.op or step.kind.capitalize()
 
 
-def _group_by_layer(events: Iterable[ProfileEvent]) -> dict[str, dict[str, list[ProfileEvent]]]:
-    grouped: dict[str, dict[str, list[ProfileEvent]]] = {}
+_Part = tuple[str, tuple[str, ...]]
+"""A part of a step: what the provider calls it, and the nodes of the report that it does."""
+
+
+def _group_by_layer(events: Iterable[ProfileEvent]) -> dict[str, dict[_Part, list[ProfileEvent]]]:
+    grouped: dict[str, dict[_Part, list[ProfileEvent]]] = {}
     for event in events:
-        grouped.setdefault(event.layer, {}).setdefault(event.name, []).append(event)
+        grouped.setdefault(event.layer, {}).setdefault((event.name, event.nodes), []).append(event)
     return grouped
 
 
-def _inner_row(name: str, events: Sequence[ProfileEvent], total_ms: float) -> dict[str, Any]:
+def _inner_row(
+    name: str,
+    nodes: Sequence[str],
+    events: Sequence[ProfileEvent],
+    total_ms: float,
+    origins: Mapping[str, Sequence[str]],
+) -> dict[str, Any]:
     times = [event.duration_us / 1e3 for event in events]
     return {
         "name": name,
         "op": events[0].kind,
+        "reported": list(nodes),
+        "layers": list(dict.fromkeys(layer for node in (nodes or (name,)) for layer in origins.get(node, nodes))),
         "timeMs": sum(times),
         "averageMs": sum(times) / len(times),
         "medianMs": median(times),

@@ -6,7 +6,7 @@ the next one, unless the build is strict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -22,7 +22,7 @@ from dovetail.errors import DovetailError, ProviderError, UnsupportedOpError
 from dovetail.loggers import ILogger, Severity
 from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.plan.limits import MAX_NAME_CHARS
-from dovetail.plan.manifest import NoteRecord
+from dovetail.plan.manifest import NoteRecord, RefusalRecord
 from dovetail.plugin.interfaces import PREFERS_DEVICE, PREFERS_HOST
 from dovetail.provider.interfaces import BuiltPartition, Claim, Provider, StepKind
 from dovetail.provider.partition import find_partitions
@@ -79,6 +79,8 @@ class Assigner:
     _told: set[str] = field(default_factory=set, init=False)
     _reasons: dict[str, NoteRecord] = field(default_factory=dict, init=False)
     """Layer -> why it is not with the first provider of the order."""
+    _refusals: dict[str, dict[str, str]] = field(default_factory=dict, init=False)
+    """Layer -> provider -> why it did not get it."""
     _groups: dict[ir.Graph, list[Group]] = field(default_factory=dict, init=False)
     _compiler: PartitionCompiler = field(init=False)
 
@@ -237,6 +239,8 @@ class Assigner:
             self._report(f"layer '{plain[index].name}': {found.reasons[index]}")
         self._check(plain, found.providers, claims)
         self._note_reasons(plain, found.providers, found.reasons)
+        for layer, refused in zip(plain, found.refusals, strict=True):
+            self._refusals[layer.name] = dict(refused)
         self._report_left(plain, found.providers)
         owners = {
             layer.node: self._owner(layer, name, claims[name][index])
@@ -252,6 +256,14 @@ class Assigner:
     def all_notes(self) -> list[NoteRecord]:
         """What went otherwise than asked, and for each layer that is not with the first provider the reason."""
         return [*self.notes, *self._reasons.values()]
+
+    def list_refusals(self, layers: Collection[str]) -> list[RefusalRecord]:
+        """Why providers did not get these layers, each reason of a provider once."""
+        grouped: dict[tuple[str, str], list[str]] = {}
+        for layer, refused in self._refusals.items():
+            for provider, reason in refused.items() if layer in layers else ():
+                grouped.setdefault((provider, _clean(reason)), []).append(_clean(layer))
+        return [RefusalRecord(provider=p, reason=r, layers=names) for (p, r), names in grouped.items()]
 
     def _note_reasons(self, layers: Sequence[NodeLayer], chosen: Sequence[str | None], reasons: Sequence[str]) -> None:
         """Keep why layers are where they are; a later round says only that an earlier one decided."""
@@ -342,8 +354,11 @@ class Assigner:
 
 def _make_note(text: str, provider: str = "", layer: str = "") -> NoteRecord:
     """A note whose texts a plan can store."""
-    told, who, where = (part.replace("\0", "?")[:MAX_NAME_CHARS] for part in (text, provider, layer))
-    return NoteRecord(text=told, provider=who, layer=where)
+    return NoteRecord(text=_clean(text), provider=_clean(provider), layer=_clean(layer))
+
+
+def _clean(text: str) -> str:
+    return text.replace("\0", "?")[:MAX_NAME_CHARS]
 
 
 def _placed(layer: NodeLayer, sources: Sequence[int]) -> PlacedNode:

@@ -6,7 +6,7 @@ where it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 import onnx_ir as ir
 
@@ -18,38 +18,46 @@ from dovetail.loggers import Severity
 from dovetail.passes import fusion_passes
 from dovetail.passes.base import Pass, PassResult, run_passes
 from dovetail.passes.layout import LayoutPass
+from dovetail.plan.manifest import PassRecord
 from dovetail.provider.calls import call, first_line
 from dovetail.provider.interfaces import Provider, RewriteContext
 
-__all__ = ["rewrite_for_providers"]
+__all__ = ["pass_records", "rewrite_for_providers"]
 
 
-def rewrite_for_providers(assigner: Assigner, *, off: Collection[str] = ()) -> bool:
-    """Change the assigner's model in place and say whether anything changed; shapes must be known.
+def rewrite_for_providers(assigner: Assigner, *, off: Collection[str] = ()) -> list[PassRecord]:
+    """Change the assigner's model in place and say which passes changed something; shapes must be known.
 
     Args:
         assigner: Says who takes what.
         off: Names of passes to leave out.
     """
-    is_changed = False
+    records: list[PassRecord] = []
     assigner.tag_nodes(assigner.model.graph)
     owners = {node.metadata_props.get(ASSIGNED_KEY) for node in assigner.model.graph.all_nodes()}
     for provider in [provider for provider in assigner.providers if provider.id in owners]:
-        changed = run_passes(assigner.model, _passes_for(provider, assigner, off)).changed
-        changed += _rewrite(provider, assigner, off)
-        is_changed = is_changed or bool(changed)
-        for line in changed:
-            assigner.logger.log(Severity.VERBOSE, f"provider '{provider.id}': {line}")
-    return is_changed
+        for result in (
+            run_passes(assigner.model, _passes_for(provider, assigner, off)),
+            _rewrite(provider, assigner, off),
+        ):
+            records += pass_records(result.counts, provider.id)
+            for line in result.changed:
+                assigner.logger.log(Severity.VERBOSE, f"provider '{provider.id}': {line}")
+    return records
 
 
-def _rewrite(provider: Provider, assigner: Assigner, off: Collection[str]) -> list[str]:
+def pass_records(counts: Mapping[str, int], provider: str = "") -> list[PassRecord]:
+    """What a plan stores of passes that changed something."""
+    return [PassRecord(name=name, changes=count, provider=provider) for name, count in counts.items()]
+
+
+def _rewrite(provider: Provider, assigner: Assigner, off: Collection[str]) -> PassResult:
     """Run the provider's own pass; it is not ours, so the model is checked after it."""
     own = _ProviderPass(provider, RewriteContext(is_own=_owned_by(provider), keep=frozenset(assigner.keep)))
     if own.name in off or type(provider).rewrite is Provider.rewrite:
-        return []
+        return PassResult(model=assigner.model)
     try:
-        return run_passes(assigner.model, [own], check=True).changed
+        return run_passes(assigner.model, [own], check=True)
     except ProviderError:
         raise
     except Exception as error:

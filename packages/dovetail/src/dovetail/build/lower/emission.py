@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 import onnx_ir as ir
@@ -24,6 +25,7 @@ from dovetail.network.plugins import PluginEntry
 from dovetail.plan.manifest import ProgramRecord, StepRecord, SymbolRecord, ValueRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import PackedWeight, Provider, TensorSpec
+from dovetail.provider.origins import find_layers, find_passes
 from dovetail.provider.schemas.shape_slots import reads_only_shape
 
 __all__ = ["Emission", "LowerBody"]
@@ -186,6 +188,7 @@ class Emission:
             outputs=[],
             workspace_bytes=built.workspace_bytes,
             kernel=self._context.store.kernel_record(owner, built),
+            **_describe_origins(layer.node),
         )
         outputs = [self._add_result(value, memory=provider.memory_name) for value in layer.node.outputs]
         aliases = self._find_kernel_slots(layer, provider)
@@ -309,6 +312,12 @@ class Emission:
                 record = msgspec.structs.replace(record, dims=tuple(dims))
             numbers.append(self._add(value, record))
         return numbers
+
+
+def _describe_origins(node: ir.Node) -> dict[str, Any]:
+    """What a step says of the layers and passes that it comes from, where a pass made it."""
+    passes = find_passes(node)
+    return {"layers": find_layers(node), "made_by": ", ".join(passes)} if passes else {}
 
 
 def _bodies(node: ir.Node) -> list[ir.Graph]:

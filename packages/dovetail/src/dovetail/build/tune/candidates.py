@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from dovetail.build.tune.agree import Result
 from dovetail.build.tune.measure import pick_lowest
+from dovetail.plan.manifest import CandidateRecord
 
-__all__ = ["Outcome", "TimedCandidate", "pick_best"]
+__all__ = ["Outcome", "TimedCandidate", "candidate_record", "pick_best"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,10 @@ class Outcome:
     """"timed", "cached", "untimed", "failed", "timeout", "wrong" or "refused"."""
     time_us: float | None = None
     reason: str | None = None
+    low_us: float | None = None
+    """The 95% interval of the time."""
+    high_us: float | None = None
+    rounds: int = 0
 
     @property
     def is_usable(self) -> bool:
@@ -63,3 +68,21 @@ def pick_best(outcomes: Iterable[tuple[int, Outcome]]) -> int | None:
     """
     usable = [(number, outcome.time_us or 0.0) for number, outcome in outcomes if outcome.is_usable]
     return pick_lowest(usable) if usable else None
+
+
+def candidate_record(
+    outcome: Outcome, *, name: str, tactic: int, formats: Sequence[str] = (), chosen: bool = False
+) -> CandidateRecord:
+    """What a plan stores of a candidate."""
+    return CandidateRecord(
+        name=name,
+        formats=list(formats),
+        tactic=tactic,
+        time_us=outcome.time_us,
+        low_us=outcome.low_us,
+        high_us=outcome.high_us,
+        rounds=outcome.rounds,
+        status=outcome.status,
+        reason=outcome.reason,
+        chosen=chosen,
+    )

@@ -46,6 +46,11 @@ class TimingValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     status: str = "timed"
     """"timed", "failed", "timeout", "wrong" or "refused"."""
     reason: str | None = None
+    low_us: float | None = None
+    """The 95% interval of the median; none in caches of before, and where nothing was timed."""
+    high_us: float | None = None
+    rounds: int = 0
+    """How many bursts were timed."""
 
 
 class TimingDocument(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -70,12 +75,14 @@ _LINE: Final = msgspec.json.Decoder(tuple[str, TimingValue])
 
 def check_value(value: TimingValue) -> str | None:
     """Why a value cannot be kept, or None."""
-    time_us = value.time_us
     if value.status not in STATUSES:
         return f"unknown status {value.status!r:.40}"
-    if time_us is None:
-        return 'status "timed" without a time' if value.status == "timed" else None
-    return None if math.isfinite(time_us) and time_us >= 0 else f"{time_us} is no time"
+    if value.rounds < 0:
+        return f"{value.rounds} rounds"
+    if value.time_us is None and value.status == "timed":
+        return 'status "timed" without a time'
+    times = [time for time in (value.time_us, value.low_us, value.high_us) if time is not None]
+    return next((f"{time} is no time" for time in times if not (math.isfinite(time) and time >= 0)), None)
 
 
 def encode_document(document: TimingDocument) -> bytes:

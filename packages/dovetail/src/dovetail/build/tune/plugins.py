@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dovetail.allocators import HostAllocator, IGpuAllocator
-from dovetail.build.tune.candidates import Outcome, TimedCandidate, pick_best
+from dovetail.build.tune.candidates import Outcome, TimedCandidate, candidate_record, pick_best
 from dovetail.build.tune.combinations import Combination, Enumeration, enumerate_combinations, layout_text
 from dovetail.build.tune.keys import make_key
 from dovetail.build.tune.session import identify
@@ -212,14 +212,8 @@ def _respects_aliases(layer: PluginLayer, combination: Combination) -> bool:
 
 
 def _candidate_record(trial: PluginTrial, outcome: Outcome) -> CandidateRecord:
-    return CandidateRecord(
-        name=trial.tactic_name,
-        formats=[layout_text(layout) for layout in trial.combination],
-        tactic=trial.tactic,
-        time_us=outcome.time_us,
-        status=outcome.status,
-        reason=outcome.reason,
-    )
+    formats = [layout_text(layout) for layout in trial.combination]
+    return candidate_record(outcome, name=trial.tactic_name, tactic=trial.tactic, formats=formats)
 
 
 def _no_combination(layer: PluginLayer, enumeration: Enumeration) -> NoFormatError:

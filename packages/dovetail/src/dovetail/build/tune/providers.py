@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from dovetail.build.tune.agree import Result, describe_arrays
-from dovetail.build.tune.candidates import Outcome, TimedCandidate, pick_best
+from dovetail.build.tune.candidates import Outcome, TimedCandidate, candidate_record, pick_best
 from dovetail.build.tune.keys import make_choice_key
 from dovetail.build.tune.session import identify
 from dovetail.build.tune.tuner import CandidateTuner
 from dovetail.errors import BuildError, ProviderError
-from dovetail.plan.manifest import CandidateRecord, LayerRecord
+from dovetail.plan.manifest import LayerRecord
 from dovetail.provider.contract.building import RightOutputs
 from dovetail.provider.interfaces import Candidate, Chosen, Provider, Stream, Tuner
 
@@ -141,15 +141,7 @@ def _make_table(
     question: str, profile: int, tried: Sequence[Candidate], outcomes: Mapping[int, Outcome], best: int | None
 ) -> LayerRecord:
     rows = [
-        CandidateRecord(
-            name=proposal.name,
-            formats=[],
-            tactic=number,
-            time_us=outcomes[number].time_us,
-            status=outcomes[number].status,
-            reason=outcomes[number].reason,
-            chosen=number == best,
-        )
+        candidate_record(outcomes[number], name=proposal.name, tactic=number, chosen=number == best)
         for number, proposal in enumerate(tried)
     ]
     return LayerRecord(name=question, profile=profile, candidates=rows)

@@ -29,7 +29,7 @@ from dovetail.build.request import BuildRequest, BuiltPlan
 from dovetail.build.shapes import dims_of, find_unset_symbols
 from dovetail.build.tune.agree import Result, describe_arrays
 from dovetail.build.tune.cache import TimingCache
-from dovetail.build.tune.candidates import Outcome, TimedCandidate, pick_best
+from dovetail.build.tune.candidates import Outcome, TimedCandidate, candidate_record, pick_best
 from dovetail.build.tune.clocks import HostTimer, Lane
 from dovetail.build.tune.inputs import draw_all_inputs
 from dovetail.build.tune.keys import make_assignment_key
@@ -41,7 +41,7 @@ from dovetail.loggers import ILogger, Severity
 from dovetail.passes.clone import clone_model
 from dovetail.plan.container import write_plan
 from dovetail.plan.limits import MAX_NAME_CHARS
-from dovetail.plan.manifest import CandidateRecord, LayerRecord, Manifest, NoteRecord, encode_manifest
+from dovetail.plan.manifest import LayerRecord, Manifest, NoteRecord, encode_manifest
 from dovetail.provider.loader import get_provider
 from dovetail.runtime.description import PlanDescription
 from dovetail.runtime.engine import Engine
@@ -335,15 +335,7 @@ def _describe_outcome(outcome: Outcome) -> str:
 
 def _make_table(rivals: Sequence[_Rival], outcomes: Mapping[int, Outcome], best: int) -> LayerRecord:
     rows = [
-        CandidateRecord(
-            name=", ".join(rival.order),
-            formats=[],
-            tactic=number,
-            time_us=outcomes[number].time_us,
-            status=outcomes[number].status,
-            reason=outcomes[number].reason,
-            chosen=number == best,
-        )
+        candidate_record(outcomes[number], name=", ".join(rival.order), tactic=number, chosen=number == best)
         for number, rival in enumerate(rivals)
     ]
     return LayerRecord(name=_QUESTION, profile=0, candidates=rows)

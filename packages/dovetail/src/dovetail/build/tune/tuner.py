@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -179,7 +179,9 @@ class CandidateTuner:
             known = None if candidate.key is None else self._session.cache.query(candidate.key)
             if known is not None:
                 status = "cached" if known.status == "timed" else known.status
-                outcomes[candidate.id] = Outcome(status, known.time_us, known.reason)
+                outcomes[candidate.id] = Outcome(
+                    status, known.time_us, known.reason, known.low_us, known.high_us, known.rounds
+                )
         return outcomes
 
     def _check_miss_allowed(self, where: str, missing: Sequence[TimedCandidate]) -> None:
@@ -193,8 +195,7 @@ class CandidateTuner:
 
     def _keep(self, candidate: TimedCandidate, outcome: Outcome) -> None:
         if candidate.key is not None:
-            value = TimingValue(time_us=outcome.time_us, status=outcome.status, reason=outcome.reason)
-            self._session.record(candidate.key, value)
+            self._session.record(candidate.key, TimingValue(**asdict(outcome)))
 
     def _tell_unchecked(self, where: str, outcomes: Mapping[int, Outcome]) -> None:
         """Say that nothing was compared, as results are not finite or empty; timings that were kept say so too."""
@@ -256,7 +257,8 @@ class _CandidateTrial:
             **effort,
         )
         for result in results:
-            self.outcomes[result.id] = Outcome(result.status, _round_us(result.median_us), result.reason)
+            time_us, low_us, high_us = map(_round_us, (result.median_us, result.low_us, result.high_us))
+            self.outcomes[result.id] = Outcome(result.status, time_us, result.reason, low_us, high_us, result.rounds)
             if result.is_abandoned:
                 self.abandoned.add(result.id)
 
@@ -277,12 +279,11 @@ class _CandidateTrial:
         results = self._compute(compared)
         verdict = judge(results) if self._reference is None else judge_against(self._reference, results)
         for wrong, reason in verdict.wrong.items():
-            self.outcomes[wrong] = Outcome("wrong", self.outcomes[wrong].time_us, reason)
+            self.outcomes[wrong] = replace(self.outcomes[wrong], status="wrong", reason=reason)
         self._tell(verdict)
         if verdict.unverified is not None:
             for number in results.keys() - verdict.wrong.keys():
-                found = self.outcomes[number]
-                self.outcomes[number] = Outcome(found.status, found.time_us, verdict.unverified)
+                self.outcomes[number] = replace(self.outcomes[number], reason=verdict.unverified)
 
     def _with_anchor(self, timed: Sequence[TimedCandidate]) -> list[TimedCandidate]:
         """What was timed now, and one that was found right before, so that a newcomer is held against something."""

@@ -29,11 +29,10 @@ from dovetail.tools.engine_runs import make_context
 
 if TYPE_CHECKING:
     from dovetail.build.progress import IProgressMonitor
-    from dovetail.runtime.context import ExecutionContext
     from dovetail.runtime.engine import Engine
     from dovetail.runtime.measuring import Pace, Span
     from dovetail.tools.profiling import LayerProfile
-    from dovetail.tools.tracing import Timeline
+    from dovetail.tools.traces.timeline import Timeline
 
 __all__ = ["declare", "run"]
 
@@ -93,7 +92,7 @@ class _BenchRun:
 
     def __init__(self, args: argparse.Namespace) -> None:
         from dovetail.runtime.measuring import Pace
-        from dovetail.tools.tracing import Timeline
+        from dovetail.tools.traces.timeline import Timeline
 
         self._args = args
         self._shapes = parse_shapes(args.shapes)
@@ -103,13 +102,15 @@ class _BenchRun:
         self._trace: Timeline = Timeline(f"dovetail bench {Path(args.target).name}")
 
     def run(self) -> dict[str, Any]:
+        from dovetail.tools.bound_runs import bind_run
+
         args = self._args
         wants_profile = args.profile or args.export_profile is not None or args.trace is not None
         with self._open() as engine:
             named, unset = make_inputs(engine, args, self._shapes, self._logger)
             spans = self._measure("engine(x)", _call_engine(engine, named))
             context = make_context(engine, named)
-            bound = _bind(context, named)
+            bound = bind_run(context, named)
             call = bound or (lambda: context.run(list(named.values())))
             context_spans = self._measure("context", call)
             profile = self._profile(engine, named) if wants_profile else None
@@ -147,6 +148,7 @@ class _BenchRun:
 
     def _profile(self, engine: Engine, named: Mapping[str, Any]) -> LayerProfile:
         from dovetail.tools.profiling import has_inner_times, inner_times, profile_layers
+        from dovetail.tools.traces.profile_trace import trace_profile
 
         start = time.perf_counter_ns()
         with ExitStack() as stack:
@@ -154,9 +156,13 @@ class _BenchRun:
             if has_inner_times(engine.manifest):
                 collect = stack.enter_context(inner_times())
                 engine = stack.enter_context(reopen_engine(self._args, engine))
-            profile = profile_layers(make_context(engine, named), list(named.values()), self._pace, collect)
+            context = make_context(engine, named)
+            profile = profile_layers(context, list(named.values()), self._pace, collect)
+            number = context.active_optimization_profile
         self._trace.add("phases", "profile", start, time.perf_counter_ns())
-        _trace_profile(profile, self._trace)
+        if self._args.trace is not None:
+            shapes = {name: _shape_of(value) for name, value in named.items()}
+            trace_profile(profile, engine.manifest, number, shapes, self._trace)
         return profile
 
     def _export(self, engine: Engine, spans: Sequence[Span], profile: LayerProfile | None) -> None:
@@ -202,52 +208,6 @@ def _make_monitor(trace: Timeline) -> IProgressMonitor:
 def _call_engine(engine: Engine, named: Mapping[str, Any]) -> Callable[[], object]:
     inputs = list(named.values())
     return lambda: engine(*inputs)
-
-
-def _bind(context: ExecutionContext, named: Mapping[str, Any]) -> Callable[[], object] | None:
-    """A run over memory that is bound once, on devices too; None when something has no address or no size by then."""
-    import numpy as np
-
-    engine = context.engine
-    tensors = (*engine.manifest.inputs, *engine.manifest.outputs)
-    if any(t.type or t.format != "LINEAR" or t.alias or t.dims is None or _is_packed(t.dtype) for t in tensors):
-        return None
-    arrays = {name: engine.place_array(name, np.ascontiguousarray(array)) for name, array in named.items()}
-    for name, array in arrays.items():
-        context.set_input_shape(name, array.shape)
-        context.set_tensor_address(name, _address_of(array))
-    if context.infer_shapes():
-        return None
-    for tensor in engine.manifest.outputs:
-        shape = tuple(context.get_tensor_shape(tensor.name))
-        if any(size < 0 for size in shape):
-            return None
-        arrays[tensor.name] = engine.place_array(tensor.name, np.empty(shape, np.dtype(tensor.dtype)))
-        context.set_tensor_address(tensor.name, _address_of(arrays[tensor.name]))
-    return _TimedRun(context, arrays)
-
-
-def _address_of(array: Any) -> int:
-    from dovetail.runtime.devices.tensors import DeviceTensor
-
-    return array.address if isinstance(array, DeviceTensor) else int(array.ctypes.data)
-
-
-class _TimedRun:
-    """A run over memory that is bound, which lives as long as this does."""
-
-    def __init__(self, context: ExecutionContext, arrays: Mapping[str, Any]) -> None:
-        self._execute = context.execute_async_v3
-        self._arrays = arrays
-
-    def __call__(self) -> None:
-        self._execute(0)
-
-
-def _is_packed(dtype: str) -> bool:
-    from dovetail.element_types import BY_NAME  # it needs NumPy, and help does not
-
-    return dtype in BY_NAME and BY_NAME[dtype].is_packed
 
 
 # the document and files
@@ -296,22 +256,6 @@ def _describe_profile(profile: LayerProfile) -> dict[str, Any]:
     if profile.device_rows:
         described["device_profile"] = profile.device_rows
     return described
-
-
-def _trace_profile(profile: LayerProfile, trace: Timeline) -> None:
-    """Runs, the steps in them, and below what happened inside."""
-    for index, (start, end) in enumerate(profile.runs):
-        trace.add("profiled runs", f"run {index}", start, end)
-    for name, start, end in profile.steps:
-        trace.add("steps", name, start, end)
-    for event in profile.inner_events:
-        start_ns = event.start_us * 1e3
-        args = {"op": event.kind, "step": event.layer}
-        trace.add("onnxruntime nodes", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
-    for provider, event in profile.device_events:
-        start_ns = event.start_us * 1e3
-        args = {"op": event.kind, "step": event.layer}
-        trace.add(f"{provider} stream {event.stream}", event.name, start_ns, start_ns + event.duration_us * 1e3, args)
 
 
 def _write(path: str, content: Any, option: str) -> None:

@@ -16,8 +16,8 @@ import onnx_ir as ir
 from dovetail.errors import InternalError
 from dovetail.passes._graph import Array, add_initializer, layer_name, names_in, replace_output, walk_graphs
 from dovetail.passes.base import Pass, PassResult
-from dovetail.passes.fusions.conv_batchnorm import FUSED_KEY
 from dovetail.passes.opsets import Serves, explain_opset, model_opset, raise_opset
+from dovetail.provider.origins import note_origins
 
 __all__ = ["Accepts", "Attribute", "Fusion", "FusionPass", "Inserter", "Within", "always"]
 
@@ -180,8 +180,7 @@ class FusionPass(Pass):
         inputs = fusion.inputs if fusion.prepare is None else fusion.prepare(Inserter(root, taken))
         name = f"{root.name}+{self.name}"
         node = _make_node(self.op, inputs, fusion.attributes, root, name)
-        others = [layer_name(each) for each in fusion.nodes if each is not root]
-        node.metadata_props[FUSED_KEY] = "\n".join(filter(None, [root.metadata_props.get(FUSED_KEY), *others]))
+        note_origins(node, [root, *fusion.nodes], self.name)
         if not isinstance(graph, ir.Graph):
             raise InternalError(f"node '{root.name}' is in no graph", where=f"pass '{self.name}'")
         graph.insert_before(root, node)

@@ -24,11 +24,10 @@ from dovetail.passes._graph import (
     walk_graphs,
 )
 from dovetail.passes.base import Pass, PassResult
+from dovetail.provider.origins import note_origins
 
-__all__ = ["FUSED_KEY", "ConvBatchNorm"]
+__all__ = ["ConvBatchNorm"]
 
-FUSED_KEY: Final = "dovetail.fused"
-"""In a node's ``metadata_props``: the layers that were folded into it."""
 _FIRST_OPSET: Final = 9
 """Before it, normalization could be per element, and inference had to be asked for."""
 
@@ -130,16 +129,13 @@ def _fold(graph: ir.Graph, match: _Match, taken: set[str]) -> None:
         num_outputs=1,
         name=conv.name,
         doc_string=conv.doc_string,
-        metadata_props={**norm.metadata_props, **conv.metadata_props, FUSED_KEY: _fused(conv, norm)},
+        metadata_props={**norm.metadata_props, **conv.metadata_props},
     )
+    note_origins(new, [conv, norm], ConvBatchNorm.name)
     new.meta.update({**norm.meta, **conv.meta})
     graph.insert_before(norm, new)
     replace_output(norm.outputs[0], new.outputs[0])
     graph.remove([norm, conv], safe=True)
-
-
-def _fused(conv: ir.Node, norm: ir.Node) -> str:
-    return "\n".join(filter(None, [conv.metadata_props.get(FUSED_KEY), layer_name(norm)]))
 
 
 def _scaled_weights(match: _Match) -> Array:

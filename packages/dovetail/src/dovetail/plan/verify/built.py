@@ -25,6 +25,7 @@ __all__ = ["verify_code", "verify_kernel", "verify_notes", "verify_packed", "ver
 
 _MAX_COUNT: Final = 2**63
 """More operations and bytes than anything can report."""
+_MAX_RANK: Final = 64
 
 
 def verify_kernel(record: KernelRecord, manifest: Manifest, where: str) -> None:
@@ -61,7 +62,7 @@ def verify_partition(
     if record.candidates is not None:
         _verify_candidates(record.candidates, record, manifest, where)
     if record.report is not None:
-        _verify_report(record.report, where)
+        _verify_report(record.report, step, where)
 
 
 def _verify_candidates(carried: CarriedRecord, record: PartitionRecord, manifest: Manifest, where: str) -> None:
@@ -99,28 +100,48 @@ def verify_code(manifest: Manifest) -> None:
 # reports
 
 
-def _verify_report(report: ReportRecord, where: str) -> None:
-    for node in report.nodes:
-        _verify_node(node, f"{where}, report of {show(node.name)}")
+def _verify_report(report: ReportRecord, step: StepRecord, where: str) -> None:
+    for number, node in enumerate(report.nodes):
+        here = f"{where}, report of {show(node.name)}"
+        _verify_node(node, here)
+        for numbers, end in ((node.inputs, number), (node.reads, len(step.inputs)), (node.writes, len(step.outputs))):
+            is_known = all(0 <= each < end for each in numbers)
+            require(is_known, here, "names what does not come before it, or is not there", numbers[:3])
+        require(-1 <= node.parent < number, here, "is in a node that does not come before it", node.parent)
+        check_range(node.body, _MAX_COUNT, here, "has a count out of range")
     for layer, reason in report.refusals.items():
         check_name(layer, where, may_be_empty=True)
         check_name(reason, where, may_be_empty=True)
 
 
 def _verify_node(node: NodeReportRecord, where: str) -> None:
-    for text in (node.name, node.op, *node.layers, node.made_by, node.tactic):
+    is_shape = node.shape is None or all(-1 <= size < _MAX_COUNT for size in node.shape)
+    require(
+        is_shape and len(node.shape or ()) <= _MAX_RANK, where, "has a shape that cannot be", (node.shape or [])[:8]
+    )
+    for text in (node.name, node.op, *node.layers, node.made_by, node.tactic, node.dtype):
         check_name(text, where, may_be_empty=True)
     for count in (node.flops, node.bytes):
         check_range(count or 0, _MAX_COUNT, where, "has a count out of range")
-    is_time = node.time_us is None or (node.time_us >= 0 and math.isfinite(node.time_us))
-    require(is_time, where, "has a negative time", node.time_us)
+    require(_is_time(node.time_us), where, "has a negative time", node.time_us)
+
+
+def _is_time(time: float | None) -> bool:
+    return time is None or (time >= 0 and math.isfinite(time))
 
 
 def verify_notes(manifest: Manifest) -> None:
-    """Notes are texts with an end."""
-    for note in manifest.notes:
-        for text in (note.text, note.provider, note.layer):
-            check_name(text, "notes", may_be_empty=True)
+    """What a plan tells of its build is texts with an end, and times that can be."""
+    texts = [text for note in manifest.notes for text in (note.text, note.provider, note.layer)]
+    texts += [text for refusal in manifest.refusals for text in (refusal.provider, refusal.reason, *refusal.layers)]
+    texts += [text for each in manifest.passes for text in (each.name, each.provider)]
+    texts += [text for phase in manifest.phases for text in (phase.name, phase.parent)]
+    for text in texts:
+        check_name(text, "notes", may_be_empty=True)
+    for each in manifest.passes:
+        check_range(each.changes, _MAX_COUNT, f"pass {show(each.name)}", "has a count out of range")
+    for phase in manifest.phases:
+        require(_is_time(phase.seconds), f"phase {show(phase.name)}", "has a negative time", phase.seconds)
 
 
 # packed weights

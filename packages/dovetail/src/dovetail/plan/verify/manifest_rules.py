@@ -214,8 +214,9 @@ def _verify_tuning(manifest: Manifest) -> None:
         require(0 <= table.profile < len(manifest.programs), where, "belongs to no profile", table.profile)
         for candidate in table.candidates:
             check_name(candidate.name, where, may_be_empty=True)
-            is_time = candidate.time_us is None or candidate.time_us >= 0
-            require(is_time, where, "has a negative time", candidate.time_us)
+            for time_us in (candidate.time_us, candidate.low_us, candidate.high_us):
+                require(time_us is None or time_us >= 0, where, "has a negative time", time_us)
+            require(candidate.rounds >= 0, where, "has a negative number of rounds", candidate.rounds)
 
 
 def _verify_providers(manifest: Manifest) -> None:

@@ -43,7 +43,8 @@ def verify_step(step: StepRecord, scope: Scope, where: str) -> None:
     """Check one step whose indices are in range; its bodies are not looked into."""
     require(step.kind in _KINDS, where, "unknown kind", step.kind)
     check_name(step.op, where)
-    check_name(step.domain, where, may_be_empty=True)
+    for text in (step.domain, step.made_by, *step.layers):
+        check_name(text, where, may_be_empty=True)
     check_range(step.opset, _MAX_NUMBER, where, "opset out of range")
     check_range(step.tactic, _MAX_NUMBER, where, "tactic out of range")
     check_range(step.workspace_bytes, MAX_BYTES, where, "workspace out of range")

@@ -43,6 +43,20 @@ class NodeReport:
     bytes: int | None = None
     """How much memory it reads and writes."""
     time_us: float | None = None
+    inputs: Sequence[int] = ()
+    """The nodes of the report, all before this one, that make what it reads, by number."""
+    reads: Sequence[int] = ()
+    """The inputs of the partition that it reads, by position."""
+    writes: Sequence[int] = ()
+    """The outputs of the partition that it makes, by position."""
+    parent: int = -1
+    """The node before it that is control flow, for one in a body; -1 for the others."""
+    body: int = 0
+    """Which of the bodies of its parent it is in."""
+    dtype: str = ""
+    """The type of what it makes."""
+    shape: Sequence[int | None] | None = None
+    """The usual shape of its first output, as far as it is known."""
 
 
 @dataclass(frozen=True, kw_only=True)

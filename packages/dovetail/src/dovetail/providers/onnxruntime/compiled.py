@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,8 +19,10 @@ from onnx.external_data_helper import load_external_data_for_tensor
 
 from dovetail.errors import ProviderError
 from dovetail.formats import FOUR_BIT_TYPES, stored_size_bytes, unpack_nibbles
-from dovetail.provider.interfaces import BuiltPartition
+from dovetail.provider.interfaces import BuiltPartition, ShapeRange
 from dovetail.providers.onnxruntime.kernel_defs import max_opset, supported_opset
+from dovetail.providers.onnxruntime.origins import read_nodes
+from dovetail.providers.onnxruntime.reports import describe_partition, read_facts
 from dovetail.providers.onnxruntime.sessions import (
     NO_QUANTIZATION,
     Level,
@@ -37,9 +40,29 @@ _EXTERNAL: Final = onnx.TensorProto.EXTERNAL
 
 
 def build_partition(
-    model: ir.Model, *, settings: SessionSettings, version: str, keep: frozenset[str]
+    model: ir.Model,
+    *,
+    settings: SessionSettings,
+    version: str,
+    keep: frozenset[str],
+    shapes: Mapping[str, ShapeRange] | None = None,
 ) -> BuiltPartition:
-    """Compile a partition; with weights to keep, it is stored as it is and optimised whenever it is loaded."""
+    """Compile a partition and tell what became of it.
+
+    Args:
+        model: The partition, which is changed.
+        settings: How sessions are made.
+        version: The version of ONNX Runtime.
+        keep: Weights that may be replaced: with one of them the partition is stored as it is, and optimised whenever it
+            is loaded.
+        shapes: By name, those of its inputs, for what is told of its work.
+    """
+    facts = read_facts(model, shapes or {})
+    built = _compile(model, settings=settings, version=version, keep=keep)
+    return replace(built, report=describe_partition(facts, read_nodes(built.payload)))
+
+
+def _compile(model: ir.Model, *, settings: SessionSettings, version: str, keep: frozenset[str]) -> BuiltPartition:
     stamp_opsets(model)
     for graph in (model.graph, *model.graph.subgraphs()):
         _drop_identities(graph)

@@ -104,7 +104,9 @@ class OnnxRuntimeProvider(Provider):
         """Optimise a partition as far as no CPU matters; with weights to keep it is stored as it is."""
         from dovetail.providers.onnxruntime.compiled import build_partition
 
-        return build_partition(model, settings=self._settings, version=self.version, keep=context.keep)
+        return build_partition(
+            model, settings=self._settings, version=self.version, keep=context.keep, shapes=context.shapes
+        )
 
     def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """A session over the stored graph; weights are mapped from the plan file, or shared with it in memory."""
@@ -156,7 +158,7 @@ class OnnxRuntimeProvider(Provider):
             if configure is not None:
                 configure(options)
             if profiles is not None:
-                profiles.configure(options)
+                profiles.configure(options, weights_bytes=sum(weights_bytes))
 
         entries = {**(entries or {}), **folding_entries(count_nodes(model), sum(weights_bytes))}
         if NO_QUANTIZATION_MARK.encode() in model:
@@ -179,7 +181,7 @@ class OnnxRuntimeProvider(Provider):
             raise self._explain(stored, error, where) from error.__cause__
         check_border(session, stored, where)
         if profiles is not None:
-            profiles.watch(stored.name, session)
+            profiles.watch(stored.name, session, stored.payload)
         return session
 
     def _explain(self, stored: StoredPartition, error: ProviderError, where: str) -> DovetailError:

@@ -1,0 +1,1 @@
+"""The programs of a plan in every detail, for people."""
