@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "add_load",
-    "add_trust",
     "add_model_options",
     "add_plugins",
     "add_shapes",

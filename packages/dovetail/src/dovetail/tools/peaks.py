@@ -13,8 +13,8 @@ from onnx import TensorProto, helper
 
 from dovetail.api import compile as compile_model
 from dovetail.build.config import BuilderConfig
-from dovetail.tools.bound_runs import bind_run
 from dovetail.runtime.measuring import Pace, measure
+from dovetail.tools.bound_runs import bind_run
 
 __all__ = ["measure_peaks"]
 

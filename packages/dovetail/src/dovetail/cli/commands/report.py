@@ -10,7 +10,7 @@ from typing import Any, Final
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.commands import bench
 from dovetail.cli.files import write_file
-from dovetail.cli.options import add_trust, add_model_options, finish_command, positive_float
+from dovetail.cli.options import add_model_options, add_trust, finish_command, positive_float
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.settings import add_provider_options
 from dovetail.cli.targets import require_file
