@@ -4,7 +4,7 @@
 #include "abi.h"
 #include "exchange.h"
 #include "host_context.h"
-#include "registry.h"
+#include "library_registry.h"
 
 #include <cstdio>
 #include <exception>

@@ -20,9 +20,25 @@
 #ifndef TENSORRTAPI
 #define TENSORRTAPI DOVETAIL_EXPORT
 #endif
+// Nothing is marked as deprecated here: the older interfaces are meant to be used.
+#define TRT_DEPRECATED
+#define TRT_DEPRECATED_ENUM
+#define TRT_DEPRECATED_API TENSORRTAPI
 
-namespace dovetail
+namespace nvinfer1
 {
+inline namespace dovetail_v1
+{
+
+// Networks are built in Python or on the command line: these classes have names only.
+class IBuilder;
+class IBuilderConfig;
+class ICudaEngine;
+class IExecutionContext;
+class ILayer;
+class INetworkDefinition;
+class IRuntime;
+class ITensor;
 
 using char_t = char;
 using AsciiChar = char_t;
@@ -154,6 +170,20 @@ public:
     Dims4(int64_t d0, int64_t d1, int64_t d2, int64_t d3) : Dims{4, {d0, d1, d2, d3}} {}
 };
 
+// A shape of before version 10, and an order of dimensions.
+class Dims32
+{
+public:
+    static constexpr int32_t MAX_DIMS{8};
+    int32_t nbDims;
+    int32_t d[MAX_DIMS];
+};
+
+struct Permutation
+{
+    int32_t order[Dims::MAX_DIMS];
+};
+
 class Weights
 {
 public:
@@ -205,6 +235,25 @@ struct PluginFieldCollection
     PluginField const* fields{};
 };
 
+// How many members an enumeration has.
+template <typename T>
+constexpr int32_t EnumMax() noexcept;
+template <>
+constexpr int32_t EnumMax<DataType>() noexcept
+{
+    return 12;
+}
+template <>
+constexpr int32_t EnumMax<TensorFormat>() noexcept
+{
+    return 13;
+}
+template <>
+constexpr int32_t EnumMax<DimensionOperation>() noexcept
+{
+    return 9;
+}
+
 struct InterfaceInfo
 {
     AsciiChar const* kind;
@@ -212,4 +261,5 @@ struct InterfaceInfo
     int32_t minor;
 };
 
-} // namespace dovetail
+} // namespace dovetail_v1
+} // namespace nvinfer1
