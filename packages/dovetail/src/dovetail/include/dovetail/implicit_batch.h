@@ -106,7 +106,7 @@ protected:
         int64_t batch = nbInputs ? -1 : 1;
         for (int32_t i = 0; i < nbInputs; ++i)
         {
-            batch = std::max(batch, in[i].max.nbDims > 0 ? in[i].max.d[0] : -1);
+            batch = std::max<int64_t>(batch, in[i].max.nbDims > 0 ? in[i].max.d[0] : -1);
         }
         if (batch < 0)
         {

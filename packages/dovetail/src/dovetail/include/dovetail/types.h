@@ -2,6 +2,8 @@
 // Their layout is part of the binary interface of abi.h.
 #pragma once
 
+#include "../NvInferVersion.h"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -137,40 +139,7 @@ public:
     int64_t d[MAX_DIMS];
 };
 
-using Dims = Dims64;
-
-class Dims2 : public Dims
-{
-public:
-    Dims2() : Dims2{0, 0} {}
-    Dims2(int64_t d0, int64_t d1) : Dims{2, {d0, d1}} {}
-};
-
-class DimsHW : public Dims2
-{
-public:
-    using Dims2::Dims2;
-    int64_t& h() { return d[0]; }
-    int64_t h() const { return d[0]; }
-    int64_t& w() { return d[1]; }
-    int64_t w() const { return d[1]; }
-};
-
-class Dims3 : public Dims
-{
-public:
-    Dims3() : Dims3{0, 0, 0} {}
-    Dims3(int64_t d0, int64_t d1, int64_t d2) : Dims{3, {d0, d1, d2}} {}
-};
-
-class Dims4 : public Dims
-{
-public:
-    Dims4() : Dims4{0, 0, 0, 0} {}
-    Dims4(int64_t d0, int64_t d1, int64_t d2, int64_t d3) : Dims{4, {d0, d1, d2, d3}} {}
-};
-
-// A shape of before version 10, and an order of dimensions.
+// A shape of before version 10.
 class Dims32
 {
 public:
@@ -179,6 +148,45 @@ public:
     int32_t d[MAX_DIMS];
 };
 
+#if NV_TENSORRT_MAJOR >= 10
+using Dims = Dims64;
+#else
+using Dims = Dims32;
+#endif
+using DimsSize = decltype(Dims{}.nbDims + Dims{}.d[0]);
+
+class Dims2 : public Dims
+{
+public:
+    Dims2() : Dims2{0, 0} {}
+    Dims2(DimsSize d0, DimsSize d1) : Dims{2, {d0, d1}} {}
+};
+
+class DimsHW : public Dims2
+{
+public:
+    using Dims2::Dims2;
+    DimsSize& h() { return d[0]; }
+    DimsSize h() const { return d[0]; }
+    DimsSize& w() { return d[1]; }
+    DimsSize w() const { return d[1]; }
+};
+
+class Dims3 : public Dims
+{
+public:
+    Dims3() : Dims3{0, 0, 0} {}
+    Dims3(DimsSize d0, DimsSize d1, DimsSize d2) : Dims{3, {d0, d1, d2}} {}
+};
+
+class Dims4 : public Dims
+{
+public:
+    Dims4() : Dims4{0, 0, 0, 0} {}
+    Dims4(DimsSize d0, DimsSize d1, DimsSize d2, DimsSize d3) : Dims{4, {d0, d1, d2, d3}} {}
+};
+
+// An order of dimensions.
 struct Permutation
 {
     int32_t order[Dims::MAX_DIMS];

@@ -17,9 +17,10 @@ from dovetail.plugin.interfaces import (
     IPluginV3OneCore,
     IPluginV3OneRuntime,
 )
-from dovetail.plugin.native.convert import pack_addresses, pack_descs, pack_dynamic_descs, read_fields, read_text
+from dovetail.plugin.native.convert import pack_descs, pack_dynamic_descs, read_fields, read_text
 from dovetail.plugin.native.exprs import ShapeExchange
 from dovetail.plugin.native.layout import NativeDynamicDesc, NativeIdentity
+from dovetail.plugin.native.runs import PreparedEnqueue
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc
 
 if TYPE_CHECKING:
@@ -213,19 +214,13 @@ class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
         stream: int,
     ) -> int:
         """The status of ``enqueue``."""
-        status = c_int32()
-        self._call(
-            "runtime_enqueue",
-            "enqueue",
-            pack_descs(input_desc),
-            pack_descs(output_desc),
-            pack_addresses(inputs),
-            pack_addresses(outputs),
-            int(workspace),
-            int(stream),
-            byref(status),
-        )
-        return status.value
+        return self.prepare_enqueue(input_desc, output_desc)(inputs, outputs, int(workspace), int(stream))
+
+    def prepare_enqueue(
+        self, input_desc: Sequence[PluginTensorDesc], output_desc: Sequence[PluginTensorDesc]
+    ) -> PreparedEnqueue:
+        """``enqueue`` for many runs with the same descriptors."""
+        return PreparedEnqueue(self._plugin, self._address, input_desc, output_desc)
 
     def attach_to_context(self, resource_context: IPluginResourceContext) -> NativePlugin:
         """``attachToContext``."""
@@ -235,4 +230,5 @@ class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
         """``getFieldsToSerialize``, copied."""
         fields = c_void_p()
         self._call("runtime_fields", "getFieldsToSerialize", byref(fields))
-        return read_fields(fields.value, "getFieldsToSerialize", self._plugin.where)
+        plugin = self._plugin
+        return read_fields(fields.value, plugin.image.table.size_of_dims, "getFieldsToSerialize", plugin.where)

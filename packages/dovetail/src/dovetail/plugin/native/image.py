@@ -15,6 +15,8 @@ from dovetail.errors import PluginError
 from dovetail.loggers import ILogger
 from dovetail.plugin.native.layout import (
     ABI_VERSION,
+    NativeDims,
+    NativeDims32,
     NativeDynamicDesc,
     NativeField,
     NativeTable,
@@ -48,8 +50,12 @@ class NativeImage:
     def call(self, function: str, callback: str, *arguments: Any) -> None:
         """Call a function of the table; what the callback threw becomes an error that names it."""
         if getattr(self.table, function)(*arguments):
-            text = (self.table.last_error() or b"").decode(errors="replace")
-            raise PluginError(f"{callback} threw an exception: {text}", where=self.path)
+            raise self.describe_exception(callback)
+
+    def describe_exception(self, callback: str) -> PluginError:
+        """The error for what the callback that was called last on this thread threw."""
+        text = (self.table.last_error() or b"").decode(errors="replace")
+        return PluginError(f"{callback} threw an exception: {text}", where=self.path)
 
     def find(self, symbol: str) -> Any | None:
         """A function that the library exports, if it does."""
@@ -95,7 +101,8 @@ def _read_table(library: ctypes.CDLL, path: str) -> NativeTable:
     table: NativeTable = entry().contents
     sizes = (table.size, table.size_of_tensor_desc, table.size_of_dynamic_desc, table.size_of_field)
     expected = tuple(map(ctypes.sizeof, (NativeTable, NativeTensorDesc, NativeDynamicDesc, NativeField)))
-    if table.version != ABI_VERSION or sizes != expected:
+    known_dims = (ctypes.sizeof(NativeDims), ctypes.sizeof(NativeDims32))
+    if table.version != ABI_VERSION or sizes != expected or table.size_of_dims not in known_dims:
         raise PluginError(
             "the library was built against another version of Dovetail's headers",
             where=path,
