@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import sys
 import threading
 import weakref
@@ -11,7 +12,7 @@ from ctypes import POINTER
 from pathlib import Path
 from typing import Any, Final
 
-from dovetail.errors import PluginError
+from dovetail.errors import ForeignLibraryError, PluginError
 from dovetail.loggers import ILogger
 from dovetail.plugin.native.layout import (
     ABI_VERSION,
@@ -26,8 +27,8 @@ from dovetail.plugin.native.layout import (
 __all__ = ["NativeImage", "open_image"]
 
 _ENTRY: Final = "dovetail_plugin_abi"
-_FOREIGN: Final = ("getCreators", "getPluginCreators", "initLibNvInferPlugins")
-"""What a library that was built against other headers exports."""
+_FOREIGN: Final = ("getCreators", "getPluginCreators", "initLibNvInferPlugins", "getPluginRegistry", "libnvinfer")
+"""What a library that was built against other headers exports or needs."""
 _REBUILD: Final = 'rebuild it against Dovetail\'s headers: g++ -std=c++17 -fPIC -shared -I"$(dovetail include-dir)" ...'
 
 
@@ -70,6 +71,7 @@ def open_image(path: Path) -> NativeImage:
     """
     if not path.is_file():
         raise PluginError("there is no such plugin library", where=str(path), fix="check the path")
+    _require_entry(path)
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
     except OSError as error:
@@ -80,6 +82,37 @@ def open_image(path: Path) -> NativeImage:
             return _admit(library, str(path))
     _close(library._handle)  # it was counted once more
     return known
+
+
+def _require_entry(path: Path) -> None:
+    """Refuse a file that does not name the entry point, before any of its code runs.
+
+    A library of another binary interface registers itself while it is loaded, with whatever has that interface.
+    """
+    if not path.stat().st_size:
+        raise PluginError("the file is empty", where=str(path))
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+        if contents.find(_ENTRY.encode()) >= 0:
+            return
+        found = [name for name in _FOREIGN if contents.find(name.encode()) >= 0]
+    if found:
+        raise _explain_foreign(str(path), f"only {', '.join(found)}")
+    raise PluginError(
+        "the file is no plugin library",
+        where=str(path),
+        expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
+        fix=_REBUILD,
+    )
+
+
+def _explain_foreign(path: str, found: str) -> ForeignLibraryError:
+    return ForeignLibraryError(
+        "the library was built against other headers, with another binary interface",
+        where=path,
+        expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
+        got=found,
+        fix=_REBUILD,
+    )
 
 
 def _admit(library: ctypes.CDLL, path: str) -> NativeImage:
@@ -96,14 +129,14 @@ def _admit(library: ctypes.CDLL, path: str) -> NativeImage:
 def _read_table(library: ctypes.CDLL, path: str) -> NativeTable:
     entry = getattr(library, _ENTRY, None)
     if entry is None:
-        raise _explain_foreign(library, path)
+        raise _explain_foreign(path, "a name that is not exported")
     entry.restype = POINTER(NativeTable)
     table: NativeTable = entry().contents
     sizes = (table.size, table.size_of_tensor_desc, table.size_of_dynamic_desc, table.size_of_field)
     expected = tuple(map(ctypes.sizeof, (NativeTable, NativeTensorDesc, NativeDynamicDesc, NativeField)))
     known_dims = (ctypes.sizeof(NativeDims), ctypes.sizeof(NativeDims32))
     if table.version != ABI_VERSION or sizes != expected or table.size_of_dims not in known_dims:
-        raise PluginError(
+        raise ForeignLibraryError(
             "the library was built against another version of Dovetail's headers",
             where=path,
             expected=f"binary interface {ABI_VERSION}, sizes {expected}",
@@ -111,24 +144,6 @@ def _read_table(library: ctypes.CDLL, path: str) -> NativeTable:
             fix=_REBUILD,
         )
     return table
-
-
-def _explain_foreign(library: ctypes.CDLL, path: str) -> PluginError:
-    found = [symbol for symbol in _FOREIGN if hasattr(library, symbol)]
-    if found:
-        return PluginError(
-            "the library was built against other headers, with another binary interface",
-            where=path,
-            expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
-            got=f"only {', '.join(found)}",
-            fix=_REBUILD,
-        )
-    return PluginError(
-        "the library is no plugin library",
-        where=path,
-        expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
-        fix=_REBUILD,
-    )
 
 
 def _close(handle: int) -> None:
