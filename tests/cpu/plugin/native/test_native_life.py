@@ -34,6 +34,11 @@ def find_sanitizer() -> str:
     return " ".join(found)
 
 
+def _ask_compiler(question: str) -> str:
+    command = [shutil.which("g++") or "g++", question]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def run_times(library: Path, plugin: str, times: int, settings: Mapping[str, str]) -> tuple[int, str]:
     """How many bytes more are allocated, and what was written to the standard error."""
     command = [sys.executable, str(PROGRAM), str(library), plugin, str(times)]

@@ -11,6 +11,7 @@ from dovetail.errors import PluginError
 from dovetail.expr import DimsExprs, IExprBuilder
 from dovetail.plugin.fields import PluginFieldCollection
 from dovetail.plugin.interfaces import (
+    PREFERS_DEVICE,
     APILanguage,
     IPluginResourceContext,
     IPluginV3OneBuildV2,
@@ -105,6 +106,11 @@ class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
     def metadata_string(self) -> str | None:  # type: ignore[override]
         """``getMetadataString``."""
         return self._text("build_metadata", "getMetadataString")
+
+    @property
+    def preferred_memory(self) -> str:  # type: ignore[override]
+        """A device for a library with CUDA in it, else the host."""
+        return PREFERS_DEVICE if self._plugin.image.uses_cuda else ""
 
     def get_output_data_types(self, input_types: Sequence[DataType]) -> list[DataType]:
         """``getOutputDataTypes``, which must set the type of every output."""

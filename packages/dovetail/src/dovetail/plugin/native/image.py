@@ -7,7 +7,7 @@ import mmap
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import POINTER
 from pathlib import Path
 from typing import Any, Final
@@ -36,11 +36,17 @@ _open: Final[weakref.WeakValueDictionary[int, NativeImage]] = weakref.WeakValueD
 _lock: Final = threading.Lock()
 
 
+_CUDA: Final = (b".nvFatBinSegment", b"libcudart.so")
+"""What a library has in it that was compiled with kernels for CUDA, or is linked with its run time."""
+
+
 class NativeImage:
     """One opened library; creators, plugins and resources hold it, and the last one to go closes it."""
 
     def __init__(self, path: str, library: ctypes.CDLL, table: NativeTable) -> None:
         self.path: Final = path
+        self.uses_cuda: Final = _contains_any(Path(path), _CUDA)
+        """Whether its plugins expect addresses of a device of CUDA."""
         self.library: Final = library
         self.table: Final = table
         self.logger_of: Callable[[], ILogger | None] = lambda: None
@@ -103,6 +109,11 @@ def _require_entry(path: Path) -> None:
         expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
         fix=_REBUILD,
     )
+
+
+def _contains_any(path: Path, words: Sequence[bytes]) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+        return any(contents.find(word) >= 0 for word in words)
 
 
 def _explain_foreign(path: str, found: str) -> ForeignLibraryError:
