@@ -220,7 +220,8 @@ class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
         stream: int,
     ) -> int:
         """The status of ``enqueue``."""
-        return self.prepare_enqueue(input_desc, output_desc)(inputs, outputs, int(workspace), int(stream))
+        run = self.prepare_enqueue(input_desc, output_desc)
+        return run(list(map(int, inputs)), list(map(int, outputs)), int(workspace), int(stream))
 
     def prepare_enqueue(
         self, input_desc: Sequence[PluginTensorDesc], output_desc: Sequence[PluginTensorDesc]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.plugin.native.convert import pack_addresses, pack_descs
 from dovetail.plugin.native.layout import NativeRun
@@ -37,8 +37,8 @@ class PreparedEnqueue:
     ) -> None:
         self._plugin: Final = plugin
         self._kept: Final = pack_descs(input_desc), pack_descs(output_desc)
-        self._inputs: Final = pack_addresses([0] * len(input_desc))
-        self._outputs: Final = pack_addresses([0] * len(output_desc))
+        self._inputs: Final[Any] = pack_addresses([0] * len(input_desc))
+        self._outputs: Final[Any] = pack_addresses([0] * len(output_desc))
         self._run: Final = NativeRun(
             runtime, *self._kept, len(input_desc), len(output_desc), self._inputs, self._outputs
         )
