@@ -44,7 +44,8 @@ suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py'
 
 QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
 # What takes long for what it finds: checks of whole plugins and providers, and many runs in threads.
-HEAVY := tests/null/plugin/check/test_corpus.py tests/null/plugin/check/test_callbacks.py \
+HEAVY := $(addprefix tests/cpu/plugin/native/test_native_,broken.py docs.py life.py) \
+	tests/null/plugin/check/test_corpus.py tests/null/plugin/check/test_callbacks.py \
 	tests/null/plugin/check/test_rules.py tests/null/plugin/check/cases/test_discovery.py tests/cpu/testing \
 	tests/ort_ep/lifetime tests/ort_ep/device/test_exits.py tests/adversarial/network/test_growth.py \
 	tests/adversarial/network/test_mutated_models.py tests/adversarial/plan/test_manifest_fuzz.py \
@@ -57,7 +58,7 @@ MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devi
 VERSIONS := $(call suites,ort_ep)
 LONG := $(call suites,conformance)
 # The others compare with a peer over minutes: `make bench`, on a machine that does nothing else.
-BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
+BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py tests/bench/test_native_enqueue.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

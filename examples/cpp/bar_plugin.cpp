@@ -3,35 +3,23 @@
 // From X (N, C, H, W) and a shape input S of one value comes Y (S, 3, N, K): K is the number of positive elements in the
 // first plane of X, and Y[s, c, n, k] is c + 1 times the element of the first plane of image n at the k-th such place.
 // K is written to the second output, a size tensor.
-#include <NvInfer.h>
+#include "example_plugin.h"
 
 #include <algorithm>
-#include <vector>
 
 using namespace nvinfer1;
 
 namespace
 {
 
-class BarPlugin : public IPluginV3, public IPluginV3OneCore, public IPluginV3OneBuild, public IPluginV3OneRuntime
+class BarPlugin : public ExamplePlugin<BarPlugin>
 {
 public:
-    IPluginCapability* getCapabilityInterface(PluginCapabilityType type) noexcept override
-    {
-        switch (type)
-        {
-        case PluginCapabilityType::kCORE: return static_cast<IPluginV3OneCore*>(this);
-        case PluginCapabilityType::kBUILD: return static_cast<IPluginV3OneBuild*>(this);
-        case PluginCapabilityType::kRUNTIME: return static_cast<IPluginV3OneRuntime*>(this);
-        }
-        return nullptr;
-    }
+    static constexpr char const* kNAME = "Bar";
 
-    IPluginV3* clone() noexcept override { return new BarPlugin{}; }
-
-    char const* getPluginName() const noexcept override { return "Bar"; }
-    char const* getPluginVersion() const noexcept override { return "1"; }
-    char const* getPluginNamespace() const noexcept override { return ""; }
+    static BarPlugin* create(PluginFieldCollection const&) { return new BarPlugin{}; }
+    static std::vector<PluginField> fieldNames() { return {}; }
+    std::vector<PluginField> fields() const { return {}; }
 
     int32_t getNbOutputs() const noexcept override { return 2; }
 
@@ -72,17 +60,6 @@ public:
         return inOut[pos].desc.format == PluginFormat::kLINEAR && inOut[pos].desc.type == wanted;
     }
 
-    int32_t configurePlugin(
-        DynamicPluginTensorDesc const*, int32_t, DynamicPluginTensorDesc const*, int32_t) noexcept override
-    {
-        return 0;
-    }
-
-    int32_t onShapeChange(PluginTensorDesc const*, int32_t, PluginTensorDesc const*, int32_t) noexcept override
-    {
-        return 0;
-    }
-
     int32_t enqueue(PluginTensorDesc const* inputDesc, PluginTensorDesc const* outputDesc, void const* const* inputs,
         void* const* outputs, void*, cudaStream_t) noexcept override
     {
@@ -111,35 +88,13 @@ public:
         *static_cast<int32_t*>(outputs[1]) = static_cast<int32_t>(count);
         return 0;
     }
-
-    IPluginV3* attachToContext(IPluginResourceContext*) noexcept override { return clone(); }
-    PluginFieldCollection const* getFieldsToSerialize() noexcept override { return &mFields; }
-
-private:
-    PluginFieldCollection mFields{};
-};
-
-class BarCreator : public IPluginCreatorV3One
-{
-public:
-    char const* getPluginName() const noexcept override { return "Bar"; }
-    char const* getPluginVersion() const noexcept override { return "1"; }
-    char const* getPluginNamespace() const noexcept override { return ""; }
-    PluginFieldCollection const* getFieldNames() noexcept override { return &mFields; }
-    IPluginV3* createPlugin(char const*, PluginFieldCollection const*, TensorRTPhase) noexcept override
-    {
-        return new BarPlugin{};
-    }
-
-private:
-    PluginFieldCollection mFields{};
 };
 
 } // namespace
 
 extern "C" TENSORRTAPI IPluginCreatorInterface* const* getCreators(int32_t& nbCreators)
 {
-    static BarCreator creator;
+    static ExampleCreator<BarPlugin> creator;
     static IPluginCreatorInterface* const creators[]{&creator};
     nbCreators = 1;
     return creators;

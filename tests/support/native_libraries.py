@@ -11,13 +11,15 @@ import pytest
 
 import dovetail
 
-__all__ = ["INCLUDE", "ROOT", "SOURCES", "Compile", "make_compiler"]
+__all__ = ["INCLUDE", "ROOT", "SOURCES", "VERSION_8", "Compile", "make_compiler"]
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "tests/cpu/plugin/native/sources", ROOT / "examples/cpp")
 SOURCES = {path.stem: path for folder in FOLDERS for path in folder.glob("*.cpp")}
 INCLUDE = Path(dovetail.__file__).parent / "include"
-FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
+VERSION_8 = f"-I{INCLUDE / 'v8'}"
+"""The option for sources that were written for version 8 of the contract."""
+FLAGS = ("-std=c++17", "-O0", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wpedantic", "-Werror")
 
 Compile = Callable[..., Path]
 
@@ -29,9 +31,10 @@ def make_compiler(folder: Path) -> Compile:
         pytest.skip("there is no g++ here")
 
     def compile_library(name: str, *options: str) -> Path:
-        path = folder / f"lib{name}{len(options) or ''}.so"
+        path = folder / f"lib{name}{abs(hash(options)) if options else ''}.so"
         if not path.exists():
-            command = [compiler, *FLAGS, *options, f"-I{INCLUDE}", f"-I{INCLUDE}/no_cuda", SOURCES[name], "-o", path]
+            folders = (INCLUDE, INCLUDE / "no_cuda", ROOT / "examples/cpp")
+            command = [compiler, *FLAGS, *options, *(f"-I{folder}" for folder in folders), SOURCES[name], "-o", path]
             subprocess.run(command, check=True)
         return path
 

@@ -17,6 +17,7 @@ __all__ = [
     "BuildCancelledError",
     "BuildError",
     "DovetailError",
+    "ForeignLibraryError",
     "InputError",
     "InternalError",
     "ModelError",
@@ -117,6 +118,10 @@ class InputError(DovetailError):
 
 class PluginError(DovetailError):
     """A plugin or its creator broke the contract or raised."""
+
+
+class ForeignLibraryError(PluginError):
+    """A compiled plugin library has another binary interface than this version of Dovetail."""
 
 
 class ProviderError(DovetailError):

@@ -13,9 +13,10 @@ import pytest
 
 import dovetail as dt
 from dovetail.cli import main
-from dovetail.errors import PluginError
+from dovetail.errors import ForeignLibraryError, PluginError
 from dovetail.loggers import ILogger, Severity
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from dovetail.plugin.safe import get_safe_plugin_registry
 from tests.support.native_libraries import INCLUDE, SOURCES, Compile
 
 
@@ -126,11 +127,12 @@ def test_resources_are_shared(compile_library: Compile, registry: PluginRegistry
     assert "resource 'python' is a Python object, which C++ cannot use" in registry.logger.texts[-1]
 
 
-def test_a_library_of_another_binary_interface_is_told_how_to_be_rebuilt(
-    compile_library: Compile, registry: PluginRegistry
+@pytest.mark.parametrize("options", [(), ("-DNEEDS_LIBRARY",)])
+def test_a_library_built_against_other_headers_is_told_how_to_be_rebuilt(
+    compile_library: Compile, registry: PluginRegistry, options: tuple[str, ...]
 ) -> None:
-    path = compile_library("foreign")
-    with pytest.raises(PluginError, match="built against other headers") as caught:
+    path = compile_library("foreign", *options)
+    with pytest.raises(ForeignLibraryError, match="built against other headers") as caught:
         registry.load_library(path)
     assert "only getCreators" in str(caught.value)
     assert "dovetail include-dir" in str(caught.value)
@@ -138,7 +140,7 @@ def test_a_library_of_another_binary_interface_is_told_how_to_be_rebuilt(
 
 
 def test_a_library_of_another_version_is_refused(compile_library: Compile, registry: PluginRegistry) -> None:
-    with pytest.raises(PluginError, match="another version of Dovetail's headers") as caught:
+    with pytest.raises(ForeignLibraryError, match="another version of Dovetail's headers") as caught:
         registry.load_library(compile_library("future"))
     assert "got binary interface 99" in str(caught.value)
 
@@ -149,9 +151,14 @@ def test_the_command_line_prints_where_the_headers_are(capsys: pytest.CaptureFix
 
 
 def test_other_files_are_refused(tmp_path: Path, registry: PluginRegistry) -> None:
-    (tmp_path / "plugin.so").write_bytes(b"\x7fELF")
-    with pytest.raises(PluginError, match="the library cannot be loaded"):
-        registry.load_library(tmp_path / "plugin.so")
+    for contents, words in (
+        (b"", "the file is empty"),
+        (b"\x7fELF", "the file is no plugin library"),
+        (b"\x7fELF dovetail_plugin_abi", "the library cannot be loaded"),
+    ):
+        (tmp_path / "plugin.so").write_bytes(contents)
+        with pytest.raises(PluginError, match=words):
+            registry.load_library(tmp_path / "plugin.so")
     with pytest.raises(PluginError, match="there is no such plugin library"):
         registry.load_library(tmp_path / "gone.so")
 
@@ -175,3 +182,46 @@ def test_cmake_builds_a_library(compile_library: Compile, registry: PluginRegist
     subprocess.run(configure, check=True, capture_output=True)
     subprocess.run(["cmake", "--build", tmp_path / "build"], check=True, capture_output=True)
     assert registry.load_library(tmp_path / "build" / "libpad.so").creators[0].name == "Pad"
+
+
+def test_a_second_library_with_the_same_creator_is_refused_until_the_first_is_gone(
+    compile_library: Compile, registry: PluginRegistry, tmp_path: Path
+) -> None:
+    first, second = compile_library("probe"), tmp_path / "libother.so"
+    shutil.copy(first, second)
+    library = registry.load_library(first)
+    with pytest.raises(PluginError, match="a creator for plugin 'Probe' version '1' is already registered"):
+        registry.load_library(second)
+    assert registry.get_creator("Probe", "1") is library.creators[0]
+    assert registry.deregister_library(library)
+    assert registry.load_library(second).creators[0].name == "Probe"
+
+
+def test_python_and_cpp_count_one_resource(compile_library: Compile, registry: PluginRegistry) -> None:
+    class Own(dt.IPluginResource):
+        def clone(self) -> Own:
+            return Own()
+
+        def release(self) -> int:
+            return 0
+
+    path = registry.load_library(compile_library("probe")).path
+    library, shared = ctypes.CDLL(path), get_plugin_registry()
+    library.acquireIsNull.restype = ctypes.c_bool
+    assert not library.acquireIsNull(b"both")  # C++ is first, and Python gets what it brought
+    found = shared.acquire_plugin_resource("both", Own())
+    assert not isinstance(found, Own)
+    assert found.api_language is dt.APILanguage.CPP
+    assert shared.release_plugin_resource("both")
+    assert library.releaseResource(b"both") == 0
+    assert isinstance(shared.acquire_plugin_resource("both", Own()), Own)  # the count had come to zero
+    assert shared.release_plugin_resource("both")
+
+
+def test_the_safe_registry_checks_what_a_library_declares_safe(compile_library: Compile) -> None:
+    safe = get_safe_plugin_registry()
+    library = safe.load_library(compile_library("safe"))
+    assert safe.get_creator("Negate", "1").safe
+    assert safe.deregister_library(library)
+    with pytest.raises(PluginError, match="the creator does not declare that it is safe"):
+        safe.load_library(compile_library("pad_plugin"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,8 @@ from dovetail.errors import DovetailError
 from dovetail.loggers import ErrorCode, ErrorRecorder
 from dovetail.plugin.check import check_path
 from dovetail.plugin.libraries import PluginLibrary
-from dovetail.plugin.registry import get_plugin_registry
-from tests.support.native_libraries import Compile
+from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
+from tests.support.native_libraries import VERSION_8, Compile
 from tests.support.plugins import build_engine
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
@@ -170,6 +171,84 @@ def test_a_plugin_of_the_older_interface_runs(compile_library: Compile) -> None:
         registry.deregister_library(library)
 
 
+@pytest.fixture(scope="module", params=[(VERSION_8,), pytest.param((), marks=pytest.mark.slow)], ids=["v8", "now"])
+def implicit(compile_library: Compile, request: pytest.FixtureRequest) -> Iterator[PluginLibrary]:
+    registry = get_plugin_registry()
+    library = registry.load_library(compile_library("implicit", *request.param))
+    yield library
+    registry.deregister_library(library)
+
+
+@pytest.mark.parametrize("name", ["OneType", "Extended", "InOut"])
+def test_plugins_that_never_see_the_batch_run(implicit: PluginLibrary, name: str) -> None:
+    creator = get_plugin_registry().get_creator(name, "1")
+    plugin = creator.create_plugin("p", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+    plan, runtime = build_engine(plugin, creator, shape=(-1, 3), profile=((1, 3), (2, 3), (4, 3)))
+    engine = runtime.deserialize_cuda_engine(plan)
+    for batch in (2, 4):
+        x = np.ones((batch, 3), np.float32)
+        np.testing.assert_array_equal(engine(x), x + np.arange(batch, dtype=np.float32)[:, None])
+
+
+def test_plugins_that_never_see_the_batch_need_the_other_sizes(implicit: PluginLibrary) -> None:
+    creator = get_plugin_registry().get_creator("InOut", "1")
+    plugin = creator.create_plugin("p", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+    with pytest.raises(DovetailError, match="input 0, dimension 1 varies"):
+        build_engine(plugin, creator, shape=(2, -1), profile=((2, 1), (2, 2), (2, 3)))
+
+
+def test_older_creators_are_found_by_their_library(implicit: PluginLibrary) -> None:
+    assert ctypes.CDLL(implicit.path).countOlderCreators() == 3
+
+
+def pooled(x: np.ndarray) -> np.ndarray:
+    """The largest of each 2 by 2 window."""
+    return np.asarray(x.reshape(*x.shape[:2], x.shape[2] // 2, 2, x.shape[3] // 2, 2).max(axis=(3, 5)))
+
+
+@pytest.mark.parametrize("data_type", [dt.float32, dt.float16, dt.bfloat16, dt.fp8, dt.int8])
+def test_the_example_pools_all_its_types(compile_library: Compile, data_type: dt.DataType) -> None:
+    registry = PluginRegistry()
+    creator = registry.load_library(compile_library("pool_plugin")).creators[0]
+    plugin = creator.create_plugin("pool", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+    runtime = plugin.get_capability_interface(dt.PluginCapabilityType.RUNTIME)
+    x = (np.random.default_rng(0).standard_normal((2, 3, 4, 6)) * 20).astype(data_type.numpy)
+    y = np.zeros((2, 3, 2, 3), data_type.numpy)
+    descs = [dt.PluginTensorDesc(array.shape, data_type, dt.TensorFormat.LINEAR) for array in (x, y)]
+    assert runtime.enqueue(descs[:1], descs[1:], [x.ctypes.data], [y.ctypes.data], 0, 0) == 0
+    np.testing.assert_array_equal(y.astype(np.float32), pooled(x.astype(np.float32)))
+
+
+def test_the_example_pools_to_the_scale_of_its_output(compile_library: Compile) -> None:
+    creator = PluginRegistry().load_library(compile_library("pool_plugin")).creators[0]
+    plugin = creator.create_plugin("pool", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD)
+    runtime = plugin.get_capability_interface(dt.PluginCapabilityType.RUNTIME)
+    x = np.array([[[[1, 2, -100, -90], [3, 4, -80, -70], [100, 5, 7, 6], [6, 5, 0, 0]]]], np.int8)
+    y = np.zeros((1, 1, 2, 2), np.int8)
+    descs = [
+        dt.PluginTensorDesc(array.shape, dt.int8, dt.TensorFormat.LINEAR, scale)
+        for array, scale in ((x, 0.5), (y, 0.25))
+    ]
+    assert runtime.enqueue(descs[:1], descs[1:], [x.ctypes.data], [y.ctypes.data], 0, 0) == 0
+    assert y.ravel().tolist() == [8, -128, 127, 14]
+
+
+def test_the_example_shares_its_weights(compile_library: Compile) -> None:
+    registry = get_plugin_registry()
+    library = registry.load_library(compile_library("shared_weights_plugin"))
+    try:
+        weights = np.array([1, 10, 100], np.float32)
+        fields = dt.PluginFieldCollection([dt.PluginField("weights", weights, dt.PluginFieldType.FLOAT32)])
+        creator = registry.get_creator("Weigh", "1")
+        plugin = creator.create_plugin("w", fields, dt.TensorRTPhase.BUILD)
+        plan, runtime = build_engine(plugin, creator, shape=(2, 3))
+        engines = [runtime.deserialize_cuda_engine(plan) for _ in range(2)]
+        for engine in engines:
+            np.testing.assert_array_equal(engine(X), X * weights)
+    finally:
+        registry.deregister_library(library)
+
+
 def test_an_onnx_node_gets_a_plugin_in_cpp(compile_library: Compile) -> None:
     node = helper.make_node("Scale", ["x"], ["y"], domain="acme", plugin_version="2", factor=3.0)
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in "xy")
@@ -183,10 +262,24 @@ def test_an_onnx_node_gets_a_plugin_in_cpp(compile_library: Compile) -> None:
         registry.deregister_library(library)
 
 
-@pytest.mark.parametrize("target", ["pad_plugin:Pad", "bar_plugin:Bar", "older:Scale"])
+@pytest.mark.parametrize(
+    "target",
+    [
+        "pad_plugin:Pad",
+        "older:Scale",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("bar_plugin:Bar", "pool_plugin:Pool")),
+    ],
+)
 def test_plugins_pass_the_checker(compile_library: Compile, target: str) -> None:
     source, _, name = target.partition(":")
     report = check_path(f"{compile_library(source)}:{name}")
+    assert report.ok, report.failures
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["OneType", "Extended", "InOut"])
+def test_plugins_that_never_see_the_batch_pass_the_checker(implicit: PluginLibrary, name: str) -> None:
+    report = check_path(f"{implicit.path}:{name}")
     assert report.ok, report.failures
 
 

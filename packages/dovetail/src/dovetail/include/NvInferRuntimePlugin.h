@@ -3,8 +3,3 @@
 
 #include "NvInferVersion.h"
 #include "dovetail/shim.h"
-
-namespace nvinfer1
-{
-using namespace ::dovetail;
-} // namespace nvinfer1

@@ -33,6 +33,7 @@ public:
     {
         auto* twin = new Scale{mFactor};
         twin->setPluginNamespace(mNamespace.c_str());
+        twin->mIsReady = mIsReady;
         return twin;
     }
     void setPluginNamespace(char const* place) noexcept override { mNamespace = place; }

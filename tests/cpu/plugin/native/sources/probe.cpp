@@ -285,6 +285,11 @@ extern "C" TENSORRTAPI bool acquireIsNull(char const* key)
     return getPluginRegistry()->acquirePluginResource(key, &mine) == nullptr;
 }
 
+extern "C" TENSORRTAPI int32_t releaseResource(char const* key)
+{
+    return getPluginRegistry()->releasePluginResource(key);
+}
+
 static ILoggerFinder* gFinder{nullptr};
 
 extern "C" TENSORRTAPI void setLoggerFinder(ILoggerFinder* finder)

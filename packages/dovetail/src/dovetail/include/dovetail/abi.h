@@ -42,6 +42,43 @@ extern "C"
         char const* name_space;
     } dovetail_identity;
 
+    typedef struct dovetail_dims
+    {
+        int32_t nb_dims;
+        int64_t d[8];
+    } dovetail_dims;
+
+    typedef struct dovetail_tensor_desc
+    {
+        dovetail_dims dims;
+        int32_t type;
+        int32_t format;
+        float scale;
+    } dovetail_tensor_desc;
+
+    typedef struct dovetail_dynamic_desc
+    {
+        dovetail_tensor_desc desc;
+        dovetail_dims min;
+        dovetail_dims max;
+        dovetail_dims opt;
+    } dovetail_dynamic_desc;
+
+    /* One call of enqueue: what it is given, and the status that it returned. */
+    typedef struct dovetail_run
+    {
+        void* runtime;
+        dovetail_tensor_desc const* input_desc;
+        dovetail_tensor_desc const* output_desc;
+        int32_t nb_inputs;
+        int32_t nb_outputs;
+        void const* const* inputs;
+        void* const* outputs;
+        void* workspace;
+        void* stream;
+        int32_t status;
+    } dovetail_run;
+
     /* A capability and the interface that it implements. */
     typedef struct dovetail_capability
     {
@@ -86,7 +123,7 @@ extern "C"
         uint32_t size_of_tensor_desc;
         uint32_t size_of_dynamic_desc;
         uint32_t size_of_field;
-        uint32_t reserved;
+        uint32_t size_of_dims; /* in fields: 8 sizes of 64 bits, or of 32 */
 
         char const* (*last_error)(void);
         int32_t (*attach)(dovetail_host const* host, int64_t context);
@@ -113,12 +150,12 @@ extern "C"
         int32_t (*build_output_shapes)(void* build, dovetail_expr const* exprs, int32_t nb_exprs,
             dovetail_shapes const* inputs, dovetail_shapes const* shape_inputs, int32_t nb_outputs,
             dovetail_shapes_sink sink, int64_t token, int32_t* status);
-        int32_t (*build_supports)(
-            void* build, int32_t pos, void const* in_out, int32_t nb_inputs, int32_t nb_outputs, int32_t* accepted);
-        int32_t (*build_configure)(void* build, void const* in, int32_t nb_inputs, void const* out,
-            int32_t nb_outputs, int32_t* status);
-        int32_t (*build_workspace)(void* build, void const* in, int32_t nb_inputs, void const* out,
-            int32_t nb_outputs, uint64_t* size);
+        int32_t (*build_supports)(void* build, int32_t pos, dovetail_dynamic_desc const* in_out, int32_t nb_inputs,
+            int32_t nb_outputs, int32_t* accepted);
+        int32_t (*build_configure)(void* build, dovetail_dynamic_desc const* in, int32_t nb_inputs,
+            dovetail_dynamic_desc const* out, int32_t nb_outputs, int32_t* status);
+        int32_t (*build_workspace)(void* build, dovetail_dynamic_desc const* in, int32_t nb_inputs,
+            dovetail_dynamic_desc const* out, int32_t nb_outputs, uint64_t* size);
         int32_t (*build_nb_tactics)(void* build, int32_t* count);
         int32_t (*build_tactics)(void* build, int32_t* tactics, int32_t count, int32_t* status);
         int32_t (*build_format_limit)(void* build, int32_t* limit);
@@ -127,10 +164,9 @@ extern "C"
         int32_t (*build_aliased_input)(void* build, int32_t output, int32_t* input);
 
         int32_t (*runtime_set_tactic)(void* runtime, int32_t tactic, int32_t* status);
-        int32_t (*runtime_shape_change)(void* runtime, void const* in, int32_t nb_inputs, void const* out,
-            int32_t nb_outputs, int32_t* status);
-        int32_t (*runtime_enqueue)(void* runtime, void const* input_desc, void const* output_desc,
-            void const* const* inputs, void* const* outputs, void* workspace, void* stream, int32_t* status);
+        int32_t (*runtime_shape_change)(void* runtime, dovetail_tensor_desc const* in, int32_t nb_inputs,
+            dovetail_tensor_desc const* out, int32_t nb_outputs, int32_t* status);
+        int32_t (*runtime_enqueue)(dovetail_run* run);
         int32_t (*runtime_attach)(void* runtime, void* context, void** plugin);
         int32_t (*runtime_fields)(void* runtime, void const** fields);
 

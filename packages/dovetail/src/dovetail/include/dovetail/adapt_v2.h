@@ -1,11 +1,9 @@
 // Plugins and creators of the older interface as ones of IPluginV3.
 #pragma once
 
-#include "plugin_v2.h"
+#include "implicit_batch.h"
 
 #include <cstring>
-#include <stdexcept>
-#include <vector>
 
 namespace dovetail
 {
@@ -15,29 +13,35 @@ namespace detail
 // Under this name a plan keeps what serialize() wrote.
 constexpr char const* kSERIALIZED = "serialized_plugin_v2";
 
+// One V2 object with the engine's part of its life.
+//
+// As the older contract has it, initialize is called on the object of an engine and not on its clones, which are made
+// in an initialized state. While a plan is built the object that runs is initialized, when it first has to be.
 class DOVETAIL_PRIVATE AdaptedV2Plugin final : public IPluginV3,
                                                public IPluginV3OneCore,
                                                public IPluginV3OneBuild,
                                                public IPluginV3OneRuntime
 {
 public:
-    explicit AdaptedV2Plugin(IPluginV2DynamicExt* plugin) noexcept
+    AdaptedV2Plugin(IPluginV2& plugin, bool isInitialized)
         : mPlugin{plugin}
+        , mDialect{chooseDialect(plugin)}
+        , mIsInitialized{isInitialized}
     {
     }
     AdaptedV2Plugin(AdaptedV2Plugin const&) = delete;
 
     ~AdaptedV2Plugin() override
     {
-        if (mIsInitialized)
-        {
-            mPlugin->terminate();
-        }
         if (mIsAttached)
         {
-            mPlugin->detachFromContext();
+            mDialect->detach();
         }
-        mPlugin->destroy();
+        if (mMustTerminate)
+        {
+            mPlugin.terminate();
+        }
+        mPlugin.destroy();
     }
 
     IPluginCapability* getCapabilityInterface(PluginCapabilityType type) override
@@ -53,18 +57,22 @@ public:
 
     IPluginV3* clone() override { return cloneAdapted(); }
 
-    AsciiChar const* getPluginName() const override { return mPlugin->getPluginType(); }
-    AsciiChar const* getPluginVersion() const override { return mPlugin->getPluginVersion(); }
-    AsciiChar const* getPluginNamespace() const override { return mPlugin->getPluginNamespace(); }
+    AsciiChar const* getPluginName() const override { return mPlugin.getPluginType(); }
+    AsciiChar const* getPluginVersion() const override { return mPlugin.getPluginVersion(); }
+    AsciiChar const* getPluginNamespace() const override
+    {
+        auto const* place = mPlugin.getPluginNamespace();
+        return place ? place : "";
+    }
 
-    int32_t getNbOutputs() const override { return mPlugin->getNbOutputs(); }
+    int32_t getNbOutputs() const override { return mPlugin.getNbOutputs(); }
 
     int32_t getOutputDataTypes(
         DataType* outputTypes, int32_t nbOutputs, DataType const* inputTypes, int32_t nbInputs) const override
     {
         for (int32_t i = 0; i < nbOutputs; ++i)
         {
-            outputTypes[i] = mPlugin->getOutputDataType(i, inputTypes, nbInputs);
+            outputTypes[i] = mDialect->outputType(i, inputTypes, nbInputs);
         }
         return 0;
     }
@@ -74,65 +82,55 @@ public:
     {
         if (nbShapeInputs)
         {
-            throw std::invalid_argument("an IPluginV2DynamicExt takes no shape inputs");
+            throw std::invalid_argument("a V2 plugin has no shape inputs: pass the tensors as inputs");
         }
-        for (int32_t i = 0; i < nbOutputs; ++i)
-        {
-            outputs[i] = mPlugin->getOutputDimensions(i, inputs, nbInputs, exprBuilder);
-        }
+        mDialect->outputShapes(inputs, nbInputs, outputs, nbOutputs, exprBuilder);
         return 0;
     }
 
     bool supportsFormatCombination(
         int32_t pos, DynamicPluginTensorDesc const* inOut, int32_t nbInputs, int32_t nbOutputs) override
     {
-        std::vector<PluginTensorDesc> descs;
-        for (int32_t i = 0; i < nbInputs + nbOutputs; ++i)
-        {
-            descs.push_back(inOut[i].desc);
-        }
-        return mPlugin->supportsFormatCombination(pos, descs.data(), nbInputs, nbOutputs);
+        return mDialect->supports(pos, inOut, nbInputs, nbOutputs);
     }
 
     int32_t configurePlugin(DynamicPluginTensorDesc const* in, int32_t nbInputs, DynamicPluginTensorDesc const* out,
         int32_t nbOutputs) override
     {
-        mPlugin->configurePlugin(in, nbInputs, out, nbOutputs);
+        mDialect->configure(in, nbInputs, out, nbOutputs);
         return 0;
     }
 
     size_t getWorkspaceSize(DynamicPluginTensorDesc const* inputs, int32_t nbInputs,
         DynamicPluginTensorDesc const* outputs, int32_t nbOutputs) const override
     {
-        auto const in = atLargest(inputs, nbInputs);
-        auto const out = atLargest(outputs, nbOutputs);
-        return mPlugin->getWorkspaceSize(in.data(), nbInputs, out.data(), nbOutputs);
+        if (mDialect->asksWorkspaceInitialized())
+        {
+            ensureInitialized();
+        }
+        return mDialect->workspaceSize(inputs, nbInputs, outputs, nbOutputs);
     }
 
-    // The older contract configures before every change of shapes, and initializes before the first run.
     int32_t onShapeChange(
         PluginTensorDesc const* in, int32_t nbInputs, PluginTensorDesc const* out, int32_t nbOutputs) override
     {
-        auto const inputs = asFixed(in, nbInputs);
-        auto const outputs = asFixed(out, nbOutputs);
-        mPlugin->configurePlugin(inputs.data(), nbInputs, outputs.data(), nbOutputs);
-        int32_t const status = mIsInitialized ? 0 : mPlugin->initialize();
-        mIsInitialized = status == 0;
-        return status;
+        ensureInitialized();
+        mDialect->shapeChange(in, nbInputs, out, nbOutputs);
+        return 0;
     }
 
     int32_t enqueue(PluginTensorDesc const* inputDesc, PluginTensorDesc const* outputDesc, void const* const* inputs,
         void* const* outputs, void* workspace, cudaStream_t stream) override
     {
-        return mPlugin->enqueue(inputDesc, outputDesc, inputs, outputs, workspace, stream);
+        return mDialect->run(inputDesc, outputDesc, inputs, outputs, workspace, stream);
     }
 
-    IPluginV3* attachToContext(IPluginResourceContext*) override
+    IPluginV3* attachToContext(IPluginResourceContext* context) override
     {
         auto* twin = cloneAdapted();
         if (twin)
         {
-            twin->mPlugin->attachToContext(nullptr, nullptr, nullptr);
+            twin->mDialect->attach(context ? context->getGpuAllocator() : nullptr);
             twin->mIsAttached = true;
         }
         return twin;
@@ -140,44 +138,41 @@ public:
 
     PluginFieldCollection const* getFieldsToSerialize() override
     {
-        mSerialized.assign(mPlugin->getSerializationSize(), 0);
-        mPlugin->serialize(mSerialized.data());
+        mSerialized.assign(mPlugin.getSerializationSize(), 0);
+        if (!mSerialized.empty())
+        {
+            mPlugin.serialize(mSerialized.data());
+        }
         auto const length = static_cast<int32_t>(mSerialized.size());
         mField = {kSERIALIZED, mSerialized.data(), PluginFieldType::kUNKNOWN, length};
         mFields = {1, &mField};
         return &mFields;
     }
 
+    void ensureInitialized() const
+    {
+        if (mIsInitialized)
+        {
+            return;
+        }
+        if (int32_t const status = mPlugin.initialize())
+        {
+            refuse("initialize returned status %d instead of %d", status, 0);
+        }
+        mIsInitialized = mMustTerminate = true;
+    }
+
 private:
     AdaptedV2Plugin* cloneAdapted() const
     {
-        auto* twin = mPlugin->clone();
-        return twin ? new AdaptedV2Plugin{twin} : nullptr;
+        auto* twin = mPlugin.clone();
+        return twin ? new AdaptedV2Plugin{*twin, mIsInitialized} : nullptr;
     }
 
-    static std::vector<PluginTensorDesc> atLargest(DynamicPluginTensorDesc const* descs, int32_t count)
-    {
-        std::vector<PluginTensorDesc> largest;
-        for (int32_t i = 0; i < count; ++i)
-        {
-            largest.push_back(descs[i].desc);
-            largest.back().dims = descs[i].max;
-        }
-        return largest;
-    }
-
-    static std::vector<DynamicPluginTensorDesc> asFixed(PluginTensorDesc const* descs, int32_t count)
-    {
-        std::vector<DynamicPluginTensorDesc> fixed;
-        for (int32_t i = 0; i < count; ++i)
-        {
-            fixed.push_back({descs[i], descs[i].dims, descs[i].dims, descs[i].dims});
-        }
-        return fixed;
-    }
-
-    IPluginV2DynamicExt* mPlugin;
-    bool mIsInitialized{false};
+    IPluginV2& mPlugin;
+    std::unique_ptr<Dialect> mDialect;
+    mutable bool mIsInitialized;
+    mutable bool mMustTerminate{false};
     bool mIsAttached{false};
     std::vector<char> mSerialized;
     PluginField mField;
@@ -200,7 +195,12 @@ public:
         auto const* place = mCreator->getPluginNamespace();
         return place ? place : "";
     }
-    PluginFieldCollection const* getFieldNames() override { return mCreator->getFieldNames(); }
+    // Creators that take no fields return null here.
+    PluginFieldCollection const* getFieldNames() override
+    {
+        auto const* fields = mCreator->getFieldNames();
+        return fields ? fields : &mNoFields;
+    }
 
     IPluginV3* createPlugin(AsciiChar const* name, PluginFieldCollection const* fc, TensorRTPhase phase) override
     {
@@ -210,7 +210,12 @@ public:
             return nullptr;
         }
         made->setPluginNamespace(getPluginNamespace());
-        return new AdaptedV2Plugin{made->asDynamicExt()};
+        auto adapted = std::make_unique<AdaptedV2Plugin>(*made, false);
+        if (phase == TensorRTPhase::kRUNTIME)
+        {
+            adapted->ensureInitialized();
+        }
+        return adapted.release();
     }
 
 private:
@@ -227,6 +232,7 @@ private:
     }
 
     IPluginCreator* mCreator;
+    PluginFieldCollection mNoFields{};
 };
 
 } // namespace detail

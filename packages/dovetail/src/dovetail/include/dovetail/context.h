@@ -3,7 +3,9 @@
 
 #include "types.h"
 
-namespace dovetail
+namespace nvinfer1
+{
+inline namespace dovetail_v1
 {
 
 enum class ErrorCode : int32_t
@@ -74,4 +76,5 @@ protected:
     IPluginResourceContext& operator=(IPluginResourceContext const&) & = default;
 };
 
-} // namespace dovetail
+} // namespace dovetail_v1
+} // namespace nvinfer1

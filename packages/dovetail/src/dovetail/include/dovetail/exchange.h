@@ -3,16 +3,17 @@
 
 #include "abi.h"
 #include "expr.h"
+#include "refuse.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <deque>
 #include <limits>
-#include <stdexcept>
 #include <vector>
 
 namespace dovetail
 {
+using namespace nvinfer1;
+
 namespace detail
 {
 
@@ -61,14 +62,6 @@ inline bool fold(DimensionOperation op, int64_t a, int64_t b, int64_t& value) no
     case DimensionOperation::kCEIL_DIV: value = b ? -floorDiv(-a, b) : 0; return b != 0;
     }
     return false;
-}
-
-// Not std::to_string, whose tables would keep the library from being unloaded.
-[[noreturn]] inline void refuse(char const* format, int32_t first, int32_t second)
-{
-    char text[128];
-    std::snprintf(text, sizeof(text), format, first, second);
-    throw std::invalid_argument(text);
 }
 
 class DOVETAIL_PRIVATE ExchangedExprBuilder final : public IExprBuilder

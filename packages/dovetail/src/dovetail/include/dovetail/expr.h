@@ -3,7 +3,9 @@
 
 #include "types.h"
 
-namespace dovetail
+namespace nvinfer1
+{
+inline namespace dovetail_v1
 {
 
 class IDimensionExpr
@@ -43,4 +45,5 @@ public:
     IDimensionExpr const* d[Dims::MAX_DIMS];
 };
 
-} // namespace dovetail
+} // namespace dovetail_v1
+} // namespace nvinfer1

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "context.h"
-#include "registry.h"
+#include "library_registry.h"
 
 #include <atomic>
 #include <mutex>

@@ -9,7 +9,9 @@
 #include "expr.h"
 #include "types.h"
 
-namespace dovetail
+namespace nvinfer1
+{
+inline namespace dovetail_v1
 {
 
 class IVersionedInterface
@@ -125,4 +127,5 @@ public:
     virtual AsciiChar const* getPluginNamespace() const = 0;
 };
 
-} // namespace dovetail
+} // namespace dovetail_v1
+} // namespace nvinfer1

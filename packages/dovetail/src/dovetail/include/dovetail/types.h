@@ -2,6 +2,8 @@
 // Their layout is part of the binary interface of abi.h.
 #pragma once
 
+#include "../NvInferVersion.h"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -20,9 +22,25 @@
 #ifndef TENSORRTAPI
 #define TENSORRTAPI DOVETAIL_EXPORT
 #endif
+// Nothing is marked as deprecated here: the older interfaces are meant to be used.
+#define TRT_DEPRECATED
+#define TRT_DEPRECATED_ENUM
+#define TRT_DEPRECATED_API TENSORRTAPI
 
-namespace dovetail
+namespace nvinfer1
 {
+inline namespace dovetail_v1
+{
+
+// Networks are built in Python or on the command line: these classes have names only.
+class IBuilder;
+class IBuilderConfig;
+class ICudaEngine;
+class IExecutionContext;
+class ILayer;
+class INetworkDefinition;
+class IRuntime;
+class ITensor;
 
 using char_t = char;
 using AsciiChar = char_t;
@@ -121,37 +139,57 @@ public:
     int64_t d[MAX_DIMS];
 };
 
+// A shape of before version 10.
+class Dims32
+{
+public:
+    static constexpr int32_t MAX_DIMS{8};
+    int32_t nbDims;
+    int32_t d[MAX_DIMS];
+};
+
+#if NV_TENSORRT_MAJOR >= 10
 using Dims = Dims64;
+#else
+using Dims = Dims32;
+#endif
+using DimsSize = decltype(Dims{}.nbDims + Dims{}.d[0]);
 
 class Dims2 : public Dims
 {
 public:
     Dims2() : Dims2{0, 0} {}
-    Dims2(int64_t d0, int64_t d1) : Dims{2, {d0, d1}} {}
+    Dims2(DimsSize d0, DimsSize d1) : Dims{2, {d0, d1}} {}
 };
 
 class DimsHW : public Dims2
 {
 public:
     using Dims2::Dims2;
-    int64_t& h() { return d[0]; }
-    int64_t h() const { return d[0]; }
-    int64_t& w() { return d[1]; }
-    int64_t w() const { return d[1]; }
+    DimsSize& h() { return d[0]; }
+    DimsSize h() const { return d[0]; }
+    DimsSize& w() { return d[1]; }
+    DimsSize w() const { return d[1]; }
 };
 
 class Dims3 : public Dims
 {
 public:
     Dims3() : Dims3{0, 0, 0} {}
-    Dims3(int64_t d0, int64_t d1, int64_t d2) : Dims{3, {d0, d1, d2}} {}
+    Dims3(DimsSize d0, DimsSize d1, DimsSize d2) : Dims{3, {d0, d1, d2}} {}
 };
 
 class Dims4 : public Dims
 {
 public:
     Dims4() : Dims4{0, 0, 0, 0} {}
-    Dims4(int64_t d0, int64_t d1, int64_t d2, int64_t d3) : Dims{4, {d0, d1, d2, d3}} {}
+    Dims4(DimsSize d0, DimsSize d1, DimsSize d2, DimsSize d3) : Dims{4, {d0, d1, d2, d3}} {}
+};
+
+// An order of dimensions.
+struct Permutation
+{
+    int32_t order[Dims::MAX_DIMS];
 };
 
 class Weights
@@ -205,6 +243,25 @@ struct PluginFieldCollection
     PluginField const* fields{};
 };
 
+// How many members an enumeration has.
+template <typename T>
+constexpr int32_t EnumMax() noexcept;
+template <>
+constexpr int32_t EnumMax<DataType>() noexcept
+{
+    return 12;
+}
+template <>
+constexpr int32_t EnumMax<TensorFormat>() noexcept
+{
+    return 13;
+}
+template <>
+constexpr int32_t EnumMax<DimensionOperation>() noexcept
+{
+    return 9;
+}
+
 struct InterfaceInfo
 {
     AsciiChar const* kind;
@@ -212,4 +269,5 @@ struct InterfaceInfo
     int32_t minor;
 };
 
-} // namespace dovetail
+} // namespace dovetail_v1
+} // namespace nvinfer1

@@ -16,6 +16,10 @@ enum cudaError
     cudaSuccess = 0,
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
+    cudaErrorInitializationError = 3,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorNotSupported = 801,
+    cudaErrorUnknown = 999,
 };
 typedef enum cudaError cudaError_t;
 
@@ -91,6 +95,134 @@ inline char const* cudaGetErrorString(cudaError_t error)
     case cudaSuccess: return "no error";
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorInitializationError: return "initialization error";
+    case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorNotSupported: return "operation not supported";
+    case cudaErrorUnknown: return "unknown error";
     }
-    return "unknown error";
+    return "unrecognized error code";
+}
+
+inline char const* cudaGetErrorName(cudaError_t error)
+{
+    return error == cudaSuccess ? "cudaSuccess" : cudaGetErrorString(error);
+}
+
+// The host is the one device there is.
+struct cudaDeviceProp
+{
+    char name[256];
+    size_t totalGlobalMem;
+    size_t sharedMemPerBlock;
+    int major, minor;
+    int multiProcessorCount;
+    int maxThreadsPerBlock;
+    int warpSize;
+};
+
+inline cudaError_t cudaGetDevice(int* device)
+{
+    *device = 0;
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaGetDeviceCount(int* count)
+{
+    *count = 1;
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaSetDevice(int device)
+{
+    return device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device)
+{
+    *properties = cudaDeviceProp{"host", 0, 0, 0, 0, 1, 1, 1};
+    return cudaSetDevice(device);
+}
+
+inline cudaError_t cudaDeviceSynchronize()
+{
+    return cudaSuccess;
+}
+
+template <typename T>
+inline cudaError_t cudaMalloc(T** address, size_t size)
+{
+    return cudaMalloc(reinterpret_cast<void**>(address), size);
+}
+
+template <typename T>
+inline cudaError_t cudaMallocHost(T** address, size_t size)
+{
+    return cudaMalloc(reinterpret_cast<void**>(address), size);
+}
+
+template <typename T>
+inline cudaError_t cudaMallocAsync(T** address, size_t size, cudaStream_t)
+{
+    return cudaMalloc(reinterpret_cast<void**>(address), size);
+}
+
+inline cudaError_t cudaFreeHost(void* address)
+{
+    return cudaFree(address);
+}
+
+inline cudaError_t cudaFreeAsync(void* address, cudaStream_t)
+{
+    return cudaFree(address);
+}
+
+constexpr unsigned cudaStreamDefault = 0, cudaStreamNonBlocking = 1;
+constexpr unsigned cudaEventDefault = 0, cudaEventDisableTiming = 2;
+
+// All streams and events are one: work is done when it is given.
+inline cudaError_t cudaStreamCreate(cudaStream_t* stream)
+{
+    *stream = nullptr;
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned)
+{
+    return cudaStreamCreate(stream);
+}
+
+inline cudaError_t cudaStreamDestroy(cudaStream_t)
+{
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0)
+{
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaEventCreate(cudaEvent_t* event)
+{
+    *event = nullptr;
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned)
+{
+    return cudaEventCreate(event);
+}
+
+inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr)
+{
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaEventSynchronize(cudaEvent_t)
+{
+    return cudaSuccess;
+}
+
+inline cudaError_t cudaEventDestroy(cudaEvent_t)
+{
+    return cudaSuccess;
 }

@@ -11,15 +11,17 @@ from dovetail.errors import PluginError
 from dovetail.expr import DimsExprs, IExprBuilder
 from dovetail.plugin.fields import PluginFieldCollection
 from dovetail.plugin.interfaces import (
+    PREFERS_DEVICE,
     APILanguage,
     IPluginResourceContext,
     IPluginV3OneBuildV2,
     IPluginV3OneCore,
     IPluginV3OneRuntime,
 )
-from dovetail.plugin.native.convert import pack_addresses, pack_descs, pack_dynamic_descs, read_fields, read_text
+from dovetail.plugin.native.convert import pack_descs, pack_dynamic_descs, read_fields, read_text
 from dovetail.plugin.native.exprs import ShapeExchange
 from dovetail.plugin.native.layout import NativeDynamicDesc, NativeIdentity
+from dovetail.plugin.native.runs import PreparedEnqueue
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc
 
 if TYPE_CHECKING:
@@ -104,6 +106,11 @@ class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
     def metadata_string(self) -> str | None:  # type: ignore[override]
         """``getMetadataString``."""
         return self._text("build_metadata", "getMetadataString")
+
+    @property
+    def preferred_memory(self) -> str:  # type: ignore[override]
+        """A device for a library with CUDA in it, else the host."""
+        return PREFERS_DEVICE if self._plugin.image.uses_cuda else ""
 
     def get_output_data_types(self, input_types: Sequence[DataType]) -> list[DataType]:
         """``getOutputDataTypes``, which must set the type of every output."""
@@ -213,19 +220,14 @@ class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
         stream: int,
     ) -> int:
         """The status of ``enqueue``."""
-        status = c_int32()
-        self._call(
-            "runtime_enqueue",
-            "enqueue",
-            pack_descs(input_desc),
-            pack_descs(output_desc),
-            pack_addresses(inputs),
-            pack_addresses(outputs),
-            int(workspace),
-            int(stream),
-            byref(status),
-        )
-        return status.value
+        run = self.prepare_enqueue(input_desc, output_desc)
+        return run(list(map(int, inputs)), list(map(int, outputs)), int(workspace), int(stream))
+
+    def prepare_enqueue(
+        self, input_desc: Sequence[PluginTensorDesc], output_desc: Sequence[PluginTensorDesc]
+    ) -> PreparedEnqueue:
+        """``enqueue`` for many runs with the same descriptors."""
+        return PreparedEnqueue(self._plugin, self._address, input_desc, output_desc)
 
     def attach_to_context(self, resource_context: IPluginResourceContext) -> NativePlugin:
         """``attachToContext``."""
@@ -235,4 +237,5 @@ class NativeRuntime(PartOfPlugin, IPluginV3OneRuntime):
         """``getFieldsToSerialize``, copied."""
         fields = c_void_p()
         self._call("runtime_fields", "getFieldsToSerialize", byref(fields))
-        return read_fields(fields.value, "getFieldsToSerialize", self._plugin.where)
+        plugin = self._plugin
+        return read_fields(fields.value, plugin.image.table.size_of_dims, "getFieldsToSerialize", plugin.where)

@@ -9,10 +9,12 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.errors import PluginError
+from dovetail.formats import pack_nibbles, unpack_nibbles
 from dovetail.plugin.fields import PluginField, PluginFieldCollection, PluginFieldType, element_type
 from dovetail.plugin.native.layout import (
     MAX_DIMS,
     NativeDims,
+    NativeDims32,
     NativeDynamicDesc,
     NativeField,
     NativeFieldCollection,
@@ -22,7 +24,9 @@ from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 
 __all__ = ["PackedFields", "pack_addresses", "pack_descs", "pack_dynamic_descs", "read_fields", "read_text"]
 
-_PACKED_IN_HALVES: Final = frozenset((PluginFieldType.INT4, PluginFieldType.FP4))
+_FOUR_BITS: Final = frozenset((PluginFieldType.INT4, PluginFieldType.FP4))
+_DIMS64: Final = np.dtype(NativeDims)
+_DIMS32: Final = np.dtype(NativeDims32)
 
 
 def pack_descs(descs: Sequence[PluginTensorDesc]) -> ctypes.Array[NativeTensorDesc]:
@@ -60,43 +64,51 @@ def _pack_dims(dims: Dims) -> NativeDims:
 class PackedFields:
     """Fields in memory that a library can read for as long as this object lives.
 
-    Text is followed by a NUL that its length does not count.
+    Text is followed by a NUL that its length does not count. Two elements of four bits share a byte.
+
+    Args:
+        fields: The fields.
+        dims_bytes: What a shape takes in the library's headers.
     """
 
-    def __init__(self, fields: Iterable[PluginField], *, where: str) -> None:
+    def __init__(self, fields: Iterable[PluginField], dims_bytes: int) -> None:
         self._buffers: list[ctypes.Array[ctypes.c_char]] = []
-        packed = [self._pack(field, where) for field in fields]
+        packed = [self._pack(field, dims_bytes) for field in fields]
         self._fields = (NativeField * len(packed))(*packed)
         self.collection: Final = NativeFieldCollection(len(packed), self._fields)
 
-    def _pack(self, field: PluginField, where: str) -> NativeField:
-        raw, length = _bytes_of(field, where)
+    def _pack(self, field: PluginField, dims_bytes: int) -> NativeField:
+        raw, length = _bytes_of(field, dims_bytes)
         buffer = ctypes.create_string_buffer(raw, len(raw) + 1)
         self._buffers.append(buffer)
         return NativeField(field.name.encode(), ctypes.addressof(buffer), int(field.type), length)
 
 
-def _bytes_of(field: PluginField, where: str) -> tuple[bytes, int]:
-    _refuse_halves(field.type, field.name, where)
+def _bytes_of(field: PluginField, dims_bytes: int) -> tuple[bytes, int]:
     if field.buffer is None:
         return b"", 0
     if field.type is PluginFieldType.DIMS:
-        raw = field.buffer.tobytes()
-        return raw, len(raw) // ctypes.sizeof(NativeDims)
+        return _bytes_of_shapes(field, dims_bytes)
     values = field.read()
-    return values.tobytes(), values.size
+    return (pack_nibbles(values) if field.type in _FOUR_BITS else values).tobytes(), values.size
 
 
-def _refuse_halves(field_type: PluginFieldType, name: str, where: str) -> None:
-    if field_type in _PACKED_IN_HALVES:
-        raise PluginError(
-            f"field '{name}' of type {field_type.name} cannot be given to a C++ plugin or taken from one",
-            where=where,
-            fix="use INT8, or UNKNOWN with the packed bytes",
-        )
+def _bytes_of_shapes(field: PluginField, dims_bytes: int) -> tuple[bytes, int]:
+    raw = b"" if field.buffer is None else field.buffer.tobytes()
+    if len(raw) % _DIMS64.itemsize:
+        raise PluginError(f"field '{field.name}' holds no whole shapes", expected=f"{_DIMS64.itemsize} bytes a shape")
+    shapes = np.frombuffer(raw, _DIMS64)
+    converted = shapes.astype(_dims_type(dims_bytes))
+    if not np.array_equal(converted["sizes"], shapes["sizes"]):
+        raise PluginError(f"field '{field.name}' has a size that the headers of version 8 cannot say, with 32 bits")
+    return converted.tobytes(), len(shapes)
 
 
-def read_fields(address: int | None, callback: str, where: str) -> PluginFieldCollection:
+def _dims_type(dims_bytes: int) -> np.dtype[Any]:
+    return _DIMS64 if dims_bytes == _DIMS64.itemsize else _DIMS32
+
+
+def read_fields(address: int | None, dims_bytes: int, callback: str, where: str) -> PluginFieldCollection:
     """Copies of a library's fields.
 
     Raises:
@@ -110,10 +122,10 @@ def read_fields(address: int | None, callback: str, where: str) -> PluginFieldCo
     if collection.count < 0 or (collection.count and not collection.fields):
         raise PluginError(f"{callback} returned a broken collection", where=where, got=f"nbFields={collection.count}")
     fields = [collection.fields[index] for index in range(collection.count)]
-    return PluginFieldCollection([_read_field(field, callback, where) for field in fields])
+    return PluginFieldCollection([_read_field(field, dims_bytes, callback, where) for field in fields])
 
 
-def _read_field(field: NativeField, callback: str, where: str) -> PluginField:
+def _read_field(field: NativeField, dims_bytes: int, callback: str, where: str) -> PluginField:
     name = read_text(field.name)
     if name is None or field.length < 0 or field.type not in set(PluginFieldType):
         raise PluginError(
@@ -123,13 +135,21 @@ def _read_field(field: NativeField, callback: str, where: str) -> PluginField:
             got=f"name {name!r}, type {field.type}, length {field.length}",
         )
     field_type = PluginFieldType(field.type)
-    if not field.data:
-        return PluginField(name, None, field_type)
-    _refuse_halves(field_type, name, where)
+    data = _read_data(field, field_type, dims_bytes) if field.data else None
+    return PluginField(name, data, field_type)
+
+
+def _read_data(field: NativeField, field_type: PluginFieldType, dims_bytes: int) -> np.ndarray:
+    """A copy of a field's values, in the layout that fields have in Python."""
+    length = int(field.length)
+    if field_type is PluginFieldType.DIMS:
+        shapes = np.frombuffer(ctypes.string_at(field.data, length * dims_bytes), _dims_type(dims_bytes))
+        return np.frombuffer(bytearray(shapes.astype(_DIMS64).tobytes()), np.int8)
     dtype = element_type(field_type) or np.dtype(np.int8)
-    step = ctypes.sizeof(NativeDims) if field_type is PluginFieldType.DIMS else dtype.itemsize
-    raw = bytearray(ctypes.string_at(field.data, field.length * step))
-    return PluginField(name, np.frombuffer(raw, dtype), field_type)
+    if field_type in _FOUR_BITS:
+        packed = np.frombuffer(ctypes.string_at(field.data, (length + 1) // 2), np.uint8)
+        return unpack_nibbles(packed, dtype, length)
+    return np.frombuffer(bytearray(ctypes.string_at(field.data, length * dtype.itemsize)), dtype)
 
 
 def read_text(raw: bytes | None) -> str | None:

@@ -52,11 +52,11 @@ class NativeCreator(IPluginCreatorV3One):
     def _read_field_names(self) -> PluginFieldCollection:
         fields = c_void_p()
         self._image.call("creator_fields", f"{self.name}: getFieldNames", self._address, byref(fields))
-        return read_fields(fields.value, "getFieldNames", repr(self))
+        return read_fields(fields.value, self._image.table.size_of_dims, "getFieldNames", repr(self))
 
     def create_plugin(self, name: str, field_collection: PluginFieldCollection, phase: TensorRTPhase) -> NativePlugin:
         """``createPlugin``, which must not return null."""
-        packed, plugin = PackedFields(field_collection or (), where=repr(self)), c_void_p()
+        packed, plugin = PackedFields(field_collection or (), self._image.table.size_of_dims), c_void_p()
         self._image.call(
             "creator_create",
             f"{self.name}: createPlugin",
@@ -85,7 +85,7 @@ def _adapt(image: NativeImage, address: int) -> int:
         raise PluginError(
             "the library has a creator of an interface that is not supported",
             where=image.path,
-            expected="IPluginCreatorV3One, or IPluginCreator of an IPluginV2DynamicExt",
+            expected="IPluginCreatorV3One, or IPluginCreator of a V2 plugin",
             got=(found.kind or b"").decode(errors="replace"),
         )
     return adapted.value

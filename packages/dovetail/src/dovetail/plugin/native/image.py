@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from ctypes import POINTER
 from pathlib import Path
 from typing import Any, Final
 
-from dovetail.errors import PluginError
+from dovetail.errors import ForeignLibraryError, PluginError
 from dovetail.loggers import ILogger
 from dovetail.plugin.native.layout import (
     ABI_VERSION,
+    NativeDims,
+    NativeDims32,
     NativeDynamicDesc,
     NativeField,
     NativeTable,
@@ -24,8 +27,8 @@ from dovetail.plugin.native.layout import (
 __all__ = ["NativeImage", "open_image"]
 
 _ENTRY: Final = "dovetail_plugin_abi"
-_FOREIGN: Final = ("getCreators", "getPluginCreators", "initLibNvInferPlugins")
-"""What a library that was built against other headers exports."""
+_FOREIGN: Final = ("getCreators", "getPluginCreators", "initLibNvInferPlugins", "getPluginRegistry", "libnvinfer")
+"""What a library that was built against other headers exports or needs."""
 _REBUILD: Final = 'rebuild it against Dovetail\'s headers: g++ -std=c++17 -fPIC -shared -I"$(dovetail include-dir)" ...'
 
 
@@ -33,11 +36,17 @@ _open: Final[weakref.WeakValueDictionary[int, NativeImage]] = weakref.WeakValueD
 _lock: Final = threading.Lock()
 
 
+_CUDA: Final = (b".nvFatBinSegment", b"libcudart.so")
+"""What a library has in it that was compiled with kernels for CUDA, or is linked with its run time."""
+
+
 class NativeImage:
     """One opened library; creators, plugins and resources hold it, and the last one to go closes it."""
 
-    def __init__(self, path: str, library: ctypes.CDLL, table: NativeTable) -> None:
+    def __init__(self, path: str, library: ctypes.CDLL, table: NativeTable, *, uses_cuda: bool) -> None:
         self.path: Final = path
+        self.uses_cuda: Final = uses_cuda
+        """Whether its plugins expect addresses of a device of CUDA."""
         self.library: Final = library
         self.table: Final = table
         self.logger_of: Callable[[], ILogger | None] = lambda: None
@@ -48,8 +57,12 @@ class NativeImage:
     def call(self, function: str, callback: str, *arguments: Any) -> None:
         """Call a function of the table; what the callback threw becomes an error that names it."""
         if getattr(self.table, function)(*arguments):
-            text = (self.table.last_error() or b"").decode(errors="replace")
-            raise PluginError(f"{callback} threw an exception: {text}", where=self.path)
+            raise self.describe_exception(callback)
+
+    def describe_exception(self, callback: str) -> PluginError:
+        """The error for what the callback that was called last on this thread threw."""
+        text = (self.table.last_error() or b"").decode(errors="replace")
+        return PluginError(f"{callback} threw an exception: {text}", where=self.path)
 
     def find(self, symbol: str) -> Any | None:
         """A function that the library exports, if it does."""
@@ -69,6 +82,7 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     where = shown or str(path)
     if not path.is_file():
         raise PluginError("there is no such plugin library", where=where, fix="check the path")
+    _require_entry(path, where)
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
     except OSError as error:
@@ -76,18 +90,54 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     with _lock:
         known = _open.get(library._handle)
         if known is None:
-            return _admit(library, where)
+            return _admit(library, where, uses_cuda=_contains_any(path, _CUDA))
     _close(library._handle)  # it was counted once more
     return known
 
 
-def _admit(library: ctypes.CDLL, path: str) -> NativeImage:
+def _require_entry(path: Path, where: str) -> None:
+    """Refuse a file that does not name the entry point, before any of its code runs.
+
+    A library of another binary interface registers itself while it is loaded, with whatever has that interface.
+    """
+    if not path.stat().st_size:
+        raise PluginError("the file is empty", where=where)
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+        if contents.find(_ENTRY.encode()) >= 0:
+            return
+        found = [name for name in _FOREIGN if contents.find(name.encode()) >= 0]
+    if found:
+        raise _explain_foreign(where, f"only {', '.join(found)}")
+    raise PluginError(
+        "the file is no plugin library",
+        where=where,
+        expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
+        fix=_REBUILD,
+    )
+
+
+def _contains_any(path: Path, words: Sequence[bytes]) -> bool:
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:
+        return any(contents.find(word) >= 0 for word in words)
+
+
+def _explain_foreign(path: str, found: str) -> ForeignLibraryError:
+    return ForeignLibraryError(
+        "the library was built against other headers, with another binary interface",
+        where=path,
+        expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
+        got=found,
+        fix=_REBUILD,
+    )
+
+
+def _admit(library: ctypes.CDLL, path: str, *, uses_cuda: bool) -> NativeImage:
     try:
         table = _read_table(library, path)
     except BaseException:
         _close(library._handle)
         raise
-    image = NativeImage(path, library, table)
+    image = NativeImage(path, library, table, uses_cuda=uses_cuda)
     _open[library._handle] = image
     return image
 
@@ -95,13 +145,14 @@ def _admit(library: ctypes.CDLL, path: str) -> NativeImage:
 def _read_table(library: ctypes.CDLL, path: str) -> NativeTable:
     entry = getattr(library, _ENTRY, None)
     if entry is None:
-        raise _explain_foreign(library, path)
+        raise _explain_foreign(path, "a name that is not exported")
     entry.restype = POINTER(NativeTable)
     table: NativeTable = entry().contents
     sizes = (table.size, table.size_of_tensor_desc, table.size_of_dynamic_desc, table.size_of_field)
     expected = tuple(map(ctypes.sizeof, (NativeTable, NativeTensorDesc, NativeDynamicDesc, NativeField)))
-    if table.version != ABI_VERSION or sizes != expected:
-        raise PluginError(
+    known_dims = (ctypes.sizeof(NativeDims), ctypes.sizeof(NativeDims32))
+    if table.version != ABI_VERSION or sizes != expected or table.size_of_dims not in known_dims:
+        raise ForeignLibraryError(
             "the library was built against another version of Dovetail's headers",
             where=path,
             expected=f"binary interface {ABI_VERSION}, sizes {expected}",
@@ -109,24 +160,6 @@ def _read_table(library: ctypes.CDLL, path: str) -> NativeTable:
             fix=_REBUILD,
         )
     return table
-
-
-def _explain_foreign(library: ctypes.CDLL, path: str) -> PluginError:
-    found = [symbol for symbol in _FOREIGN if hasattr(library, symbol)]
-    if found:
-        return PluginError(
-            "the library was built against other headers, with another binary interface",
-            where=path,
-            expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
-            got=f"only {', '.join(found)}",
-            fix=_REBUILD,
-        )
-    return PluginError(
-        "the library is no plugin library",
-        where=path,
-        expected=f"the function {_ENTRY}, which Dovetail's NvInfer.h exports",
-        fix=_REBUILD,
-    )
 
 
 def _close(handle: int) -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "LogFunction",
     "NativeCapability",
     "NativeDims",
+    "NativeDims32",
     "NativeDynamicDesc",
     "NativeExpr",
     "NativeField",
@@ -32,6 +33,7 @@ __all__ = [
     "NativeHost",
     "NativeIdentity",
     "NativeRegistration",
+    "NativeRun",
     "NativeShapes",
     "NativeTable",
     "NativeTensorDesc",
@@ -60,6 +62,29 @@ class NativeDynamicDesc(Structure):
     """A tensor while a plan is built."""
 
     _fields_ = (("desc", NativeTensorDesc), ("min", NativeDims), ("max", NativeDims), ("opt", NativeDims))
+
+
+class NativeDims32(Structure):
+    """A shape in the headers of version 8."""
+
+    _fields_ = (("rank", c_int32), ("sizes", c_int32 * MAX_DIMS))
+
+
+class NativeRun(Structure):
+    """One call of ``enqueue``."""
+
+    _fields_ = (
+        ("runtime", c_void_p),
+        ("input_desc", POINTER(NativeTensorDesc)),
+        ("output_desc", POINTER(NativeTensorDesc)),
+        ("num_inputs", c_int32),
+        ("num_outputs", c_int32),
+        ("inputs", POINTER(c_void_p)),
+        ("outputs", POINTER(c_void_p)),
+        ("workspace", c_void_p),
+        ("stream", c_void_p),
+        ("status", c_int32),
+    )
 
 
 class NativeField(Structure):
@@ -154,7 +179,7 @@ class NativeTable(Structure):
         ("size_of_tensor_desc", c_uint32),
         ("size_of_dynamic_desc", c_uint32),
         ("size_of_field", c_uint32),
-        ("reserved", c_uint32),
+        ("size_of_dims", c_uint32),
         ("last_error", CFUNCTYPE(c_char_p)),
         ("attach", CFUNCTYPE(c_int32, POINTER(NativeHost), c_int64)),
         ("registrations", CFUNCTYPE(c_int32, POINTER(POINTER(NativeRegistration)), _int32_out)),
@@ -200,10 +225,7 @@ class NativeTable(Structure):
         ("build_aliased_input", CFUNCTYPE(c_int32, c_void_p, c_int32, _int32_out)),
         ("runtime_set_tactic", CFUNCTYPE(c_int32, c_void_p, c_int32, _int32_out)),
         ("runtime_shape_change", _descs),
-        (
-            "runtime_enqueue",
-            CFUNCTYPE(c_int32, c_void_p, c_void_p, c_void_p, _handle_out, _handle_out, c_void_p, c_void_p, _int32_out),
-        ),
+        ("runtime_enqueue", CFUNCTYPE(c_int32, c_void_p)),
         ("runtime_attach", CFUNCTYPE(c_int32, c_void_p, c_void_p, _handle_out)),
         ("runtime_fields", _make),
         ("context_create", CFUNCTYPE(c_int32, c_int64, _handle_out)),

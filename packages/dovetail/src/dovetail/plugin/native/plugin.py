@@ -41,7 +41,7 @@ class NativePlugin(IPluginV3):
     api_language = APILanguage.CPP
 
     def __init__(self, image: NativeImage, address: int, name: str) -> None:
-        self._image: Final = image
+        self.image: Final = image
         self._address: Final = address
         self._name: Final = name
         self._capabilities: dict[tuple[PluginCapabilityType, int], IPluginCapability] = {}
@@ -56,9 +56,17 @@ class NativePlugin(IPluginV3):
 
     def call(self, function: str, callback: str, *arguments: Any) -> None:
         """Call a function of the library for this plugin, unless it is deleted."""
+        self.require_alive(callback)
+        self.image.call(function, f"{self._name}: {callback}", *arguments)
+
+    def require_alive(self, callback: str) -> None:
+        """Raise where the plugin is deleted."""
         if not self._delete.alive:
             raise PluginError(f"{callback} was called after the plugin was destroyed", where=self.where)
-        self._image.call(function, f"{self._name}: {callback}", *arguments)
+
+    def describe_exception(self, callback: str) -> PluginError:
+        """The error for what a callback of this plugin threw last on this thread."""
+        return self.image.describe_exception(f"{self._name}: {callback}")
 
     def get_capability_interface(self, type: PluginCapabilityType) -> IPluginCapability | None:  # noqa: A002
         """The capability, the same object each time, or None where the plugin returns null for it."""
@@ -88,7 +96,7 @@ class NativePlugin(IPluginV3):
 
     def attach(self, runtime: int, resource_context: IPluginResourceContext) -> NativePlugin:
         """``attachToContext`` of the runtime capability at an address; what it returns keeps the context."""
-        context, twin = NativeContext(self._image, resource_context), c_void_p()
+        context, twin = NativeContext(self.image, resource_context), c_void_p()
         try:
             self.call("runtime_attach", "attachToContext", runtime, context.address, byref(twin))
             attached = self._adopt(twin.value, "attachToContext")
@@ -102,7 +110,7 @@ class NativePlugin(IPluginV3):
         """What a callback returned as a plugin of its own; this one where it returned itself."""
         if not address:
             raise PluginError(f"{callback} returned null", where=self.where, fix="return a new plugin")
-        return self if address == self._address else NativePlugin(self._image, address, self._name)
+        return self if address == self._address else NativePlugin(self.image, address, self._name)
 
     def destroy(self) -> None:
         """Delete the C++ object, once."""

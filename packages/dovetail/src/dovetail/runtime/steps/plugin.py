@@ -17,7 +17,7 @@ from dovetail.formats import pack_nibbles, packed_shape, unpack_nibbles
 from dovetail.host_arrays import address_of
 from dovetail.plan.manifest import StepRecord, ValueRecord
 from dovetail.plugin.handle import PluginHandle
-from dovetail.plugin.interfaces import PluginCapabilityType
+from dovetail.plugin.interfaces import APILanguage, PluginCapabilityType
 from dovetail.provider.interfaces import Provider
 from dovetail.runtime.devices.streams import ContextDevices, ContextStream
 from dovetail.runtime.memory.blocks import DeviceBlock, HostBlock
@@ -28,6 +28,7 @@ from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 __all__ = ["PluginPort", "PluginStep"]
 
 Descs = list[PluginTensorDesc]
+Enqueue = Callable[[list[int], list[int], int], None]
 
 
 class PluginPort:
@@ -165,8 +166,10 @@ class PluginStep(Step):
 
         workspace = frame.workspaces.get(self, Workspace()).address
 
+        enqueue = self.prepare_enqueue(in_descs, out_descs)
+
         def run() -> None:
-            self.enqueue(in_descs, out_descs, inputs, outputs, workspace)
+            enqueue(inputs, outputs, workspace)
 
         def run_late() -> None:
             if frame.is_loose:
@@ -207,15 +210,24 @@ class PluginStep(Step):
 
     # the plugin's callbacks
 
+    def prepare_enqueue(self, in_descs: Descs, out_descs: Descs) -> Enqueue:
+        """What runs the plugin over addresses and a workspace, many times with the same descriptors."""
+        handle, stream = self.handle, self.stream
+        call = _prepare_call(handle.runtime, in_descs, out_descs)
+
+        def run(inputs: list[int], outputs: list[int], workspace: int) -> None:
+            try:
+                returned = call(inputs, outputs, workspace, stream)
+            except Exception as error:
+                raise handle.describe_failure("enqueue", error) from error
+            if returned is not None:
+                handle.check_status("enqueue", returned)
+
+        return run
+
     def enqueue(self, in_descs: Descs, out_descs: Descs, inputs: list[int], outputs: list[int], workspace: int) -> None:
         """Run the plugin over these addresses."""
-        handle = self.handle
-        try:
-            returned = handle.runtime.enqueue(in_descs, out_descs, inputs, outputs, workspace, self.stream)
-        except Exception as error:
-            raise handle.describe_failure("enqueue", error) from error
-        if returned is not None:
-            handle.check_status("enqueue", returned)
+        self.prepare_enqueue(in_descs, out_descs)(inputs, outputs, workspace)
 
     def ask_workspace(self, in_descs: Descs, out_descs: Descs) -> int | None:
         """Where scratch memory for shapes that only the run told is; None when the plan has a place for it."""
@@ -268,6 +280,14 @@ class NibblePacking:
             if packed is not None:
                 target = outputs[port.index]
                 target[...] = unpack_nibbles(packed, port.dtype, target.size).reshape(target.shape)
+
+
+def _prepare_call(runtime: Any, in_descs: Descs, out_descs: Descs) -> Callable[..., Any]:
+    """``enqueue`` with its descriptors: prepared once for a plugin in C++."""
+    if getattr(runtime, "api_language", None) is APILanguage.CPP:
+        prepared: Callable[..., Any] = runtime.prepare_enqueue(in_descs, out_descs)
+        return prepared
+    return lambda *arguments: runtime.enqueue(in_descs, out_descs, *arguments)
 
 
 def _device_address(array: Any) -> int:

@@ -1,7 +1,8 @@
-"""Measuring what Python and NumPy allocate while something runs."""
+"""Measuring what Python, NumPy and compiled libraries allocate while something runs."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import threading
 import tracemalloc
@@ -9,7 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["open_handles", "traced_growth_bytes", "traced_peak_bytes"]
+__all__ = ["count_heap_bytes", "heap_growth_bytes", "open_handles", "traced_growth_bytes", "traced_peak_bytes"]
+
+
+class _HeapCounts(ctypes.Structure):
+    """What ``mallinfo2`` of the C library returns."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in ("arena", "ordblks", "smblks", "hblks", "mapped", "usmblks", "fsmblks", "used", "fordblks", "kept")
+    )
 
 
 @contextmanager
@@ -54,3 +64,25 @@ def traced_growth_bytes(action: Callable[[], object], *, times: int) -> int:
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
     return after - before
+
+
+def heap_growth_bytes(action: Callable[[], object], *, times: int) -> int:
+    """The same for memory of the C library's heap, where compiled code allocates; 0 where it does not tell."""
+    for _ in range(8):
+        action()
+    gc.collect()
+    before = count_heap_bytes()
+    for _ in range(times):
+        action()
+    gc.collect()
+    return count_heap_bytes() - before
+
+
+def count_heap_bytes() -> int:
+    """What is allocated now on the C library's heap; 0 where it does not tell."""
+    count = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if count is None:
+        return 0
+    count.restype = _HeapCounts
+    counts = count()
+    return int(counts.used + counts.mapped)

@@ -20,6 +20,8 @@ from dovetail.rules import RuleOutcome, Status
 
 __all__ = ["MakeSubject", "check_apart"]
 
+_NAME_INPUTS: Final = "give them with --shapes and --types"
+
 MakeSubject = Callable[[], tuple[CheckedPlugin, str]]
 """Makes what is to be checked, and says what it is called."""
 
@@ -86,7 +88,8 @@ def _outcomes(told: dict[str, dict[str, Any]], fate: Fate | None) -> Iterable[Ru
     for rule in registered_rules():
         message = told.get(rule.id)
         if fate is not None and rule.id == _RETURNS_RULE:
-            yield RuleOutcome(rule=rule, status=Status.FAILED, message=_describe(fate), fix=rule.fix)
+            fix = rule.fix if fate.rule_id else f"{rule.fix}; if it takes only certain inputs, {_NAME_INPUTS}"
+            yield RuleOutcome(rule=rule, status=Status.FAILED, message=_describe(fate), fix=fix)
         elif message is not None:
             status = Status(message["status"])
             yield RuleOutcome(rule=rule, status=status, message=message["message"], fix=message["fix"])

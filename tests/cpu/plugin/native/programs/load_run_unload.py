@@ -1,0 +1,71 @@
+"""Load a plugin library, run a plan with it and unload it, many times; prints by how many bytes memory grew.
+
+Arguments: the library, the name of a plugin that takes a float input of two dimensions, and how many times. Under
+AddressSanitizer every wrong access ends the process, and memory is counted by its allocator; else by the C library's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import dovetail as dt
+from dovetail.plugin.check.host.memory import count_heap_bytes
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+WARM_UP = 20
+
+
+def build_plan(path: Path, name: str) -> bytes:
+    registry = dt.get_plugin_registry()
+    library = registry.load_library(path)
+    plugin = registry.get_creator(name, library.creators[0].plugin_version).create_plugin(
+        "p", dt.PluginFieldCollection(), dt.TensorRTPhase.BUILD
+    )
+    builder = dt.Builder()
+    network = builder.create_network()
+    layer = network.add_plugin_v3([network.add_input("x", dt.float32, X.shape)], [], plugin)
+    network.mark_output(layer.get_output(0))
+    plan = bytes(builder.build_serialized_network(network, builder.create_builder_config()))
+    registry.deregister_library(library)
+    return plan
+
+
+def run_once(path: Path, plan: bytes) -> np.ndarray:
+    registry = dt.get_plugin_registry()
+    library = registry.load_library(path)
+    result = np.array(dt.Runtime().deserialize_cuda_engine(plan)(X))
+    registry.deregister_library(library)
+    return result
+
+
+def count_bytes() -> int:
+    """What is allocated now."""
+    gc.collect()
+    count = getattr(ctypes.CDLL(None), "__sanitizer_get_current_allocated_bytes", None)
+    if count is None:
+        return count_heap_bytes()
+    count.restype = ctypes.c_size_t
+    return int(count())
+
+
+def main() -> None:
+    path, name, times = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    plan = build_plan(path, name)
+    expected = run_once(path, plan)
+    before = 0
+    for number in range(WARM_UP + times):
+        if number == WARM_UP:
+            before = count_bytes()
+        assert np.array_equal(run_once(path, plan), expected)
+        gc.collect()
+        assert str(path) not in Path("/proc/self/maps").read_text(encoding="utf-8"), "the library is still loaded"
+    print(count_bytes() - before)
+
+
+if __name__ == "__main__":
+    main()
