@@ -356,6 +356,7 @@ class _Planner:
             tuning=[*self._tables, *self._services.tables.records],
             build={"profiling_verbosity": self._config.profiling_verbosity.name},
             notes=self._assigner.all_notes,
+            precision=list(request.precision),
         )
         tell_idle(find_idle_candidates(self._config, manifest), request.logger, strict=self._config.strict)
         return BuiltPlan(manifest, blobs)

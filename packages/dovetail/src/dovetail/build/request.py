@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from dovetail.build.config import BuilderConfig
 from dovetail.loggers import ILogger
 from dovetail.plan.container import Blob
-from dovetail.plan.manifest import Manifest
+from dovetail.plan.manifest import Manifest, PrecisionRecord
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from dovetail.build.precision.trial import Sample
 
 __all__ = ["BuildRequest", "BuiltPlan"]
 
@@ -45,6 +47,8 @@ class BuildRequest:
     """Whether plugins are offered only the network's own types, row by row."""
     num_threads: int = 0
     """How many threads providers may compile in; 0 for one a core."""
+    precision: Sequence[PrecisionRecord] = ()
+    """The types that layers were given."""
 
 
 @dataclass(frozen=True)
@@ -53,3 +57,5 @@ class BuiltPlan:
 
     manifest: Manifest
     blobs: list[Blob]
+    samples: Sequence[Sample] = ()
+    """Runs of the network in FP32, where it was given other types: what the plan is compared with."""

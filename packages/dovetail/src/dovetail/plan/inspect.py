@@ -322,6 +322,7 @@ def inspect_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
             "tuning": [describe_table(table) for table in manifest.tuning],
             "build": dict(manifest.build),
             "notes": [_fields(note) for note in manifest.notes],
+            "precision": [_fields(record) for record in manifest.precision],
         }
 
 

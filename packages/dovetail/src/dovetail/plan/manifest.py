@@ -34,6 +34,7 @@ __all__ = [
     "PackedRecord",
     "PartitionRecord",
     "PluginRecord",
+    "PrecisionRecord",
     "ProfileRecord",
     "ProgramRecord",
     "RefitRecord",
@@ -47,7 +48,7 @@ __all__ = [
     "find_stripped",
 ]
 
-FORMAT_VERSION: Final = (2, 0)
+FORMAT_VERSION: Final = (2, 1)
 """Major and minor. A reader takes every minor of its major up to its own, and one major back when it says so."""
 
 
@@ -314,6 +315,16 @@ class NoteRecord(_Record, frozen=True, kw_only=True):
     layer: str = ""
 
 
+class PrecisionRecord(_Record, frozen=True, kw_only=True):
+    """The type that a layer of the network was given, and why it is not the one that was asked for."""
+
+    layer: str
+    op: str
+    type: str
+    """``fp32``, ``fp16``, ``bf16``, ``int8``, ``fp8``, or the type of weights alone, such as ``int4 weights``."""
+    reason: str = ""
+
+
 class RefitRecord(_Record, frozen=True, kw_only=True):
     """Which weights can be replaced in a loaded engine, and why the others cannot."""
 
@@ -346,6 +357,8 @@ class Manifest(_Record, frozen=True, kw_only=True):
     build: dict[str, str] = {}
     """Build settings worth keeping: flags, limits."""
     notes: list[NoteRecord] = []
+    precision: list[PrecisionRecord] = []
+    """For each layer with FP32 tensors the type it was given, where a build was asked for others than the model's."""
 
 
 def _encode_dim(value: object) -> object:

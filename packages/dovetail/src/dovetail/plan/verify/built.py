@@ -121,6 +121,9 @@ def verify_notes(manifest: Manifest) -> None:
     for note in manifest.notes:
         for text in (note.text, note.provider, note.layer):
             check_name(text, "notes", may_be_empty=True)
+    for record in manifest.precision:
+        for text in (record.layer, record.op, record.type, record.reason):
+            check_name(text, "precision", may_be_empty=True)
 
 
 # packed weights
