@@ -4,27 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import onnx_ir as ir
 
+from dovetail.build.calibrate.calibration_cache import Range
 from dovetail.build.precision.decide import FLOAT_IR_TYPES, Evidence, FloatDecision, decide_float_types
-from dovetail.build.precision.effect import check_names, record_floats, require_effect
+from dovetail.build.precision.effect import check_names, make_record, record_floats, require_effect
 from dovetail.build.precision.float_types import convert_float_types
 from dovetail.build.precision.options import PrecisionOptions
+from dovetail.build.precision.quantize import OPSETS, make_probe, write_quantization
+from dovetail.build.precision.quantize_plan import plan_quantization
+from dovetail.build.precision.ranges import Calibrated, calibrate
 from dovetail.build.precision.support import ProviderQuestions, find_plugin_ports
 from dovetail.build.precision.trial import Sample, Trial, run_trial
+from dovetail.build.precision.weights import DOMAIN, plan_weights, write_weights
 from dovetail.build.progress import Phases
 from dovetail.build.request import BuildRequest
-from dovetail.errors import DovetailError
+from dovetail.errors import BuildError, DovetailError
 from dovetail.loggers import Severity
 from dovetail.network.inference.shapes import ShapeInference
 from dovetail.passes.base import run_passes
 from dovetail.passes.dead_code import DeadCode
+from dovetail.passes.opsets import explain_opset, model_opset, raise_opset
 from dovetail.plan.manifest import PrecisionRecord
+from dovetail.provider.host import saturates_bytes
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.options import Providers
 
 __all__ = ["PrecisionResult", "apply_precision"]
+
+QUANTIZES: Final = "it quantizes"
+WEIGHT_STEPS: Final = 127
+SAFE_WEIGHT_STEPS: Final = 63
+"""Weights of seven bits: two products of bytes then fit in 16 bits, which is where some processors add them."""
 
 
 @dataclass(kw_only=True)
@@ -47,9 +60,11 @@ def apply_precision(request: BuildRequest, options: PrecisionOptions, phases: Ph
     check_names(request.model.graph, options)
     with phases.phase("Choose types", steps=3) as phase:
         _infer(request.model)
-        trial = _try(request, options, phases)
+        ranges, trial = _observe(request, options, phases)
         phase.step()
-        work = _Work(request, options, trial)
+        work = _Work(request, options, ranges)
+        work.choose_weights()
+        work.choose_quantized()
         work.choose_floats()
         phase.step()
         run_passes(request.model, [DeadCode()])
@@ -61,6 +76,13 @@ def apply_precision(request: BuildRequest, options: PrecisionOptions, phases: Ph
 
 def _infer(model: ir.Model) -> None:
     ShapeInference(model.opset_imports).infer_graph(model.graph)
+
+
+def _observe(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> Calibrated:
+    """The ranges of tensors, and the run in FP32 where there was one."""
+    ranges, trial = calibrate(request, options, phases) if options.quantized else ({}, None)
+    trial = trial or _try(request, options, phases)
+    return ranges or ({} if trial is None else trial.ranges), trial
 
 
 def _try(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> Trial | None:
@@ -80,12 +102,59 @@ def _try(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> Tr
 class _Work:
     """One network on its way to other types."""
 
-    def __init__(self, request: BuildRequest, options: PrecisionOptions, trial: Trial | None) -> None:
-        self._model, self._options, self._trial = request.model, options, trial
+    def __init__(self, request: BuildRequest, options: PrecisionOptions, ranges: Mapping[str, Range | None]) -> None:
+        self._model, self._options, self._ranges = request.model, options, ranges
         self._keep = request.refittable
         self._providers = _open_providers(request)
         self._held: dict[ir.Node, str] = {}
         self.records: list[PrecisionRecord] = []
+
+    def choose_weights(self) -> None:
+        """Pack the weights of matrix products, where that was asked for."""
+        if self._options.weights is None:
+            return
+        questions = ProviderQuestions(self._model, self._providers)
+        kind = f"{self._options.weights} weights"
+        self._model.opset_imports.setdefault(DOMAIN, 1)
+        plan = plan_weights(self._model.graph, self._options, questions.refuse_instead, self._keep)
+        rows = [make_record(node, "fp32" if reason else kind, reason) for node, reason in plan.items()]
+        require_effect(kind, rows, is_for="matrix product with constant weights")
+        write_weights(self._model, [node for node, reason in plan.items() if not reason], self._options)
+        self.records += rows if self._options.float_type is None else [row for row in rows if row.type == kind]
+
+    def choose_quantized(self) -> None:
+        """Quantize products and convolutions, where that was asked for."""
+        kind = self._options.quantized
+        if kind is None:
+            return
+        self._raise_opset(OPSETS[kind], kind)
+        questions = ProviderQuestions(self._model, self._providers)
+        plan = plan_quantization(
+            self._model.graph,
+            self._options,
+            self._ranges,
+            lambda node: questions.refuse_beside(node, make_probe(node.outputs[0], kind)),
+            self._keep,
+        )
+        rows = [make_record(node, "fp32" if reason else kind, reason) for node, reason in plan.layers.items()]
+        require_effect(kind, rows, is_for="convolution or matrix product")
+        is_guarded = saturates_bytes() and any(p.memory.is_host and p.id != "cpu" for p in self._providers)
+        steps = SAFE_WEIGHT_STEPS if is_guarded else WEIGHT_STEPS
+        before = set(self._model.graph)
+        write_quantization(self._model, plan, kind, weight_steps=steps)
+        added = set(self._model.graph) - before
+        self._held = {node: kind for node, reason in plan.layers.items() if not reason}
+        self._held |= dict.fromkeys(added, QUANTIZES)
+        self.records += rows if self._options.float_type is None else [row for row in rows if row.type == kind]
+
+    def _raise_opset(self, version: int, kind: str) -> None:
+        if not raise_opset(self._model, version):
+            raise BuildError(
+                f"{kind} needs operators of opset {version}: {explain_opset(self._model, version)}",
+                where="precision",
+                got=f"opset {model_opset(self._model)}",
+                fix="export the model again with a higher opset",
+            )
 
     def choose_floats(self) -> None:
         """Decide on the float type of each layer, and write casts."""
@@ -94,7 +163,7 @@ class _Work:
         decisions: Mapping[int, FloatDecision] = {}
         if kind is not None:
             decisions = self._decide()
-            rows = record_floats(decisions, kind)
+            rows = [row for row in record_floats(decisions, kind) if row.reason != QUANTIZES]
             require_effect(kind, rows, is_for="layer with fp32 tensors")
             known = {record.layer for record in self.records}
             self.records += [row for row in rows if row.layer not in known]
@@ -104,7 +173,7 @@ class _Work:
         """Decisions that every provider agrees with; each round keeps more layers, so that there is a last one."""
         dtype = FLOAT_IR_TYPES[self._options.float_type or "fp16"]
         evidence = Evidence(
-            ranges={} if self._trial is None else self._trial.ranges,
+            ranges=self._ranges,
             held={index: self._held[node] for index, node in enumerate(self._model.graph) if node in self._held},
             plugins=find_plugin_ports(self._model.graph, dtype),
         )

@@ -32,6 +32,7 @@ class ProviderQuestions:
         self._providers = providers
         self._owners: dict[int, Provider | None] = {}
         nodes = list(model.graph)
+        self._places = {node: index for index, node in enumerate(nodes)}
         claims = [self._ask(provider, nodes) for provider in providers]
         for index in range(len(nodes)):
             takers = (provider for provider, row in zip(providers, claims, strict=True) if row[index].taken)
@@ -58,11 +59,18 @@ class ProviderQuestions:
             refusals |= {i: f"{provider.id}: {c.reason}" for i, c in zip(own, claims, strict=True) if not c.taken}
         return refusals
 
-    def explain_refusal(self, provider: Provider, nodes: Sequence[ir.Node]) -> str:
-        """Why a provider does not take one of several nodes; empty when it takes all."""
-        refused = (claim.reason for claim in self._ask(provider, nodes) if not claim.taken)
+    def refuse_beside(self, node: ir.Node, others: Sequence[ir.Node]) -> str:
+        """Why the provider of a node does not take others beside it; empty where it does."""
+        owner = self._owners.get(self._places[node])
+        if owner is None:
+            return "no provider takes it"
+        refused = (claim.reason for claim in self._ask(owner, others) if not claim.taken)
         reason = next(refused, None)
-        return "" if reason is None else f"{provider.id}: {reason}"
+        return "" if reason is None else f"{owner.id}: {reason}"
+
+    def refuse_instead(self, node: ir.Node, other: ir.Node) -> str:
+        """Why the provider of a node does not take another in its place; empty where it does."""
+        return self.refuse_beside(node, [other])
 
     def _ask(self, provider: Provider, nodes: Sequence[ir.Node]) -> Sequence[Claim]:
         views = [NodeLayer(node, provider.id, self._opsets) for node in nodes]
