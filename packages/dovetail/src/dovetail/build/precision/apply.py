@@ -9,7 +9,7 @@ from typing import Final
 import onnx_ir as ir
 
 from dovetail.build.calibrate.calibration_cache import Range
-from dovetail.build.precision.decide import FLOAT_IR_TYPES, Evidence, FloatDecision, decide_float_types
+from dovetail.build.precision.decide import FLOAT_IR_TYPES, Evidence, FloatDecision, decide_float_types, find_kept
 from dovetail.build.precision.effect import check_names, make_record, record_floats, require_effect
 from dovetail.build.precision.float_types import convert_float_types
 from dovetail.build.precision.options import PrecisionOptions
@@ -24,6 +24,7 @@ from dovetail.build.request import BuildRequest
 from dovetail.errors import BuildError, DovetailError
 from dovetail.loggers import Severity
 from dovetail.network.inference.shapes import ShapeInference
+from dovetail.passes import fusion_passes
 from dovetail.passes.base import run_passes
 from dovetail.passes.dead_code import DeadCode
 from dovetail.passes.opsets import explain_opset, model_opset, raise_opset
@@ -34,6 +35,7 @@ from dovetail.provider.options import Providers
 
 __all__ = ["PrecisionResult", "apply_precision"]
 
+_NORMALIZATIONS: Final = ("layer_normalization", "rms_normalization")
 QUANTIZES: Final = "it quantizes"
 WEIGHT_STEPS: Final = 127
 SAFE_WEIGHT_STEPS: Final = 63
@@ -60,6 +62,7 @@ def apply_precision(request: BuildRequest, options: PrecisionOptions, phases: Ph
     check_names(request.model.graph, options)
     with phases.phase("Choose types", steps=3) as phase:
         _infer(request.model)
+        _gather_normalizations(request, options)
         ranges, trial = _observe(request, options, phases)
         phase.step()
         work = _Work(request, options, ranges)
@@ -78,6 +81,24 @@ def _infer(model: ir.Model) -> None:
     ShapeInference(model.opset_imports).infer_graph(model.graph)
 
 
+def _gather_normalizations(request: BuildRequest, options: PrecisionOptions) -> None:
+    """Make single operators of normalizations, whose kernels sum in FP32 whatever the type of their tensors is."""
+    if options.float_type is None:
+        return
+    providers = _open_providers(request)
+
+    def accepts(op: str, domain: str, opset: int) -> bool:
+        return any(provider.kernels.find(op, domain, opset) is not None for provider in providers)
+
+    passes = fusion_passes(
+        keep=request.refittable,
+        accepts=accepts,
+        within=lambda node: not find_kept(node, options),
+        off=request.config.passes_off,
+    )
+    run_passes(request.model, [each for each in passes if each.name in _NORMALIZATIONS])
+
+
 def _observe(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> Calibrated:
     """The ranges of tensors, and the run in FP32 where there was one."""
     ranges, trial = calibrate(request, options, phases) if options.quantized else ({}, None)
@@ -90,7 +111,7 @@ def _try(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> Tr
     if not (options.float_type == "fp16" or options.compare or options.calibration is not None):
         return None
     try:
-        return run_trial(request, phases, options.calibration, with_entropy=False)
+        return run_trial(request, phases, options.calibration)
     except DovetailError as error:
         if options.calibration is not None:
             raise

@@ -53,7 +53,7 @@ def convert_float_types(
 
 def _type_inputs(graph: ir.Graph, io_types: Mapping[str, ir.DataType]) -> None:
     for value in graph.inputs:
-        if value.name in io_types:
+        if value.name is not None and value.name in io_types:
             value.type = ir.TensorType(io_types[value.name])
 
 
@@ -71,7 +71,7 @@ class _CastWriter:
 
     def __init__(self, model: ir.Model, keep: frozenset[str]) -> None:
         self._graph, self._keep = model.graph, keep
-        self._taken = names_in(model)
+        self._taken = names_in(model) | {node.name for node in model.graph.all_nodes() if node.name}
         self._made: dict[tuple[ir.Value, ir.DataType], ir.Value] = {}
         self._wide = set(_all_floats(model.graph))
         """What was FP32 before any type changed."""
@@ -135,7 +135,8 @@ class _CastWriter:
         return self._cast(value, wanted, self._unique(name))
 
     def _cast(self, value: ir.Value, wanted: ir.DataType, name: str) -> ir.Value:
-        node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", wanted.value)], num_outputs=1, name=name)
+        layer = self._unique(f"{value.name}.to_{_NAMES.get(wanted, 'cast')}")
+        node = ir.Node("", "Cast", [value], [ir.AttrInt64("to", wanted.value)], num_outputs=1, name=layer)
         node.outputs[0].name, node.outputs[0].shape = name, value.shape
         node.outputs[0].type = ir.TensorType(wanted)
         maker = value.producer()

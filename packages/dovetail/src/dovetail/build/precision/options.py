@@ -113,7 +113,8 @@ class PrecisionOptions:
                 )
             if getattr(found, field_name) not in (None, word):
                 raise UsageError(f"'{getattr(found, field_name)}' and '{word}' exclude each other", where="precision")
-            found = replace(found, **{field_name: word})
+            changed: dict[str, Any] = {field_name: word}
+            found = replace(found, **changed)
         return found
 
 

@@ -88,7 +88,8 @@ def write_quantization(model: ir.Model, plan: QuantizationPlan, kind: str, *, we
 
 class _Writer:
     def __init__(self, model: ir.Model, plan: QuantizationPlan, kind: str, weight_steps: int) -> None:
-        self._graph, self._taken = model.graph, names_in(model)
+        self._graph = model.graph
+        self._taken = names_in(model) | {node.name for node in model.graph.all_nodes() if node.name}
         self._plan, self._kind, self._steps = plan, kind, weight_steps
         self._scales: dict[ir.Value, float] = {}
         """Dequantized tensor -> its scale."""

@@ -21,7 +21,7 @@ from dovetail.build.precision.ports import is_float
 from dovetail.passes._graph import is_onnx
 from dovetail.passes._match import int_attribute
 
-__all__ = ["QuantizationPlan", "plan_quantization", "weight_of"]
+__all__ = ["QuantizationPlan", "find_candidates", "plan_quantization", "weight_of"]
 
 _CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
 _PRODUCTS: Final = ("MatMul", "Gemm")
@@ -45,6 +45,12 @@ class QuantizationPlan:
     def is_quantized(self, node: ir.Node | None) -> bool:
         """Whether a node was decided on and is quantized."""
         return node is not None and self.layers.get(node) == ""
+
+
+def find_candidates(graph: ir.Graph) -> frozenset[str]:
+    """The names of tensors that may be quantized: others need no range that is worth a search."""
+    nodes = [node for node in graph if is_onnx(node, *_CONVOLUTIONS, *_PRODUCTS, *_PASSING, *_ACTIVATIONS)]
+    return frozenset(v.name for node in nodes for v in (*node.inputs, *node.outputs) if v is not None and v.name)
 
 
 def weight_of(node: ir.Node, keep: frozenset[str] = frozenset()) -> int | None:

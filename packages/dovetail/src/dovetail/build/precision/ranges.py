@@ -8,6 +8,7 @@ from typing import Final
 from dovetail.build.calibrate.calibration_cache import Range, cache_mismatch, encode_cache
 from dovetail.build.calibrate.calibrators import ArrayCalibrator
 from dovetail.build.precision.options import PrecisionOptions
+from dovetail.build.precision.quantize_plan import find_candidates
 from dovetail.build.precision.trial import Trial, float_names, run_trial
 from dovetail.build.progress import Phases
 from dovetail.build.request import BuildRequest
@@ -35,7 +36,8 @@ def calibrate(request: BuildRequest, options: PrecisionOptions, phases: Phases) 
     cached = _read(request, options, store, algorithm)
     if cached is not None:
         few = None if options.calibration is None else list(islice(options.calibration, _FEW))
-        return cached, None if few is None else run_trial(request, phases, few, with_entropy=False)
+        wants_run = options.compare or options.float_type == "fp16"
+        return cached, run_trial(request, phases, few, drawn_from=cached) if wants_run else None
     if options.calibration is None:
         raise UsageError(
             f"{options.quantized} needs the ranges of tensors, and there is nothing to find them with",
@@ -43,8 +45,10 @@ def calibrate(request: BuildRequest, options: PrecisionOptions, phases: Phases) 
             expected="calibration data, or a cache of an earlier build",
             fix="give a folder of inputs (--calib-data), or arrays: PrecisionOptions(calibration=[{...}, ...])",
         )
-    trial = run_trial(request, phases, options.calibration, with_entropy=algorithm == "ENTROPY")
-    ranges = {name: trial.calibrated().get(name) for name in float_names(request.model.graph)}
+    names = find_candidates(request.model.graph) if algorithm == "ENTROPY" else frozenset()
+    trial = run_trial(request, phases, options.calibration, entropy_of=names)
+    found = trial.calibrated()
+    ranges = {name: found.get(name) for name in float_names(request.model.graph)}
     store.write_calibration_cache(encode_cache(algorithm, ranges))
     return ranges, trial
 

@@ -38,10 +38,6 @@ class ProviderQuestions:
             takers = (provider for provider, row in zip(providers, claims, strict=True) if row[index].taken)
             self._owners[index] = next(takers, None)
 
-    def owner(self, index: int) -> Provider | None:
-        """The first provider that takes a node of the network as it is."""
-        return self._owners.get(index)
-
     def find_refusals(
         self, model: ir.Model, decisions: Mapping[int, FloatDecision], dtype: ir.DataType
     ) -> dict[int, str]:

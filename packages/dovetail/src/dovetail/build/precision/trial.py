@@ -7,7 +7,7 @@ or over made-up inputs. Nothing is timed and nothing narrow is used.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -100,7 +100,12 @@ def float_names(graph: ir.Graph) -> list[str]:
 
 
 def run_trial(
-    request: BuildRequest, phases: Phases, batches: Iterable[Mapping[str, Any]] | None, *, with_entropy: bool
+    request: BuildRequest,
+    phases: Phases,
+    batches: Iterable[Mapping[str, Any]] | None,
+    *,
+    entropy_of: Collection[str] = (),
+    drawn_from: Mapping[str, Range | None] | None = None,
 ) -> Trial:
     """Run the network in FP32.
 
@@ -108,18 +113,19 @@ def run_trial(
         request: The network, which is not changed.
         phases: Told of each batch.
         batches: The inputs; None to make some up at the shapes that the first profile is tuned for.
-        with_entropy: Whether ranges by entropy are wanted too.
+        entropy_of: Tensors whose ranges by entropy are wanted too.
+        drawn_from: Input -> the range that made-up numbers are drawn from, where another than -1 to 1 is known.
     """
     trial = Trial(is_made_up=batches is None)
     names = float_names(request.model.graph)
     outputs = [value.name or "" for value in request.model.graph.outputs]
     with reference_program(_make_request(request, names)) as instance, phases.phase(_PHASE, steps=_count(batches)):
-        for number, batch in enumerate(_batches(batches, instance.manifest, request)):
+        for number, batch in enumerate(_batches(batches, instance.manifest, request, drawn_from or {})):
             arrays, results = _run(instance, batch)
             found = {**arrays, **results}
             for name in names:
                 if name in found:
-                    trial.observe(name, found[name], with_entropy=with_entropy)
+                    trial.observe(name, found[name], with_entropy=name in entropy_of)
             trial.keep(Sample(inputs=arrays, outputs={name: results[name] for name in outputs}))
             trial.count = number + 1
             phases.report_step(_PHASE, number)
@@ -161,17 +167,27 @@ def _show_values(graph: ir.Graph, names: set[str]) -> None:
 
 
 def _batches(
-    batches: Iterable[Mapping[str, Any]] | None, manifest: Manifest, request: BuildRequest
+    batches: Iterable[Mapping[str, Any]] | None,
+    manifest: Manifest,
+    request: BuildRequest,
+    drawn_from: Mapping[str, Range | None],
 ) -> Iterator[Mapping[str, Any]]:
     if batches is not None:
         yield from batches
         return
     records = [profile_record(profile) for profile in request.config.profiles[:1]]
     drawn = draw_all_inputs(msgspec.structs.replace(manifest, profiles=records))[0]
-    yield {tensor.name: array for tensor, array in zip(manifest.inputs, drawn, strict=True)}
+    yield {t.name: _stretch(array, drawn_from.get(t.name)) for t, array in zip(manifest.inputs, drawn, strict=True)}
 
 
-def _run(instance: ProgramInstance, batch: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _stretch(array: Any, bounds: Range | None) -> Any:
+    """Numbers from -1 to 1 over another range."""
+    if bounds is None or array.dtype.kind != "f":
+        return array
+    return (bounds[0] + (array + 1.0) / 2.0 * (bounds[1] - bounds[0])).astype(array.dtype)
+
+
+def _run(instance: ProgramInstance, batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The inputs by name as they were run, and the results by name."""
     manifest = instance.manifest
     if not isinstance(batch, Mapping):
