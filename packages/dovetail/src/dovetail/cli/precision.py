@@ -38,7 +38,9 @@ def add_precision_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--block", type=int, metavar="N", help="how many weights share a scale, for --weights (32)")
     group.add_argument("--calib-data", metavar="DIR", help="a folder of .npz or .npy files, one batch of inputs each")
     group.add_argument("--calib-cache", metavar="FILE", help="keep calibrated ranges here, and use those that are here")
-    group.add_argument("--calib-method", metavar="HOW", help="entropy (default) or minmax: how int8 ranges are found")
+    group.add_argument(
+        "--calib-method", metavar="HOW", help="error (default), entropy or minmax: how int8 ranges are found"
+    )
     group.add_argument(
         "--keep", action="append", default=[], metavar="PATTERN", help="layers that stay in fp32, such as 'head/*'"
     )

@@ -15,7 +15,7 @@ __all__ = ["DEFAULT_BLOCK", "FLOAT_TYPES", "METHODS", "QUANTIZED_TYPES", "WEIGHT
 FLOAT_TYPES: Final = ("fp16", "bf16")
 QUANTIZED_TYPES: Final = ("int8", "fp8")
 WEIGHT_TYPES: Final = ("int4", "int8")
-METHODS: Final = ("entropy", "minmax")
+METHODS: Final = ("error", "entropy", "minmax")
 DEFAULT_BLOCK: Final = 32
 _IO_TYPES: Final = ("fp32", *FLOAT_TYPES)
 _LEAST_BLOCK: Final = 16
@@ -46,8 +46,8 @@ class PrecisionOptions:
     """Input or output -> ``fp32``, ``fp16`` or ``bf16``; all others keep their types."""
     calibration: Iterable[Mapping[str, Any]] | None = None
     """Batches of arrays by input name, to find ranges with."""
-    method: str = "entropy"
-    """How int8 ranges follow from what was seen: ``entropy`` or ``minmax``."""
+    method: str = "error"
+    """How int8 ranges follow from what was seen: ``error`` (the smallest squared error), ``entropy`` or ``minmax``."""
     cache: str | os.PathLike[str] | None = None
     """The file that keeps calibrated ranges between builds."""
     compare: bool = True
@@ -70,7 +70,7 @@ class PrecisionOptions:
         idle = [
             (self.block != DEFAULT_BLOCK and not self.weights, "block", "weights"),
             (self.cache is not None and not self.quantized, "cache", "quantized (int8 or fp8)"),
-            (self.method != "entropy" and self.quantized != "int8", "method", "quantized='int8'"),
+            (self.method != "error" and self.quantized != "int8", "method", "quantized='int8'"),
             (bool(self.keep) and not self.wanted, "keep", "a narrow type"),
             (bool(self.keep_ops) and not self.wanted, "keep_ops", "a narrow type"),
         ]

@@ -131,6 +131,8 @@ class _Planner:
         weight = weight_of(node)
         if not all(is_float(value) for value in factors) or (is_onnx(node, *_CONVOLUTIONS) and weight != 1):
             return "its weights are computed" if all(is_float(value) for value in factors) else "its type is not fp32"
+        if weight is None:
+            return "both of its factors are computed, as in attention, whose scores do not stand 8 bits"
         bare = [v.name for i, v in enumerate(factors) if v is not None and i != weight and not self._range_of(v)]
         return f"calibration found no range of '{bare[0]}': it was zero or not computed" if bare else ""
 

@@ -45,9 +45,10 @@ def calibrate(request: BuildRequest, options: PrecisionOptions, phases: Phases) 
             expected="calibration data, or a cache of an earlier build",
             fix="give a folder of inputs (--calib-data), or arrays: PrecisionOptions(calibration=[{...}, ...])",
         )
-    names = find_candidates(request.model.graph) if algorithm == "ENTROPY" else frozenset()
-    trial = run_trial(request, phases, options.calibration, entropy_of=names)
-    found = trial.calibrated()
+    method = algorithm.lower()
+    counted = find_candidates(request.model.graph)
+    trial = run_trial(request, phases, options.calibration, method=method, counted=counted)
+    found = trial.calibrate(method)
     ranges = {name: found.get(name) for name in float_names(request.model.graph)}
     store.write_calibration_cache(encode_cache(algorithm, ranges))
     return ranges, trial

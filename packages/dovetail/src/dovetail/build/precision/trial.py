@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from dovetail.build.calibrate.calibration import reference_config
 from dovetail.build.calibrate.calibration_cache import Range
-from dovetail.build.calibrate.range_stats import EntropyStatistic, MinMaxStatistic
+from dovetail.build.calibrate.range_stats import EntropyStatistic, ErrorStatistic, MinMaxStatistic
 from dovetail.build.plan_records import profile_record
 from dovetail.build.planner import reference_program
 from dovetail.build.precision.ports import is_float
@@ -63,21 +63,28 @@ class Trial:
     samples: list[Sample] = field(default_factory=list)
     seen: dict[str, MinMaxStatistic] = field(default_factory=dict)
     entropy: dict[str, EntropyStatistic] = field(default_factory=dict)
+    errors: dict[str, ErrorStatistic] = field(default_factory=dict)
 
     @property
     def ranges(self) -> dict[str, Range | None]:
         """The smallest and the largest value of every tensor."""
         return {name: statistic.range() for name, statistic in self.seen.items()}
 
-    def calibrated(self) -> dict[str, Range | None]:
-        """The ranges to quantize with: by entropy where that was asked for, and never beyond what was seen."""
-        ranges = self.ranges
-        return {name: _within(self.entropy.get(name), found) for name, found in ranges.items()}
+    def calibrate(self, method: str) -> dict[str, Range | None]:
+        """The ranges to quantize with, never beyond what was seen."""
+        found = self.ranges
+        if method == "error":
+            found |= {name: statistic.range() for name, statistic in self.errors.items()}
+        if method == "entropy":
+            found |= {name: _within(statistic, found[name]) for name, statistic in self.entropy.items()}
+        return found
 
-    def observe(self, name: str, array: Any, *, with_entropy: bool) -> None:
-        """Take what a tensor held in one batch."""
+    def observe(self, name: str, array: Any, method: str | None) -> None:
+        """Take what a tensor held in one batch, for a method of calibration or for its bounds alone."""
         self.seen.setdefault(name, MinMaxStatistic()).observe(array)
-        if with_entropy:
+        if method == "error":
+            self.errors.setdefault(name, ErrorStatistic()).observe(array)
+        if method == "entropy":
             self.entropy.setdefault(name, EntropyStatistic()).observe(array)
 
     def keep(self, sample: Sample) -> None:
@@ -87,8 +94,8 @@ class Trial:
             self.samples.append(sample)
 
 
-def _within(statistic: EntropyStatistic | None, seen: Range | None) -> Range | None:
-    found = None if statistic is None else statistic.range()
+def _within(statistic: EntropyStatistic, seen: Range | None) -> Range | None:
+    found = statistic.range()
     return seen if found is None or seen is None else (max(found[0], seen[0]), min(found[1], seen[1]))
 
 
@@ -104,7 +111,8 @@ def run_trial(
     phases: Phases,
     batches: Iterable[Mapping[str, Any]] | None,
     *,
-    entropy_of: Collection[str] = (),
+    method: str | None = None,
+    counted: Collection[str] = (),
     drawn_from: Mapping[str, Range | None] | None = None,
 ) -> Trial:
     """Run the network in FP32.
@@ -113,7 +121,8 @@ def run_trial(
         request: The network, which is not changed.
         phases: Told of each batch.
         batches: The inputs; None to make some up at the shapes that the first profile is tuned for.
-        entropy_of: Tensors whose ranges by entropy are wanted too.
+        method: How ranges to quantize with are found, where they are wanted.
+        counted: The tensors that they are wanted of.
         drawn_from: Input -> the range that made-up numbers are drawn from, where another than -1 to 1 is known.
     """
     trial = Trial(is_made_up=batches is None)
@@ -125,7 +134,7 @@ def run_trial(
             found = {**arrays, **results}
             for name in names:
                 if name in found:
-                    trial.observe(name, found[name], with_entropy=name in entropy_of)
+                    trial.observe(name, found[name], method if name in counted else None)
             trial.keep(Sample(inputs=arrays, outputs={name: results[name] for name in outputs}))
             trial.count = number + 1
             phases.report_step(_PHASE, number)
