@@ -1,4 +1,4 @@
-"""Small models whose types are changed: a product, a network for images, a block of a transformer, a reader of lines."""
+"""Small models whose types are changed: products, a network for images, a transformer block, a reader of lines."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def make_perceptron(size: float = 1.0) -> onnx.ModelProto:
 
 
 def make_image_network(opset: int = 18) -> onnx.ModelProto:
-    """Convolutions, one of them by channel, a residual sum, pools, an activation that 8 bits are not for, and a head."""
+    """Convolutions, one by channel, a residual sum, pools, an activation that 8 bits are not for, and a head."""
     m = ModelWriter(1)
     x = m.add("Relu", [m.conv("x", "c1", 3, 16, strides=[2, 2])], "r1")
     a = m.add("Relu", [m.conv(x, "c2", 16, 16)], "r2")

@@ -1,4 +1,4 @@
-"""Eight bits from calibration data: near the fp32 model, with kernels for integers, ranges that are kept, and reasons."""
+"""Eight bits from calibration data: near the fp32 model, with kernels for integers, kept ranges, and reasons."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_ranges_are_kept_in_a_cache_and_used_again(tmp_path: Path) -> None:
 def test_a_cache_of_another_network_or_method_is_an_error_without_data(tmp_path: Path) -> None:
     cache, model = tmp_path / "ranges.json", make_image_network()
     dt.compile(model, precision=_options(cache=cache))
-    with pytest.raises(dt.BuildError, match="does not fit: it was made by ENTROPY"):
+    with pytest.raises(dt.BuildError, match="does not fit: it was made by ERROR"):
         dt.compile(model, precision=_options(cache=cache, calibration=None, method="minmax"))
     cache.write_text("{}")
     with pytest.raises(dt.BuildError, match="damaged or was not written by Dovetail"):

@@ -24,6 +24,7 @@ from dovetail.build.request import BuildRequest
 from dovetail.errors import BuildError, DovetailError
 from dovetail.loggers import Severity
 from dovetail.network.inference.shapes import ShapeInference
+from dovetail.network.plugins import entry_of
 from dovetail.passes import fusion_passes
 from dovetail.passes.base import run_passes
 from dovetail.passes.dead_code import DeadCode
@@ -35,6 +36,7 @@ from dovetail.provider.options import Providers
 
 __all__ = ["PrecisionResult", "apply_precision"]
 
+_TUNED: Final = "the tuner chooses the types of plugin layers"
 _NORMALIZATIONS: Final = ("layer_normalization", "rms_normalization")
 QUANTIZES: Final = "it quantizes"
 WEIGHT_STEPS: Final = 127
@@ -52,20 +54,30 @@ class PrecisionResult:
     """Whether the inputs of the samples were made up."""
 
 
-def apply_precision(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> PrecisionResult:
+def apply_precision(
+    request: BuildRequest, options: PrecisionOptions, phases: Phases, *, is_weak: bool = False
+) -> PrecisionResult:
     """Change the network of a request in place.
+
+    Args:
+        request: What is built.
+        options: What was asked for.
+        phases: Told of the work.
+        is_weak: Whether the types are only allowed, by flags of a weakly typed network: one that no layer can have is
+            no error then, plugin layers are left to the tuner, and ranges are those of the request.
 
     Raises:
         UsageError: The options name what is not in the network.
         BuildError: A type that was asked for can have no effect.
     """
-    check_names(request.model.graph, options)
+    if not is_weak:
+        check_names(request.model.graph, options)
     with phases.phase("Choose types", steps=3) as phase:
         _infer(request.model)
         _gather_normalizations(request, options)
-        ranges, trial = _observe(request, options, phases)
+        ranges, trial = _observe(request, options, phases, is_weak=is_weak)
         phase.step()
-        work = _Work(request, options, ranges)
+        work = _Work(request, options, ranges, is_weak=is_weak)
         work.choose_weights()
         work.choose_quantized()
         work.choose_floats()
@@ -99,8 +111,10 @@ def _gather_normalizations(request: BuildRequest, options: PrecisionOptions) -> 
     run_passes(request.model, [each for each in passes if each.name in _NORMALIZATIONS])
 
 
-def _observe(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> Calibrated:
+def _observe(request: BuildRequest, options: PrecisionOptions, phases: Phases, *, is_weak: bool) -> Calibrated:
     """The ranges of tensors, and the run in FP32 where there was one."""
+    if is_weak and options.quantized:
+        return dict(request.ranges), None
     ranges, trial = calibrate(request, options, phases) if options.quantized else ({}, None)
     trial = trial or _try(request, options, phases)
     return ranges or ({} if trial is None else trial.ranges), trial
@@ -123,10 +137,13 @@ def _try(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> Tr
 class _Work:
     """One network on its way to other types."""
 
-    def __init__(self, request: BuildRequest, options: PrecisionOptions, ranges: Mapping[str, Range | None]) -> None:
+    def __init__(
+        self, request: BuildRequest, options: PrecisionOptions, ranges: Mapping[str, Range | None], *, is_weak: bool
+    ) -> None:
         self._model, self._options, self._ranges = request.model, options, ranges
         self._keep = request.refittable
         self._providers = _open_providers(request)
+        self._is_weak = is_weak
         self._held: dict[ir.Node, str] = {}
         self.records: list[PrecisionRecord] = []
 
@@ -158,7 +175,8 @@ class _Work:
             self._keep,
         )
         rows = [make_record(node, "fp32" if reason else kind, reason) for node, reason in plan.layers.items()]
-        require_effect(kind, rows, is_for="convolution or matrix product")
+        if not self._is_weak:
+            require_effect(kind, rows, is_for="convolution or matrix product")
         is_guarded = saturates_bytes() and any(p.memory.is_host and p.id != "cpu" for p in self._providers)
         steps = SAFE_WEIGHT_STEPS if is_guarded else WEIGHT_STEPS
         before = set(self._model.graph)
@@ -185,18 +203,23 @@ class _Work:
         if kind is not None:
             decisions = self._decide()
             rows = [row for row in record_floats(decisions, kind) if row.reason != QUANTIZES]
-            require_effect(kind, rows, is_for="layer with fp32 tensors")
+            if not self._is_weak:
+                require_effect(kind, rows, is_for="layer with fp32 tensors")
             known = {record.layer for record in self.records}
             self.records += [row for row in rows if row.layer not in known]
         convert_float_types(self._model, decisions, FLOAT_IR_TYPES[kind or "fp16"], io_types, self._keep)
+
+    def _find_held(self, node: ir.Node) -> str:
+        is_tuned = self._is_weak and entry_of(node) is not None
+        return _TUNED if is_tuned else self._held.get(node, "")
 
     def _decide(self) -> dict[int, FloatDecision]:
         """Decisions that every provider agrees with; each round keeps more layers, so that there is a last one."""
         dtype = FLOAT_IR_TYPES[self._options.float_type or "fp16"]
         evidence = Evidence(
             ranges=self._ranges,
-            held={index: self._held[node] for index, node in enumerate(self._model.graph) if node in self._held},
-            plugins=find_plugin_ports(self._model.graph, dtype),
+            held={index: why for index, node in enumerate(self._model.graph) if (why := self._find_held(node))},
+            plugins={} if self._is_weak else find_plugin_ports(self._model.graph, dtype),
         )
         questions = ProviderQuestions(self._model, self._providers)
         while True:

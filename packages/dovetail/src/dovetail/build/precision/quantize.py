@@ -1,4 +1,4 @@
-"""Writes Q/DQ into a network: weights in 8 bits with a scale a channel, activations with one scale, biases in 32 bits."""
+"""Writes Q/DQ into a network: weights with a scale a channel, activations with one scale, biases in 32 bits."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class _Writer:
     # tensors that a run computes
 
     def quantize_tensor(self, value: ir.Value, bounds: Range) -> None:
-        """Put a Q and a DQ behind a tensor, for its quantized readers, or for all if it is made by a quantized layer."""
+        """Put a Q and a DQ behind a tensor, for quantized readers, or for all where a quantized layer makes it."""
         users = list(value.uses())
         affine = affine_from_range(bounds, self._kind)
         scale = self._constant(f"{value.name}.scale", np.float32(affine.scale), ir.DataType.FLOAT)
