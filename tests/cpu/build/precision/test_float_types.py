@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dovetail as dt
-from dovetail.build.precision.decide import Evidence, decide_float_types
+from dovetail.build.precision.decide import TypeEvidence, decide_float_types
 from dovetail.build.precision.float_types import convert_float_types
 from tests.support.precision_models import ModelWriter, make_block, make_image_network, make_perceptron
 
@@ -153,7 +153,7 @@ def test_control_flow_reads_what_it_read_before() -> None:
 def _cast_model(model: onnx.ModelProto, kept: set[str]) -> ir.Model:
     converted = ir.from_proto(onnx.shape_inference.infer_shapes(model))
     options = dt.PrecisionOptions(float_type="fp16", keep=sorted(kept))
-    decisions = decide_float_types(converted, options, Evidence())
+    decisions = decide_float_types(converted, options, TypeEvidence())
     convert_float_types(converted, decisions, ir.DataType.FLOAT16, {})
     return converted
 

@@ -9,7 +9,7 @@ from typing import Final
 import onnx_ir as ir
 
 from dovetail.build.calibrate.calibration_cache import Range
-from dovetail.build.precision.decide import FLOAT_IR_TYPES, Evidence, FloatDecision, decide_float_types, find_kept
+from dovetail.build.precision.decide import FLOAT_IR_TYPES, FloatDecision, TypeEvidence, decide_float_types, find_kept
 from dovetail.build.precision.effect import check_names, make_record, record_floats, require_effect
 from dovetail.build.precision.float_types import convert_float_types
 from dovetail.build.precision.options import PrecisionOptions
@@ -77,7 +77,7 @@ def apply_precision(
         _gather_normalizations(request, options)
         ranges, trial = _observe(request, options, phases, is_weak=is_weak)
         phase.step()
-        work = _Work(request, options, ranges, is_weak=is_weak)
+        work = _TypeChanges(request, options, ranges, is_weak=is_weak)
         work.choose_weights()
         work.choose_quantized()
         work.choose_floats()
@@ -134,7 +134,7 @@ def _try(request: BuildRequest, options: PrecisionOptions, phases: Phases) -> Tr
         return None
 
 
-class _Work:
+class _TypeChanges:
     """One network on its way to other types."""
 
     def __init__(
@@ -216,7 +216,7 @@ class _Work:
     def _decide(self) -> dict[int, FloatDecision]:
         """Decisions that every provider agrees with; each round keeps more layers, so that there is a last one."""
         dtype = FLOAT_IR_TYPES[self._options.float_type or "fp16"]
-        evidence = Evidence(
+        evidence = TypeEvidence(
             ranges=self._ranges,
             held={index: why for index, node in enumerate(self._model.graph) if (why := self._find_held(node))},
             plugins={} if self._is_weak else find_plugin_ports(self._model.graph, dtype),

@@ -15,9 +15,9 @@ from dovetail.build.calibrate.calibration_cache import Range
 from dovetail.build.precision.options import PrecisionOptions
 from dovetail.build.precision.ports import Ports, find_ports, is_float
 from dovetail.build.precision.rules import JOINING, MOVING, SENSITIVE
-from dovetail.passes._graph import is_onnx
+from dovetail.passes.editing import is_onnx
 
-__all__ = ["FLOAT_IR_TYPES", "Evidence", "FloatDecision", "decide_float_types", "find_kept"]
+__all__ = ["FLOAT_IR_TYPES", "FloatDecision", "TypeEvidence", "decide_float_types", "find_kept"]
 
 FLOAT_IR_TYPES: Final = {
     "fp32": ir.DataType.FLOAT,
@@ -30,7 +30,7 @@ _HALF_LEAST: Final = float(np.finfo(np.float16).smallest_subnormal)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evidence:
+class TypeEvidence:
     """What is known besides the network itself."""
 
     ranges: Mapping[str, Range | None] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def find_kept(node: ir.Node, options: PrecisionOptions) -> str:
     return f"operator {node.op_type} is kept" if node.op_type in options.keep_ops else ""
 
 
-def decide_float_types(model: ir.Model, options: PrecisionOptions, evidence: Evidence) -> dict[int, FloatDecision]:
+def decide_float_types(model: ir.Model, options: PrecisionOptions, evidence: TypeEvidence) -> dict[int, FloatDecision]:
     """For each node with FP32 tensors, by its place in the graph, whether it becomes narrow."""
     dtype = FLOAT_IR_TYPES[options.float_type or "fp16"]
     judge = _Judge(dtype, options, evidence)
@@ -87,7 +87,7 @@ def decide_float_types(model: ir.Model, options: PrecisionOptions, evidence: Evi
 class _Judge:
     """The questions to one node, in the order in which their answers are told."""
 
-    def __init__(self, dtype: ir.DataType, options: PrecisionOptions, evidence: Evidence) -> None:
+    def __init__(self, dtype: ir.DataType, options: PrecisionOptions, evidence: TypeEvidence) -> None:
         self._dtype, self._options, self._evidence = dtype, options, evidence
         self._questions: Sequence[Callable[[ir.Node, Ports], str]] = (
             lambda node, _: find_kept(node, options),

@@ -14,7 +14,7 @@ import onnx_ir as ir
 
 from dovetail.build.precision.decide import FloatDecision
 from dovetail.build.precision.ports import is_float
-from dovetail.passes._graph import add_initializer, is_onnx, names_in
+from dovetail.passes.editing import add_initializer, is_onnx, names_in
 
 __all__ = ["convert_float_types"]
 

@@ -17,7 +17,7 @@ from dovetail.build.assign.layers import CONTROL_FLOW, opset_of
 from dovetail.network.onnx_schema import find_schema
 from dovetail.network.plugins import PluginEntry, entry_of
 from dovetail.network.value_types import has_no_shape
-from dovetail.passes._graph import is_onnx
+from dovetail.passes.editing import is_onnx
 
 __all__ = ["NODE_TYPE_NAMES", "Ports", "find_ports", "is_float", "writes_type"]
 

@@ -13,8 +13,7 @@ import onnx_ir as ir
 
 from dovetail.build.calibrate.calibration_cache import Range
 from dovetail.build.precision.quantize_plan import QuantizationPlan, weight_of
-from dovetail.passes._graph import add_initializer, is_onnx, names_in
-from dovetail.passes._match import int_attribute
+from dovetail.passes.editing import add_initializer, int_attribute, is_onnx, names_in
 
 __all__ = ["OPSETS", "Affine", "affine_from_range", "make_probe", "scales_of_weights", "write_quantization"]
 

@@ -18,8 +18,7 @@ from dovetail.build.calibrate.calibration_cache import Range
 from dovetail.build.precision.decide import find_kept
 from dovetail.build.precision.options import PrecisionOptions
 from dovetail.build.precision.ports import is_float
-from dovetail.passes._graph import is_onnx
-from dovetail.passes._match import int_attribute
+from dovetail.passes.editing import int_attribute, is_onnx
 
 __all__ = ["QuantizationPlan", "find_candidates", "plan_quantization", "weight_of"]
 
@@ -78,14 +77,14 @@ def plan_quantization(
         refuse: Asks the provider of a node.
         keep: Names of weights that may be refitted.
     """
-    planner = _Planner(options, ranges, refuse, keep)
+    planner = _LayerVisitor(options, ranges, refuse, keep)
     for node in graph:
         if not is_constant_node(node) and any(is_float(value) for value in (*node.inputs, *node.outputs)):
             planner.visit(node)
     return planner.plan
 
 
-class _Planner:
+class _LayerVisitor:
     def __init__(
         self, options: PrecisionOptions, ranges: Mapping[str, Range | None], refuse: Refuse, keep: frozenset[str]
     ) -> None:

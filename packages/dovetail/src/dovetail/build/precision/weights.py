@@ -17,8 +17,7 @@ import onnx_ir as ir
 from dovetail.build.precision.decide import find_kept
 from dovetail.build.precision.options import PrecisionOptions
 from dovetail.build.precision.ports import is_float
-from dovetail.passes._graph import add_initializer, is_onnx, names_in
-from dovetail.passes._match import int_attribute
+from dovetail.passes.editing import add_initializer, int_attribute, is_onnx, names_in
 
 __all__ = ["DOMAIN", "PackedWeights", "pack_weights", "plan_weights", "write_weights"]
 
