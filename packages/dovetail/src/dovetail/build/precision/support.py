@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx_ir as ir
 
-from dovetail.build.assign.layers import NodeLayer
+from dovetail.build.assign.layers import NodeLayer, is_constant_node
 from dovetail.build.precision.decide import FloatDecision
 from dovetail.build.precision.float_types import convert_float_types
 from dovetail.build.precision.ports import Ports, is_float
@@ -33,9 +33,10 @@ class ProviderQuestions:
         self._owners: dict[int, Provider | None] = {}
         nodes = list(model.graph)
         self._places = {node: index for index, node in enumerate(nodes)}
-        claims = [self._ask(provider, nodes) for provider in providers]
-        for index in range(len(nodes)):
-            takers = (provider for provider, row in zip(providers, claims, strict=True) if row[index].taken)
+        asked = [i for i, node in enumerate(nodes) if entry_of(node) is None and not is_constant_node(node)]
+        claims = [self._ask(provider, [nodes[index] for index in asked]) for provider in providers]
+        for place, index in enumerate(asked):
+            takers = (provider for provider, row in zip(providers, claims, strict=True) if row[place].taken)
             self._owners[index] = next(takers, None)
 
     def find_refusals(
@@ -50,7 +51,7 @@ class ProviderQuestions:
         ]
         refusals: dict[int, str] = {}
         for provider in self._providers:
-            own = [index for index in asked if self._owners[index] is provider]
+            own = [index for index in asked if self._owners.get(index) is provider]
             claims = self._ask(provider, [nodes[index] for index in own])
             refusals |= {i: f"{provider.id}: {c.reason}" for i, c in zip(own, claims, strict=True) if not c.taken}
         return refusals
