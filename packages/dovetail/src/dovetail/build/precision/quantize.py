@@ -38,8 +38,8 @@ class Affine:
 def affine_from_range(bounds: Range, kind: str) -> Affine:
     """The scale and zero point that cover a range; zero is always hit exactly.
 
-    >>> affine_from_range((0.0, 2.55), "int8")
-    Affine(scale=0.01, zero=-128)
+    >>> affine_from_range((0.0, 255.0), "int8")
+    Affine(scale=1.0, zero=-128)
     """
     low, high = min(bounds[0], 0.0), max(bounds[1], 0.0)
     if kind == "fp8":
