@@ -177,10 +177,10 @@ class _TypeChanges:
         rows = [make_record(node, "fp32" if reason else kind, reason) for node, reason in plan.layers.items()]
         if not self._is_weak:
             require_effect(kind, rows, is_for="convolution or matrix product")
-        is_guarded = saturates_bytes() and any(p.memory.is_host and p.id != "cpu" for p in self._providers)
-        steps = SAFE_WEIGHT_STEPS if is_guarded else WEIGHT_STEPS
+        is_library = any(p.memory.is_host and p.id != "cpu" for p in self._providers)
+        steps = SAFE_WEIGHT_STEPS if is_library and saturates_bytes() else WEIGHT_STEPS
         before = set(self._model.graph)
-        write_quantization(self._model, plan, kind, weight_steps=steps)
+        write_quantization(self._model, plan, kind, weight_steps=steps, unsigned=is_library)
         added = set(self._model.graph) - before
         self._held = {node: kind for node, reason in plan.layers.items() if not reason}
         self._held |= dict.fromkeys(added, QUANTIZES)

@@ -68,7 +68,9 @@ def make_probe(value: ir.Value, kind: str) -> list[ir.Node]:
     return [quantize, dequantize]
 
 
-def write_quantization(model: ir.Model, plan: QuantizationPlan, kind: str, *, weight_steps: int = 127) -> None:
+def write_quantization(
+    model: ir.Model, plan: QuantizationPlan, kind: str, *, weight_steps: int = 127, unsigned: bool = False
+) -> None:
     """Change a model in place.
 
     Args:
@@ -76,8 +78,10 @@ def write_quantization(model: ir.Model, plan: QuantizationPlan, kind: str, *, we
         plan: What to quantize.
         kind: ``int8`` or ``fp8``.
         weight_steps: The largest number that an int8 weight may have.
+        unsigned: Whether bytes that a run computes are unsigned, as kernels of x86 processors want them: ONNX Runtime
+            makes signed ones so, but not where two layers read one of them, which then stay in floating point.
     """
-    writer = _Writer(model, plan, kind, weight_steps)
+    writer = _Writer(model, plan, kind, weight_steps, unsigned=unsigned)
     for value, bounds in plan.tensors.items():
         writer.quantize_tensor(value, bounds)
     for node, reason in plan.layers.items():
@@ -86,10 +90,15 @@ def write_quantization(model: ir.Model, plan: QuantizationPlan, kind: str, *, we
 
 
 class _Writer:
-    def __init__(self, model: ir.Model, plan: QuantizationPlan, kind: str, weight_steps: int) -> None:
+    def __init__(
+        self, model: ir.Model, plan: QuantizationPlan, kind: str, weight_steps: int, *, unsigned: bool
+    ) -> None:
         self._graph = model.graph
         self._taken = names_in(model) | {node.name for node in model.graph.all_nodes() if node.name}
         self._plan, self._kind, self._steps = plan, kind, weight_steps
+        self._is_unsigned = unsigned and kind == "int8"
+        self._type = ir.DataType.UINT8 if self._is_unsigned else _IR_TYPES[kind]
+        """The type of quantized tensors that a run computes."""
         self._scales: dict[ir.Value, float] = {}
         """Dequantized tensor -> its scale."""
         self._weights: dict[tuple[ir.Value, int | None], tuple[ir.Value, Array]] = {}
@@ -101,9 +110,9 @@ class _Writer:
         users = list(value.uses())
         affine = affine_from_range(bounds, self._kind)
         scale = self._constant(f"{value.name}.scale", np.float32(affine.scale), ir.DataType.FLOAT)
-        zero = self._constant(f"{value.name}.zero", self._zero(affine.zero), _IR_TYPES[self._kind])
+        zero = self._constant(f"{value.name}.zero", self._zero(affine.zero), self._type)
         quantize = self._node("QuantizeLinear", [value, scale, zero], f"{value.name}.quantize")
-        quantize.outputs[0].type, quantize.outputs[0].shape = ir.TensorType(_IR_TYPES[self._kind]), value.shape
+        quantize.outputs[0].type, quantize.outputs[0].shape = ir.TensorType(self._type), value.shape
         dequantize = self._node("DequantizeLinear", [quantize.outputs[0], scale, zero], f"{value.name}.dequantize")
         dequantize.outputs[0].type, dequantize.outputs[0].shape = ir.TensorType(ir.DataType.FLOAT), value.shape
         self._place([quantize, dequantize], value.producer())
@@ -114,6 +123,8 @@ class _Writer:
         self._scales[dequantize.outputs[0]] = affine.scale
 
     def _zero(self, number: int) -> Array:
+        if self._is_unsigned:
+            return np.asarray(number + 128, np.uint8)
         return np.asarray(number, np.int8) if self._kind == "int8" else np.asarray(0, ml_dtypes.float8_e4m3fn)
 
     # weights
