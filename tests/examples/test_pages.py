@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *sorted((ROOT / "docs").glob("add-a-*.md")),
     ROOT / "docs" / "caches.md",
+    ROOT / "docs" / "precision.md",
     ROOT / "docs" / "inside-onnxruntime.md",
     ROOT / "docs" / "python.md",
     ROOT / "packages" / "onnxruntime-ep-dovetail" / "README.md",

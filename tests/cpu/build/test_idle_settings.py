@@ -99,7 +99,12 @@ WORKING: dict[dt.BuilderFlag, Callable[[dt.BuilderFlag, Path], None]] = {
     Flag.ERROR_ON_TIMING_CACHE_MISS: check_miss,
 }
 """What a flag is seen to do when an ONNX model is built."""
-PRECISIONS = {Flag.FP16: "HALF", Flag.BF16: "BF16", Flag.INT8: "QuantizeLinear", Flag.FP8: "FP8"}
+PRECISIONS = {
+    Flag.FP16: "dovetail build --fp16",
+    Flag.BF16: "dovetail build --bf16",
+    Flag.INT8: "dovetail build --int8",
+    Flag.FP8: "dovetail build --fp8",
+}
 
 
 @pytest.mark.parametrize("flag", WORKING, ids=lambda flag: flag.name)

@@ -58,6 +58,8 @@ def test_a_model_is_built_saved_loaded_and_measured(model: str, tmp_path: Path) 
     assert "Engine built in" in text
     assert "Input build shape (profile 0): x=1x4+8x4+16x4" in text
     assert cache.is_file()
+    with dovetail.load(plan) as engine:
+        assert [(row.layer, row.type) for row in engine.manifest.precision] == [("product", "fp16")]
     assert text.splitlines()[0].startswith("&&&& RUNNING TensorRT.trtexec")
     assert text.splitlines()[-1].startswith("&&&& PASSED TensorRT.trtexec")
     code, text = run(f"--loadEngine={plan}", "--shapes=x:16x4", f"--exportTimes={times}", "--percentile=50,99", *QUICK)

@@ -37,6 +37,9 @@ from dovetail.build.config import (
 from dovetail.build.plan_tuning import (
     tune as tune,
 )
+from dovetail.build.precision.options import (
+    PrecisionOptions as PrecisionOptions,
+)
 from dovetail.build.profile import (
     IOptimizationProfile as IOptimizationProfile,
     OptimizationProfile as OptimizationProfile,

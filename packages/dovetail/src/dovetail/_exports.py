@@ -15,6 +15,7 @@ _MODULES: dict[str, str] = {
         IInt8EntropyCalibrator IInt8EntropyCalibrator2 IInt8MinMaxCalibrator""",
     "dovetail.build.config": """BuilderConfig BuilderFlag IBuilderConfig MemoryPoolType PreviewFeature
         ProfilingVerbosity""",
+    "dovetail.build.precision.options": "PrecisionOptions",
     "dovetail.build.assign.support": "Support find_support",
     "dovetail.contract_enum": "ContractEnum",
     "dovetail.growth": "GrowthLimits",

@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from dovetail.build.builder import Builder, engine_from_plan
 from dovetail.build.config import BuilderConfig
 from dovetail.build.notebook_progress import NotebookProgress, is_notebook
+from dovetail.build.precision.compare import compare_outputs
+from dovetail.build.precision.options import PrecisionOptions
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import IProgressMonitor, make_progress
 from dovetail.build.shapes import complete_profile
 from dovetail.errors import PlanCorruptError, ProviderError, UsageError
-from dovetail.loggers import ILogger
+from dovetail.loggers import ILogger, Severity
 from dovetail.network.api.definition import Network
 from dovetail.network.importer.importer import import_model
 from dovetail.network.importer.kernels import find_kernel_for
@@ -53,6 +55,7 @@ def compile(  # noqa: A001 - what users look for
     profiles: Sequence[Mapping[str, Shape | Bounds]] | None = None,
     rivals: bool = False,
     strict: bool = False,
+    precision: str | PrecisionOptions | None = None,
     config: BuilderConfig | None = None,
     registry: PluginRegistry | None = None,
     override: Collection[str] = (),
@@ -74,6 +77,8 @@ def compile(  # noqa: A001 - what users look for
         profiles: Several such mappings, for several profiles.
         rivals: Where several of the providers can take nodes, time whole assignments and keep the fastest.
         strict: End the build where it would otherwise report and go on.
+        precision: The types to compute in: ``"fp16"``, ``"bf16"``, ``"int8+fp16"``, or options, which have calibration
+            data and what stays in fp32 too. How far the outputs are from those of the fp32 network is logged.
         config: Everything else; its profiles are used too, and the engine runs with its provider options.
         registry: Where plugins are looked up; the global one by default.
         override: Operators that are plugins although ONNX has them.
@@ -84,6 +89,8 @@ def compile(  # noqa: A001 - what users look for
     settings = _copy_config(config)
     settings.strict = settings.strict or strict
     settings.rivals = settings.rivals or rivals
+    if precision is not None:
+        settings.precision = PrecisionOptions.parse(precision) if isinstance(precision, str) else precision
     if providers is not None:
         settings.providers = [providers] if isinstance(providers, str) else list(providers)
     for name in settings.providers or ():
@@ -104,10 +111,13 @@ def compile(  # noqa: A001 - what users look for
     plan = builder.build_plan(source, settings, is_open=not settings.profiles, registry=lookup)
     del source  # and with it the map of the weights as the model has them
     try:
-        return engine_from_plan(plan, lookup, settings.provider_options)
+        engine = engine_from_plan(plan, lookup, settings.provider_options)
     except PlanCorruptError as error:  # nobody could have damaged it: its provider built what it does not take
         fix = "check the node and its weights, or leave the node to another provider"
         raise ProviderError(error.what, where=error.where, fix=fix) from error
+    for difference in compare_outputs(engine, plan.samples):
+        builder.logger.log(Severity.INFO, f"against fp32, {difference.describe()}")
+    return engine
 
 
 def _export(

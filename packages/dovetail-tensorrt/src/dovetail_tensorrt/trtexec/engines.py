@@ -23,8 +23,6 @@ __all__ = ["build_plan", "load_plan", "prepare_plugins"]
 _FLAGS: Final = {
     "refit": dovetail.BuilderFlag.REFIT,
     "stripWeights": dovetail.BuilderFlag.STRIP_PLAN,
-    "fp16": dovetail.BuilderFlag.FP16,
-    "bf16": dovetail.BuilderFlag.BF16,
     "int8": dovetail.BuilderFlag.INT8,
     "fp8": dovetail.BuilderFlag.FP8,
     "versionCompatible": dovetail.BuilderFlag.VERSION_COMPATIBLE,
@@ -154,8 +152,11 @@ def make_config(options: Options) -> Any:
     """The configuration that the flags describe."""
     config = dovetail.BuilderConfig()
     for name, flag in _FLAGS.items():
-        if options.has(name) or (options.has("best") and name in ("fp16", "bf16", "int8")):
+        if options.has(name) or (options.has("best") and name == "int8"):
             config.set_flag(flag)
+    half = next((name for name in ("fp16", "bf16") if options.has(name)), "fp16" if options.has("best") else None)
+    if half is not None and not options.has("stronglyTyped"):
+        config.precision = dovetail.PrecisionOptions(float_type=half)
     if options.has("noTF32"):
         config.clear_flag(dovetail.BuilderFlag.TF32)
     if options.get("sparsity", "disable") != "disable":

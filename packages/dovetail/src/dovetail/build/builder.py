@@ -6,6 +6,7 @@ import gc
 import os
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,9 @@ from dovetail.build.calibrate.calibration import collect_ranges
 from dovetail.build.config import BuilderConfig
 from dovetail.build.idle_settings import check_layer_names, find_idle_settings, tell_idle
 from dovetail.build.planner import build_plan
+from dovetail.build.precision.apply import apply_precision
+from dovetail.build.precision.flags import options_from_flags
+from dovetail.build.precision.trial import Sample
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.refittable import find_weight_layers, split_weights
@@ -135,14 +139,28 @@ class Builder(NoOpContext):
                 tell_idle(self._find_idle(), self.logger, strict=config.strict)
                 tell_idle(find_idle_settings(request, network), self.logger, strict=config.strict)
                 request.ranges = collect_ranges(request, phases)
+                samples = self._change_types(request, network, phases)
                 if config.rivals and len(set(request.providers)) > 1:
-                    return build_fastest(request, phases, self._plan_opener(config, registry))
-                return build_plan(request, phases)
+                    return replace(build_fastest(request, phases, self._plan_opener(config, registry)), samples=samples)
+                return replace(build_plan(request, phases), samples=samples)
         except DovetailError as error:
             self.error_recorder.report_error(ErrorCode.FAILED_INITIALIZATION, str(error).splitlines()[0])
             raise
         finally:
             self.phase_times = list(phases.times)
+
+    def _change_types(self, request: BuildRequest, source: Network | ir.Model, phases: Phases) -> Sequence[Sample]:
+        """Give layers the types that were asked for; runs of the network before that come back."""
+        options = request.config.precision
+        is_weak = options is None and isinstance(source, Network) and not request.strongly_typed
+        if is_weak and isinstance(source, Network):
+            has_ranges = bool(request.ranges)
+            options = options_from_flags(request.config, source, request.model.graph, has_ranges=has_ranges)
+        if options is None or options.is_idle:
+            return ()
+        result = apply_precision(request, options, phases, is_weak=is_weak)
+        request.precision = result.records
+        return result.samples
 
     def _plan_opener(self, config: BuilderConfig, registry: PluginRegistry | None) -> OpenPlan:
         """What makes engines of plans while they are timed, with plugins and options as they will run."""

@@ -17,6 +17,7 @@ from dovetail.types import EngineCapability
 
 if TYPE_CHECKING:
     from dovetail.build.calibrate.calibrators import IInt8Calibrator
+    from dovetail.build.precision.options import PrecisionOptions
 
 __all__ = ["BuilderConfig", "BuilderFlag", "IBuilderConfig", "MemoryPoolType", "PreviewFeature", "ProfilingVerbosity"]
 
@@ -115,6 +116,8 @@ class BuilderConfig(NoOpContext):
         self.int8_calibrator: IInt8Calibrator | None = None
         """Who gives sample batches to find INT8 ranges with; for weakly typed networks built with the flag INT8."""
         self._calibration_profile: OptimizationProfile | None = None
+        self.precision: PrecisionOptions | None = None
+        """The types that layers are to compute in; None for those of the network. See docs/precision.md."""
         self.strict = False
         """Whether tactics that disagree with no reference end the build."""
         self.providers: Sequence[str] | None = None

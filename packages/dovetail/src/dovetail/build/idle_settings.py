@@ -69,7 +69,7 @@ _UNREAD: Final[Mapping[str, str]] = {
     "engine_capability": "there is one kind of engine",
 }
 _BY_ANOTHER_WAY: Final[Mapping[BuilderFlag, str]] = {
-    BuilderFlag.INT8: "put QuantizeLinear and DequantizeLinear into the model, or add Q/DQ layers",
+    BuilderFlag.INT8: "add Q/DQ layers",
 }
 
 
@@ -99,7 +99,7 @@ def find_idle_settings(request: BuildRequest, source: Network | ir.Model) -> Ite
     if request.config.rival_inputs and not request.config.rivals:
         yield "config.rival_inputs has no effect: without config.rivals nothing is timed with them"
     if network is not None:
-        yield from _find_idle_wishes(network)
+        yield from _find_idle_wishes(network, request.config)
     yield from _find_idle_ranges(request)
 
 
@@ -127,8 +127,9 @@ def _explain_flag(flag: BuilderFlag, request: BuildRequest, network: Network | N
 def _explain_precision(flag: BuilderFlag, *, is_model: bool) -> str:
     dtype = PRECISION_FLAGS[flag].name
     whose = "the types of an ONNX model are its own" if is_model else "the network is strongly typed"
-    convert = f"convert the model to {dtype}" if is_model else f"add casts to {dtype}"
-    instead = _BY_ANOTHER_WAY.get(flag, convert)
+    option = f"set config.precision (dovetail build --{flag.name.lower()})"
+    convert = option if is_model else f"add casts to {dtype}"
+    instead = convert if is_model else _BY_ANOTHER_WAY.get(flag, convert)
     return f"{whose}; {instead}, or build a network with create_network(strongly_typed=False), where it is proposed"
 
 
@@ -183,10 +184,12 @@ def check_layer_names(request: BuildRequest, source: Network | ir.Model) -> None
             )
 
 
-def _find_idle_wishes(network: Network) -> Iterator[str]:
+def _find_idle_wishes(network: Network, config: BuilderConfig) -> Iterator[str]:
     layers = [network.get_layer(index) for index in range(network.num_layers)]
+    is_choice = not network.strongly_typed and any(config.get_flag(flag) for flag in PRECISION_FLAGS)
+    kept = [layer for layer in layers if is_choice and layer.precision is DataType.FLOAT]
     asked = {
-        "precision": [layer for layer in layers if layer.precision_is_set],
+        "precision": [layer for layer in layers if layer.precision_is_set and layer not in kept],
         "set_output_type": [layer for layer in layers if any(map(layer.output_type_is_set, range(layer.num_outputs)))],
     }
     for what, found in asked.items():

@@ -48,6 +48,7 @@ from dovetail.build.plan_records import (
     profile_record,
     refit_record,
 )
+from dovetail.build.precision.kinds import USED_TYPES
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
 from dovetail.build.request import BuildRequest, BuiltPlan
@@ -254,6 +255,7 @@ class _Planner:
             return
         has_scales = bool(find_scales(self._graph, self._request.ranges))
         used = self._narrow_types if has_scales else self._narrow_types | {DataType.INT8}
+        used |= {USED_TYPES[row.type] for row in self._request.precision if row.type in USED_TYPES}
         tell_idle(find_idle_types(self._config, used), self._request.logger, strict=self._config.strict)
 
     def _symbols_of(self, nodes: Iterable[ir.Node], context: ProgramContext) -> frozenset[str]:
@@ -365,6 +367,7 @@ class _Planner:
             refusals=self._assigner.list_refusals(list_layers(programs)),
             passes=self._passes,
             phases=phase_records(self._phases) if self._is_detailed else [],
+            precision=list(request.precision),
         )
         tell_idle(find_idle_candidates(self._config, manifest), request.logger, strict=self._config.strict)
         return BuiltPlan(manifest, blobs)

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 from dovetail.build.config import BuilderConfig
 from dovetail.loggers import ILogger
 from dovetail.plan.container import Blob
-from dovetail.plan.manifest import Manifest
+from dovetail.plan.manifest import Manifest, PrecisionRecord
 
 if TYPE_CHECKING:
     import onnx_ir as ir
+
+    from dovetail.build.precision.trial import Sample
 
 __all__ = ["BuildRequest", "BuiltPlan"]
 
@@ -49,6 +51,8 @@ class BuildRequest:
     """The passes that changed the model, and how often."""
     num_threads: int = 0
     """How many threads providers may compile in; 0 for one a core."""
+    precision: Sequence[PrecisionRecord] = ()
+    """The types that layers were given."""
 
 
 @dataclass(frozen=True)
@@ -57,3 +61,5 @@ class BuiltPlan:
 
     manifest: Manifest
     blobs: list[Blob]
+    samples: Sequence[Sample] = ()
+    """Runs of the network in FP32, where it was given other types: what the plan is compared with."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dovetail.inputs.specs import InputSpec
     from dovetail.runtime.engine import Engine
 
-__all__ = ["Inputs", "make_inputs", "open_reader", "take_first", "take_sample"]
+__all__ = ["Inputs", "make_inputs", "open_reader", "read_images", "take_first", "take_sample"]
 
 
 class Inputs(NamedTuple):
@@ -50,7 +50,7 @@ def open_reader(
     for name in shapes:
         _require_input(name, names, "--shapes")
     chosen = {name: bounds.opt for name, bounds in shapes.items()}
-    images = _read_images(args.image, names)
+    images = read_images(args.image, names)
     reader = open_inputs(args.inputs, specs, images=images, shapes=chosen, seed=args.seed)
     _tell_skipped(reader, logger, strict=args.strict)
     return reader
@@ -62,7 +62,7 @@ def _require_input(name: str, names: Sequence[str], option: str) -> None:
         raise UsageError(f"there is no input '{name}'", where=option, expected=expected, fix=suggest(name, names))
 
 
-def _read_images(texts: Sequence[str], names: Sequence[str]) -> dict[str, ImageOptions]:
+def read_images(texts: Sequence[str], names: Sequence[str]) -> dict[str, ImageOptions]:
     """How images become inputs; the only input needs no name."""
     from dovetail.inputs.image_options import parse_image_options
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from dovetail.cli.answers import Reply
 
 __all__ = [
+    "add_image",
     "add_load",
     "add_model_options",
     "add_plugins",
@@ -123,6 +124,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="what inputs get: x:file (.npy, .json, .bin, an image), x=3, x=[1,2,3], x:uniform(0,255), a folder, or "
         "for all inputs file.npz, file.json, a folder, loader.py:load_data; others get random numbers",
     )
+    add_image(parser)
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="decides the random numbers (default 0)")
+
+
+def add_image(parser: argparse._ActionsContainer) -> None:
+    """How images become inputs."""
     parser.add_argument(
         "--image",
         action="append",
@@ -131,7 +138,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="how images become an input: x:resize=320,mean=0.5,std=0.5,layout=nchw; also short, letterbox, crop, "
         "scale, color, filter; may be repeated",
     )
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="decides the random numbers (default 0)")
 
 
 def positive_int(text: str) -> int:

@@ -336,6 +336,7 @@ def inspect_plan(path: str | os.PathLike[str]) -> dict[str, Any]:
             "refusals": [_fields(refusal) for refusal in manifest.refusals],
             "passes": [_fields(record) for record in manifest.passes],
             "phases": [_fields(phase) for phase in manifest.phases],
+            "precision": [_fields(record) for record in manifest.precision],
         }
 
 

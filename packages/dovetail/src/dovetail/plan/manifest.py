@@ -36,6 +36,7 @@ __all__ = [
     "PassRecord",
     "PhaseRecord",
     "PluginRecord",
+    "PrecisionRecord",
     "ProfileRecord",
     "ProgramRecord",
     "RefitRecord",
@@ -365,6 +366,16 @@ class PhaseRecord(_Record, frozen=True, kw_only=True):
     parent: str = ""
 
 
+class PrecisionRecord(_Record, frozen=True, kw_only=True):
+    """The type that a layer of the network was given, and why it is not the one that was asked for."""
+
+    layer: str
+    op: str
+    type: str
+    """``fp32``, ``fp16``, ``bf16``, ``int8``, ``fp8``, or the type of weights alone, such as ``int4 weights``."""
+    reason: str = ""
+
+
 class RefitRecord(_Record, frozen=True, kw_only=True):
     """Which weights can be replaced in a loaded engine, and why the others cannot."""
 
@@ -403,6 +414,8 @@ class Manifest(_Record, frozen=True, kw_only=True):
     passes: list[PassRecord] = []
     phases: list[PhaseRecord] = []
     """Only in a plan that is built to be looked at in detail: no two builds take the same time."""
+    precision: list[PrecisionRecord] = []
+    """For each layer with FP32 tensors the type it was given, where a build was asked for others than the model's."""
 
 
 def _encode_dim(value: object) -> object:

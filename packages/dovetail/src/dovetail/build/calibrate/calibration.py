@@ -34,7 +34,7 @@ from dovetail.runtime.bind.run import Visit
 from dovetail.runtime.observe import observe_with
 from dovetail.runtime.steps.base import Array
 
-__all__ = ["collect_ranges"]
+__all__ = ["collect_ranges", "reference_config"]
 
 T = TypeVar("T")
 
@@ -207,18 +207,21 @@ def _batch_shape(tensor: TensorRecord, manifest: Manifest) -> Sequence[int]:
 
 def _reference_request(request: BuildRequest) -> BuildRequest:
     plain = copy.copy(request)
-    plain.config = _reference_config(request.config)
+    plain.config = reference_config(request.config)
     plain.is_reference = True
     plain.providers = ("cpu",)  # every value is seen there; a compiled partition shows only its border
     return plain
 
 
-def _reference_config(config: BuilderConfig) -> BuilderConfig:
+def reference_config(config: BuilderConfig) -> BuilderConfig:
+    """The settings of a build in FP32 that nobody keeps: nothing narrow, nothing timed, nothing for one machine."""
     plain = copy.copy(config)
     for flag in (*_NARROW, BuilderFlag.ERROR_ON_TIMING_CACHE_MISS, BuilderFlag.STRIP_PLAN):
         plain.clear_flag(flag)
     plain.set_flag(BuilderFlag.DISABLE_TIMING_CACHE)
     plain.max_num_tactics = 1
+    plain.precision, plain.rivals, plain.candidate_bytes = None, False, 0
+    plain.layer_providers, plain.io_memory, plain.aliases = {}, {}, {}
     profile = config.get_calibration_profile()
     plain.profiles = config.profiles[:1] if profile is None else [profile]
     return plain

@@ -1,5 +1,6 @@
 """Ranges from data: what a tensor held over all calibration batches, and the range INT8 should cover.
 
+*Error* takes the threshold with the smallest squared error: of steps, which grow with it, and of what is clipped.
 *Min-max* covers everything that was seen. *Entropy* keeps a histogram of magnitudes and clips rare large ones when
 that loses less information than coarse steps for all the others: it takes the threshold whose 128 quantized levels
 have the smallest Kullback-Leibler divergence from what was seen.
@@ -13,7 +14,16 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["BINS", "LEVELS", "EntropyStatistic", "MinMaxStatistic", "RangeStatistic", "choose_bins"]
+__all__ = [
+    "BINS",
+    "LEVELS",
+    "EntropyStatistic",
+    "ErrorStatistic",
+    "MinMaxStatistic",
+    "RangeStatistic",
+    "choose_bins",
+    "expected_loss",
+]
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -25,6 +35,8 @@ LEVELS: Final = 128
 _DOUBT: Final = 0.5
 """What an empty level counts as, in observations: no finite sample can tell such a level from one that is empty."""
 _ROUNDING: Final = 1e-9
+_THRESHOLDS: Final = 128
+"""Ranges that are tried for the smallest error."""
 
 
 class RangeStatistic(ABC):
@@ -62,8 +74,8 @@ class MinMaxStatistic(RangeStatistic):
         return None if is_empty else (self._low, self._high)
 
 
-class EntropyStatistic(RangeStatistic):
-    """The symmetric range that keeps the most information.
+class _Histogram(RangeStatistic):
+    """Counts magnitudes.
 
     Exact zeros are not counted: every scale represents them, so they must not speak for or against one. The histogram
     grows by doubling: neighbouring bins are merged, so that no count is ever split or guessed.
@@ -94,12 +106,60 @@ class EntropyStatistic(RangeStatistic):
             self._counts = np.concatenate([merged, np.zeros(BINS - merged.size)])
             self._limit *= 2
 
+
+class EntropyStatistic(_Histogram):
+    """The symmetric range that keeps the most information."""
+
     def range(self) -> tuple[float, float] | None:
         """Minus and plus the threshold."""
         if not self._largest:
             return None
         threshold = min(choose_bins(self._counts) * self._limit / BINS, self._largest)
         return -threshold, threshold
+
+
+class ErrorStatistic(_Histogram):
+    """The range whose quantized numbers are nearest to what was seen, in the mean of squares."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen = MinMaxStatistic()
+
+    def observe(self, values: Array) -> None:
+        """Count magnitudes, and note the signs that occur."""
+        super().observe(values)
+        self._seen.observe(values)
+
+    def range(self) -> tuple[float, float] | None:
+        """Low and high, never beyond what was seen."""
+        seen = self._seen.range()
+        if seen is None or not self._largest:
+            return None
+        ranges = [_clip(seen, self._largest * (number + 1) / _THRESHOLDS) for number in range(_THRESHOLDS)]
+        return min(reversed(ranges), key=self._loss)
+
+    def _loss(self, bounds: tuple[float, float]) -> float:
+        return expected_loss(self._counts, self._limit / BINS, bounds)
+
+
+def _clip(bounds: tuple[float, float], threshold: float) -> tuple[float, float]:
+    return max(bounds[0], -threshold), min(bounds[1], threshold)
+
+
+def expected_loss(counts: Floats, width: float, bounds: tuple[float, float]) -> float:
+    """The sum of the squared errors that 8 bits over a range make of what a histogram of magnitudes holds.
+
+    Args:
+        counts: How many magnitudes fell into each bin.
+        width: The width of a bin.
+        bounds: Low and high; what lies beyond is clipped.
+    """
+    centers = (np.arange(counts.size) + 0.5) * width
+    threshold = max(-bounds[0], bounds[1])
+    step = (max(bounds[1], 0.0) - min(bounds[0], 0.0)) / 255.0
+    beyond = np.maximum(centers - threshold, 0.0)
+    errors = np.where(beyond > 0, beyond**2, np.minimum(step**2 / 12.0, centers**2))
+    return float((counts * errors).sum())
 
 
 def _finite(values: Array) -> Array:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.options import add_plugins, add_shapes, finish_command, positive_float
+from dovetail.cli.precision import add_precision_options, explain_skipped, read_precision, show_precision
 from dovetail.cli.progress import make_monitor
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.settings import BuildSettings, add_build_settings, apply_provider_options, read_settings
@@ -41,6 +42,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _add_plugin_arguments(parser)
     add_build_settings(parser)
     add_tuning_options(parser)
+    add_precision_options(parser)
     parser.add_argument(
         "--target", metavar="DEVICE", help="build for a device that is not here, such as sm_90; nothing is timed"
     )
@@ -119,10 +121,11 @@ def run(args: argparse.Namespace) -> Reply:
 
     apply_provider_options([*args.provider_option, *_target_options(args.target, settings)])
     logger = StderrLogger(_severity(args, Severity))
-    job = _BuildJob(Builder(logger), _make_config(args, profiles, settings), settings)
+    job = _BuildJob(Builder(logger), _make_config(args, profiles, settings), settings, args)
     start = time.perf_counter()
     plan = job.build(model, target, [*args.plugins, *args.carry_plugins])
     document = _describe(plan, job.phase_times, target, logger, time.perf_counter() - start)
+    document["comparison"] = job.comparison
     return Reply(document=document, show=_show_nothing if args.quiet else _show_verbose if args.verbose else _show)
 
 
@@ -168,10 +171,14 @@ def _check_target(target: Path, model: Path) -> None:
 class _BuildJob:
     """A build from file to file, with the time of each phase."""
 
-    def __init__(self, builder: Builder, config: BuilderConfig, settings: BuildSettings) -> None:
+    def __init__(
+        self, builder: Builder, config: BuilderConfig, settings: BuildSettings, args: argparse.Namespace
+    ) -> None:
         self._builder = builder
         self._config = config
         self._override = settings.override
+        self._args = args
+        self.comparison: dict[str, Any] = {"skipped": "", "is_made_up": True, "num_samples": 0, "outputs": []}
         self.phase_times: list[tuple[str, str | None, float]] = []
 
     def build(self, model: Path, target: Path, libraries: list[str]) -> BuiltPlan:
@@ -193,11 +200,29 @@ class _BuildJob:
                 override=self._override,
                 kernels=find_kernel_for(self._config.providers or default_providers()),
             )
+        self._config.precision = read_precision(self._args, imported)
         plan = self._builder.build_plan(imported, self._config, is_open=not self._config.profiles)
         with after.phase("Save plan"):
             write_plan(target, encode_manifest(plan.manifest), plan.blobs)
+        if plan.samples:
+            with after.phase("Compare with fp32"):
+                self._compare(plan)
         self.phase_times = [*before.times, *self._builder.phase_times, *after.times]
         return plan
+
+    def _compare(self, plan: BuiltPlan) -> None:
+        """Run the plan over what the fp32 model was run over."""
+        from dovetail.build.builder import engine_from_plan
+        from dovetail.build.precision.compare import compare_outputs
+
+        skipped = explain_skipped(self._config, is_elsewhere=self._args.target is not None)
+        if not skipped:
+            with engine_from_plan(plan, self._builder.get_plugin_registry(), self._config.provider_options) as engine:
+                outputs = [each.to_dict() for each in compare_outputs(engine, plan.samples)]
+            self.comparison["outputs"], self.comparison["num_samples"] = outputs, len(plan.samples)
+        self.comparison["skipped"] = skipped
+        precision = self._config.precision
+        self.comparison["is_made_up"] = precision is None or precision.calibration is None
 
 
 def _severity(args: argparse.Namespace, severity: Any) -> Any:
@@ -284,6 +309,9 @@ def _describe(
         "refittable": [] if manifest.refit is None else sorted(manifest.refit.weights),
         "not_refittable": {} if manifest.refit is None else dict(manifest.refit.excluded),
         "phases": [{"name": n, "parent": parent, "seconds": s} for n, parent, s in phase_times],
+        "precision": [
+            {"layer": row.layer, "op": row.op, "type": row.type, "reason": row.reason} for row in manifest.precision
+        ],
         "warnings": logger.warnings,
     }
 
@@ -316,6 +344,7 @@ def _show(document: Document, screen: Screen) -> None:
         screen.line(
             f"{len(document['refittable'])} weight(s) can be refitted, {len(document['not_refittable'])} cannot"
         )
+    show_precision(document, screen)
     show_chosen(document["layers"], screen)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.model_summary import show_model, show_nodes
 from dovetail.cli.options import add_plugins, finish_command
+from dovetail.cli.precision import precision_texts
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.settings import read_names, require_providers
 from dovetail.cli.shapes import format_shape
@@ -107,6 +108,7 @@ def _show_summary(document: Document, screen: Screen) -> None:
             *(("code", text) for text in _code_texts(document["blobs"])),
             *(("candidates", text) for text in _carried_texts(document["carried"])),
             ("refit", _refit_text(document["refit"])),
+            *(("precision", text) for text in precision_texts(document["precision"])),
             *(("placed", text) for text in _placed_texts(document["notes"])),
             *(
                 ("note", note["text"].splitlines()[0].rstrip(":"))
@@ -245,6 +247,7 @@ class _PlanTexts:
 
     def __init__(self, document: Document) -> None:
         self._blobs = {blob["name"]: blob for blob in document["blobs"]}
+        self._types = {row["layer"]: row for row in document["precision"]}
         self._reasons = {note["layer"]: note["text"] for note in document["notes"] if note["layer"]}
 
     def facts(self, layer: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -261,6 +264,7 @@ class _PlanTexts:
         )
         yield from (("weight", f"{name}: {kind}, in the payload") for name, kind in partition.get("held", {}).items())
         yield from (("layer", text) for text in _parts(partition))
+        yield from (("precision", text) for text in self._precisions((layer["Name"], *partition.get("layers", ()))))
         yield "why", self._why(layer, partition.get("layers", ()))
 
     def _blob_text(self, name: str) -> str:
@@ -269,6 +273,11 @@ class _PlanTexts:
             return name
         stripped = ", stripped" if blob["stripped"] else ""
         return f"{blob['dtype']} {format_shape(blob['shape'])}, {format_bytes(blob['size_bytes'])}{stripped}"
+
+    def _precisions(self, names: Sequence[str]) -> Iterator[str]:
+        """The types that the layers of a step were given, with the reason where there is one."""
+        for row in (self._types[name] for name in dict.fromkeys(names) if name in self._types):
+            yield f"{row['layer']} ({row['op']}): {row['type']}" + (f", {row['reason']}" if row["reason"] else "")
 
     def _why(self, layer: Mapping[str, Any], layers: Sequence[str]) -> str:
         """Why the step is with its provider."""

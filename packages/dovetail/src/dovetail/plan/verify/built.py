@@ -135,6 +135,7 @@ def verify_notes(manifest: Manifest) -> None:
     texts = [text for note in manifest.notes for text in (note.text, note.provider, note.layer)]
     texts += [text for refusal in manifest.refusals for text in (refusal.provider, refusal.reason, *refusal.layers)]
     texts += [text for each in manifest.passes for text in (each.name, each.provider)]
+    texts += [text for each in manifest.precision for text in (each.layer, each.op, each.type, each.reason)]
     texts += [text for phase in manifest.phases for text in (phase.name, phase.parent)]
     for text in texts:
         check_name(text, "notes", may_be_empty=True)
