@@ -57,22 +57,47 @@ def test_every_option_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"), [("use_tf32", "maybe"), ("tuned_shapes", "n"), ("arena.max_mem", "-1"), ("device_id", "first")]
+    ("name", "text"),
+    [
+        ("use_tf32", "maybe"),
+        ("tuned_shapes", "n"),
+        ("tuned_shapes", "=3"),
+        ("tuned_shapes", "n=0"),
+        ("arena.max_mem", "-1"),
+        ("device_id", "first"),
+    ],
 )
 def test_a_malformed_value_is_told_and_the_default_used(name: str, text: str) -> None:
-    with pytest.warns(RuntimeWarning, match=f"option {name} has no value '{text}'; the default is used"):
-        assert parse_options({name: text}) == CudaOptions()
+    parsed = parse_options({name: text})
+    assert parsed == CudaOptions()
+    (told,) = parsed.warnings
+    assert told.startswith(f"option {name} has no value '{text}'; the default is used")
+
+
+def test_every_build_and_every_engine_tells_its_logger_of_options(paper: Any, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[4,5] x) => (float[4,5] y) { a = Exp(x) y = Neg(a) }")
+    options = {"cuda": {**get_default_options("cuda"), "use_tf32": "maybe"}}
+    path = tmp_path / "net.plan"
+    for _ in range(2):
+        config, built, loaded = dovetail.BuilderConfig(), Listener(), Listener()
+        config.provider_options = options
+        dovetail.compile(model, providers=["cuda", "cpu"], config=config, logger=built).save(str(path))
+        dovetail.load(str(path), provider_options=options, logger=loaded)
+        for listener in (built, loaded):
+            (told,) = [text for text in listener.told if "use_tf32" in text]
+            assert told.startswith("provider 'cuda': option use_tf32 has no value 'maybe'")
 
 
 def test_options_of_onnxruntime_are_known() -> None:
     assert parse_options({"cudnn_conv_algo": "0", "do_copy_in_default_stream": "1"}) == CudaOptions()
-    with pytest.warns(RuntimeWarning, match="option fuse_conv_bias changes nothing here: a bias is always part of"):
-        parse_options({"fuse_conv_bias": "1"})
+    (told,) = parse_options({"fuse_conv_bias": "1"}).warnings
+    assert told.startswith("option fuse_conv_bias changes nothing here: a bias is always part of")
     assert parse_options({"cudnn_conv_algo": "1"}).cudnn_conv_algo_search == "HEURISTIC"
-    with pytest.warns(RuntimeWarning, match="option prefer_nhwc_layout has no value 'maybe'"):
-        parse_options({"prefer_nhwc_layout": "maybe"})
-    with pytest.warns(RuntimeWarning, match="gpu_external_alloc and gpu_external_free belong together"):
-        assert not parse_options({"gpu_external_alloc": "0x10"}).has_external_allocator
+    (told,) = parse_options({"prefer_nhwc_layout": "maybe"}).warnings
+    assert told.startswith("option prefer_nhwc_layout has no value 'maybe'")
+    alone = parse_options({"gpu_external_alloc": "0x10"})
+    assert not alone.has_external_allocator
+    assert alone.warnings[0].startswith("gpu_external_alloc and gpu_external_free belong together")
 
 
 def test_a_stream_that_is_promised_must_be_given() -> None:
@@ -105,8 +130,9 @@ def test_a_device_that_is_not_here_is_an_error() -> None:
     factory = make_factory(num_devices=2)
     first = factory.devices()[0]
     assert factory.create(first, {"device_id": "1"}).id == "cuda:1"
-    with pytest.raises(ProviderError, match="there is no such device; expected 0, 1, got 7"):
-        factory.create(first, {"device_id": "7"})
+    for ordinal in ("7", "-1"):
+        with pytest.raises(DeviceMissingError, match=f"there is no such device; expected 0, 1, got {ordinal}"):
+            factory.create(first, {"device_id": ordinal})
 
 
 def test_devices_say_what_they_are() -> None:

@@ -8,6 +8,7 @@ it.
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import weakref
 from collections.abc import Sequence
@@ -184,6 +185,7 @@ def import_dlpack(value: Any, stream: int | None = None) -> ImportedTensor:
     _set_name(id(capsule), _USED[name])
     imported = _read(managed.tensor, is_read_only=name == _VERSIONED and bool(managed.flags & _READ_ONLY))
     weakref.finalize(imported, _call_deleter, managed.deleter, place)
+    _check_memory(imported, managed.tensor)
     return _check_rows(imported, managed.tensor)
 
 
@@ -223,6 +225,13 @@ _TYPES: Final = (
     *(np.dtype(name) for name in _NUMBERS.split()),
     *(kind.numpy for kind in DataType if kind.numpy.name in _NAMED_CODES),
 )
+
+
+def _check_memory(imported: ImportedTensor, tensor: Any) -> None:
+    if min(imported.shape, default=0) < 0:
+        raise InputError("a size below 0", got=imported.shape)
+    if not tensor.data and math.prod(imported.shape):
+        raise InputError("its memory is at address 0", got=f"{imported.shape} of {imported.dtype}")
 
 
 def _check_rows(imported: ImportedTensor, tensor: Any) -> ImportedTensor:

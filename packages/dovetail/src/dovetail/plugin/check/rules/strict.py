@@ -39,7 +39,9 @@ def judge_allocations(subject: CheckedPlugin) -> str:
     arguments = bench.arguments()
     runtime = prepared.specimen.runtime
     call(runtime, "enqueue", *arguments)
+    bench.wait()
     peak_bytes = traced_peak_bytes(lambda: call(runtime, "enqueue", *arguments))
+    bench.wait()
     if peak_bytes > _MOST_RUN_BYTES:
         raise Broken(
             f"inputs {', '.join(map(str, case))}: enqueue allocated {peak_bytes} bytes, "
@@ -88,7 +90,12 @@ def judge_growth(subject: CheckedPlugin) -> str:
     arguments = bench.arguments()
     runtime = prepared.specimen.runtime
     before = open_handles()
-    growth_bytes = traced_growth_bytes(lambda: call(runtime, "enqueue", *arguments), times=_GROWTH_RUNS)
+
+    def run() -> None:
+        call(runtime, "enqueue", *arguments)
+        bench.wait()
+
+    growth_bytes = traced_growth_bytes(run, times=_GROWTH_RUNS)
     limit_bytes = _MOST_GROWTH_BYTES if subject.strict else _LEAK_BYTES
     if growth_bytes > limit_bytes * _GROWTH_RUNS:
         raise Broken(f"{_GROWTH_RUNS} runs left {growth_bytes} bytes behind, {growth_bytes // _GROWTH_RUNS} a run")
