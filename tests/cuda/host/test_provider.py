@@ -7,6 +7,7 @@ import gc
 import signal
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.errors import DovetailError, ProviderError
+from dovetail.errors import DeviceMissingError, DovetailError, InputError, ProviderError
+from dovetail.loggers import ILogger
+from dovetail.provider.loader import get_default_options
 from dovetail.provider.schemas.schema_check import check_registry
 from dovetail.testing import check_provider
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
@@ -25,6 +28,17 @@ from tests.cuda.host.test_compile import _request
 from tests.cuda.models import make_block, make_mlp
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
+
+
+class Listener(ILogger):
+    """Keeps every message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def log(self, severity: Any, msg: str) -> None:
+        self.told.append(msg)
 
 
 @pytest.mark.slow
