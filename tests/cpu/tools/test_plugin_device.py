@@ -97,9 +97,7 @@ def device() -> Iterator[HostDevice]:
 
 
 def _check(plugin: type[ScalePlugin], *, isolate: bool = False) -> Report:
-    return check_plugin(
-        lambda: plugin(3.0), shapes=["2x3", "4x5"], device=PluginDevice("host_device"), isolate=isolate
-    )
+    return check_plugin(lambda: plugin(3.0), shapes=["2x3", "4x5"], device=PluginDevice("host_device"), isolate=isolate)
 
 
 def _failed(report: Report) -> set[str]:
@@ -133,9 +131,7 @@ def test_work_that_fails_on_the_device_is_a_finding_of_enqueue() -> None:
 
 
 def test_a_plugin_of_the_host_is_checked_there_and_that_is_noted() -> None:
-    report = check_plugin(
-        lambda: ScalePlugin(3.0), shapes=["2x3"], device=PluginDevice("host_device"), isolate=False
-    )
+    report = check_plugin(lambda: ScalePlugin(3.0), shapes=["2x3"], device=PluginDevice("host_device"), isolate=False)
     assert any("checked on the host: preferred_memory is ''" in note for note in report.notes)
 
 

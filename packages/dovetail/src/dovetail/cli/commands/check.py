@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.options import finish_command, positive_float, seed
 from dovetail.cli.screen import Screen
+from dovetail.cli.settings import require_providers
 from dovetail.cli.shapes import parse_cases
 from dovetail.errors import PluginError, UsageError
 
@@ -99,6 +100,8 @@ def run(args: argparse.Namespace) -> Reply:
 def _find_device(provider_id: str | None) -> PluginDevice | None:
     if provider_id is None:
         return None
+    require_providers([provider_id], where="--provider")
+
     from dovetail.tools.plugin_device import PluginDevice
 
     return PluginDevice(provider_id)
