@@ -57,7 +57,8 @@ def read_interface(value: Any, where: str) -> CudaInterface | None:
         interface = _parse(found)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
         raise InputError(f"its {_NAME} cannot be read: {first_line(error)}", where=where) from error
-    if not interface.address and math.prod(interface.shape):
+    num_elements = math.prod(interface.shape)
+    if num_elements and not interface.address:
         raise InputError("its memory is at address 0", where=where, got=f"{interface.shape} of {interface.dtype}")
     return interface
 
