@@ -74,6 +74,11 @@ def test_every_option_is_read() -> None:
     assert parse_options({}) == CudaOptions()
 
 
+def test_the_readme_has_every_option() -> None:
+    text = Path(__file__).parents[3].joinpath("packages", "dovetail-cuda", "README.md").read_text(encoding="utf-8")
+    assert [name for name in OPTIONS if f"`{name}`" not in text] == []
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
@@ -178,7 +183,7 @@ def test_arrays_that_do_not_lie_on_the_device_are_refused_before_anything_is_lau
     context = engine.create_execution_context()
     for name in ("x", "y"):
         context.set_tensor_address(name, 0)
-    with pytest.raises(InputError, match="a null address was bound"):
+    with pytest.raises(InputError, match="tensor 'x': a null address was bound"):
         context.execute_async_v3(0)
     assert paper[1].launched == launched
     np.testing.assert_array_equal(engine(x), -np.exp(x))

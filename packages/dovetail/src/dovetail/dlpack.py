@@ -230,7 +230,8 @@ _TYPES: Final = (
 def _check_memory(imported: ImportedTensor, tensor: Any) -> None:
     if min(imported.shape, default=0) < 0:
         raise InputError("a size below 0", got=imported.shape)
-    if not tensor.data and math.prod(imported.shape):
+    num_elements = math.prod(imported.shape)
+    if num_elements and not tensor.data:
         raise InputError("its memory is at address 0", got=f"{imported.shape} of {imported.dtype}")
 
 

@@ -62,8 +62,9 @@ class Providers:
         return made
 
     def _tell_warnings(self, provider: Provider) -> None:
-        for text in provider.option_warnings if self._logger is not None else ():
-            self._logger.log(Severity.WARNING, f"provider '{provider.id}': {text}")
+        if self._logger is not None:
+            for text in provider.option_warnings:
+                self._logger.log(Severity.WARNING, f"provider '{provider.id}': {text}")
 
 
 def _check_options(options: Any) -> ProviderOptions:
