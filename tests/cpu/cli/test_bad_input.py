@@ -80,6 +80,8 @@ CASES = [
     (["build", "small.onnx", "--plugins", "syntax.py"], 2, "syntax.py:1"),
     (["build", "small.onnx", "--plugins", "crash.py"], 3, "ZeroDivisionError"),
     (["plugin", "list", "--plugins", "none.py"], 2, "there is no such plugin library"),
+    (["check", "layers.py", "--provider", "cpv"], 1, "there is no provider 'cpv'"),
+    (["check", "layers.py", "--provider", "cpu"], 1, "provider 'cpu': its memory is the host's"),
     (["check", "none.py"], 1, "there is no such file"),
     (["check", "nothing.py"], 1, "there is no creator"),
     (["check", "raises.py"], 2, "RuntimeError: boom"),

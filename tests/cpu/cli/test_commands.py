@@ -15,6 +15,7 @@ import pytest
 
 import dovetail as dt
 from dovetail.cli import main
+from dovetail.testing import host_device
 from tests.support.cli_models import LIBRARY, reference, write_library, write_model
 
 Run = Callable[..., str]
@@ -313,6 +314,10 @@ def test_check(run: Run, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture
     document = ask("check", "layers.py:ScaledRelu", "--shapes", "2x3")
     assert document["ok"]
     assert document["counts"]["failed"] == 0
+    with host_device():
+        document = ask("check", "layers.py:ScaledRelu", "--shapes", "2x3", "--provider", "host_device")
+    assert document["ok"]
+    assert any(note.startswith("checked on the host") for note in document["notes"])
     broken = tmp_path / "broken.py"
     text = Path("layers.py").read_text().replace("np.maximum(x, 0) * scale", "np.maximum(x, 0) * scale + 1")
     broken.write_text(text)

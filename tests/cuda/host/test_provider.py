@@ -7,6 +7,8 @@ import gc
 import signal
 import subprocess
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,17 +16,33 @@ import onnx
 import pytest
 
 import dovetail
-from dovetail.errors import DovetailError, ProviderError
+from dovetail.errors import DeviceMissingError, DovetailError, InputError, ProviderError
+from dovetail.loggers import ILogger
+from dovetail.plugin.check import check_plugin
+from dovetail.provider.loader import get_default_options
 from dovetail.provider.schemas.schema_check import check_registry
 from dovetail.testing import check_provider
+from dovetail.tools.plugin_device import PluginDevice
 from dovetail_cuda.options import OPTIONS, CudaOptions, parse_options
-from dovetail_cuda.run.driver import Launch, Parameters
+from dovetail_cuda.run.driver import Driver, Launch, Parameters
 from tests.cuda.host.fake_provider import fake_cuda, make_factory
 from tests.cuda.host.interpreter import compile_fake
 from tests.cuda.host.test_compile import _request
 from tests.cuda.models import make_block, make_mlp
+from tests.support.plugins import ScalePlugin
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
+
+
+class Listener(ILogger):
+    """Keeps every message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[str] = []
+
+    def log(self, severity: Any, msg: str) -> None:
+        self.told.append(msg)
 
 
 @pytest.mark.slow
@@ -56,23 +74,53 @@ def test_every_option_is_read() -> None:
     assert parse_options({}) == CudaOptions()
 
 
+def test_the_readme_has_every_option() -> None:
+    text = Path(__file__).parents[3].joinpath("packages", "dovetail-cuda", "README.md").read_text(encoding="utf-8")
+    assert [name for name in OPTIONS if f"`{name}`" not in text] == []
+
+
 @pytest.mark.parametrize(
-    ("name", "text"), [("use_tf32", "maybe"), ("tuned_shapes", "n"), ("arena.max_mem", "-1"), ("device_id", "first")]
+    ("name", "text"),
+    [
+        ("use_tf32", "maybe"),
+        ("tuned_shapes", "n"),
+        ("tuned_shapes", "=3"),
+        ("tuned_shapes", "n=0"),
+        ("arena.max_mem", "-1"),
+        ("device_id", "first"),
+    ],
 )
 def test_a_malformed_value_is_told_and_the_default_used(name: str, text: str) -> None:
-    with pytest.warns(RuntimeWarning, match=f"option {name} has no value '{text}'; the default is used"):
-        assert parse_options({name: text}) == CudaOptions()
+    parsed = parse_options({name: text})
+    assert parsed == CudaOptions()
+    (told,) = parsed.warnings
+    assert told.startswith(f"option {name} has no value '{text}'; the default is used")
+
+
+def test_every_build_and_every_engine_tells_its_logger_of_options(paper: Any, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[4,5] x) => (float[4,5] y) { a = Exp(x) y = Neg(a) }")
+    options = {"cuda": {**get_default_options("cuda"), "use_tf32": "maybe"}}
+    path = tmp_path / "net.plan"
+    for _ in range(2):
+        config, built, loaded = dovetail.BuilderConfig(), Listener(), Listener()
+        config.provider_options = options
+        dovetail.compile(model, providers=["cuda", "cpu"], config=config, logger=built).save(str(path))
+        dovetail.load(str(path), provider_options=options, logger=loaded)
+        for listener in (built, loaded):
+            (told,) = [text for text in listener.told if "use_tf32" in text]
+            assert told.startswith("provider 'cuda': option use_tf32 has no value 'maybe'")
 
 
 def test_options_of_onnxruntime_are_known() -> None:
     assert parse_options({"cudnn_conv_algo": "0", "do_copy_in_default_stream": "1"}) == CudaOptions()
-    with pytest.warns(RuntimeWarning, match="option fuse_conv_bias changes nothing here: a bias is always part of"):
-        parse_options({"fuse_conv_bias": "1"})
+    (told,) = parse_options({"fuse_conv_bias": "1"}).warnings
+    assert told.startswith("option fuse_conv_bias changes nothing here: a bias is always part of")
     assert parse_options({"cudnn_conv_algo": "1"}).cudnn_conv_algo_search == "HEURISTIC"
-    with pytest.warns(RuntimeWarning, match="option prefer_nhwc_layout has no value 'maybe'"):
-        parse_options({"prefer_nhwc_layout": "maybe"})
-    with pytest.warns(RuntimeWarning, match="gpu_external_alloc and gpu_external_free belong together"):
-        assert not parse_options({"gpu_external_alloc": "0x10"}).has_external_allocator
+    (told,) = parse_options({"prefer_nhwc_layout": "maybe"}).warnings
+    assert told.startswith("option prefer_nhwc_layout has no value 'maybe'")
+    alone = parse_options({"gpu_external_alloc": "0x10"})
+    assert not alone.has_external_allocator
+    assert alone.warnings[0].startswith("gpu_external_alloc and gpu_external_free belong together")
 
 
 def test_a_stream_that_is_promised_must_be_given() -> None:
@@ -105,8 +153,69 @@ def test_a_device_that_is_not_here_is_an_error() -> None:
     factory = make_factory(num_devices=2)
     first = factory.devices()[0]
     assert factory.create(first, {"device_id": "1"}).id == "cuda:1"
-    with pytest.raises(ProviderError, match="there is no such device; expected 0, 1, got 7"):
-        factory.create(first, {"device_id": "7"})
+    for ordinal in ("7", "-1"):
+        with pytest.raises(DeviceMissingError, match=f"there is no such device; expected 0, 1, got {ordinal}"):
+            factory.create(first, {"device_id": ordinal})
+
+
+def test_after_a_fork_the_error_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = SimpleNamespace(cuCtxSetCurrent=lambda context: (3,), cuInit=lambda flags: (3,))
+    monkeypatch.setattr("dovetail_cuda.run.driver._cuda", lambda: lost)
+    for ask in (lambda: Driver().use_context(1), Driver().count_devices):
+        with pytest.raises(ProviderError, match=r"does not survive a fork\n  fix: start processes with 'spawn'"):
+            ask()
+
+
+def _describe_array(address: int) -> Any:
+    facts = {"shape": (4, 5), "typestr": "<f4", "data": (address, False), "version": 3}
+    return SimpleNamespace(__cuda_array_interface__=facts)
+
+
+def test_arrays_that_do_not_lie_on_the_device_are_refused_before_anything_is_launched(paper: Any) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[4,5] x) => (float[4,5] y) { a = Exp(x) y = Neg(a) }")
+    engine = dovetail.compile(model, providers=["cuda", "cpu"])
+    launched = list(paper[1].launched)
+    with pytest.raises(InputError, match=r"input 'x': its memory is at address 0; got \(4, 5\) of float32"):
+        engine(_describe_array(0))
+    x = np.zeros((4, 5), np.float32)
+    with pytest.raises(InputError, match=r"input 'x': its memory is not of the device .* no memory of a device"):
+        engine(_describe_array(x.ctypes.data))
+    context = engine.create_execution_context()
+    for name in ("x", "y"):
+        context.set_tensor_address(name, 0)
+    with pytest.raises(InputError, match="tensor 'x': a null address was bound"):
+        context.execute_async_v3(0)
+    assert paper[1].launched == launched
+    np.testing.assert_array_equal(engine(x), -np.exp(x))
+
+
+def test_a_plugin_is_checked_over_memory_and_stream_of_the_device(paper: Any) -> None:
+    driver = paper[1]
+
+    class OnPaper(ScalePlugin):
+        formats, types, tactics = (dovetail.TensorFormat.LINEAR,), (dovetail.float32,), (1,)
+        preferred_memory = "cuda"
+
+        def note(self, method: str, detail: Any = None) -> None:
+            pass
+
+        def enqueue(self, in_desc: Any, out_desc: Any, inputs: Any, outputs: Any, workspace: int, stream: int) -> None:
+            source, target = (driver.view(each[0], tuple(in_desc[0].dims), np.float32) for each in (inputs, outputs))
+            driver._submit(stream, "kernel", lambda: np.multiply(source, self.factor, out=target))
+
+    report = check_plugin(lambda: OnPaper(3.0), shapes=["2x3"], device=PluginDevice("cuda"), isolate=False)
+    assert report.ok, str(report)
+    assert not any("checked on the host" in note for note in report.notes)
+
+
+@pytest.mark.skipif(Driver().count_devices() > 0, reason="there is a device")
+def test_a_missing_device_is_a_missing_resource_for_the_command_line(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[4,5] x) => (float[4,5] y) { y = Neg(x) }")
+    onnx.save(model, tmp_path / "net.onnx")
+    command = [sys.executable, "-m", "dovetail", "run", str(tmp_path / "net.onnx"), "--providers", "cuda,cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (6, ""), done.stderr
+    assert "error: provider 'cuda': it finds no device here" in done.stderr
 
 
 def test_devices_say_what_they_are() -> None:

@@ -1,14 +1,13 @@
-"""The options of the provider: texts that are parsed once; a value that cannot be read is warned of and left out.
+"""The options of the provider: texts that are parsed once; a value that cannot be read is told of and left out.
 
 Names are those that ONNX Runtime's CUDA provider has, where they mean something here; those of them that mean nothing
-here are known, so that settings written for it can be given as they are, and warned of where they ask for something.
+here are known, so that settings written for it can be given as they are, and told of where they ask for something.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from dovetail.errors import ProviderError
@@ -57,6 +56,8 @@ class CudaOptions:
     arena_use_cuda_mempool: bool = True
     arena_cuda_mempool_release_threshold: int = 1 << 62
     arena_cuda_mempool_bytes_to_keep_on_shrink: int = 0
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    """What could not be read, and what changes nothing."""
 
     @property
     def allows_one_kernel(self) -> bool:
@@ -76,6 +77,11 @@ class CudaOptions:
 
 def _read_flag(text: str) -> bool:
     return _FLAGS[text.strip().lower()]
+
+
+def _read_ordinal(text: str) -> int:
+    """The number of a device; one below 0 is a device that is not here."""
+    return int(text.strip(), 0)
 
 
 def _read_number(text: str) -> int:
@@ -106,13 +112,20 @@ def _read_shapes(text: str) -> tuple[Mapping[str, int], ...]:
     shapes = [part for part in text.split(";") if part.strip()]
     if len(shapes) > _MOST_SHAPES:
         raise ValueError(text)
-    pairs = [[pair.split("=") for pair in shape.split(",")] for shape in shapes]
-    return tuple({name.strip(): _read_number(size) for name, size in shape} for shape in pairs)
+    return tuple(dict(map(_read_size, shape.split(","))) for shape in shapes)
+
+
+def _read_size(text: str) -> tuple[str, int]:
+    """The name of a dimension and its size."""
+    name, size = text.split("=")
+    if not name.strip() or not _read_number(size):
+        raise ValueError(text)
+    return name.strip(), _read_number(size)
 
 
 _Reader = Callable[[str], Any]
 _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
-    "device_id": (_read_number, "", "the CUDA ordinal of the device; by default that of the provider's id"),
+    "device_id": (_read_ordinal, "", "the CUDA ordinal of the device; by default that of the provider's id"),
     "target": (str, "", "a device that is not here, such as sm_90, to build for; nothing is timed then"),
     "prefer_nhwc": (
         _read_flag,
@@ -194,7 +207,7 @@ OPTIONS: Final[Mapping[str, OptionSpec]] = {
 
 
 def parse_options(texts: Mapping[str, str]) -> CudaOptions:
-    """Read the options.
+    """Read the options; what cannot be read, or changes nothing, is in ``warnings`` of what comes back.
 
     Raises:
         ProviderError: There is no option of that name, or two of them exclude each other.
@@ -203,24 +216,30 @@ def parse_options(texts: Mapping[str, str]) -> CudaOptions:
     if unknown:
         names = ", ".join(sorted(unknown))
         raise ProviderError(f"unknown option(s) {names}", where=_WHERE, expected=", ".join(OPTIONS))
-    values = {}
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
     for given, text in texts.items():
         name = _ALIASES.get(given, given)
         reader, default, reason = {**_IDLE, **_READERS}[name]
         try:
             value = reader(text)
         except (ValueError, KeyError, IndexError):
-            _warn(f"option {given} has no value {text[:100]!a}; the default is used: {default or 'not set'}")
+            warnings.append(f"option {given} has no value {text[:100]!a}; the default is used: {default or 'not set'}")
             continue
         if name not in _IDLE:
             values[name.replace(".", "_")] = value
         elif value != reader(default):
-            _warn(f"option {given} changes nothing here: {reason}")
-    return _settle(CudaOptions(**values))
+            warnings.append(f"option {given} changes nothing here: {reason}")
+    options = CudaOptions(**values)
+    _check_together(options)
+    if bool(options.gpu_external_alloc) != bool(options.gpu_external_free):
+        text = "gpu_external_alloc and gpu_external_free belong together; the one without the other is left out"
+        warnings.append(text)
+    return replace(options, warnings=tuple(warnings))
 
 
-def _settle(options: CudaOptions) -> CudaOptions:
-    """Options that belong together, checked."""
+def _check_together(options: CudaOptions) -> None:
+    """Options that exclude or need each other."""
     if options.has_external_allocator and options.user_compute_stream is not None:
         raise ProviderError(
             "memory of the caller's functions and a stream of the caller exclude each other",
@@ -233,10 +252,3 @@ def _settle(options: CudaOptions) -> CudaOptions:
             where=_WHERE,
             fix="give its address as user_compute_stream",
         )
-    if bool(options.gpu_external_alloc) != bool(options.gpu_external_free):
-        _warn("gpu_external_alloc and gpu_external_free belong together; the one without the other is left out")
-    return options
-
-
-def _warn(what: str) -> None:
-    warnings.warn(f"{_WHERE}: {what}", RuntimeWarning, stacklevel=4)

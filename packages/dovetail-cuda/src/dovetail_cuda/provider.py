@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dovetail.allocators import IGpuAllocator
-from dovetail.errors import ProviderError
+from dovetail.errors import DeviceMissingError, ProviderError
 from dovetail.provider.interfaces import (
     API_VERSION,
     BuildContext,
@@ -79,6 +79,7 @@ class CudaProvider(Provider):
     def __init__(self, device: Device, options: CudaOptions, toolbox: Toolbox) -> None:
         self.device = device
         self.options = options
+        self.option_warnings = options.warnings
         self.is_here = not options.target
         self.preferred_layout = "NHWC" if options.prefer_nhwc else "NCHW"
         self.can_capture = options.enable_cuda_graph and not options.use_ep_level_unified_stream
@@ -390,7 +391,7 @@ class CudaFactory:
             found = {each.ordinal: each for each in self.devices()}
             if parsed.device_id not in found:
                 there = ", ".join(str(ordinal) for ordinal in found)
-                raise ProviderError("there is no such device", where=_WHERE, expected=there, got=parsed.device_id)
+                raise DeviceMissingError("there is no such device", where=_WHERE, expected=there, got=parsed.device_id)
             device = found[parsed.device_id]
         return CudaProvider(device, parsed, self._toolbox)
 

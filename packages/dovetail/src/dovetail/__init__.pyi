@@ -57,6 +57,7 @@ from dovetail.contract_enum import (
 from dovetail.errors import (
     BuildCancelledError as BuildCancelledError,
     BuildError as BuildError,
+    DeviceMissingError as DeviceMissingError,
     DovetailError as DovetailError,
     InputError as InputError,
     InternalError as InternalError,

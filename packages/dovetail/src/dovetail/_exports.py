@@ -35,9 +35,9 @@ _MODULES: dict[str, str] = {
     "dovetail.runtime.limits": "RunLimits",
     "dovetail.runtime.refit": "Refitter",
     "dovetail.runtime.profiler": "IProfiler LayerTimes Profiler",
-    "dovetail.errors": """BuildCancelledError BuildError DovetailError InputError InternalError ModelError
-        PlanCorruptError PlanDeviceMismatchError PlanError PlanTrustError PlanVersionError PluginError ProviderError
-        ResourceError RunCancelledError TimingCacheError UnsupportedOpError UsageError""",
+    "dovetail.errors": """BuildCancelledError BuildError DeviceMissingError DovetailError InputError InternalError
+        ModelError PlanCorruptError PlanDeviceMismatchError PlanError PlanTrustError PlanVersionError PluginError
+        ProviderError ResourceError RunCancelledError TimingCacheError UnsupportedOpError UsageError""",
     "dovetail.types": """DataType Dims Dims2 Dims3 Dims4 DimsHW DynamicPluginTensorDesc EngineCapability Permutation
         PluginTensorDesc TensorFormat TensorIOMode TensorLocation TensorRTPhase Weights nptype volume""",
     "dovetail.expr": "DimensionOperation DimsExprs IDimensionExpr IExprBuilder",

@@ -8,6 +8,7 @@ it.
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import weakref
 from collections.abc import Sequence
@@ -207,6 +208,7 @@ def import_dlpack(value: Any, stream: int | None = None, *, any_strides: bool = 
     _set_name(id(capsule), _USED[name])
     imported = _read(managed.tensor, is_read_only=name == _VERSIONED and bool(managed.flags & _READ_ONLY))
     weakref.finalize(imported, _call_deleter, managed.deleter, place)
+    _check_memory(imported, managed.tensor)
     if imported.strides is not None and not any_strides:
         raise InputError(
             "its elements do not lie row by row", got=f"strides {imported.strides}", fix="make it contiguous first"
@@ -252,6 +254,14 @@ _TYPES: Final[tuple[np.dtype[Any], ...]] = (
     *(np.dtype(name) for name in _NUMBERS.split()),
     *(np.dtype(getattr(ml_dtypes, name)) for name in _NAMED_CODES),
 )
+
+
+def _check_memory(imported: ImportedTensor, tensor: Any) -> None:
+    if min(imported.shape, default=0) < 0:
+        raise InputError("a size below 0", got=imported.shape)
+    num_elements = math.prod(imported.shape)
+    if num_elements and not tensor.data:
+        raise InputError("its memory is at address 0", got=f"{imported.shape} of {imported.dtype}")
 
 
 def _find_strides(shape: tuple[int, ...], strides: tuple[int, ...] | None) -> tuple[int, ...] | None:

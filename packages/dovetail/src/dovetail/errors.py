@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = [
     "BuildCancelledError",
     "BuildError",
+    "DeviceMissingError",
     "DovetailError",
     "ForeignLibraryError",
     "InputError",
@@ -126,6 +127,12 @@ class ForeignLibraryError(PluginError):
 
 class ProviderError(DovetailError):
     """A back end broke its contract or raised."""
+
+
+class DeviceMissingError(ProviderError):
+    """A back end has no such device here."""
+
+    exit_code = 6
 
 
 class BuildError(DovetailError):

@@ -10,6 +10,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dovetail as dt
+from dovetail.dlpack import export_dlpack
 from dovetail.errors import BuildError, InputError, UsageError
 from dovetail.host_arrays import array_at
 from dovetail.testing import HostDevice, HostStream, host_device
@@ -495,6 +496,92 @@ class CudaArray:
     def __init__(self, tensor: dt.DeviceTensor, **changes: Any) -> None:
         self._tensor = tensor
         self.__cuda_array_interface__ = {**tensor.__cuda_array_interface__, **changes}
+
+
+class Refusing:
+    """An array whose maker does not hand it out, as PyTorch one that has a gradient."""
+
+    requires_grad = True
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        raise RuntimeError("Can't get it on a variable that requires grad")
+
+
+class RefusingBoth(Refusing):
+    """The same with DLPack."""
+
+    requires_grad = False
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **options: Any) -> Any:
+        raise ArithmeticError("not today")
+
+
+class Interfaced(Foreign):
+    """An array with DLPack whose interface of CUDA raises."""
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        raise KeyError("float8")
+
+
+def test_what_other_libraries_raise_is_told_with_the_input_and_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host_device():
+        monkeypatch.setattr(HostDevice, "dlpack_device", (2, 0))
+        engine = build(chain())
+        with pytest.raises(
+            InputError, match=r"(?s)input 'x': its __cuda_array_interface__ raised.*t\.detach\(\)"
+        ) as told:
+            engine(Refusing())
+        assert isinstance(told.value.__cause__, RuntimeError)
+        with pytest.raises(InputError, match="input 'x': its __dlpack__ raised ArithmeticError: not today"):
+            engine(RefusingBoth())
+        middle = engine.run_on_device(X)
+        wanted = expected(chain(), expected(chain(), X))
+        np.testing.assert_allclose(engine(Interfaced(middle)), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": (0, False)},
+        {"data": 3},
+        {"shape": (-1, 8)},
+        {"shape": None},
+        {"typestr": "float33"},
+        {"strides": (4,)},
+    ],
+    ids=str,
+)
+def test_an_interface_of_cuda_that_makes_no_sense_is_refused(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]
+) -> None:
+    with host_device():
+        monkeypatch.setattr(HostDevice, "dlpack_device", (2, 0))
+        engine = build(chain())
+        middle = engine.run_on_device(X)
+        with pytest.raises(
+            InputError, match=r"input 'x': its (__cuda_array_interface__ cannot be|memory is at address 0)"
+        ):
+            engine(CudaArray(middle, **changes))
+
+
+class Nowhere(Foreign):
+    """An array of DLPack at address 0."""
+
+    def __dlpack__(self, **options: Any) -> Any:
+        tensor = self._tensor
+        return export_dlpack(0, tensor.shape, np.dtype(np.float32), tensor.__dlpack_device__(), None)
+
+
+def test_dlpack_at_address_0_is_refused() -> None:
+    with host_device():
+        engine = build(chain())
+        with pytest.raises(InputError, match="input 'x': its memory is at address 0"):
+            engine(Nowhere(engine.run_on_device(X)))
 
 
 def test_arrays_are_exchanged_by_the_interface_of_cuda(monkeypatch: pytest.MonkeyPatch) -> None:

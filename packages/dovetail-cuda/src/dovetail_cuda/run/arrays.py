@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dovetail.errors import InputError
+
 if TYPE_CHECKING:
     from dovetail_cuda.run.gpu import Gpu
 
@@ -38,9 +40,12 @@ class CudaArray:
 
 
 def import_array(value: Any, gpu: Gpu) -> CudaArray | None:
-    """A caller's array without a copy; None when it does not lie in this device's memory, row by row.
+    """A caller's array without a copy; None when it is none of CUDA's, or does not lie row by row.
 
     One whose maker says nothing of streams, and has DLPack, where it must, is left to that.
+
+    Raises:
+        InputError: Its memory is not of this device.
     """
     if isinstance(value, CudaArray):
         return value
@@ -51,9 +56,21 @@ def import_array(value: Any, gpu: Gpu) -> CudaArray | None:
     address = int(interface["data"][0])
     if not _is_whole(shape, interface.get("strides"), dtype.itemsize):
         return None
-    if math.prod(shape) and gpu.driver.find_device_of(address) != gpu.ordinal:
-        return None
+    if math.prod(shape):
+        _require_here(address, gpu)
     return CudaArray(address, shape, dtype, owner=value)
+
+
+def _require_here(address: int, gpu: Gpu) -> None:
+    """Refuse memory of the host, of another device, and of nobody: a kernel that reads it ends the context."""
+    found = gpu.driver.find_device_of(address)
+    if found != gpu.ordinal:
+        raise InputError(
+            "its memory is not of the device that the engine runs on",
+            expected=f"memory of CUDA device {gpu.ordinal}",
+            got=f"address {address:#x}, " + ("no memory of a device" if found is None else f"of CUDA device {found}"),
+            fix="copy it there first",
+        )
 
 
 def _is_whole(shape: tuple[int, ...], strides: Sequence[int] | None, itemsize: int) -> bool:

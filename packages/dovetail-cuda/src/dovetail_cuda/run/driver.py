@@ -18,6 +18,7 @@ __all__ = ["DeviceFacts", "Driver", "Launch", "Parameters"]
 
 _WHERE: Final = "CUDA driver"
 _NO_MEMORY: Final = 2
+_NOT_STARTED: Final = 3
 _NOT_READY: Final = 600
 _STATIC_SHARED_BYTES: Final = 48 << 10
 _NUM_SCRATCH: Final = 2
@@ -84,11 +85,22 @@ def _cuda() -> Any:
 def _ask(result: Sequence[Any], what: str) -> Any:
     """What a call gave besides its status."""
     status, *values = result
+    if int(status) == _NOT_STARTED:
+        raise _lost_in_fork()
     if int(status):
         name = getattr(status, "name", str(status))
         kind = ResourceError if int(status) == _NO_MEMORY else ProviderError
         raise kind(f"{what}: {name}", where=_WHERE)
     return values[0] if len(values) == 1 else values
+
+
+def _lost_in_fork() -> ProviderError:
+    """The error for a copy of a process in which CUDA was started: it is the only one that has to start it again."""
+    return ProviderError(
+        "CUDA was used before this process was forked, and does not survive a fork",
+        where=_WHERE,
+        fix="start processes with 'spawn' or 'forkserver' and load the plan there, or fork before CUDA is used",
+    )
 
 
 class Driver:
@@ -100,9 +112,12 @@ class Driver:
         """How many devices there are; none where there is no driver."""
         try:
             cuda = _cuda()
-            if int(cuda.cuInit(0)[0]):
-                return 0
+            status = int(cuda.cuInit(0)[0])
         except (ProviderError, RuntimeError, OSError):  # no bindings, or no driver under them
+            return 0
+        if status == _NOT_STARTED:
+            raise _lost_in_fork()
+        if status:
             return 0
         return int(_ask(cuda.cuDeviceGetCount(), "devices cannot be counted"))
 

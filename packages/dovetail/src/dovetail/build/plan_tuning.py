@@ -120,7 +120,7 @@ class _PlanTuner:
         self._file = file
         self._manifest = _read(file)
         self._blobs = BlobStore(self._manifest.blobs, file)
-        self._providers = Providers(config.provider_options)
+        self._providers = Providers(config.provider_options, logger)
         self._logger = logger
         self._workspace_limit = config.get_memory_pool_limit(MemoryPoolType.WORKSPACE)
         self._phases = Phases(config.progress_monitor)

@@ -107,7 +107,7 @@ class _Planner:
         self._model = request.model
         self._graph = request.model.graph
         self._wanted_aliases = find_wanted_aliases(request.config.aliases, request.updates)
-        self._all_providers = Providers(request.config.provider_options)
+        self._all_providers = Providers(request.config.provider_options, request.logger)
         self._providers = [self._all_providers[name] for name in _with_host(request.providers)]
         self._session = CacheSession(self._config, request.logger)
         self._tuner = CandidateTuner(tuner_options(self._config), self._session, request.logger, phases)

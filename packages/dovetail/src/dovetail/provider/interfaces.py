@@ -165,6 +165,9 @@ class Provider(ABC):
     """Whether ``load_device_kernel`` works, so that kernels which plugins bring can run."""
     budget_bytes: int | None = None
     """How much memory its partitions may need in all, by their claims."""
+    option_warnings: Sequence[str] = ()
+    """What is to be told of the options it was made with, which are used all the same: values that cannot be read, for
+    which the defaults stand, and options without an effect. Every build and every engine tells it to its logger."""
 
     # what it takes
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from dovetail._interrupts import UninterruptedImport
 from dovetail.entry_points import PROVIDER_GROUP, Offer, find_offers, loading_policy
-from dovetail.errors import DovetailError, ProviderError
+from dovetail.errors import DeviceMissingError, DovetailError, ProviderError
 from dovetail.near_names import suggest
 from dovetail.provider.interfaces import API_VERSION, Device, Provider, ProviderFactory, TargetFactory
 
@@ -186,7 +186,8 @@ def get_provider(provider_id: str, options: Mapping[str, str] | None = None, ord
         ordinal: The device, in place of what the id says.
 
     Raises:
-        ProviderError: See ``get_factory``; or there is no such device, an option is wrong, or making it failed.
+        DeviceMissingError: There is no such device.
+        ProviderError: See ``get_factory``; or an option is wrong, or making it failed.
     """
     name, told = split_id(provider_id)
     number = told if ordinal is None else ordinal
@@ -325,11 +326,12 @@ def _find_device(factory: ProviderFactory, name: str, ordinal: int) -> Device:
     where = f"provider '{name}'"
     devices = list(_call(where, "when it was asked for devices", factory.devices))
     if not devices:
-        raise ProviderError("it finds no device here", where=where, fix=_advise_without_device(factory))
+        raise DeviceMissingError("it finds no device here", where=where, fix=_advise_without_device(factory))
     device = devices[0] if not ordinal else next((found for found in devices if found.ordinal == ordinal), None)
     if device is None:
         there = ", ".join(f"{name}:{found.ordinal}" if found.ordinal else name for found in devices)
-        raise ProviderError(f"it has no device {ordinal} here", where=where, expected=f"one of {there}", got=ordinal)
+        what = f"it has no device {ordinal} here"
+        raise DeviceMissingError(what, where=where, expected=f"one of {there}", got=ordinal)
     return device
 
 

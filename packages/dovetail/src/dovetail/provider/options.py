@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dovetail.errors import UsageError
+from dovetail.loggers import ILogger, Severity
 from dovetail.provider.interfaces import Provider
 from dovetail.provider.loader import get_provider, require_provider, split_id
 
@@ -33,28 +34,37 @@ class Providers:
 
     Args:
         options: The options of some of them.
+        logger: Who is told what is wrong with options and does no harm; nobody where it was told already.
 
     Raises:
         UsageError: The options are no mapping of mappings.
         ProviderError: They name a provider that is not there.
     """
 
-    def __init__(self, options: ProviderOptions | None = None) -> None:
+    def __init__(self, options: ProviderOptions | None = None, logger: ILogger | None = None) -> None:
         self.options = {name: dict(chosen) for name, chosen in _check_options(options or {}).items()}
+        self._logger = logger
         self._made: dict[str, Provider] = {}
 
     def __getitem__(self, provider_id: str) -> Provider:
         """The provider of that name, or of that name and ordinal, such as ``gpu:1``.
 
         Raises:
-            ProviderError: There is none of that name, it has no such device, an option is wrong, or making it failed.
+            DeviceMissingError: It has no such device.
+            ProviderError: There is none of that name, an option is wrong, or making it failed.
         """
         made = self._made.get(provider_id)
         if made is None:
             name, _ = split_id(provider_id)
             options = self.options.get(provider_id, self.options.get(name))
             made = self._made.setdefault(provider_id, get_provider(provider_id, options))
+            self._tell_warnings(made)
         return made
+
+    def _tell_warnings(self, provider: Provider) -> None:
+        if self._logger is not None:
+            for text in provider.option_warnings:
+                self._logger.log(Severity.WARNING, f"provider '{provider.id}': {text}")
 
 
 def _check_options(options: Any) -> ProviderOptions:

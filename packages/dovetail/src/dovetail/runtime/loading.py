@@ -138,7 +138,7 @@ class Runtime(NoOpContext):
                 file,
                 registry,
                 blobs=blobs,
-                providers=Providers(self.provider_options),
+                providers=Providers(self.provider_options, self.logger),
                 allocator=self.gpu_allocator,
                 owns_registry=True,
                 logger=self.logger,

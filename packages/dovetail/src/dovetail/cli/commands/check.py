@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.options import finish_command, positive_float, seed
 from dovetail.cli.screen import Screen
+from dovetail.cli.settings import require_providers
 from dovetail.cli.shapes import parse_cases
 from dovetail.errors import PluginError, UsageError
+
+if TYPE_CHECKING:
+    from dovetail.tools.plugin_device import PluginDevice
 
 __all__ = ["declare", "parse_fields", "run"]
 
@@ -44,6 +48,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape-inputs", nargs="+", action="extend", default=[], metavar="VALUES", help="values of shape inputs: 2x2"
     )
+    parser.add_argument(
+        "--provider",
+        metavar="ID",
+        help="check on a device of this back end, such as cuda or cuda:1, if the plugin's preferred_memory asks for it",
+    )
     parser.add_argument("--strict", action="store_true", help="judge by the strict set too")
     parser.add_argument(
         "--seed", type=seed, default=0, metavar="N", help="decides the numbers in the inputs (default 0)"
@@ -72,6 +81,7 @@ def run(args: argparse.Namespace) -> Reply:
 
     from dovetail.plugin.check import check_path
 
+    device = _find_device(args.provider)
     report = check_path(
         args.target,
         fields=fields or None,
@@ -82,8 +92,19 @@ def run(args: argparse.Namespace) -> Reply:
         seed=args.seed,
         isolate=not args.in_process,
         timeout_s=args.timeout,
+        device=device,
     )
     return Reply(document=report.to_dict(), show=_show, exit_code=0 if report.ok else PluginError.exit_code)
+
+
+def _find_device(provider_id: str | None) -> PluginDevice | None:
+    if provider_id is None:
+        return None
+    require_providers([provider_id], where="--provider")
+
+    from dovetail.tools.plugin_device import PluginDevice
+
+    return PluginDevice(provider_id)
 
 
 def _explain(rule_id: str) -> Reply:

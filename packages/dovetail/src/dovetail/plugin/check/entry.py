@@ -11,6 +11,7 @@ from dovetail.plugin.check.cases.discovery import Wish
 from dovetail.plugin.check.cases.problem import Case
 from dovetail.plugin.check.driver import CheckedPlugin
 from dovetail.plugin.check.host.calls import read_or
+from dovetail.plugin.check.host.device_memory import CheckedDevice
 from dovetail.plugin.check.isolation.check import check_apart
 from dovetail.plugin.check.locate import locate
 from dovetail.plugin.check.report import Report
@@ -35,6 +36,7 @@ def check_creator(
     seed: int = 0,
     isolate: bool = True,
     timeout_s: float = CALLBACK_TIMEOUT_S,
+    device: CheckedDevice | None = None,
 ) -> Report:
     """Take a creator's plugin through its whole life against a hostile host and judge it by every rule.
 
@@ -50,6 +52,9 @@ def check_creator(
         isolate: Whether to check in a copy of this process, so that a plugin that hangs or crashes ends as a finding.
             That needs Linux; elsewhere, and with False (for a debugger), the check runs in this process.
         timeout_s: How long a single callback may take, where the check runs in a copy.
+        device: A device (``dovetail.tools.plugin_device.PluginDevice``) whose memory and stream the plugin gets, if its
+            ``preferred_memory`` asks for one, as in an engine. It must not have been used in this process if the check
+            runs in a copy.
 
     Returns:
         The outcome of every rule. What the plugin does wrong is in there and never raised.
@@ -60,15 +65,15 @@ def check_creator(
     wish = _make_wish(shapes, types, shape_inputs)
 
     def make_subject() -> tuple[CheckedPlugin, str]:
-        return _subject_of(creator, fields, wish, strict=strict, seed=seed)
+        return _subject_of(creator, fields, wish, strict=strict, seed=seed, device=device)
 
     return check_apart(make_subject, isolate=isolate, timeout_s=timeout_s)
 
 
 def _subject_of(
-    creator: Any, fields: Mapping[str, Any] | None, wish: Wish, *, strict: bool, seed: int
+    creator: Any, fields: Mapping[str, Any] | None, wish: Wish, *, strict: bool, seed: int, device: CheckedDevice | None
 ) -> tuple[CheckedPlugin, str]:
-    subject = CheckedPlugin(creator=creator, fields=fields, wish=wish, strict=strict, seed=seed)
+    subject = CheckedPlugin(creator=creator, fields=fields, wish=wish, strict=strict, seed=seed, device=device)
     name = read_or(creator, "name", None)
     kind = class_name(creator)
     return subject, f"{kind} ('{name}')" if isinstance(name, str) else kind
@@ -84,6 +89,7 @@ def check_plugin(
     seed: int = 0,
     isolate: bool = True,
     timeout_s: float = CALLBACK_TIMEOUT_S,
+    device: CheckedDevice | None = None,
 ) -> Report:
     """Judge a plugin that has no creator, made new by a function each time; rules about creators do not apply.
 
@@ -94,15 +100,15 @@ def check_plugin(
     wish = _make_wish(shapes, types, shape_inputs)
 
     def make_subject() -> tuple[CheckedPlugin, str]:
-        return _subject_of_function(make_plugin, wish, strict=strict, seed=seed)
+        return _subject_of_function(make_plugin, wish, strict=strict, seed=seed, device=device)
 
     return check_apart(make_subject, isolate=isolate, timeout_s=timeout_s)
 
 
 def _subject_of_function(
-    make_plugin: Callable[[], Any], wish: Wish, *, strict: bool, seed: int
+    make_plugin: Callable[[], Any], wish: Wish, *, strict: bool, seed: int, device: CheckedDevice | None
 ) -> tuple[CheckedPlugin, str]:
-    subject = CheckedPlugin(make_plugin=make_plugin, wish=wish, strict=strict, seed=seed)
+    subject = CheckedPlugin(make_plugin=make_plugin, wish=wish, strict=strict, seed=seed, device=device)
     return subject, getattr(make_plugin, "__name__", type(make_plugin).__name__)
 
 
@@ -117,6 +123,7 @@ def check_path(
     seed: int = 0,
     isolate: bool = True,
     timeout_s: float = CALLBACK_TIMEOUT_S,
+    device: CheckedDevice | None = None,
 ) -> Report:
     """Judge what a file or module holds; importing it runs its code.
 
@@ -131,16 +138,17 @@ def check_path(
         seed: Decides the numbers in the inputs.
         isolate: Whether to import and check in a copy of this process.
         timeout_s: How long a single callback may take.
+        device: A device that the plugin may ask for.
     """
     wish = _make_wish(shapes, types, shape_inputs)
 
     def make_subject() -> tuple[CheckedPlugin, str]:
         found = locate(target)
         if found.make_plugin is None:
-            return _subject_of(found.creator, fields, wish, strict=strict, seed=seed)
+            return _subject_of(found.creator, fields, wish, strict=strict, seed=seed, device=device)
         if fields:
             raise UsageError("fields go to a creator, and the target is a plugin class", where=target)
-        return _subject_of_function(found.make_plugin, wish, strict=strict, seed=seed)
+        return _subject_of_function(found.make_plugin, wish, strict=strict, seed=seed, device=device)
 
     return check_apart(make_subject, isolate=isolate, timeout_s=timeout_s)
 

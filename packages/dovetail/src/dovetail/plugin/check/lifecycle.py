@@ -13,12 +13,14 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.errors import DovetailError
 from dovetail.expr import evaluate
 from dovetail.formats import formats_for
 from dovetail.plugin.check.cases.problem import Case, InputCase, make_inputs
 from dovetail.plugin.check.evidence import Evidence, Log
-from dovetail.plugin.check.host.calls import call, journal, read
+from dovetail.plugin.check.host.calls import CallbackRaised, call, journal, read
 from dovetail.plugin.check.host.descriptors import Combination, Descriptors
+from dovetail.plugin.check.host.device_memory import CheckedDevice
 from dovetail.plugin.check.host.hostile import FILL_A, Fill, HostContext, HostExprBuilder
 from dovetail.plugin.check.host.late_writes import KeptMemory
 from dovetail.plugin.check.host.proposals import Choice, FormatAnswer, FormatSearch, ask, search
@@ -52,6 +54,7 @@ class Life:
         seed: Decides the numbers in the inputs.
         keep: Told of every object that a callback returned, so that it is destroyed in the end.
         memory: Keeps the memory of runs that are over.
+        device: Where the plugin runs; None for the host.
     """
 
     def __init__(
@@ -62,14 +65,16 @@ class Life:
         seed: int,
         keep: Callable[[Specimen], None],
         memory: KeptMemory,
+        device: CheckedDevice | None = None,
     ) -> None:
         self.make, self.problem, self.seed, self.keep, self.memory = make, problem, seed, keep, memory
+        self.device = device
         self.log = Log()
         self.known: dict[str, Any] = {}
 
     def with_problem(self, problem: InputCase) -> Life:
         """The same plugin with other inputs."""
-        return Life(self.make, problem, seed=self.seed, keep=self.keep, memory=self.memory)
+        return Life(self.make, problem, seed=self.seed, keep=self.keep, memory=self.memory, device=self.device)
 
     # what the plugin declares
 
@@ -211,7 +216,7 @@ class Life:
     @Evidence
     def descriptors(self) -> Descriptors:
         """What the callbacks are told about each tensor."""
-        return Descriptors(self.problem, self.layer)
+        return Descriptors(self.problem, self.layer, is_on_device=self.device is not None)
 
     # tactics and runs
 
@@ -357,6 +362,7 @@ class Prepared:
             workspace_bytes=self.workspace_bytes,
             fill=fill,
             is_workspace_null=is_workspace_null,
+            device=life.device,
         )
 
     def run(self, case: Case, *, variant: int = 0, fill: Fill = FILL_A, is_workspace_null: bool = False) -> Run:
@@ -367,7 +373,11 @@ class Prepared:
     def run_bench(self, bench: RunBench, case: Case) -> Run:
         """Run on memory that is laid out."""
         journal().situation = self.describe(case)
-        self.life.tell(self.specimen.runtime, "enqueue", *bench.arguments())
+        try:
+            self.life.tell(self.specimen.runtime, "enqueue", *bench.arguments())
+            bench.fetch()
+        except DovetailError as error:  # of the device: what a callback raises comes as CallbackRaised
+            raise CallbackRaised("enqueue", error, "in work that was put on the device") from error
         run = self.collect(bench, case)
         self.life.memory.keep(bench, self.describe(case))
         return run

@@ -82,6 +82,7 @@ class PluginLives(PluginObjects):
         wanted = msgspec.json.decode(request, type=FreshRun)
         self.fields = decode_fields(wanted.fields)
         self.known["origin"] = None
+        self.known["device"] = self.offered_device if wanted.is_on_device else None
         return msgspec.msgpack.encode(run_fresh(self._make_life(wanted.problem), wanted, self.create))
 
     def ask_fresh(
@@ -109,6 +110,7 @@ class PluginLives(PluginObjects):
             case=cell.case,
             is_watched=is_watched,
             is_protected=is_protected,
+            is_on_device=self.device is not None,
             stored=stored,
             workspace_bytes=self.life.prepare(formats=cell.formats, tactic=cell.tactic).workspace_bytes,
             variables=dict(variables or {}),
@@ -142,7 +144,7 @@ class PluginLives(PluginObjects):
         return discover(self._make_life, self.wish)
 
     def _make_life(self, problem: InputCase) -> Life:
-        return Life(self.make, problem, seed=self.seed, keep=self.keep, memory=self.memory)
+        return Life(self.make, problem, seed=self.seed, keep=self.keep, memory=self.memory, device=self.device)
 
     def _show_fields(self) -> str:
         return show_fields(encode_fields(self.fields, where="the fields of the check"))

@@ -17,7 +17,8 @@ from dovetail.plugin.check.cases.field_values import (
 )
 from dovetail.plugin.check.cases.widen import Widened
 from dovetail.plugin.check.evidence import Evidence, Log
-from dovetail.plugin.check.host.calls import CallbackRaised, call
+from dovetail.plugin.check.host.calls import CallbackRaised, call, read_or
+from dovetail.plugin.check.host.device_memory import CheckedDevice
 from dovetail.plugin.check.host.late_writes import KeptMemory
 from dovetail.plugin.check.isolation.fresh import FreshProcesses
 from dovetail.plugin.check.plugin_object import Specimen, examine
@@ -27,6 +28,7 @@ from dovetail.plugin.fields import (
     encode_fields,
     iterate_fields,
 )
+from dovetail.plugin.interfaces import PREFERS_DEVICE
 from dovetail.rules import Blocked, Broken, NotApplicable
 from dovetail.types import TensorRTPhase
 
@@ -45,6 +47,7 @@ class PluginObjects:
         wish: Input shapes and types, as far as the user gave them.
         seed: Decides the numbers in the inputs.
         strict: Whether the strict set is judged too.
+        device: Where the plugin runs, if it asks for memory of a device.
     """
 
     def __init__(
@@ -56,9 +59,11 @@ class PluginObjects:
         wish: Wish,
         seed: int = 0,
         strict: bool = False,
+        device: CheckedDevice | None = None,
     ) -> None:
         self.creator, self._make_plugin = creator, make_plugin
         self.wish, self.seed, self.strict = wish, seed, strict
+        self.offered_device = device
         self.log = Log()
         self.known: dict[str, Any] = {}
         self.memory = KeptMemory()
@@ -97,6 +102,21 @@ class PluginObjects:
             return self.create(TensorRTPhase.BUILD, self._memory[-1])
         except Broken as broken:
             raise Blocked(f"{broken}, see R01 and R02") from None
+
+    @Evidence
+    def device(self) -> CheckedDevice | None:
+        """Where the plugin runs, as a build with that device decides; None for the host."""
+        offered = self.offered_device
+        if offered is None:
+            return None
+        wanted = read_or(self.make().build, "preferred_memory", "")
+        if wanted in (PREFERS_DEVICE, offered.id):
+            return offered
+        self.notes.append(
+            f"checked on the host: preferred_memory is {wanted!r}, so an engine runs it there, and copies from and to "
+            f"'{offered.id}'; '{PREFERS_DEVICE}' has it run on the device"
+        )
+        return None
 
     @Evidence
     def origin(self) -> Specimen:

@@ -103,23 +103,26 @@ def _share(value: Any) -> Array:
         return view_dlpack(value)
 
 
-def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+def array_at(address: int, shape: Sequence[int], dtype: np.dtype[Any], *, where: str | None = None) -> Array:
     """A view of memory that the caller bound by address; it owns nothing."""
-    _check_address(address, math.prod(shape) * dtype.itemsize)
+    _check_address(address, math.prod(shape) * dtype.itemsize, where)
     return host_arrays.array_at(address, shape, dtype)
 
 
-def array_in(provider: Provider | None, address: int, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+def array_in(
+    provider: Provider | None, address: int, shape: Sequence[int], dtype: np.dtype[Any], *, where: str | None = None
+) -> Any:
     """The same for memory of a device, as an array of it; without a provider for memory of the host."""
     if provider is None:
-        return array_at(address, shape, dtype)
-    _check_address(address, math.prod(shape) * dtype.itemsize)
+        return array_at(address, shape, dtype, where=where)
+    _check_address(address, math.prod(shape) * dtype.itemsize, where)
     return call(provider.id, "array_at", provider.array_at, address, tuple(shape), dtype)
 
 
-def _check_address(address: int, size_bytes: int) -> None:
+def _check_address(address: int, size_bytes: int, where: str | None) -> None:
     if size_bytes and not address:
-        raise InputError("a null address was bound to a tensor that is not empty", got=f"{size_bytes} bytes")
+        what = "a null address was bound to a tensor that is not empty"
+        raise InputError(what, where=where, got=f"{size_bytes} bytes")
 
 
 class PackedMemory:

@@ -34,10 +34,11 @@ class TensorViews(dict[int, Any]):
         providers: Those of the engine, for a tensor that lies on a device.
     """
 
-    __slots__ = ("_dtype", "_provider", "_shape", "has_shape", "is_packed")
+    __slots__ = ("_dtype", "_name", "_provider", "_shape", "has_shape", "is_packed")
 
     def __init__(self, tensor: TensorRecord, shape: Shape | None, providers: Providers) -> None:
         super().__init__()
+        self._name = tensor.name
         self._dtype = np.dtype(tensor.dtype)
         self._provider = providers[tensor.memory] if tensor.memory else None
         self._shape = shape
@@ -52,7 +53,7 @@ class TensorViews(dict[int, Any]):
             return None
         if self.is_packed:  # its bytes are read and written around a run, so it is made for each
             return PackedMemory(address, self._shape, self._dtype).read()
-        view = array_in(self._provider, address, self._shape, self._dtype)
+        view = array_in(self._provider, address, self._shape, self._dtype, where=f"tensor '{self._name}'")
         if len(self) >= _MAX_VIEWS:
             self.clear()
         self[address] = view

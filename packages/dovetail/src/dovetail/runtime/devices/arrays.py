@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from dovetail.errors import InputError
 from dovetail.plan.manifest import TensorRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
+from dovetail.runtime.devices.foreign import read_interface, refused_by_maker
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.devices.tensors import CUDA_DEVICE, DeviceTensor
 
@@ -48,19 +48,27 @@ class CallerArrays:
             return None
         if isinstance(value, DeviceTensor):
             return self._take(value, provider)
-        if is_written:
-            _refuse_read_only(value, where)
         device = call(provider.id, "dlpack_device", lambda: provider.dlpack_device)
         is_cuda = device is not None and device[0] == CUDA_DEVICE
-        interface = getattr(value, "__cuda_array_interface__", None) if is_cuda else None
-        if interface is not None:
-            self._order_behind(interface.get("stream"), provider)
-        array = call(provider.id, "import_array", provider.import_array, value)
+        try:
+            interface = read_interface(value, where) if is_cuda or is_written else None
+        except InputError:
+            if device is None or not _lies_on(value, device, where):
+                raise
+            return self._import_dlpack(value, provider, where, is_written=is_written)
+        if is_written and interface is not None and interface.is_read_only:
+            raise InputError("its memory is read-only", where=where)
+        if is_cuda and interface is not None:
+            self._order_behind(interface.stream, provider)
+        array = _import_own(value, provider, where)
         if array is not None or device is None:
             return array
-        if hasattr(value, "__dlpack_device__") and tuple(map(int, value.__dlpack_device__())) == device:
+        if _lies_on(value, device, where):
             return self._import_dlpack(value, provider, where, is_written=is_written)
-        return None if interface is None else _read_interface(interface, provider, where)
+        if interface is None or not is_cuda:
+            return None
+        interface.require_rows(where)
+        return call(provider.id, "array_at", provider.array_at, interface.address, interface.shape, interface.dtype)
 
     def _take(self, tensor: DeviceTensor, provider: Provider) -> Any | None:
         if tensor.device != provider.id:
@@ -83,42 +91,37 @@ class CallerArrays:
     def _import_dlpack(self, value: Any, provider: Provider, where: str, *, is_written: bool) -> Any:
         try:
             imported = import_dlpack(value, self._handle(provider))
-        except (InputError, BufferError, RuntimeError, TypeError) as error:
-            what = error.what if isinstance(error, InputError) else f"it cannot be imported: {error}"
-            raise InputError(what, where=where) from error
+        except InputError as error:
+            raise _at(error, where) from error
+        except Exception as error:
+            raise refused_by_maker(value, "__dlpack__", error, where) from error
         if is_written and imported.is_read_only:
             raise InputError("its memory is read-only", where=where)
         self.owners.append(imported)
-        return _array_at(provider, imported.address, imported.shape, imported.dtype)
+        return call(provider.id, "array_at", provider.array_at, imported.address, imported.shape, imported.dtype)
 
 
-def _refuse_read_only(value: Any, where: str) -> None:
-    """Refuse an array that CUDA's interface calls read-only."""
-    interface = getattr(value, "__cuda_array_interface__", None)
-    if isinstance(interface, Mapping) and interface["data"][1]:
-        raise InputError("its memory is read-only", where=where)
+def _import_own(value: Any, provider: Provider, where: str) -> Any | None:
+    """What the provider itself makes of an array; it may refuse memory that is not of its device."""
+    try:
+        return call(provider.id, "import_array", provider.import_array, value)
+    except InputError as error:
+        raise _at(error, where) from error
 
 
-def _read_interface(interface: Mapping[str, Any], provider: Provider, where: str) -> Any:
-    """An array that CUDA's interface describes."""
-    shape, address = tuple(interface["shape"]), interface["data"][0]
-    dtype = np.dtype(interface["typestr"])
-    strides = interface.get("strides")
-    if strides is not None and tuple(strides) != _row_strides(shape, dtype.itemsize):
-        raise InputError("its elements do not lie row by row", where=where, fix="make it contiguous first")
-    return _array_at(provider, int(address), shape, dtype)
+def _lies_on(value: Any, device: tuple[int, int], where: str) -> bool:
+    """Whether an array has DLPack and says that it lies on a device."""
+    if not hasattr(value, "__dlpack_device__"):
+        return False
+    try:
+        kind, number = value.__dlpack_device__()
+        return (int(kind), int(number)) == device
+    except Exception as error:
+        raise refused_by_maker(value, "__dlpack_device__", error, where) from error
 
 
-def _row_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    strides: list[int] = []
-    for size in reversed(shape):
-        strides.insert(0, itemsize)
-        itemsize *= size
-    return tuple(strides)
-
-
-def _array_at(provider: Provider, address: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
-    return call(provider.id, "array_at", provider.array_at, address, shape, dtype)
+def _at(error: InputError, where: str) -> InputError:
+    return InputError(error.what, where=where, expected=error.expected, got=error.got, fix=error.fix)
 
 
 def _check_type(array: Any, tensor: TensorRecord, where: str) -> None:

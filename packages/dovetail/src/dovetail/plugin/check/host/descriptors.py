@@ -19,10 +19,16 @@ _INT8_SCALE: Final = 0.1
 
 
 class Descriptors:
-    """Makes descriptors, new ones at each call: a plugin may do with them what it likes."""
+    """Makes descriptors, new ones at each call: a plugin may do with them what it likes.
 
-    def __init__(self, problem: InputCase, layer: DeclaredLayer) -> None:
-        self._problem, self._layer = problem, layer
+    Args:
+        problem: The inputs.
+        layer: What the plugin declared of its outputs.
+        is_on_device: Whether the addresses of runs are those of a device.
+    """
+
+    def __init__(self, problem: InputCase, layer: DeclaredLayer, *, is_on_device: bool = False) -> None:
+        self._problem, self._layer, self._is_on_device = problem, layer, is_on_device
         self._types = (*problem.types, *layer.types)
         self._made: dict[tuple[int, Choice], DynamicPluginTensorDesc] = {}
         self._known: dict[Case, list[tuple[int, ...]]] = {}
@@ -65,6 +71,8 @@ class Descriptors:
             self._known[case] = self._layer.known_shapes(self._problem.symbol_values(case))
         rows = zip((*case, *self._known[case]), self._types, formats, strict=True)
         descs = [PluginTensorDesc(shape, dtype, layout, _scale_of(dtype)) for shape, dtype, layout in rows]
+        for desc in descs:
+            desc.is_on_device = self._is_on_device
         return descs[: len(case)], descs[len(case) :]
 
     def largest_shapes(self, case: Case) -> list[tuple[int, ...]]:

@@ -20,6 +20,7 @@ from dovetail.allocators import HostAllocator, IGpuAllocator
 from dovetail.expr import DimensionOperation, Expr, IExprBuilder, SizeTensor
 from dovetail.loggers import ErrorRecorder, IErrorRecorder
 from dovetail.plugin.arrays import address_of
+from dovetail.plugin.check.host.device_memory import CheckedDevice
 from dovetail.plugin.interfaces import IPluginResourceContext
 from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 
@@ -53,14 +54,16 @@ class GuardedBuffer:
 
     The guards are as large as the memory itself (64 KiB to 1 MiB), so that a run with a wrong shape is caught and does
     not reach the memory of somebody else. ``guard`` are the bytes that they repeat, without one bytes that differ from
-    place to place.
+    place to place. On a device the plugin gets a copy of all this, made by ``send``; ``fetch`` brings it back.
 
     >>> buffer = GuardedBuffer("output 0", 16, fill=0)
     >>> buffer.damage() is None
     True
     """
 
-    def __init__(self, name: str, nbytes: int, *, fill: int, guard: bytes = b"") -> None:
+    def __init__(
+        self, name: str, nbytes: int, *, fill: int, guard: bytes = b"", device: CheckedDevice | None = None
+    ) -> None:
         guard_bytes = -(-min(max(_GUARD_BYTES, nbytes), _LARGEST_GUARD_BYTES) // 64) * 64
         pattern = _guard_pattern(guard_bytes, guard)
         block = np.empty(nbytes + 2 * guard_bytes + _ALIGNMENT, np.uint8)
@@ -73,11 +76,23 @@ class GuardedBuffer:
         self.body[...] = fill
         self._before[...] = self._expected
         self._after[...] = self._expected
+        self._whole: Bytes = block[start - guard_bytes : start + nbytes + guard_bytes]
+        self._there = None if device is None else _DeviceTwin(device, self._whole.size, guard_bytes)
 
     @property
     def address(self) -> int:
-        """Where the memory starts; never 0, even without any bytes."""
-        return address_of(self._after) - self.body.size
+        """Where the memory starts, as the plugin sees it; never 0, even without any bytes."""
+        return address_of(self._after) - self.body.size if self._there is None else self._there.address
+
+    def send(self) -> None:
+        """Put what it holds where the plugin sees it."""
+        if self._there is not None:
+            self._there.write(self._whole)
+
+    def fetch(self) -> None:
+        """Have what the plugin sees, when the work that was put on the stream is done."""
+        if self._there is not None:
+            self._there.read(self._whole)
 
     @contextmanager
     def read_only(self) -> Iterator[None]:
@@ -103,6 +118,23 @@ class GuardedBuffer:
             first = self._before.size - before[-1]
             return f"{before.size} bytes before the start of {self.name}, the nearest at byte -{first}"
         return None
+
+
+class _DeviceTwin:
+    """The memory on a device that a guarded buffer is copied to, its body at an aligned address."""
+
+    def __init__(self, device: CheckedDevice, nbytes: int, guard_bytes: int) -> None:
+        self._block = device.allocate(nbytes + _ALIGNMENT)
+        self._offset = -(self._block.address + guard_bytes) % _ALIGNMENT
+        self.address = self._block.address + self._offset + guard_bytes
+
+    def write(self, whole: Bytes) -> None:
+        """Copy everything there."""
+        self._block.write(whole, self._offset)
+
+    def read(self, whole: Bytes) -> None:
+        """Copy everything back."""
+        self._block.read(whole, self._offset)
 
 
 def _protect(start: int, length: int, access: int) -> None:

@@ -37,6 +37,7 @@ class KeptMemory:
     def has_changed(self, bench: RunBench) -> bool:
         """Whether the memory of a run is not as it was when ``enqueue`` returned."""
         own = {id(buffer) for buffer in (*bench.inputs, *bench.outputs)}
+        bench.fetch()
         return any(id(buffer) in own and not np.array_equal(buffer.body, body) for buffer, body, _ in self._kept)
 
     def drop(self, bench: RunBench) -> None:
@@ -60,6 +61,7 @@ class KeptMemory:
         return self._found
 
     def _look_at(self, buffer: GuardedBuffer, body: npt.NDArray[np.uint8], words: str) -> None:
+        buffer.fetch()
         changed = np.flatnonzero(buffer.body != body)
         if changed.size and self._found is None:
             self._found = f"{words}: {changed.size} bytes of {buffer.name} changed after enqueue had returned"

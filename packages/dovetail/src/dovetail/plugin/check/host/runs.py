@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from dovetail._coverage import Coverage, cover
 from dovetail.formats import size_bytes
+from dovetail.plugin.check.host.device_memory import CheckedDevice
 from dovetail.plugin.check.host.hostile import Fill, GuardedBuffer
 from dovetail.plugin.check.host.tensors import decode, difference, encode, first_equal_bits, guard_unit
 from dovetail.types import PluginTensorDesc
@@ -73,6 +74,8 @@ class RunBench:
     workspace_bytes: int
     fill: Fill
     is_workspace_null: bool = False
+    device: CheckedDevice | None = None
+    """Where the plugin gets its addresses and its stream; None for the host."""
     inputs: list[GuardedBuffer] = field(init=False)
     outputs: list[GuardedBuffer] = field(init=False)
     workspace: GuardedBuffer = field(init=False)
@@ -84,29 +87,53 @@ class RunBench:
         self.inputs = []
         for index, raw in enumerate(self.originals):
             guard = guard_unit(self.input_descs[index].type, self.fill.guards)
-            buffer = GuardedBuffer(f"input {index}", raw.size, fill=0, guard=guard)
+            buffer = GuardedBuffer(f"input {index}", raw.size, fill=0, guard=guard, device=self.device)
             buffer.body[...] = raw
             self.inputs.append(buffer)
         self.outputs = [self._output(index) for index in range(len(self.output_descs))]
-        self.workspace = GuardedBuffer("the workspace", self.workspace_bytes, fill=self.fill.workspace)
+        self.workspace = GuardedBuffer(
+            "the workspace", self.workspace_bytes, fill=self.fill.workspace, device=self.device
+        )
 
     def _output(self, index: int) -> GuardedBuffer:
         if self.aliases[index] >= 0:
             return self.inputs[self.aliases[index]]
         desc = self.output_descs[index]
         nbytes = size_bytes(self.largest_shapes[index], desc.type, desc.format)
-        return GuardedBuffer(f"output {index}", nbytes, fill=self.fill.outputs)
+        return GuardedBuffer(f"output {index}", nbytes, fill=self.fill.outputs, device=self.device)
+
+    @property
+    def _buffers(self) -> list[GuardedBuffer]:
+        """All memory of the run, that of aliased outputs once."""
+        own = [buffer for buffer, alias in zip(self.outputs, self.aliases, strict=True) if alias < 0]
+        return [*self.inputs, *own, self.workspace]
 
     def arguments(self) -> tuple[Any, ...]:
-        """What ``enqueue`` is called with; new lists and descriptors at each call."""
+        """What ``enqueue`` is called with; new lists and descriptors at each call.
+
+        All memory is brought to where the plugin sees it.
+        """
+        for buffer in self._buffers:
+            buffer.send()
         return (
             [desc.copy() for desc in self.input_descs],
             [desc.copy() for desc in self.output_descs],
             [buffer.address for buffer in self.inputs],
             [buffer.address for buffer in self.outputs],
             0 if self.is_workspace_null else self.workspace.address,
-            0,
+            0 if self.device is None else self.device.stream,
         )
+
+    def wait(self) -> None:
+        """Wait for what ``enqueue`` put on the stream."""
+        if self.device is not None:
+            self.device.wait()
+
+    def fetch(self) -> None:
+        """Have all memory as the plugin left it, when its work is done."""
+        self.wait()
+        for buffer in self._buffers:
+            buffer.fetch()
 
     def read_size(self, index: int) -> int:
         """The number that a size tensor holds."""
@@ -143,6 +170,7 @@ class RunBench:
         """Change every byte of inputs and outputs, as memory is that others use by now."""
         for buffer in (*self.inputs, *self.outputs):
             np.invert(buffer.body, out=buffer.body)
+            buffer.send()
 
     def _written_inputs(self) -> dict[int, str]:
         written = {}

@@ -39,6 +39,7 @@ def check_apart(make_subject: MakeSubject, *, isolate: bool, timeout_s: float) -
         answer = run_in_child(lambda send: _check_and_send(make_subject, journal, send), journal, timeout_s=timeout_s)
         return _report_from(answer)
     subject, name = make_subject()
+    _open_device(subject)
     outcomes: dict[str, RuleOutcome] = {}
     notes = judge_all(subject, lambda outcome: outcomes.update({outcome.rule.id: outcome}))
     return Report(subject=name, outcomes=tuple(outcomes.values()), notes=(*notes, *([_NOT_COPIED] if isolate else [])))
@@ -50,6 +51,7 @@ def _check_and_send(make_subject: MakeSubject, journal: Journal, send: Send) -> 
         subject, name = make_subject()
         send({"subject": name})
         subject.open_fresh_processes()
+        _open_device(subject)
         notes = judge_all(subject, lambda outcome: send(_encode(outcome)))
     except DovetailError as error:
         send({"error": _encode_error(error)})
@@ -58,6 +60,12 @@ def _check_and_send(make_subject: MakeSubject, journal: Journal, send: Send) -> 
     else:
         send({"notes": list(notes)})
     send({"done": True})
+
+
+def _open_device(subject: CheckedPlugin) -> None:
+    """Open the device in the process that uses it, when it was copied for the last time: few devices survive that."""
+    if subject.offered_device is not None:
+        subject.offered_device.open()
 
 
 def _encode(outcome: RuleOutcome) -> dict[str, Any]:

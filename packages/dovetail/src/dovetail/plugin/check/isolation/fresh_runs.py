@@ -35,6 +35,7 @@ class FreshRun:
     Attributes:
         is_watched: Whether to look for changes of the process instead of giving results.
         is_protected: Whether the inputs lie in memory that cannot be written; a write ends the process.
+        is_on_device: Whether it runs on the device that was offered.
         stored: The fields of a plan to make a runtime-phase object from, instead of building one.
         workspace_bytes: The workspace of such an object, which is never asked.
         variables: Environment variables to set, or to take away where the value is None.
@@ -47,6 +48,7 @@ class FreshRun:
     case: Case
     is_watched: bool = False
     is_protected: bool = False
+    is_on_device: bool = False
     stored: list[dict[str, Any]] | None = None
     workspace_bytes: int = 0
     variables: dict[str, str | None] = field(default_factory=dict)

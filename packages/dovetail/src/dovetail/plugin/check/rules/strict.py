@@ -40,7 +40,9 @@ def judge_allocations(subject: CheckedPlugin) -> str:
     arguments = bench.arguments()
     runtime = prepared.specimen.runtime
     call(runtime, "enqueue", *arguments)
+    bench.wait()
     peak_bytes = traced_peak_bytes(lambda: call(runtime, "enqueue", *arguments))
+    bench.wait()
     if peak_bytes > _MOST_RUN_BYTES:
         raise Broken(
             f"inputs {', '.join(map(str, case))}: enqueue allocated {peak_bytes} bytes, "
@@ -89,12 +91,17 @@ def judge_growth(subject: CheckedPlugin) -> str:
     arguments = bench.arguments()
     runtime = prepared.specimen.runtime
     before = open_handles()
+
+    def run() -> None:
+        call(runtime, "enqueue", *arguments)
+        bench.wait()
+
     limit_bytes = _MOST_GROWTH_BYTES if subject.strict else _LEAK_BYTES
-    growth_bytes = traced_growth_bytes(lambda: call(runtime, "enqueue", *arguments), times=_GROWTH_RUNS)
+    growth_bytes = traced_growth_bytes(run, times=_GROWTH_RUNS)
     if growth_bytes <= limit_bytes * _GROWTH_RUNS and getattr(runtime, "api_language", None) is APILanguage.CPP:
         # The heap is shared with the interpreter, so it cannot be judged as strictly.
         limit_bytes = _LEAK_BYTES
-        growth_bytes = heap_growth_bytes(lambda: call(runtime, "enqueue", *arguments), times=_GROWTH_RUNS)
+        growth_bytes = heap_growth_bytes(run, times=_GROWTH_RUNS)
     if growth_bytes > limit_bytes * _GROWTH_RUNS:
         raise Broken(f"{_GROWTH_RUNS} runs left {growth_bytes} bytes behind, {growth_bytes // _GROWTH_RUNS} a run")
     for name, count in open_handles().items():
