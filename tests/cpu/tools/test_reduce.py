@@ -16,10 +16,10 @@ from onnx import TensorProto, helper
 
 from dovetail.errors import UsageError
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
-from dovetail.tools.cuts import resize
-from dovetail.tools.failing import sign_error
 from dovetail.tools.reduce import count_nodes, reduce_model
-from dovetail.tools.reduce_failing import Check, ReducedModel, reduce_failing
+from dovetail.tools.reduction.cuts import resize
+from dovetail.tools.reduction.failing import sign_error
+from dovetail.tools.reduction.reduce_failing import Check, ReducedModel, reduce_failing
 from dovetail.tools.sides import DovetailSide, OnnxRuntimeSide, read_source, save_model
 from tests.support.broken_provider import broken_provider, wrong_gelu_kernels
 from tests.support.cli_models import LIBRARY, write_library, write_model

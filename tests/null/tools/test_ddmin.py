@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.tools.ddmin import minimize
+from dovetail.tools.reduction.ddmin import minimize
 
 
 @settings(max_examples=80, deadline=None)

@@ -408,21 +408,10 @@ def test_the_report_of_a_partition_is_in_the_plan(tmp_path: Path) -> None:
     (layer,) = [
         layer for layer in inspect_plan(tmp_path / "plan")["programs"][0]["layers"] if layer["LayerType"] == "Partition"
     ]
-    assert layer["Partition"]["report"] == {
-        "nodes": [
-            {
-                "name": "fused",
-                "op": "MatMulRelu",
-                "layers": ["matmul", "relu"],
-                "made_by": "fuse",
-                "tactic": "t1",
-                "flops": 7,
-                "bytes": 9,
-                "time_us": None,
-            }
-        ],
-        "refusals": {"softmax": "not on this device"},
-    }
+    (node,) = layer["Partition"]["report"]["nodes"]
+    told = {"name": "fused", "op": "MatMulRelu", "layers": ["matmul", "relu"], "made_by": "fuse", "tactic": "t1"}
+    assert node.items() >= {**told, "flops": 7, "bytes": 9, "time_us": None}.items()
+    assert layer["Partition"]["report"]["refusals"] == {"softmax": "not on this device"}
 
 
 @pytest.mark.parametrize("facts", [{"flops": -1}, {"bytes": 2**63}, {"time_us": float("nan")}, {"tactic": "\0"}])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dovetail as dt
-from dovetail.plugin.interfaces import PREFERS_DEVICE
 
 __all__ = ["IPluginV3OneBuild", "IPluginV3OneBuildV2"]
 
@@ -11,7 +10,7 @@ __all__ = ["IPluginV3OneBuild", "IPluginV3OneBuildV2"]
 class IPluginV3OneBuild(dt.IPluginV3OneBuild):
     """The build capability, with addresses of a device where there is one."""
 
-    preferred_memory: str = PREFERS_DEVICE
+    preferred_memory: str = "device"
 
 
 class IPluginV3OneBuildV2(dt.IPluginV3OneBuildV2, IPluginV3OneBuild):

@@ -17,8 +17,8 @@ from typing import Any, Final
 import onnx_ir as ir
 
 from dovetail.errors import UsageError
-from dovetail.tools.cuts import CutKind, Record, cut_model, keep_outputs, resize
-from dovetail.tools.ddmin import minimize
+from dovetail.tools.reduction.cuts import CutKind, Record, cut_model, keep_outputs, resize
+from dovetail.tools.reduction.ddmin import minimize
 
 __all__ = ["ReducePhase", "ReduceResult", "reduce_model"]
 

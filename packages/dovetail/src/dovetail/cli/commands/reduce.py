@@ -21,7 +21,7 @@ from dovetail.errors import UsageError
 
 if TYPE_CHECKING:
     from dovetail.tools.reduce import ReducePhase
-    from dovetail.tools.reduce_failing import Check, ReducedModel
+    from dovetail.tools.reduction.reduce_failing import Check, ReducedModel
 
 __all__ = ["declare", "run"]
 
@@ -88,7 +88,7 @@ def _read_check(args: argparse.Namespace) -> Check | None:
         raise UsageError(f"the command cannot be read: {error}", where="--check") from None
     if not words:
         raise UsageError("the command is empty", where="--check")
-    from dovetail.tools.reduce_failing import Check
+    from dovetail.tools.reduction.reduce_failing import Check
 
     return Check(command=words, uses_shell=args.shell, timeout_s=args.check_timeout or _CHECK_TIMEOUT_S)
 
@@ -114,7 +114,7 @@ def _reduce(args: argparse.Namespace, path: Path, check: Check | None) -> Reduce
     from dovetail.build.config import BuilderConfig
     from dovetail.loggers import Severity
     from dovetail.tools.differences import Tolerance
-    from dovetail.tools.reduce_failing import reduce_failing
+    from dovetail.tools.reduction.reduce_failing import reduce_failing
     from dovetail.tools.sides import DovetailSide
 
     candidate = DovetailSide(

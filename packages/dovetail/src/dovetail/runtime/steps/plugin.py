@@ -212,12 +212,12 @@ class PluginStep(Step):
 
     def prepare_enqueue(self, in_descs: Descs, out_descs: Descs) -> Enqueue:
         """What runs the plugin over addresses and a workspace, many times with the same descriptors."""
-        handle, stream = self.handle, self.stream
+        handle = self.handle
         call = _prepare_call(handle.runtime, in_descs, out_descs)
 
         def run(inputs: list[int], outputs: list[int], workspace: int) -> None:
             try:
-                returned = call(inputs, outputs, workspace, stream)
+                returned = call(inputs, outputs, workspace, self.stream)  # another in each run, if the caller likes
             except Exception as error:
                 raise handle.describe_failure("enqueue", error) from error
             if returned is not None:

@@ -16,15 +16,15 @@ from dovetail.inputs.sizes import find_unset
 from dovetail.inputs.specs import specs_of_model
 from dovetail.loggers import ILogger, Logger
 from dovetail.tools.differences import Tolerance
-from dovetail.tools.failing import (
+from dovetail.tools.recording import Recorder
+from dovetail.tools.reduce import ReducePhase, ReduceResult, reduce_model
+from dovetail.tools.reduction.failing import (
     CommandFailure,
     CompareFailure,
     CrashFailure,
     find_error,
     run_command,
 )
-from dovetail.tools.recording import Recorder
-from dovetail.tools.reduce import ReducePhase, ReduceResult, reduce_model
 from dovetail.tools.sides import DovetailSide, EvaluatorSide, OnnxRuntimeSide, Side, Source, make_reference, read_source
 
 __all__ = ["MODES", "Check", "ReducedModel", "reduce_failing"]
