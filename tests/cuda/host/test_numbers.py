@@ -14,10 +14,12 @@ import pytest
 
 import dovetail
 from dovetail_cuda.compile.products import ProductTile, write_product
+from dovetail_cuda.compile.source import write_kernel
 from dovetail_cuda.compile.vectors import VectorTile, write_vectors
 from dovetail_cuda.emit.kernels import request_text
 from dovetail_cuda.graph.planner import plan_partition
-from dovetail_cuda.graph.regions import ProductRegion
+from dovetail_cuda.graph.regions import ElementRegion, ProductRegion
+from dovetail_cuda.tune.element_tiles import choose_tile
 from tests.conformance.onnx_backend.harness import compare, load_cases, load_skips
 from tests.cuda.host.interpreter import FakeCode, run_kernel
 from tests.cuda.inputs import make_inputs
@@ -187,3 +189,16 @@ def _run_case(case: Any) -> None:
             for inputs, expected in data_sets if "cuda" in steps else ():
                 results = engine(*inputs)
                 compare(expected, list(results.values()) if isinstance(results, dict) else [results], case)
+
+
+def test_a_row_beyond_32_bits_is_counted_in_tiles() -> None:
+    """Too long to be run here: the loop must have an end that 32 bits hold, and columns of 64 bits."""
+    text = (
+        HEAD
+        + "(int8[1,2147483685] x) => (int8[1] y) { a = Constant<value_ints=[1]>() y = ReduceMax<keepdims=0>(x, a) }"
+    )
+    (region,) = plan_partition(ir.from_proto(onnx.parser.parse_model(text))).regions
+    assert isinstance(region, ElementRegion)
+    lines = write_kernel(region, choose_tile(region, 132)).text.splitlines()
+    assert "    for part in range(524289):" in lines
+    assert "        j = start + tl.arange(0, 4096).to(tl.int64)[None, :]" in lines

@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(not has_device(), reason="needs a CUDA device")
 HOST = {
     "plugin_v3_circ_pad.py": "its enqueue reads by NumPy",
     "pycuda_inference.py": "needs pycuda, and a device with it",
+    "timing_cache.py": "its enqueue reads by NumPy",
 }
 """Scripts that are for a host, and why."""
 

@@ -599,3 +599,18 @@ def test_arrays_are_exchanged_by_the_interface_of_cuda(monkeypatch: pytest.Monke
         target = CudaArray(middle, data=(middle.address, True))
         with engine.create_execution_context() as context, pytest.raises(InputError, match="read-only"):
             context.run([X], {"y": target})
+
+
+def test_a_stream_of_the_caller_may_be_gone_when_its_work_is_done() -> None:
+    """Scripts make a stream for each inference, and destroy it before they drop the context."""
+    with host_device() as device:
+        context = build(chain()).create_execution_context()
+        source, target = device.to_device(X), device.empty(X.shape, np.float32)
+        _addressed(context, source.address, target.address)
+        for _ in range(3):
+            stream = device.create_stream()
+            assert stream is not None
+            context.execute_async_v3(stream.handle)
+            stream.synchronize()
+            stream.close()
+        del context

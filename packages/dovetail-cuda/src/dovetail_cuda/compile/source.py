@@ -16,7 +16,7 @@ from dovetail_cuda.compile.arguments import list_sizes
 from dovetail_cuda.compile.writer import ExpressionWriter, is_wide, list_buffers, register_type
 from dovetail_cuda.graph.regions import ElementRegion
 from dovetail_cuda.lower.expr import COLUMN, ROW, Expr, Reduced, children, walk
-from dovetail_cuda.lower.sizes import may_exceed
+from dovetail_cuda.lower.sizes import is_fixed, may_exceed
 from dovetail_cuda.lower.types import is_float, is_signed, size_of
 
 __all__ = ["KernelText", "Tile", "write_kernel"]
@@ -185,8 +185,14 @@ class _ElementWriter(ExpressionWriter):
         self.line(f"{name}_best = tl.where({is_better}, {best}, {name}_best).to({_extreme_type(expr.arg.dtype)})")
 
     def _begin_loop(self) -> dict[Expr, str]:
-        self.line(f"for start in range(0, {self._num_columns}, {self._tile.columns}):")
+        columns = self._tile.columns
+        is_long = self._uses_int64 and is_fixed(self._num_columns)
+        # Triton compares 32 bits with their sign, whatever is counted: beyond them it counts tiles.
+        counted = f"part in range({-(-self._num_columns // columns)})" if is_long else ""
+        self.line(f"for {counted or f'start in range(0, {self._num_columns}, {columns})'}:")
         self._indent += "    "
+        if is_long:
+            self.line(f"start = part * tl.full([1, 1], {columns}, tl.int64)")
         before = dict(self._values)
         self._write_columns("start")
         return before

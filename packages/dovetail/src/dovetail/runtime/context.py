@@ -367,7 +367,8 @@ class ExecutionContext:
     def use_streams(self, handles: Mapping[str, int]) -> None:
         """Put the work of devices on queues of the caller's from the next run on, behind what is under way.
 
-        Nothing is bound anew. A queue must live until the context uses another one or is closed.
+        Nothing is bound anew. A queue must live until the work on it is done: with the first run on another queue, and
+        when the context is closed, the host waits for the device and touches the old queue no more.
 
         Args:
             handles: The id of a device's provider -> the handle of a queue; 0 for the context's own.
@@ -500,5 +501,5 @@ def _destroy_instances(instances: dict[int, ProgramInstance], devices: ContextDe
     plugins = [step.handle.destroy for instance in made for step in instance.all_plugin_steps()]
     # Work that is under way uses what the instances have, so nothing of theirs goes before it was waited for.
     close_all(
-        [*(instance.forget for instance in made), devices.abandon, *plugins, *(i.close for i in made), devices.close]
+        [*(instance.forget for instance in made), devices.finish, *plugins, *(i.close for i in made), devices.close]
     )

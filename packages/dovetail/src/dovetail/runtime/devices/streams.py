@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Final
 
@@ -58,8 +59,7 @@ class ContextStream(Stream):
         if queue is self._queue:
             return
         if not self.is_own:
-            event = call(self._provider.id, "record", self._queue.record)
-            call(self._provider.id, "wait", queue.wait, event)
+            self.finish()
         self._queue = queue
 
     def find(self, handle: int) -> Stream:
@@ -88,6 +88,16 @@ class ContextStream(Stream):
     def synchronize(self) -> None:
         """Wait until the queue is empty."""
         self._queue.synchronize()
+
+    def finish(self) -> None:
+        """Wait for what was put on the queue in runs before.
+
+        A queue of the caller's may be gone by now, and its handle must not be touched: the device is waited for.
+        """
+        if self.is_own:
+            self.synchronize()
+        else:
+            call(self._provider.id, "synchronize", self._provider.synchronize)
 
     def close(self) -> None:
         """Give the context's own queue back; those of callers stay as they are."""
@@ -164,9 +174,19 @@ class ContextDevices:
             except Exception:  # noqa: BLE001, S112 - the failure that is reported is the first one
                 continue
 
+    def finish(self) -> None:
+        """Wait for all work of runs before; nothing goes to queues of callers from here on."""
+        for stream in (stream for _, stream in self.streams() if not stream.is_closed):
+            with suppress(Exception):  # what is closed is given back whatever state it is in
+                stream.finish()
+            stream.is_closed = not stream.is_own
+        for lane in filter(None, self._lanes.values()):
+            with suppress(Exception):
+                lane.synchronize()
+
     def close(self) -> None:
         """Finish and give back the queues that are not the caller's."""
-        self.abandon()
+        self.finish()
         lanes = [(name, lane) for (name, _), lane in self._lanes.items() if lane is not None]
         made: list[tuple[str, Stream]] = [*self.streams(), *lanes]
         self._streams, self._lanes = {}, {}
