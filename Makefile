@@ -9,6 +9,7 @@
 #   ROWS     rows of the benchmark on a GPU                     make bench-gpu ROWS="resnet50:1 bert_base"
 #   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
 #   TENSORRT all, quick or off: tests of the tensorrt module    make test-all TENSORRT=off
+#   CPP      all, quick or off: plugins and programs in C++     make test-all CPP=off
 #   NOTEBOOKS all, quick or off: notebooks, tests with PyTorch  make test-all NOTEBOOKS=off
 #   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/usr/local/bin/chrome
 
@@ -18,6 +19,7 @@ ARGS ?=
 OPENVINO ?= all
 CUDA ?= all
 TENSORRT ?= all
+CPP ?= all
 NOTEBOOKS ?= all
 SHARD ?=
 ROWS ?=
@@ -43,6 +45,8 @@ PYTEST := $(RUN) pytest
 suites = $(foreach suite,$(1),$(if $(shell find tests/$(suite) -name 'test_*.py' 2>/dev/null),tests/$(suite)))
 
 QUICK := $(call suites,null cpu ort_ep adversarial examples meta)
+# What compiles C++ first.
+NATIVE := tests/cpu/plugin/native tests/cpu/runtime/embedded
 # What takes long for what it finds: checks of whole plugins and providers, and many runs in threads.
 HEAVY := $(addprefix tests/cpu/plugin/native/test_native_,broken.py docs.py life.py) \
 	tests/null/plugin/check/test_corpus.py tests/null/plugin/check/test_callbacks.py \
@@ -62,7 +66,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py tests/bench/
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks report-pictures venv wheels workflows clean
+.PHONY: help demo test test-all test-heavy test-cpp test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks report-pictures venv wheels workflows clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -74,12 +78,17 @@ demo: venv ## Build, tune, check, save, reload and time a model with a custom op
 	@$(VENV)/bin/python examples/demo.py
 
 test: venv ## Run the tests and the doctests: ten minutes on two cores.
-	$(PYTEST) -n $(JOBS) $(QUICK) $(addprefix --ignore ,$(HEAVY)) --doctest-modules $(SOURCE) $(ARGS)
+	$(PYTEST) -n $(JOBS) $(QUICK) $(addprefix --ignore ,$(HEAVY) $(NATIVE)) --doctest-modules $(SOURCE) $(ARGS)
+
+test-cpp: venv ## Plugins and programs in C++, with g++ where there is one: three minutes.
+ifneq ($(CPP),off)
+	$(PYTEST) -n $(JOBS) $(NATIVE) $(if $(filter quick,$(CPP)),-m "not slow" $(addprefix --ignore ,$(HEAVY))) $(ARGS)
+endif
 
 test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: five minutes.
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
 
-test-all: test test-heavy test-openvino test-cuda test-tensorrt test-notebooks test-browser test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
+test-all: test test-heavy test-cpp test-openvino test-cuda test-tensorrt test-notebooks test-browser test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 
 test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
 ifneq ($(OPENVINO),off)
