@@ -35,6 +35,9 @@ DEVICE = "attack_device"
 BUILDER, COMPILER = "attack_builder", "attack_compiler"
 """The providers of the plan "built": one packs weights and gives device code with kernels, one compiles partitions."""
 
+CHOOSER = "attack_chooser"
+"""The provider of the plan "carried", which has ways to choose between."""
+
 IMPORTED: list[str] = []
 """A carried library of these plans writes its name here when it is imported."""
 
@@ -301,13 +304,38 @@ def attack_device() -> Iterator[None]:
     if has_provider(DEVICE):
         yield
         return
+    _build_carried()  # while its device is not here
     built: dict[str, Any] = {"has_code": True, "workspace_bytes": 64}
     with (
         host_device(name=DEVICE, ops=["MatMul", "Relu", "Add"]),
         host_device(name=BUILDER, ops=["MatMul"], packs=True, **built),
         host_device(name=COMPILER, ops=["Mul", "Tanh"], compiles=True, **built),
+        host_device(name=CHOOSER, **_CHOICES),
     ):
         yield
+
+
+_CHOICES: dict[str, Any] = {"ops": ["Relu", "Exp"], "compiles": True, "ways": ("slow", "fast"), "has_code": True}
+
+
+@cache
+def _build_carried() -> bytes:
+    nodes = [helper.make_node("Relu", ["x"], ["a"], name="relu"), helper.make_node("Exp", ["a"], ["y"], name="exp")]
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 3]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "carried", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    config = _on_host()
+    config.candidate_bytes = 1 << 20
+    with host_device(name=CHOOSER, is_here=False, **_CHOICES):
+        quiet = dt.Logger(dt.Logger.ERROR)
+        return dt.compile(
+            model, providers=[CHOOSER], config=config, shapes={"x": ((1, 3), (2, 3), (3, 3))}, logger=quiet
+        ).serialize()
+
+
+def _carried() -> Target:
+    """A partition with candidates, which a device that was not there is to choose between."""
+    return _target("carried", _build_carried(), np.ones((2, 3), np.float32))
 
 
 def _device() -> Target:
@@ -522,6 +550,7 @@ _MAKERS: dict[str, Callable[[], Target]] = {
     "objects": _objects,
     "device": _device,
     "built": _built,
+    "carried": _carried,
     "device_io": _device_io,
     "chain": _chain,
     "open": _open,

@@ -1,7 +1,7 @@
 """The same for what providers built: kernels with payloads, device code, packed weights, reports and notes.
 
 The numbers are those of the plan "built": a kernel with a packed weight (step 1), a partition with a report (step 4)
-and a kernel of the host (step 6), with copies between them.
+and a kernel of the host (step 6), with copies between them. "carried" is a partition with candidates (step 1).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ __all__ = ["BUILT_RULES"]
 
 K, P = f"{S}/1/kernel", f"{S}/4/partition"
 NODE = f"{P}/report/nodes/0"
+C = f"{S}/1/partition/candidates"
 PACKED = "packed/packed:w"
 LONG = "n" * 70_000
 
@@ -37,8 +38,18 @@ BUILT_RULES: dict[str, list[Case]] = {
         *each("built", *(put(f"{K}/code/main", name) for name in ("w", "ghost", "", "kernel:product"))),
         *each("built", put(f"{P}/code", {"main": "partition:tanh"}), put(f"{P}/code/main", "v")),
         *each("built", put("blobs/code:main/kind", "payload")),
+        *each("carried", *(put(f"{C}/code", {"way fast": name}) for name in ("", "ghost", "partition:relu"))),
     ],
-    "no step names it": each("built", drop(f"{K}/code"), put(f"{P}/code", {}), put(f"{P}/code", {"main": "code:main"})),
+    "names candidates that are no payload": each(
+        "carried", *(put(f"{C}/payload", name) for name in ("", "ghost", "code:main"))
+    ),
+    "two pieces of device code have one name": each(
+        "carried", *(put(f"{C}/code", {name: "code:way fast"}) for name in ("main", "way slow"))
+    ),
+    "no step names it": [
+        *each("built", drop(f"{K}/code"), put(f"{P}/code", {}), put(f"{P}/code", {"main": "code:main"})),
+        *each("carried", drop(C), put(f"{C}/code", {})),
+    ],
     "code without a sha256 digest": each("built", put("blobs/code:main/algorithm", "xxh3")),
     "code is bytes": each("built", put("blobs/code:main/dtype", "int8")),
     "only weights can be stripped": each(

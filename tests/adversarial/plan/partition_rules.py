@@ -88,10 +88,9 @@ PARTITION_RULES: dict[str, list[Case]] = {
     "control flow, and only it, has bodies": each(
         "partitions", step(0, bodies=[{"inputs": [], "outputs": [], "values": [], "steps": []}])
     ),
-    "shares memory with no input": [
-        *each("partitions", value(1, alias=0, offset=None), value(3, alias=2)),
-        *each("whole", both(value(1, alias=0), lambda m: m["outputs"][0].update(alias="x"))),
-    ],
+    "shares memory with no input": each("partitions", value(1, alias=2, offset=None), value(3, alias=1)),
+    "a value of kind planned shares memory with one of kind": each("partitions", value(1, alias=0, offset=None)),
+    "a value of kind output shares memory with one of kind": each("partitions", value(3, alias=2)),
     "writes to a value of kind": each("partitions", step(2, outputs=[0])),
     "makes a value that was made before": each("partitions", step(2, outputs=[1])),
     "reads a value before it is made": each("partitions", step(0, inputs=[2]), step(0, inputs=[3])),

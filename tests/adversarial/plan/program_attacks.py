@@ -190,7 +190,7 @@ PROGRAM_RULES: dict[str, list[Case]] = {
         *each(
             "chain", value(4, alias=4), value(4, alias=5), value(4, alias=2**40), value(4, alias=-1), value(3, alias=4)
         ),
-        *each("chain", both(value(3, alias=4, offset=None), value(4, alias=3)), value(8, alias=7, offset=None)),
+        *each("chain", both(value(3, alias=4, offset=None), value(4, alias=3)), value(5, alias=4, offset=None)),
         *each("chain", value(10, alias=0)),
     ],
     "a value of kind planned shares memory with one of kind": [

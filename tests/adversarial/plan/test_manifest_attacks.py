@@ -140,6 +140,18 @@ def test_a_rule_that_does_not_hold_is_named(rule: str, name: str, edit: Edit, fo
     assert len(str(error)) < 1000
 
 
+SHARED: dict[str, tuple[str, Edit]] = {
+    "a kernel over what is read later": ("chain", value(8, alias=7, offset=None)),
+    "a partition over an input": ("whole", both(value(1, alias=0), put("outputs/0", lambda old: {**old, "alias": "x"}))),
+}
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_kernels_and_partitions_may_be_told_to_share_memory(case: str, folder: Path) -> None:
+    name, edit = SHARED[case]
+    _runs_or_fails(target(name), target(name).changed(edit), folder)
+
+
 def _rules_in_source() -> set[str]:
     """What every rule says, from the calls that raise its error; of a text with parts filled in, the longest part."""
     positions = {"require": 2, "check_range": 3, "PlanCorruptError": 0}

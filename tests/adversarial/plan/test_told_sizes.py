@@ -14,12 +14,17 @@ import numpy as np
 import pytest
 
 from dovetail.errors import DovetailError, InputError, PlanCorruptError, UsageError
+from dovetail.provider.loader import get_provider
+from dovetail.testing import HostDevice
 from tests.adversarial.plan.edits import Edit, both, put, value
-from tests.support.attack_plans import attack_device, target
+from tests.support.attack_plans import DEVICE, attack_device, target
 from tests.support.guarded_memory import SIZINGS, GuardedAllocator, run_by_address
 
 ROOT = Path(__file__).parents[3]
 LARGE = 4096
+Y_OVER_X = both(
+    put("programs/0/steps/6/inputs", [0, 3]), value(9, alias=0), put("outputs/0", lambda old: {**old, "alias": "x"})
+)
 
 CASES: dict[str, tuple[str, Edit]] = {
     "tensor smaller than its value": ("chain", put("outputs/0/dims/3", 1)),
@@ -113,6 +118,28 @@ def test_an_aliased_output_larger_than_its_input_is_refused_by_address() -> None
     context = engine.create_execution_context()
     with pytest.raises(InputError, match="shares memory with an input has another size"):
         run_by_address(engine, context, plan.arrays(), "get_max_output_size")
+
+
+def test_an_output_of_a_device_may_have_the_memory_of_an_input() -> None:
+    plan = target("device_io")
+    with attack_device():
+        runtime, _ = plan.runtime()
+        engine = runtime.deserialize_cuda_engine(plan.changed(Y_OVER_X))
+        assert np.shape(engine(*plan.arrays())) == (2, 3, 3)
+
+
+@pytest.mark.parametrize("is_near", [False, True])
+@pytest.mark.parametrize("dims", [["n", 3, LARGE], ["n", 3, 1], [LARGE]])
+def test_an_aliased_output_of_a_device_is_as_large_as_its_input(dims: list[int | str], is_near: bool) -> None:
+    plan = target("device_io")
+    edit = both(Y_OVER_X, value(9, dims=dims), put("outputs/0/dims", dims))
+    with attack_device():
+        runtime, _ = plan.runtime()
+        engine = runtime.deserialize_cuda_engine(plan.changed(edit))
+        device, inputs = get_provider(DEVICE), plan.arrays()
+        assert isinstance(device, HostDevice)
+        with pytest.raises(InputError, match="output 'y': an output that shares memory with an input has another size"):
+            engine(*map(device.to_device, inputs) if is_near else inputs)
 
 
 def test_an_aliased_output_takes_no_allocator() -> None:

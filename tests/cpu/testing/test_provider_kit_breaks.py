@@ -99,7 +99,7 @@ class Factory(HostDeviceFactory):
         self._kind = kind
 
     def create(self, device: Device, options: Mapping[str, str]) -> HostDevice:
-        return self._kind(device, self.options.updated(options))
+        return self._kind(device, self._options.updated(options))
 
 
 class NoDevice(HostDeviceFactory):
@@ -125,12 +125,12 @@ class AnotherName(HostDevice):
 
 class TakesEveryOption(HostDeviceFactory):
     def create(self, device: Device, options: Mapping[str, str]) -> HostDevice:
-        return HostDevice(device, self.options)
+        return HostDevice(device, self._options)
 
 
 class RaisesForOptions(HostDeviceFactory):
     def create(self, device: Device, options: Mapping[str, str]) -> HostDevice:
-        return HostDevice(device, self.options.updated({} if not options else {"layout": options["layout"]}))
+        return HostDevice(device, self._options.updated({} if not options else {"layout": options["layout"]}))
 
 
 class OddStepKind(HostDevice):

@@ -43,7 +43,6 @@ WHOLE = {
     "FieldsChange": "R35",
     "RuntimeRefuses": "R36",
     "RuntimeForgets": "R37",
-    "KeepsFieldMemory": "R39",
     "EnqueueStatus": "R19",
     "WritesInput": "R41",
     "WritesPastOutput": "R42",
@@ -76,6 +75,13 @@ def test_a_broken_plugin_is_told_by_its_rule(compile_library: Compile, fault: st
 def test_a_plugin_broken_in_its_life_is_told_by_its_rule(compile_library: Compile, fault: str, rule: str) -> None:
     found = find_failures(compile_library, fault)
     assert rule in found, found
+
+
+@pytest.mark.slow
+def test_a_plugin_that_keeps_the_memory_of_its_fields_is_told(compile_library: Compile) -> None:
+    """It reads what lies in freed memory: R39 tells when that stays the same over runs, rules about runs when not."""
+    found = find_failures(compile_library, "KeepsFieldMemory")
+    assert found.keys() & {"R25", "R39", "R54"}, found
 
 
 @pytest.mark.slow

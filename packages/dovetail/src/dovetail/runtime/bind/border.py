@@ -19,7 +19,7 @@ from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
 from dovetail.runtime.devices.streams import ContextDevices, ContextStream
 from dovetail.runtime.memory.staging import StagingBlock
-from dovetail.runtime.steps.base import Array, Step
+from dovetail.runtime.steps.base import Array, Step, check_same_size
 from dovetail.runtime.steps.copy import CopyStep
 from dovetail.runtime.steps.frame import Frame
 
@@ -146,6 +146,10 @@ class BoundBorder:
                 where=where,
                 fix="give that input as an array of the device",
             )
+        # The plan's shape of the output decides how much is written and fetched.
+        shape = self._frame.shapes[port.index]
+        if shape is not None:
+            check_same_size(shared, shape, port.dtype, where=where)
         values[port.index] = shared
 
     def _check_shape(self, port: _RunTensor, given: Any) -> None:
