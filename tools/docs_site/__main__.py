@@ -12,6 +12,7 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from tools.docs_site.commands import find_moved, write_commands
 from tools.docs_site.config import write_config
 from tools.docs_site.gather import gather
 from tools.docs_site.layout import ROOT
@@ -23,10 +24,12 @@ def main(arguments: list[str]) -> int:
     site = Path(arguments[0] if arguments else ROOT / "build/site").resolve()
     pages = ROOT / "build/docs"
     shutil.rmtree(pages, ignore_errors=True)
-    gather(pages, {})
+    gather(pages, find_moved())
+    write_commands(pages)
     config = write_config(pages)
     generator = Path(sysconfig.get_path("scripts"), "zensical")
-    done = subprocess.run([generator, "build", "--strict", "--clean", "--config-file", config], cwd=ROOT, check=False)
+    # The generator of the environment, on files that were written above.
+    done = subprocess.run([generator, "build", "--strict", "--clean", "--config-file", config], cwd=ROOT, check=False)  # noqa: S603
     if done.returncode == 0:
         publish(pages.parent / "html", site / read_version())
         write_versions(site)

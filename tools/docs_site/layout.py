@@ -43,16 +43,17 @@ def place(source: str) -> str:
     return re.sub(r"(^|/)README\.md$", r"\1index.md", inside)
 
 
-def rewrite_links(text: str, source: str, moved: dict[str, str]) -> tuple[str, list[str]]:
+def rewrite_links(text: str, source: str, moved: dict[str, str], page: str = "") -> tuple[str, list[str]]:
     """The text with links as they are on the site, and the files that it links to.
 
     Args:
         text: A page.
         source: Its path in the repository.
         moved: The page of each heading that has one of its own, by ``path#anchor``.
+        page: Where the text goes, if that is not the page of the whole file.
     """
     found: list[str] = []
-    here = posixpath.dirname(moved.get("", place(source)))
+    here = posixpath.dirname(page or place(source))
 
     def rewrite(link: re.Match[str]) -> str:
         opening, target, closing = link.groups()
@@ -62,10 +63,8 @@ def rewrite_links(text: str, source: str, moved: dict[str, str]) -> tuple[str, l
         wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if path else source
         wanted = _resolve_folder(wanted)
         found.append(wanted)
-        page, rest = moved.get(f"{wanted}#{anchor}"), ""
-        if page is None:
-            page, rest = place(wanted), hash_sign + anchor
-        return f"{opening}{posixpath.relpath(page, here or '.')}{rest}{closing}"
+        address = moved.get(f"{wanted}#{anchor}") or place(wanted) + hash_sign + anchor
+        return f"{opening}{posixpath.relpath(address, here or '.')}{closing}"
 
     code = _CODE.findall(text)
     prose = _LINK.sub(rewrite, _CODE.sub(_HIDDEN, text)).replace("][", "]\\[")
