@@ -6,16 +6,20 @@ leads to the newest. Folders of other versions that are there already stay and t
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 from pathlib import Path
 
+from tools.docs_site.api import write_api
 from tools.docs_site.commands import find_moved, write_commands
 from tools.docs_site.config import write_config
+from tools.docs_site.errors import write_errors
 from tools.docs_site.gather import gather
 from tools.docs_site.layout import ROOT
+from tools.docs_site.operators import write_operators
 from tools.docs_site.versions import read_version, write_versions
 
 
@@ -26,14 +30,23 @@ def main(arguments: list[str]) -> int:
     shutil.rmtree(pages, ignore_errors=True)
     gather(pages, find_moved())
     write_commands(pages)
+    write_api(pages)
+    write_errors(pages)
+    write_operators(pages)
     config = write_config(pages)
-    generator = Path(sysconfig.get_path("scripts"), "zensical")
-    # The generator of the environment, on files that were written above.
-    done = subprocess.run([generator, "build", "--strict", "--clean", "--config-file", config], cwd=ROOT, check=False)  # noqa: S603
-    if done.returncode == 0:
+    code = generate(config)
+    if code == 0:
         publish(pages.parent / "html", site / read_version())
         write_versions(site)
-    return done.returncode
+    return code
+
+
+def generate(config: Path) -> int:
+    """Have the generator of this environment write HTML; a warning of it is a failure."""
+    generator = Path(sysconfig.get_path("scripts"), "zensical")
+    words = [generator, "build", "--strict", "--clean", "--config-file", config]
+    settings = os.environ | {"PYTHONPATH": str(ROOT)}  # for the extension that reads docstrings
+    return subprocess.run(words, env=settings, check=False).returncode  # noqa: S603 - what this tool wrote
 
 
 def publish(html: Path, folder: Path) -> None:

@@ -59,7 +59,7 @@ def _walk(entry: Any) -> Iterator[str]:
 
 
 def list_pages(pages: Path, folder: str) -> list[Any]:
-    """The pages of a folder by name, each under its first heading."""
+    """The pages of a folder by name, each under its title or first heading."""
     found = sorted((pages / folder).glob("*.md"), key=lambda path: (path.name != "index.md", path.name))
     if not found:
         raise SystemExit(f"error: mkdocs.yml: nav names {folder}, which has no page")
@@ -68,5 +68,5 @@ def list_pages(pages: Path, folder: str) -> list[Any]:
 
 def _entry(path: Path, pages: Path) -> Any:
     name = path.relative_to(pages).as_posix()
-    heading = re.search(r"^# +(.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-    return name if path.name == "index.md" or heading is None else {heading[1].replace("`", ""): name}
+    title = re.search(r"^(?:title: |# +)(.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return name if path.name == "index.md" or title is None else {title[1].replace("`", ""): name}

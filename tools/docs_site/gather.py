@@ -39,8 +39,14 @@ def _write(source: str, target: Path, moved: dict[str, str]) -> list[str]:
     text, found = _read(path), list[str]()
     if path.suffix in {".md", ".ipynb"}:
         text, found = rewrite_links(text, source, moved)
-    write_page(target / place(source), text)
+    write_page(target / place(source), _title_of_rule(source) + text)
     return found
+
+
+def _title_of_rule(source: str) -> str:
+    """Metadata with a short title for the page of a rule, whose heading is a sentence."""
+    rule = re.fullmatch(r"docs/rules/(R\d+)-(.*)\.md", source)
+    return f"---\ntitle: {rule[1]} {rule[2].replace('-', ' ')}\n---\n\n" if rule else ""
 
 
 def _read(path: Path) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["write_samples"]
 
-_LAYER = '''import numpy as np
+_LAYER = """import numpy as np
 import dovetail as dt
 
 
@@ -18,7 +18,7 @@ def moving_average(x, *, window: int, tactic: str):
         return np.lib.stride_tricks.sliding_window_view(x, window, axis=1).mean(axis=-1)
     sums = np.cumsum(np.pad(x, ((0, 0), (1, 0))), axis=1, dtype=np.float64)
     return (sums[:, window:] - sums[:, :-window]) / window
-'''
+"""
 
 
 def write_samples(folder: Path) -> None:
