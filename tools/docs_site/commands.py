@@ -43,7 +43,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "plugin": ("plugin new acme::MyOp", "plugin list --plugins moving_average.py"),
     "parity": ("parity cpu onnxruntime --op Conv",),
 }
-"""What is run for each command, in this order and in one folder; what has no entry prints paths and facts of a machine."""
+"""What is run for each command, in this order and in one folder; the others print paths and facts of a machine."""
 
 _CODES = {"run model.plan --shapes image:9x3x32x32": 2}
 """Commands that are there to show a failure."""

@@ -53,8 +53,8 @@ SAMPLES: dict[str, ErrorSample] = {
         _MODEL.format(op='"Swizzle"', output='"y"', domain='"acme"'),
     ),
     "InputError": ErrorSample(
-        "Pass what the engine takes: `engine.input_names`, and shapes within the profile that it was built with. Or build "
-        "it with a wider profile.",
+        "Pass what the engine takes: `engine.input_names`, and shapes within the profile that it was built with. Or "
+        "build it with a wider profile.",
         f"{_COMPILED}engine(np.ones((9, 3), np.float32))\n",
     ),
     "PluginError": ErrorSample(
@@ -76,7 +76,8 @@ dt.compile(network)(np.ones(4, np.float32))
 """,
     ),
     "ForeignLibraryError": ErrorSample(
-        "Build the compiled library again with the headers of this version: `dovetail include-dir` prints where they are."
+        "Build the compiled library again with the headers of this version: `dovetail include-dir` prints where they "
+        "are."
     ),
     "ProviderError": ErrorSample(
         "Name a back end that is installed (`dovetail provider list`), or tell the author of the back end what the "

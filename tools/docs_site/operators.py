@@ -34,8 +34,8 @@ def _show(document: dict[str, Any]) -> str:
     text = (
         f"# Operators\n\nWhat the back ends `{first}` and `{second}` have kernels for, as `dovetail parity {first} "
         f"{second}` reports it. Versions are those at which the schema of an operator changed; *body* means that ONNX "
-        "defines the operator by others, which run in its place. What no back end has, a plugin may have. The CUDA back "
-        "end has [a page of its own](../cuda-operators.md).\n\n"
+        "defines the operator by others, which run in its place. What no back end has, a plugin may have. The CUDA "
+        "back end has [a page of its own](../cuda-operators.md).\n\n"
         f"| domain | of ONNX | `{first}` | `{second}` |\n|---|---|---|---|\n"
     )
     text += "".join(f"| {d['domain']} | {d['onnx']} | {d['a']} | {d['b']} |\n" for d in document["domains"])
