@@ -11,6 +11,7 @@
 #   TENSORRT all, quick or off: tests of the tensorrt module    make test-all TENSORRT=off
 #   CPP      all, quick or off: plugins and programs in C++     make test-all CPP=off
 #   NOTEBOOKS all, quick or off: notebooks, tests with PyTorch  make test-all NOTEBOOKS=off
+#   SITE     where the site of the documentation goes            make docs SITE=public
 #   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/usr/local/bin/chrome
 
 PYTHON ?= python3
@@ -21,6 +22,8 @@ CUDA ?= all
 TENSORRT ?= all
 CPP ?= all
 NOTEBOOKS ?= all
+DOCS ?= all
+SITE ?=
 SHARD ?=
 ROWS ?=
 TOOL ?= memcheck
@@ -38,6 +41,7 @@ TENSORRT_VENV := .venv-tensorrt
 NOTEBOOKS_VENV := .venv-notebooks
 RELEASE_VENV := .venv-release
 BROWSER_VENV := .venv-browser
+DOCS_VENV := .venv-docs
 CHROMIUM ?= $(firstword $(wildcard $(addprefix /usr/bin/,chromium chromium-browser google-chrome)))
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
@@ -66,7 +70,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py tests/bench/
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-all test-heavy test-cpp test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks report-pictures venv wheels workflows clean
+.PHONY: help demo docs test test-all test-heavy test-cpp test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks report-pictures venv wheels workflows clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -146,6 +150,13 @@ test-browser: venv ## Reports in a real browser, Debian's chromium or CHROMIUM=,
 		elif [ $$status -ne 0 ]; then exit $$status; \
 		else CHROMIUM=$(CHROMIUM) $(BROWSER_VENV)/bin/python -m pytest -n 0 tests/browser $(ARGS); fi; fi
 
+docs: venv ## The site of the documentation in build/site, or SITE=, with a folder for this version: a minute.
+	@status=0; tools/provider_venv docs $(DOCS_VENV) $(VENV) || status=$$?; \
+	if [ $$status -eq 3 ] && [ "$(DOCS)" = quick ]; then \
+		echo "Left out: the site of the documentation, whose locked packages cannot be installed on this machine."; \
+	elif [ $$status -ne 0 ]; then exit $$status; \
+	else $(DOCS_VENV)/bin/python -m tools.docs_site $(SITE); fi
+
 report-pictures: venv ## Make the pictures of docs/report.md anew, with a browser.
 	@tools/provider_venv browser $(BROWSER_VENV) $(VENV)
 	CHROMIUM=$(CHROMIUM) $(BROWSER_VENV)/bin/python -m tests.browser.pictures docs/images
@@ -224,7 +235,7 @@ workflows: venv ## Look over the workflows for what could be attacked.
 	@tools/provider_venv release $(RELEASE_VENV) $(VENV)
 	$(RELEASE_VENV)/bin/zizmor --offline --quiet .github/workflows
 
-lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt, notebooks.txt, release.txt and browser.txt.
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt, notebooks.txt, release.txt, browser.txt and docs.txt.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -254,6 +265,9 @@ lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntim
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		--constraint requirements/dev.txt --no-emit-package typing-extensions requirements/browser.in \
 		--output-file requirements/browser.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		--constraint requirements/dev.txt requirements/docs.in --output-file requirements/docs.txt
 	# One file cannot ask for several versions of a package, so each is locked by itself.
 	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
 	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \

@@ -1,0 +1,1 @@
+"""The site of the documentation: pages gathered from the repository, pages made from the source, and versions."""
