@@ -10,17 +10,12 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NEED_TORCH = {"from-torch.md"}
 """Run by tests/torch, where PyTorch is installed."""
-PAGES = [
-    page
-    for page in [
-        DOCS / "quickstart.md",
-        DOCS / "coming-from-onnxruntime.md",
-        DOCS / "json.md",
-        *sorted(DOCS.glob("tutorials/*.md")),
-        *sorted(DOCS.glob("how-to/*.md")),
-    ]
-    if page.name not in {"README.md", *NEED_TORCH}
+TEACHING = [
+    *(DOCS / name for name in ("quickstart.md", "coming-from-onnxruntime.md", "json.md")),
+    *sorted(DOCS.glob("tutorials/*.md")),
+    *sorted(DOCS.glob("how-to/*.md")),
 ]
+PAGES = [page for page in TEACHING if page.name not in {"README.md", *NEED_TORCH}]
 
 
 def test_there_are_pages() -> None:

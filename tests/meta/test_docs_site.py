@@ -16,6 +16,7 @@ from tools.docs_site.api import group_names
 from tools.docs_site.commands import EXAMPLES, find_moved, split_page
 from tools.docs_site.error_samples import SAMPLES
 from tools.docs_site.errors import raise_sample, read_codes
+from tools.docs_site.foreign import find_foreign
 from tools.docs_site.gather import gather, show_notebook
 
 ROOT = Path(__file__).parents[2]
@@ -29,11 +30,12 @@ def test_doctests(module: object) -> None:
 
 
 def test_links_lead_to_pages_of_the_site() -> None:
-    text = "[a](report.md#tabs) [`b`](../SECURITY.md) [c](cli.md#dovetail-run) [d](https://example.org) `[e](f.md)`"
+    text = "[a](report.md#tabs) [`b`](../SECURITY.md) [c](cli.md#dovetail-run) [d](https://e.org) `[e](f.md)`"
     shown, found = layout.rewrite_links(text, "docs/inputs.md", find_moved())
-    assert shown == (
-        "[a](report.md#tabs) [`b`](project/security.md) [c](reference/commands/run.md) [d](https://example.org) `[e](f.md)`"
+    expected = (
+        "[a](report.md#tabs) [`b`](project/security.md) [c](reference/commands/run.md) [d](https://e.org) `[e](f.md)`"
     )
+    assert shown == expected
     assert found == ["docs/report.md", "SECURITY.md", "docs/cli.md"]
 
 
@@ -95,3 +97,10 @@ def test_versions_stay_and_the_newest_is_first(tmp_path: Path) -> None:
     listed = json.loads((tmp_path / "versions.json").read_text(encoding="utf-8"))
     assert [(row["version"], row["aliases"]) for row in listed] == [("0.10.0", ["latest"]), ("0.9.0", [])]
     assert 'url=0.10.0/"' in (tmp_path / "index.html").read_text(encoding="utf-8")
+
+
+def test_what_a_browser_would_fetch_from_elsewhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "good.html").write_text('<a href="https://e.org">e</a><script src="assets/a.js"></script>', "utf-8")
+    assert find_foreign(tmp_path) == []
+    (tmp_path / "bad.html").write_text('<script async src="https://e.org/a.js"></script><p class="mermaid">', "utf-8")
+    assert [row.partition(": ")[0] for row in find_foreign(tmp_path)] == ["bad.html", "bad.html"]

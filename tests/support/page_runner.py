@@ -98,7 +98,7 @@ def _run_copy(page: Path) -> int:
             os.chdir(folder)
             assert run_page(page) > 0, "the page has no block to run"
             code = 0
-        except BaseException:  # the copy ends here whatever happened
+        except BaseException:  # noqa: BLE001 - the copy ends here whatever happened
             print(f"=== {page}", file=sys.stderr)
             traceback.print_exc()
         finally:

@@ -17,6 +17,7 @@ from tools.docs_site.api import write_api
 from tools.docs_site.commands import find_moved, write_commands
 from tools.docs_site.config import write_config
 from tools.docs_site.errors import write_errors
+from tools.docs_site.foreign import find_foreign
 from tools.docs_site.gather import gather
 from tools.docs_site.layout import ROOT
 from tools.docs_site.operators import write_operators
@@ -35,6 +36,8 @@ def main(arguments: list[str]) -> int:
     write_operators(pages)
     config = write_config(pages)
     code = generate(config)
+    if foreign := find_foreign(pages.parent / "html"):
+        raise SystemExit("error: pages fetch from other hosts\n" + "\n".join(foreign))
     if code == 0:
         publish(pages.parent / "html", site / read_version())
         write_versions(site)
