@@ -246,7 +246,7 @@ def test_a_line_in_a_submodule_is_named(package: Path, registry: PluginRegistry)
 def test_a_shared_library_that_is_none_is_refused(tmp_path: Path, registry: PluginRegistry, name: str) -> None:
     path = tmp_path / name
     path.write_bytes(b"\x7fELF")
-    with pytest.raises(PluginError, match="the library cannot be loaded"):
+    with pytest.raises(PluginError, match="the file is no plugin library"):
         registry.load_library(path)
 
 
