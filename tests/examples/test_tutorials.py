@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.support.teaching import run_pages
+from tests.support.teaching import TEACHING, run_pages
 
-ROOT = Path(__file__).parents[2]
-DOCS = ROOT / "docs"
 NEED_TORCH = {"from-torch.md"}
 """Run by tests/torch, where PyTorch is installed."""
-TEACHING = [
-    *(DOCS / name for name in ("quickstart.md", "coming-from-onnxruntime.md", "json.md")),
-    *sorted(DOCS.glob("tutorials/*.md")),
-    *sorted(DOCS.glob("how-to/*.md")),
-]
 PAGES = [page for page in TEACHING if page.name not in {"README.md", *NEED_TORCH}]
 
 

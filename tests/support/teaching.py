@@ -8,6 +8,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+TEACHING = [
+    *(DOCS / name for name in ("quickstart.md", "coming-from-onnxruntime.md", "json.md")),
+    *sorted(DOCS.glob("tutorials/*.md")),
+    *sorted(DOCS.glob("how-to/*.md")),
+]
+"""Pages whose blocks, commands and files are run in order, in one folder."""
 
 
 def run_pages(pages: list[Path], folder: Path) -> None:
