@@ -142,7 +142,10 @@ def test_a_rule_that_does_not_hold_is_named(rule: str, name: str, edit: Edit, fo
 
 SHARED: dict[str, tuple[str, Edit]] = {
     "a kernel over what is read later": ("chain", value(8, alias=7, offset=None)),
-    "a partition over an input": ("whole", both(value(1, alias=0), put("outputs/0", lambda old: {**old, "alias": "x"}))),
+    "a partition over an input": (
+        "whole",
+        both(value(1, alias=0), put("outputs/0", lambda old: {**old, "alias": "x"})),
+    ),
 }
 
 

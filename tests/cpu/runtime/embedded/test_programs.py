@@ -46,7 +46,7 @@ def test_failures_are_exceptions_with_kind_and_text(driver: Path, plans: Path) -
         ("InputError", "input 'x': the elements are of another type; expected float32, got int64"),
         ("InputError", "input 'x': another number of elements than the shape says; expected 6, got 4"),
         ("InputError", "input 'x': a shape has a dimension that cannot be"),
-        ("InputError", "a null address was bound to a tensor that is not empty; got 24 bytes"),
+        ("InputError", "tensor 'x': a null address was bound to a tensor that is not empty; got 24 bytes"),
         ("ok", ""),
         ("ok", ""),
         ("InputError", "input 'x': the memory is too small; expected 48 bytes, got 24"),
