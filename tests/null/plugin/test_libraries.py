@@ -245,9 +245,11 @@ def test_a_line_in_a_submodule_is_named(package: Path, registry: PluginRegistry)
 @pytest.mark.parametrize("name", ["plugin.so", "plugin.so.1", "plugin.dll", "plugin.dylib", "plugin.pyd"])
 def test_a_shared_library_that_is_none_is_refused(tmp_path: Path, registry: PluginRegistry, name: str) -> None:
     path = tmp_path / name
-    path.write_bytes(b"\x7fELF")
-    with pytest.raises(PluginError, match="the file is no plugin library"):
-        registry.load_library(path)
+    contents = {b"\x7fELF": "no plugin library", b"\x7fELF dovetail_plugin_abi": "the library cannot be loaded"}
+    for content, words in contents.items():
+        path.write_bytes(content)
+        with pytest.raises(PluginError, match=words):
+            registry.load_library(path)
 
 
 def test_what_is_no_library_is_refused(tmp_path: Path, registry: PluginRegistry) -> None:
