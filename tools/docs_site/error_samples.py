@@ -76,8 +76,8 @@ dt.compile(network)(np.ones(4, np.float32))
 """,
     ),
     "DeviceMissingError": ErrorSample(
-        "Choose another provider or another device, build for a device elsewhere with `--target`, or use the plan where "
-        "its device is. `dovetail provider list` shows the devices that are here."
+        "Choose another provider or another device, build for a device elsewhere with `--target`, or use the plan "
+        "where its device is. `dovetail provider list` shows the devices that are here."
     ),
     "ForeignLibraryError": ErrorSample(
         "Build the compiled library again with the headers of this version: `dovetail include-dir` prints where they "
