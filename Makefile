@@ -58,7 +58,8 @@ HEAVY := $(addprefix tests/cpu/plugin/native/test_native_,broken.py docs.py life
 	tests/ort_ep/lifetime tests/ort_ep/device/test_exits.py tests/adversarial/network/test_growth.py \
 	tests/adversarial/network/test_mutated_models.py tests/adversarial/plan/test_manifest_fuzz.py \
 	tests/adversarial/plan/test_manifest_attacks.py tests/adversarial/plan/test_partition_attacks.py \
-	tests/ort_ep/context/test_hostile_contexts.py tests/ort_ep/library/test_build.py
+	tests/ort_ep/context/test_hostile_contexts.py tests/ort_ep/library/test_build.py \
+	tests/examples/test_tutorials.py tests/null/cli/test_starters.py tests/cpu/tools/test_plugin_device.py
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
 MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devices \
 	--ignore tests/null/plugin/check/test_corpus.py --ignore tests/null/plugin/check/test_rules.py
@@ -66,7 +67,7 @@ MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devi
 VERSIONS := $(call suites,ort_ep)
 LONG := $(call suites,conformance)
 # The others compare with a peer over minutes: `make bench`, on a machine that does nothing else.
-BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py tests/bench/test_native_enqueue.py
+BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

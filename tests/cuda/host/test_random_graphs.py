@@ -22,7 +22,7 @@ from dovetail_cuda.tune.turns import turn_region
 from tests.cuda.random_graphs import make_random_model
 
 
-@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))])
+@pytest.mark.parametrize("seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 24))])
 def test_a_random_model_gives_what_cpu_gives(paper: Any, seed: int) -> None:
     model, inputs = make_random_model(seed, 14)
     expected = dovetail.compile(model, providers=["cpu"])(*inputs)
@@ -35,7 +35,7 @@ def test_a_random_model_gives_what_cpu_gives(paper: Any, seed: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("seeds", [range(3), pytest.param(range(3, 60), marks=pytest.mark.slow)], ids=["few", "many"])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 60), marks=pytest.mark.slow)], ids=["few", "many"])
 def test_kernels_of_random_models_compile_for_sm_90(seeds: range, tmp_path: Path) -> None:
     requests = []
     for seed in seeds:

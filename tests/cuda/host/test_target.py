@@ -159,7 +159,11 @@ class _Messages(dt.ILogger):
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("case", MODELS, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [case if case.name == "convolution" else pytest.param(case, marks=pytest.mark.slow) for case in MODELS],
+    ids=lambda case: case.name,
+)
 def test_a_case_of_the_kit_compiles_with_sizes_that_vary(
     case: Case, nowhere: CudaFactory, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
