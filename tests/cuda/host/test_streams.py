@@ -218,3 +218,29 @@ def test_a_run_waits_for_the_stream_that_an_array_names(device: Any) -> None:
         theirs = provider.create_stream()
         driver._submit(theirs.handle, "theirs", lambda n=number: driver.view(place.address, (4,), np.float32).fill(n))
         np.testing.assert_array_equal(engine(Described(place, theirs.handle)), np.full(4, -number, np.float32))
+
+
+def test_the_device_is_waited_for_behind_what_another_thread_records(device: Any) -> None:
+    """Waiting for the device spoils a recording, and a context may be closed while another one is captured."""
+    provider, driver, _ = device
+    stream, waits = provider.create_stream(), []
+    wait = driver.synchronize
+    driver.synchronize = lambda: (waits.append(provider._gpu.is_capturing), wait())
+    provider.begin_capture(stream)
+    closing = threading.Thread(target=provider.synchronize)
+    closing.start()
+    closing.join(0.2)
+    assert (closing.is_alive(), waits) == (True, [])
+    provider.end_capture(stream).close()
+    closing.join(5)
+    assert (closing.is_alive(), waits) == (False, [False])
+
+
+def test_a_thread_that_records_is_told_that_it_cannot_wait(device: Any) -> None:
+    provider, _, _ = device
+    stream = provider.create_stream()
+    provider.begin_capture(stream)
+    with pytest.raises(ProviderError, match="cannot be waited for while a stream is recorded"):
+        provider.synchronize()
+    provider.end_capture(stream).close()
+    provider.synchronize()

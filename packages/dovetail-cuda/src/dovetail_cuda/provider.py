@@ -305,7 +305,7 @@ class CudaProvider(Provider):
     def synchronize(self) -> None:
         """Wait for everything on the device; the thread has the context afterwards that it had before."""
         before = self._toolbox.driver.find_context() if self.is_here else 0
-        self._gpu.driver.synchronize()
+        self._gpu.synchronize()
         if before:
             self._toolbox.driver.use_context(before)
 

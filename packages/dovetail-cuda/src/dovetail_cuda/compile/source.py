@@ -187,12 +187,13 @@ class _ElementWriter(ExpressionWriter):
     def _begin_loop(self) -> dict[Expr, str]:
         columns = self._tile.columns
         is_long = self._uses_int64 and is_fixed(self._num_columns)
-        # Triton compares 32 bits with their sign, whatever is counted: beyond them it counts tiles.
-        counted = f"part in range({-(-self._num_columns // columns)})" if is_long else ""
-        self.line(f"for {counted or f'start in range(0, {self._num_columns}, {columns})'}:")
-        self._indent += "    "
+        # Triton compares 32 bits with their sign, whatever is counted: a longer row is counted in tiles.
         if is_long:
-            self.line(f"start = part * tl.full([1, 1], {columns}, tl.int64)")
+            self.line(f"for part in range({-(-self._num_columns // columns)}):")
+            self.line(f"    start = part * tl.full([1, 1], {columns}, tl.int64)")
+        else:
+            self.line(f"for start in range(0, {self._num_columns}, {columns}):")
+        self._indent += "    "
         before = dict(self._values)
         self._write_columns("start")
         return before
