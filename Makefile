@@ -8,6 +8,7 @@
 #   SHARD    a part of the tests on a GPU, such as 1/3          make test-gpu SHARD=1/3
 #   ROWS     rows of the benchmark on a GPU                     make bench-gpu ROWS="resnet50:1 bert_base"
 #   CUDA     all, quick or off: tests of the CUDA provider      make test-all CUDA=off
+#   SERVE    all, quick or off: tests of the server            make test-all SERVE=off
 #   TENSORRT all, quick or off: tests of the tensorrt module    make test-all TENSORRT=off
 #   CPP      all, quick or off: plugins and programs in C++     make test-all CPP=off
 #   NOTEBOOKS all, quick or off: notebooks, tests with PyTorch  make test-all NOTEBOOKS=off
@@ -23,6 +24,7 @@ TENSORRT ?= all
 CPP ?= all
 NOTEBOOKS ?= all
 DOCS ?= all
+SERVE ?= all
 SITE ?=
 SHARD ?=
 ROWS ?=
@@ -38,6 +40,9 @@ CUDA_VENV := .venv-cuda
 ON_PAPER := $(patsubst %,tests/tensorrt/%.py,builtin/test_compilation builtin/test_kernels builtin/test_layouts \
 	builtin/test_paper_device builtin/test_types plugin/test_aot)
 TENSORRT_VENV := .venv-tensorrt
+SERVE_VENV := .venv-serve
+SERVE_CLIENT_VENV := .venv-serve-client
+RAY_VENV := .venv-serve-ray
 NOTEBOOKS_VENV := .venv-notebooks
 RELEASE_VENV := .venv-release
 BROWSER_VENV := .venv-browser
@@ -71,7 +76,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-all test-heavy test-cpp test-newest test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks report-pictures venv wheels workflows clean
+.PHONY: help demo docs test test-all test-heavy test-cpp test-newest test-ray test-serve test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks report-pictures venv wheels workflows clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -93,7 +98,7 @@ endif
 test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: five minutes.
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
 
-test-all: test test-heavy test-cpp test-openvino test-cuda test-tensorrt test-notebooks test-browser test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
+test-all: test test-heavy test-cpp test-openvino test-cuda test-tensorrt test-serve test-ray test-notebooks test-browser test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 
 test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
 ifneq ($(OPENVINO),off)
@@ -127,6 +132,24 @@ ifneq ($(TENSORRT),off)
 		--ignore-glob '*/builtin/interpreted.py' \
 		--doctest-modules packages/dovetail-tensorrt/src $(ARGS); fi
 endif
+
+test-serve: venv ## The tests of packages/dovetail-serve, in an environment of their own, with tritonclient in another.
+ifneq ($(SERVE),off)
+	@status=0; tools/provider_venv serve $(SERVE_VENV) $(VENV) || status=$$?; \
+	[ $$status -ne 0 ] || tools/provider_venv serve-client $(SERVE_CLIENT_VENV) $(VENV) || status=$$?; \
+	if [ $$status -eq 3 ] && [ "$(SERVE)" = quick ]; then \
+		echo "Left out: the server, whose locked packages cannot be installed on this machine."; \
+	elif [ $$status -ne 0 ]; then exit $$status; \
+	else SERVE_CLIENT=$(abspath $(SERVE_CLIENT_VENV)/bin/python) CHROMIUM=$(CHROMIUM) \
+		$(SERVE_VENV)/bin/python -m pytest -n $(JOBS) $(if $(filter quick,$(SERVE)),-m "not slow") \
+		tests/serve --ignore tests/serve/ray --doctest-modules packages/dovetail-serve/src \
+		--ignore packages/dovetail-serve/src/dovetail_serve/ray $(ARGS); fi
+endif
+
+test-ray: venv ## The tests of packages/dovetail-serve over Ray, each cluster in a network of its own: three minutes.
+	@tools/provider_venv serve $(SERVE_VENV) $(VENV)
+	@tools/provider_venv serve-ray $(RAY_VENV) $(SERVE_VENV)
+	$(RAY_VENV)/bin/python -m pytest tests/serve/ray --doctest-modules packages/dovetail-serve/src/dovetail_serve/ray $(ARGS)
 
 test-notebooks: venv ## The notebooks, and what needs PyTorch, in an environment of their own: two minutes.
 ifneq ($(NOTEBOOKS),off)
@@ -236,7 +259,7 @@ workflows: venv ## Look over the workflows for what could be attacked.
 	@tools/provider_venv release $(RELEASE_VENV) $(VENV)
 	$(RELEASE_VENV)/bin/zizmor --offline --quiet .github/workflows
 
-lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt, notebooks.txt, release.txt, browser.txt and docs.txt.
+lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntime.txt, openvino.txt, cuda.txt, tensorrt.txt, notebooks.txt, release.txt, browser.txt, docs.txt and those of the server.
 	$(PYTHON) -m venv --clear .venv-lock
 	.venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -269,6 +292,16 @@ lock: ## Write the lock files anew: requirements/dev.txt, models.txt, onnxruntim
 	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
 		--constraint requirements/dev.txt requirements/docs.in --output-file requirements/docs.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		--constraint requirements/dev.txt requirements/serve.in --output-file requirements/serve.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		requirements/serve-client.in --output-file requirements/serve-client.txt
+	.venv-lock/bin/uv pip compile --no-config --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-emit-index-url --no-emit-find-links --no-annotate --custom-compile-command "make lock" --upgrade \
+		--constraint requirements/dev.txt --constraint requirements/serve.txt \
+		requirements/serve-ray.in --output-file requirements/serve-ray.txt
 	# One file cannot ask for several versions of a package, so each is locked by itself.
 	printf '# Each of these is fetched by itself; written by\n#    make lock\n' >requirements/onnxruntime.txt
 	sed -n '/^onnxruntime/p' requirements/onnxruntime.in | while read -r version; do \
