@@ -170,7 +170,7 @@ class FakeDriver(Driver):
 
     # streams
 
-    def create_stream(self) -> int:
+    def create_stream(self, *, waits_for_default: bool = False) -> int:
         self._check_context()
         handle = self.freed_streams.pop() if self.freed_streams else next(self._handles)
         self.streams[handle] = FakeStream(number=next(self._numbers))

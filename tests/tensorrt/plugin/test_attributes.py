@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import typing
 from typing import Any
 
 import numpy as np
@@ -65,3 +67,12 @@ def test_fields_of_onnx_nodes_are_narrower() -> None:
     assert read(str, bytearray(b"same\0"), PluginFieldType.CHAR) == "same"
     with pytest.raises(ValueError, match="no single value"):
         read(int, np.array([7, 8], np.int32), PluginFieldType.INT32)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="aliases of this kind are of Python 3.12")
+def test_an_array_by_an_alias_that_has_a_name() -> None:
+    element = typing.TypeVar("element", bound=np.generic)
+    array = typing.TypeAliasType("array", np.ndarray[typing.Any, np.dtype[element]], type_params=(element,))
+    found = read_annotation(array[np.int32])
+    assert found is not None
+    assert found.text == "NDArray[int32]"

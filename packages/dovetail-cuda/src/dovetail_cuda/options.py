@@ -40,6 +40,7 @@ class CudaOptions:
     enable_cuda_graph: bool = True
     min_num_runs_before_cuda_graph_capture: int = 1
     user_compute_stream: int | None = None
+    waits_for_default_stream: bool = False
     gpu_external_alloc: int = 0
     gpu_external_free: int = 0
     gpu_external_empty_cache: int = 0
@@ -158,6 +159,11 @@ _READERS: Final[Mapping[str, tuple[_Reader, str, str]]] = {
     "enable_cuda_graph": (_read_flag, "1", "whether runs are captured and replayed as CUDA graphs"),
     "min_num_runs_before_cuda_graph_capture": (_read_number, "1", "how many runs come before the one that is captured"),
     "user_compute_stream": (_read_number, "", "a stream of the caller that every context uses, decimal or 0x"),
+    "waits_for_default_stream": (
+        _read_flag,
+        "0",
+        "whether streams of contexts keep order with the default stream, for callers and plugins that name no stream",
+    ),
     "gpu_external_alloc": (
         _read_number,
         "0",

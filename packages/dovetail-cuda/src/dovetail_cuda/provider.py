@@ -44,6 +44,7 @@ from dovetail_cuda.run.cublaslt import CublasLt, ProductLibrary
 from dovetail_cuda.run.cudnn import ConvLibrary, ConvSearch, Cudnn, is_cudnn_here, make_search, open_or_warn
 from dovetail_cuda.run.driver import DeviceFacts, Driver
 from dovetail_cuda.run.gpu import Gpu
+from dovetail_cuda.run.library_memory import LibraryMemory
 from dovetail_cuda.run.memory import DeviceMemory, PinnedMemory
 from dovetail_cuda.run.packing import is_recipe, pack
 from dovetail_cuda.run.partition import CudaPartition, Services
@@ -92,6 +93,8 @@ class CudaProvider(Provider):
         self._streams = StreamStates(self._gpu, libraries)
         self._pinned = PinnedMemory(self._gpu)
         self._profile = LaunchProfile(self._gpu)
+        self._library_memory: dict[int, LibraryMemory] = {}
+        """That of the captures under way, by stream."""
 
     # what it takes
 
@@ -292,11 +295,15 @@ class CudaProvider(Provider):
         """A stream for a context, the one that the user gave, or the one that all contexts share."""
         if self.options.use_ep_level_unified_stream and self.options.user_compute_stream is None:
             return CudaStream(self._gpu, self._streams, self._unified_stream.handle)
-        return CudaStream(self._gpu, self._streams, self.options.user_compute_stream)
+        return self._make_stream(self.options.user_compute_stream)
 
     @cached_property
     def _unified_stream(self) -> CudaStream:
-        return CudaStream(self._gpu, self._streams)
+        return self._make_stream()
+
+    def _make_stream(self, lent: int | None = None) -> CudaStream:
+        waits = self.options.waits_for_default_stream
+        return CudaStream(self._gpu, self._streams, lent, waits_for_default=waits)
 
     def wrap_stream(self, handle: int) -> Stream:
         """A stream of a caller."""
@@ -312,14 +319,19 @@ class CudaProvider(Provider):
     # capture
 
     def begin_capture(self, stream: Stream) -> None:
-        """Record what is put on the stream."""
+        """Record what is put on the stream; memory that libraries take in the meantime belongs to the recording."""
         self._profile.begin_capture(stream.handle)
         self._gpu.begin_capture(stream.handle)
+        self._library_memory[stream.handle] = LibraryMemory.open()
 
     def end_capture(self, stream: Stream) -> CapturedGraph:
         """End the recording."""
+        memory = self._library_memory.pop(stream.handle, None)
+        if memory is not None:
+            memory.leave()
         graph = self._gpu.end_capture(stream.handle)
-        return CudaGraph(self._gpu, graph, self._profile.label_graph(graph, stream.handle), self._profile.replay)
+        labels = self._profile.label_graph(graph, stream.handle)
+        return CudaGraph(self._gpu, graph, labels, self._profile.replay, memory)
 
     # profiling
 

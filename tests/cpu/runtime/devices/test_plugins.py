@@ -219,3 +219,60 @@ def test_partition_plugin_and_partition_are_one_graph(monkeypatch: pytest.Monkey
             np.testing.assert_allclose(engine(x), x * 3, rtol=1e-6)
         assert (device.statistics.captures, device.statistics.replays) == (1, 4)
         assert [work.name for work in device.graphs[0].work] == ["Partition", "DeviceScale", "Partition"]
+
+
+def _run_four_times(monkeypatch: pytest.MonkeyPatch, enqueue: Any, *, plugins: int = 1) -> tuple[list[Any], Any, Any]:
+    """The results or errors of four runs, the device's counts, and the steps that were not captured."""
+    with host_device() as device:
+        engine = _engine(plugins=plugins)
+        monkeypatch.setattr(DeviceScale, "device", device)
+        monkeypatch.setattr(DeviceScale, "enqueued", [])
+        monkeypatch.setattr(DeviceScale, "enqueue", enqueue)
+        context = engine.create_execution_context()
+        device.statistics.reset()
+        results: list[Any] = []
+        for _ in range(4):
+            try:
+                results.append(context.run([X])[0])
+            except dt.DovetailError as error:
+                results.append(error)
+        return results, device.statistics, {each.step: each.reason for each in context.uncaptured_steps}
+
+
+def test_a_plugin_that_fails_in_a_capture_runs_between_two_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = DeviceScale.enqueue
+
+    def enqueue(self: Any, *arguments: Any) -> None:
+        device = self.device
+        if device is not None and device.find_stream(arguments[-1]).is_recording:
+            raise RuntimeError("memory cannot be copied now")
+        plain(self, *arguments)
+
+    results, counts, uncaptured = _run_four_times(monkeypatch, enqueue)
+    for result in results:
+        np.testing.assert_array_equal(result, X * 3)
+    assert "failed while its stream was captured" in uncaptured["scale0"]
+    assert "memory cannot be copied now" in uncaptured["scale0"]
+    assert (counts.captures, counts.replays) == (3, 2)  # one that was given up, and one on each side of the plugin
+    assert len(DeviceScale.enqueued) == 4
+
+
+def test_a_plugin_that_fails_in_every_run_is_the_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def enqueue(self: Any, *arguments: Any) -> None:
+        raise RuntimeError("told to fail")
+
+    results, counts, uncaptured = _run_four_times(monkeypatch, enqueue)
+    assert all("told to fail" in str(result) for result in results)
+    assert counts.captures == 0
+    assert uncaptured == {}
+
+
+def test_a_plugin_that_can_not_be_captured_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DeviceScale, "can_capture", False, raising=False)
+    results, counts, uncaptured = _run_four_times(monkeypatch, DeviceScale.enqueue, plugins=2)
+    for result in results:
+        np.testing.assert_array_equal(result, X * 9)
+    assert set(uncaptured) == {"scale0", "scale1"}
+    assert "can_capture" in uncaptured["scale0"]
+    assert (counts.captures, counts.replays) == (3, 9)
+    assert len(DeviceScale.enqueued) == 8

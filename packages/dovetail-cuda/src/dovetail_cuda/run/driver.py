@@ -146,10 +146,16 @@ class Driver:
         )
 
     def open_context(self, ordinal: int) -> int:
-        """The primary context of a device, which other libraries of the process share."""
+        """The context of this thread where it is one of the device, else the primary one; libraries share either.
+
+        Who has made a context of its own (PyCUDA does) has memory and streams there, which no other context can use.
+        """
         cuda = _cuda()
         _ask(cuda.cuInit(0), "the driver does not start")
         device = _ask(cuda.cuDeviceGet(ordinal), f"there is no device {ordinal}")
+        current = self.find_context()
+        if current and int(_ask(cuda.cuCtxGetDevice(), "the context of this thread has no device")) == int(device):
+            return current
         return int(_ask(cuda.cuDevicePrimaryCtxRetain(device), f"device {ordinal} cannot be opened"))
 
     def use_context(self, context: int) -> None:
@@ -226,9 +232,9 @@ class Driver:
 
     # streams and events
 
-    def create_stream(self) -> int:
-        """A stream that does not wait for the default one."""
-        return int(_ask(_cuda().cuStreamCreate(1), "no stream"))
+    def create_stream(self, *, waits_for_default: bool = False) -> int:
+        """A stream, which waits for work on the default one or does not, and has that work wait for it or not."""
+        return int(_ask(_cuda().cuStreamCreate(0 if waits_for_default else 1), "no stream"))
 
     def identify_stream(self, stream: int) -> int:
         """The number of a stream, which no other one of this process has, not even later at the same address."""

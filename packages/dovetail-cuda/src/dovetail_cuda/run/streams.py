@@ -10,6 +10,7 @@ from dovetail.provider.interfaces import CapturedGraph, Event, Stream
 
 if TYPE_CHECKING:
     from dovetail_cuda.run.gpu import Gpu
+    from dovetail_cuda.run.library_memory import LibraryMemory
     from dovetail_cuda.run.stream_states import StreamState, StreamStates
 
 __all__ = ["CudaEvent", "CudaGraph", "CudaStream"]
@@ -46,13 +47,22 @@ class CudaEvent(Event):
 
 
 class CudaStream(Stream):
-    """A queue of a device, made here or lent by a caller; it has a state of its own among those of all streams."""
+    """A queue of a device, made here or lent by a caller; it has a state of its own among those of all streams.
 
-    def __init__(self, gpu: Gpu, states: StreamStates, lent: int | None = None) -> None:
+    Args:
+        gpu: The device.
+        states: Those of all streams.
+        lent: The caller's; None to make one.
+        waits_for_default: Whether one that is made keeps order with the default stream.
+    """
+
+    def __init__(
+        self, gpu: Gpu, states: StreamStates, lent: int | None = None, *, waits_for_default: bool = False
+    ) -> None:
         self._gpu = gpu
         self._states = states
         self._is_own = lent is None
-        self._handle = gpu.driver.create_stream() if lent is None else lent
+        self._handle = gpu.driver.create_stream(waits_for_default=waits_for_default) if lent is None else lent
         self._state: StreamState | None = states.enter(self._handle)
 
     @property
@@ -97,13 +107,15 @@ class CudaGraph(CapturedGraph):
         graph: What was captured.
         labels: What a profile calls its kernels.
         replay: Launches it.
+        memory: What libraries took while it was captured: replays use it.
     """
 
-    def __init__(self, gpu: Gpu, graph: int, labels: Any, replay: Replay) -> None:
+    def __init__(self, gpu: Gpu, graph: int, labels: Any, replay: Replay, memory: LibraryMemory | None = None) -> None:
         self._gpu = gpu
         self._graph = graph
         self._labels = labels
         self._replay = replay
+        self._memory = memory
         self._executable: int | None = None
 
     @property
@@ -126,6 +138,9 @@ class CudaGraph(CapturedGraph):
         is_done = self._gpu.driver.update_graph(self._executable, recorded._graph)
         if is_done:
             self._labels = recorded._labels
+            before, self._memory, recorded._memory = self._memory, recorded._memory, None
+            if before is not None:  # what was launched before may still use it
+                self._gpu.release_later(before.close)
             recorded.close()
         return is_done
 
@@ -135,3 +150,5 @@ class CudaGraph(CapturedGraph):
         if self._executable is not None:
             driver.destroy_executable(self._executable)
         driver.destroy_graph(self._graph)
+        if self._memory is not None:
+            self._memory.close()

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dovetail_tensorrt.cudart.devices import can_import, has_device, uses_device
+from dovetail_tensorrt.cudart.devices import DEVICE_OPTIONS, can_import, has_device, uses_device
 from dovetail_tensorrt.modules import ModuleFinder
 
-__all__ = ["answer_for_cudart", "find_aliases", "find_patches", "has_device", "uses_device"]
+__all__ = ["DEVICE_OPTIONS", "answer_for_cudart", "find_aliases", "find_patches", "has_device", "uses_device"]
 
 _CUDA: Final = {
     "cuda.cudart": "dovetail_tensorrt.cudart.runtime",

@@ -7,7 +7,10 @@ import importlib.util
 from functools import cache
 from typing import Final
 
-__all__ = ["can_import", "has_device", "uses_device"]
+__all__ = ["DEVICE_OPTIONS", "can_import", "has_device", "uses_device"]
+
+DEVICE_OPTIONS: Final = {"cuda": {"waits_for_default_stream": "1"}}
+"""What engines of scripts run with on a device: scripts and their plugins use the default stream beside others."""
 
 _LIBRARIES: Final = ("libcuda.so.1", "nvcuda.dll")
 

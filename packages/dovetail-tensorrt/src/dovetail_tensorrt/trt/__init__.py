@@ -92,7 +92,6 @@ from dovetail import (
     IPluginV3,
     IPluginV3Layer,
     IPluginV3OneCore,
-    IPluginV3OneRuntime,
     IPoolingLayer,
     IProfiler,
     IProgressMonitor,
@@ -177,7 +176,7 @@ from dovetail_tensorrt.trt.building.timing_cache import (
     TimingCacheKey,
     TimingCacheValue,
 )
-from dovetail_tensorrt.trt.capabilities import IPluginV3OneBuild, IPluginV3OneBuildV2
+from dovetail_tensorrt.trt.capabilities import IPluginV3OneBuild, IPluginV3OneBuildV2, IPluginV3OneRuntime
 from dovetail_tensorrt.trt.enums import (
     AllocatorFlag,
     BuilderFlag,

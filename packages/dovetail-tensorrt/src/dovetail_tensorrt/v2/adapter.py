@@ -80,6 +80,8 @@ class AdaptedPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuild, IPluginV3One
         is_initialized: Whether it is a clone of an initialised object.
     """
 
+    can_capture = False
+
     def __init__(self, plugin: IPluginV2, dialect: Dialect[Any], *, is_initialized: bool = False) -> None:
         self.adapted: Final = plugin
         self._dialect = dialect

@@ -72,6 +72,20 @@ _WHOLE: Final = frozenset((PluginFieldType.CHAR, PluginFieldType.UNKNOWN))
 """What is read to the end of the buffer, whatever its elements are."""
 
 
+class SingleValue(np.ndarray[Any, np.dtype[Any]]):
+    """The value of a field that has one; it is a number too, as plugins read it, which NumPy has given up for arrays.
+
+    >>> int(np.array([3]).view(SingleValue)), float(np.array([0.5]).view(SingleValue))
+    (3, 0.5)
+    """
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+
 class PluginField:
     """One named value.
 
@@ -100,7 +114,10 @@ class PluginField:
 
         A creator may keep them: what it was given may be gone or used by others when it returns.
         """
-        return None if self._buffer is None else self.read().copy()
+        if self._buffer is None:
+            return None
+        values = self.read().copy()
+        return values.view(SingleValue) if values.size == 1 else values
 
     @data.setter
     def data(self, value: Any) -> None:

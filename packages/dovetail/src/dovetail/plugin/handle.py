@@ -308,6 +308,11 @@ class PluginHandle:
         """Where the plugin wants to run: empty for the host, or see ``IPluginV3OneBuild.preferred_memory``."""
         return self._text("preferred_memory") or ""
 
+    @property
+    def can_capture(self) -> bool:
+        """Whether what it puts on a stream may be replayed."""
+        return bool(self._call("can_capture", lambda: getattr(self.runtime, "can_capture", True)))
+
     def _text(self, attribute: str) -> str | None:
         value: object = self._call(attribute, lambda: getattr(self.build, attribute, None))
         if value is not None and not isinstance(value, str):

@@ -227,6 +227,10 @@ class IPluginV3OneRuntime(IPluginCapability):
     """How the plugin runs."""
 
     interface_info: ClassVar[InterfaceInfo] = InterfaceInfo("PLUGIN_V3ONE_RUNTIME", 1, 0)
+    can_capture: bool = True
+    """Whether what ``enqueue`` puts on the stream of a device may be captured once and replayed, without a call of
+    ``enqueue`` in between. False for a plugin that works on another stream than the one it gets, or that does in each
+    call what depends on the call."""
 
     def on_shape_change(self, in_: Sequence[PluginTensorDesc], out: Sequence[PluginTensorDesc]) -> Any:
         """Told the concrete shapes before the runs that use them; -1 marks data-dependent output dims."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 import dovetail
-from dovetail_tensorrt.cudart import has_device, uses_device
+from dovetail_tensorrt.cudart import DEVICE_OPTIONS, has_device, uses_device
 from dovetail_tensorrt.cudart.devices import can_import
 from dovetail_tensorrt.trt.answers import DeviceObject
 from dovetail_tensorrt.trt.building.config import IBuilderConfig
@@ -142,8 +142,11 @@ class Builder(DeviceObject):
 
 def _find_settings(network: INetworkDefinition, config: IBuilderConfig) -> dovetail.BuilderConfig:
     settings = config.to_engine_config(_find_io_memory(network) if _uses_device(config) else {})
-    if _uses_device(config) and settings.providers is None:
+    if not _uses_device(config):
+        return settings
+    if settings.providers is None:
         settings.providers = ("cuda", *_default_providers())
+    settings.provider_options = {**DEVICE_OPTIONS, **settings.provider_options}
     return settings
 
 

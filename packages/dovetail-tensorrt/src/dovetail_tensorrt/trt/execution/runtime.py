@@ -6,6 +6,7 @@ import tempfile
 from typing import Any
 
 import dovetail
+from dovetail_tensorrt.cudart import DEVICE_OPTIONS, uses_device
 from dovetail_tensorrt.trt.answers import DeviceObject
 from dovetail_tensorrt.trt.enums import TempfileControlFlag
 from dovetail_tensorrt.trt.execution.allocators import GuardedAllocator
@@ -25,7 +26,8 @@ class Runtime(DeviceObject):
 
     def __init__(self, logger: dovetail.ILogger) -> None:
         super().__init__(logger)
-        self._core = dovetail.Runtime(self._reporter.logger)
+        options = DEVICE_OPTIONS if uses_device() else None
+        self._core = dovetail.Runtime(self._reporter.logger, provider_options=options)
         self._registry = IPluginRegistry(self._core.get_plugin_registry(), self._reporter)
         self._allocator: dovetail.IGpuAllocator | None = None
         self.DLA_core = -1

@@ -109,6 +109,9 @@ def read_annotation(annotation: Any) -> AttributeType | None:
     """
     if annotation in (int, float, str, bool, bytes):
         return AttributeType(annotation)
+    alias = getattr(typing.get_origin(annotation), "__value__", None)
+    if alias is not None:  # NDArray is an alias of this kind since NumPy 2.5
+        return read_annotation(alias[typing.get_args(annotation)])
     if typing.get_origin(annotation) is not np.ndarray:
         return None
     arguments = typing.get_args(typing.get_args(annotation)[1])

@@ -23,6 +23,9 @@ class Shape:
     >>> shape = Shape(DynamicPluginTensorDesc(min=(1, 3), opt=(4, 3), max=(8, 3)))
     >>> tuple(shape), shape.is_dynamic, shape.opt, shape.numel()
     ((-1, 3), True, (4, 3), 12)
+    >>> shape[0] = 2
+    >>> tuple(shape), shape.is_dynamic, shape.numel()
+    ((2, 3), False, 6)
     """
 
     def __init__(self, desc: DynamicPluginTensorDesc | Sequence[int]) -> None:
@@ -31,7 +34,10 @@ class Shape:
         else:
             bounds = [tuple(desc)] * 3
         self._min, self._opt, self._max = bounds
-        self._sizes = tuple(low if low == high else -1 for low, high in zip(self._min, self._max, strict=True))
+
+    @property
+    def _sizes(self) -> tuple[int, ...]:
+        return tuple(low if low == high else -1 for low, high in zip(self._min, self._max, strict=True))
 
     @property
     def is_dynamic(self) -> bool:
@@ -61,6 +67,13 @@ class Shape:
     def numel(self) -> int:
         """How many elements there are; where a dimension varies, at the sizes that are tuned for."""
         return math.prod(self._opt)
+
+    def __setitem__(self, index: int, size: int) -> None:
+        """Give a dimension a size, in all bounds."""
+        rows = [list(row) for row in (self._min, self._opt, self._max)]
+        for row in rows:
+            row[index] = int(size)
+        self._min, self._opt, self._max = (tuple(row) for row in rows)
 
     def __len__(self) -> int:
         return len(self._sizes)

@@ -15,7 +15,9 @@ __all__ = ["JitPlugin"]
 
 
 class JitPlugin(DecoratedPlugin, IPluginV3OneRuntime):
-    """A plugin that runs the function given to ``impl``."""
+    """A plugin that runs the function given to ``impl``, in each run."""
+
+    can_capture = False
 
     def attach_to_context(self, resource_context: IPluginResourceContext) -> JitPlugin:
         """A clone: the function uses nothing of the context."""

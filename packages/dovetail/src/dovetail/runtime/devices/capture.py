@@ -4,37 +4,59 @@ The first run over new places is an ordinary one: kernels may still be compiled 
 later one where the provider says so, is captured, and every further one replays what was captured. Graphs of several
 places are kept, so that a caller with two buffers in turn replays both. When there are too many, the oldest one takes
 over the next recording, where the device can do that: to update a graph costs less than to make one.
+
+A plugin that cannot be captured says so by failing: the steps run without a capture then, and from there on the plugin
+runs between two graphs. What fails without a capture too is the failure of the run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, RunCancelledError
 from dovetail.provider.calls import call, provider_failure
 from dovetail.provider.devices import CapturedGraph, Stream
 from dovetail.provider.interfaces import Provider
-from dovetail.runtime.steps.loop import BoundSteps
+from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence, StepFailure
 
-__all__ = ["CapturedSteps"]
+__all__ = ["Capture", "CapturedSteps"]
 
 _MAX_GRAPHS: Final = 8
 """Graphs that are kept; a caller with ever new buffers must not make a context grow."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """How steps of one frame are captured."""
+
+    provider: Provider
+    stream: Stream
+    silence: Silence
+    find_places: Callable[[], Any]
+    """What changes when a value of the caller comes to lie elsewhere."""
+    plugins: Collection[str]
+    """The steps that may turn out not to be capturable, by name."""
+    tell: Callable[[str, str], None]
+    """Told the name of a step that is not captured any more, and the reason."""
+
+
 class CapturedSteps:
     """Several bound steps of one frame as one."""
 
-    def __init__(self, steps: BoundSteps, provider: Provider, stream: Stream, find_places: Callable[[], Any]) -> None:
-        names = [entry.name for entry in steps.entries]
+    def __init__(self, entries: Sequence[Entry], capture: Capture) -> None:
+        names = [entry.name for entry in entries]
         self.name = f"{names[0]} ... ({len(names)} steps)"
-        self._steps = steps
-        self._provider = provider
-        self._stream = stream
-        self._find_places = find_places
-        self._num_warm_runs = max(provider.num_runs_before_capture, 1)
+        self._capture = capture
+        self._provider = capture.provider
+        self._stream = capture.stream
+        self._steps = BoundSteps(entries, capture.silence)
+        self._parts: list[CapturedSteps | BoundSteps] = []
+        """The graphs and the steps between them, where some turned out not to be capturable."""
+        self._num_warm_runs = max(capture.provider.num_runs_before_capture, 1)
         self._graphs: dict[Any, CapturedGraph | int] = {}
         """By places, the oldest first; for places that are not captured yet, how many runs there were."""
         self._spare: CapturedGraph | None = None
@@ -42,6 +64,9 @@ class CapturedSteps:
 
     def close(self) -> None:
         """Give back what was captured."""
+        for part in self._parts:
+            if isinstance(part, CapturedSteps):
+                part.close()
         for graph in (*self._graphs.values(), self._spare):
             self._drop(graph)
         self._graphs.clear()
@@ -60,13 +85,20 @@ class CapturedSteps:
 
     def run(self) -> None:
         """Run, capture or replay."""
-        places = self._find_places()
+        if self._parts:
+            for part in self._parts:
+                part.run()
+            return
+        places = self._capture.find_places()
         graph = self._graphs.get(places, 0)
         if isinstance(graph, int):
             if graph < self._num_warm_runs:
                 self._warm_up(places, graph)
                 return
-            graph = self._graphs[places] = self._reuse_spare(self._capture())
+            recorded = self._record()
+            if recorded is None:
+                return
+            graph = self._graphs[places] = self._reuse_spare(recorded)
         call(self._provider.id, "replay", graph.replay, self._stream)
 
     def _warm_up(self, places: Any, num_runs: int) -> None:
@@ -85,25 +117,58 @@ class CapturedSteps:
         self._drop(spare)
         return recorded
 
-    def _capture(self) -> CapturedGraph:
+    def _record(self) -> CapturedGraph | None:
+        """What the steps do; None where a plugin cannot be captured, and the steps have run."""
         provider, stream = self._provider, self._stream
         call(provider.id, "begin_capture", provider.begin_capture, stream)
         try:
             self._steps.run()
+        except RunCancelledError:
+            self._end_quietly()
+            raise
+        except StepFailure as failure:
+            self._end_quietly()
+            self._run_without({failure.names[0]} & self._plugins, failure, failure.error)
+            return None
         except BaseException:
             self._end_quietly()
             raise
         try:
             return provider.end_capture(stream)
-        except DovetailError:
-            raise
-        except Exception as error:
-            failure = provider_failure(provider.id, "end_capture", error)
-            raise type(failure)(
-                failure.what, where=failure.where, fix="set capture_graphs = False on the engine or the runtime"
-            ) from error
+        except Exception as error:  # noqa: BLE001 - one that cannot be explained is raised again
+            self._run_without(self._plugins, _explain(provider, error), error)
+            return None
+
+    @property
+    def _plugins(self) -> set[str]:
+        return {entry.name for entry in self._steps.entries} & set(self._capture.plugins)
+
+    def _run_without(self, suspects: set[str], failure: Exception, reason: BaseException) -> None:
+        """Run the steps as they are, and capture the others from now on; without suspects it is the failure."""
+        if not suspects or isinstance(reason, RunCancelledError) or not isinstance(reason, Exception):
+            raise failure
+        self._steps.run()
+        self.close()
+        for name in sorted(suspects):
+            self._capture.tell(name, f"it failed while its stream was captured: {reason}")
+        for is_suspect, entries in groupby(self._steps.entries, lambda entry: entry.name in suspects):
+            group = list(entries)
+            make = BoundSteps(group, self._capture.silence) if is_suspect else CapturedSteps(group, self._capture)
+            self._parts.append(make)
 
     def _end_quietly(self) -> None:
         """Leave the stream usable after a step failed in a capture; that failure is the one to report."""
         with suppress(Exception):
             self._provider.end_capture(self._stream).close()
+
+
+def _explain(provider: Provider, error: Exception) -> Exception:
+    """What is told of a capture that could not be ended."""
+    if isinstance(error, DovetailError):
+        return error
+    failure = provider_failure(provider.id, "end_capture", error)
+    told = type(failure)(
+        failure.what, where=failure.where, fix="set capture_graphs = False on the engine or the runtime"
+    )
+    told.__cause__ = error
+    return told

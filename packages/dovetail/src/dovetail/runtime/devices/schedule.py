@@ -7,17 +7,18 @@ flow ends. Between two steps of one device nobody waits: the stream keeps their 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 from dovetail.plan.manifest import ProgramRecord, StepRecord
 from dovetail.provider.calls import call
-from dovetail.runtime.devices.capture import CapturedSteps
+from dovetail.runtime.devices.capture import Capture, CapturedSteps
 from dovetail.runtime.devices.streams import ContextDevices
 from dovetail.runtime.devices.uncaptured import UncapturedStep, explain_uncaptured
 from dovetail.runtime.steps.base import Step
 from dovetail.runtime.steps.copy import CopyStep
 from dovetail.runtime.steps.frame import Frame
-from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence
+from dovetail.runtime.steps.loop import Entry, Silence
 
 __all__ = ["Schedule"]
 
@@ -126,9 +127,26 @@ class Schedule:
         if not group or provider is None or stream is None:
             yield from group
             return
-        captured = CapturedSteps(BoundSteps(group, self._silence), provider, stream, lambda: self._find_places(frame))
+        captured = CapturedSteps(
+            group,
+            Capture(
+                provider=provider,
+                stream=stream,
+                silence=self._silence,
+                find_places=lambda: self._find_places(frame),
+                plugins=self._plugins,
+                tell=self._leave_out,
+            ),
+        )
         frame.closers.append(captured.close)
         yield Entry(captured.name, captured.run)
+
+    @cached_property
+    def _plugins(self) -> frozenset[str]:
+        return frozenset(record.name for record in self._program.steps if record.kind == "plugin")
+
+    def _leave_out(self, step: str, reason: str) -> None:
+        self._uncaptured.append(UncapturedStep(step=step, reason=reason))
 
     def _find_places(self, frame: Frame) -> Any:
         """What changes when a value of a frame comes to lie elsewhere: only callers' arrays do."""

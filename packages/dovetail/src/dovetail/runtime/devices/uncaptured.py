@@ -38,6 +38,8 @@ def explain_uncaptured(
         return f"provider '{record.provider}' captures nothing"
     if record.kind in ("copy", "control"):
         return f"a {record.kind} step is the host's"
+    if not is_capturable and record.kind == "plugin":
+        return "its shapes are known only when it has run, or the plugin says so (can_capture)"
     if not is_capturable:
         return "the shapes of its results are known only when it has run, or its provider does not allow it"
     moving = [value for value in values if value.kind != "constant" and value.kind not in _PLACED_KINDS]

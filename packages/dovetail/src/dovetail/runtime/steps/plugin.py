@@ -129,7 +129,7 @@ class PluginStep(Step):
             return self._bind_dynamic(frame)
         in_descs, out_descs = self._describe(self.inputs, frame), self._describe(self.outputs, frame)
         frame.announcers.append(lambda: self.handle.on_shape_change(in_descs, out_descs))
-        if self.device is not None:
+        if self.device is not None and self.handle.can_capture:
             frame.capturable.add(self)
         if self.device is None and any(port.is_four_bit for port in (*self.inputs, *self.outputs)):
             return self._bind_packed(frame, in_descs, out_descs)
