@@ -14,6 +14,9 @@
 #   SITE     where the site of the documentation goes            make docs SITE=public
 #   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/usr/local/bin/chrome
 
+# Tests start hundreds of processes: without byte code on disk each compiles ONNX and SymPy anew, three seconds a process.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
