@@ -15,6 +15,9 @@
 #   SITE     where the site of the documentation goes            make docs SITE=public
 #   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/usr/local/bin/chrome
 
+# Tests start hundreds of processes: without byte code on disk each compiles ONNX and SymPy anew, three seconds a process.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 JOBS ?= auto
 ARGS ?=
@@ -65,6 +68,8 @@ HEAVY := $(addprefix tests/cpu/plugin/native/test_native_,broken.py docs.py life
 	tests/adversarial/plan/test_manifest_attacks.py tests/adversarial/plan/test_partition_attacks.py \
 	tests/ort_ep/context/test_hostile_contexts.py tests/ort_ep/library/test_build.py \
 	tests/examples/test_tutorials.py tests/null/cli/test_starters.py tests/cpu/tools/test_plugin_device.py
+# What `make test` leaves out of the other files.
+MARKED = $(filter-out $(HEAVY) $(HEAVY:=/%),$(shell grep -rl --include='test_*.py' 'mark\.slow' $(QUICK) | grep -v $(NATIVE:%=-e '^%/')))
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
 MATRIX := $(call suites,null/plugin cpu/runtime) --ignore tests/cpu/runtime/devices \
 	--ignore tests/null/plugin/check/test_corpus.py --ignore tests/null/plugin/check/test_rules.py
@@ -87,16 +92,18 @@ venv: ## Make or refresh .venv from the lock file.
 demo: venv ## Build, tune, check, save, reload and time a model with a custom operator.
 	@$(VENV)/bin/python examples/demo.py
 
-test: venv ## Run the tests and the doctests: ten minutes on two cores.
-	$(PYTEST) -n $(JOBS) $(QUICK) $(addprefix --ignore ,$(HEAVY) $(NATIVE)) --doctest-modules $(SOURCE) $(ARGS)
+test: venv ## Run the tests and the doctests: seven minutes on two cores.
+	$(PYTEST) -n $(JOBS) -m "not slow" $(QUICK) $(addprefix --ignore ,$(HEAVY) $(NATIVE)) \
+		--doctest-modules $(SOURCE) $(ARGS)
 
 test-cpp: venv ## Plugins and programs in C++, with g++ where there is one: three minutes.
 ifneq ($(CPP),off)
 	$(PYTEST) -n $(JOBS) $(NATIVE) $(if $(filter quick,$(CPP)),-m "not slow" $(addprefix --ignore ,$(HEAVY))) $(ARGS)
 endif
 
-test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime: five minutes.
+test-heavy: venv ## The corpus of the checker, the kit for providers, threads and ends in ONNX Runtime, slow tests: six minutes.
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
+	$(PYTEST) -n $(JOBS) -m slow $(MARKED) $(ARGS)
 
 test-all: test test-heavy test-cpp test-openvino test-cuda test-tensorrt test-serve test-ray test-notebooks test-browser test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 

@@ -8,9 +8,12 @@ from tests.support.differential import USES, WAYS, find_failures
 from tests.support.random_models import make_random_model
 
 SEEDS = 120
+QUICK = 36
+"""Each pair of a way and a use once."""
+ALL = [pytest.param(seed, marks=[pytest.mark.slow] if seed >= QUICK else []) for seed in range(SEEDS)]
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("seed", ALL)
 def test_a_model_gives_the_same_however_it_is_built_and_used(seed: int) -> None:
     way = list(WAYS)[seed % len(WAYS)]
     use = [name for name in USES if name != "calls"][seed // len(WAYS) % (len(USES) - 1)]

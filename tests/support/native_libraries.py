@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 import dovetail
+from tests.support.native_cache import compile_once
 
-__all__ = ["INCLUDE", "ROOT", "SOURCES", "VERSION_8", "Compile", "make_compiler"]
+__all__ = ["INCLUDE", "ROOT", "SOURCES", "VERSION_8", "Compile", "compile_library"]
 
 ROOT = Path(__file__).parents[2]
 FOLDERS = (ROOT / "tests/cpu/plugin/native/sources", ROOT / "examples/cpp")
@@ -24,18 +21,7 @@ FLAGS = ("-std=c++17", "-O0", "-fPIC", "-shared", "-Wall", "-Wextra", "-Wpedanti
 Compile = Callable[..., Path]
 
 
-def make_compiler(folder: Path) -> Compile:
-    """A function that compiles a source by its name, with more options where given, into a folder and once."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("there is no g++ here")
-
-    def compile_library(name: str, *options: str) -> Path:
-        path = folder / f"lib{name}{abs(hash(options)) if options else ''}.so"
-        if not path.exists():
-            folders = (INCLUDE, INCLUDE / "no_cuda", ROOT / "examples/cpp")
-            command = [compiler, *FLAGS, *options, *(f"-I{folder}" for folder in folders), SOURCES[name], "-o", path]
-            subprocess.run(command, check=True)
-        return path
-
-    return compile_library
+def compile_library(name: str, *options: str) -> Path:
+    """Compile a source by its name, with more options where given."""
+    folders = (INCLUDE, INCLUDE / "no_cuda", ROOT / "examples/cpp")
+    return compile_once(f"lib{name}.so", SOURCES[name], [*FLAGS, *options, *(f"-I{folder}" for folder in folders)])

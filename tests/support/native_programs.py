@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.native_cache import compile_once, find_compiler
 from tests.support.native_libraries import INCLUDE
 
 __all__ = ["compile_program", "find_flags", "run_program"]
@@ -38,14 +38,10 @@ def find_flags() -> list[str]:
     return [*document["compile"], *document["link"]]
 
 
-def compile_program(source: Path, program: Path, *options: str) -> Path:
+def compile_program(source: Path, *options: str) -> Path:
     """Compile a source into a program."""
-    compiler = shutil.which("g++")
-    if compiler is None:
-        pytest.skip("there is no g++ here")
-    command = [compiler, *WARNINGS, *options, source, f"-I{INCLUDE}/no_cuda", *find_flags(), "-o", program]
-    subprocess.run(command, check=True)
-    return program
+    find_compiler()
+    return compile_once(source.stem, source, [*WARNINGS, *options, f"-I{INCLUDE}/no_cuda", *find_flags()])
 
 
 def run_program(program: Path, *arguments: str | Path, **environment: str) -> list[str]:

@@ -309,15 +309,19 @@ def test_the_engine_inspector_agrees(folder: Path) -> None:
     assert ", Provider: onnxruntime 1." in lines[3]
 
 
-def test_check(run: Run, ask: Ask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check(run: Run) -> None:
     assert "0 failed" in run("check", "layers.py", "--shapes", "1x3:2x3:4x3", "--fields", "alpha=2")
-    document = ask("check", "layers.py:ScaledRelu", "--shapes", "2x3")
-    assert document["ok"]
-    assert document["counts"]["failed"] == 0
+
+
+def test_check_as_a_document_and_on_another_device(ask: Ask) -> None:
     with host_device():
         document = ask("check", "layers.py:ScaledRelu", "--shapes", "2x3", "--provider", "host_device")
     assert document["ok"]
+    assert document["counts"]["failed"] == 0
     assert any(note.startswith("checked on the host") for note in document["notes"])
+
+
+def test_check_tells_the_rule_and_the_fix(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     broken = tmp_path / "broken.py"
     text = Path("layers.py").read_text().replace("np.maximum(x, 0) * scale", "np.maximum(x, 0) * scale + 1")
     broken.write_text(text)

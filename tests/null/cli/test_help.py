@@ -33,7 +33,7 @@ def _seconds_of_help(words: list[str]) -> float:
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)
 def test_help_is_quick(words: list[str]) -> None:
-    assert min(_seconds_of_help(words) for _ in range(3)) < LIMIT_S
+    assert any(_seconds_of_help(words) < LIMIT_S for _ in range(3))
 
 
 @pytest.mark.parametrize("words", LINES, ids=" ".join)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from onnx import TensorProto, helper
 
 from dovetail_tensorrt import trt
-from tests.support.native_libraries import make_compiler
+from tests.support.native_libraries import compile_library
 
 
-def test_a_cpp_library_comes_with_the_plan(tmp_path: Path) -> None:
-    library = str(make_compiler(tmp_path)("pad_plugin"))
+def test_a_cpp_library_comes_with_the_plan() -> None:
+    library = str(compile_library("pad_plugin"))
     ports = [
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)]
         for name, shape in (("x", [2, 3, 2, 6]), ("y", [2, 3, 4, 4]))

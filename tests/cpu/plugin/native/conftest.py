@@ -1,13 +1,14 @@
-"""C++ plugin libraries, compiled once for all tests."""
+"""C++ plugin libraries for tests."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.support.native_libraries import Compile, make_compiler
+from tests.support import native_libraries
+from tests.support.native_libraries import Compile
 
 
 @pytest.fixture(scope="session")
-def compile_library(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+def compile_library() -> Compile:
     """Compiles a source by its name."""
-    return make_compiler(tmp_path_factory.mktemp("libraries"))
+    return native_libraries.compile_library

@@ -69,6 +69,7 @@ def _growth(run: Callable[[], object], *, runs: int) -> int:
     return tracemalloc.get_traced_memory()[0] - before
 
 
+@pytest.mark.slow
 def test_nothing_grows_with_the_number_of_runs() -> None:
     engine = _engine(packed=False)
     context = engine.create_execution_context()

@@ -8,7 +8,8 @@ import pytest
 from onnx import ModelProto, TensorProto, helper
 
 import dovetail as dt
-from tests.support.native_libraries import Compile, make_compiler
+from tests.support import native_libraries
+from tests.support.native_libraries import Compile
 from tests.support.native_programs import compile_program
 
 SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
@@ -17,16 +18,15 @@ SANITIZED = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 @pytest.fixture(
     scope="session", params=[(), pytest.param(SANITIZED, marks=pytest.mark.slow)], ids=["plain", "sanitized"]
 )
-def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def driver(request: pytest.FixtureRequest) -> Path:
     """The compiled program; with sanitizers too where there is time for it."""
-    folder = tmp_path_factory.mktemp("programs")
-    return compile_program(Path(__file__).parent / "driver.cpp", folder / "driver", *request.param)
+    return compile_program(Path(__file__).parent / "driver.cpp", *request.param)
 
 
 @pytest.fixture(scope="session")
-def compile_library(tmp_path_factory: pytest.TempPathFactory) -> Compile:
+def compile_library() -> Compile:
     """Compiles a plugin library by its name."""
-    return make_compiler(tmp_path_factory.mktemp("libraries"))
+    return native_libraries.compile_library
 
 
 def make_model(op: str, rows: int | str = "n", domain: str = "") -> ModelProto:

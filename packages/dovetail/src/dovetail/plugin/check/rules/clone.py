@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import tracemalloc
 from collections.abc import Callable
@@ -24,6 +25,7 @@ __all__ = ["find_dropped_tactic", "run_through_life"]
 _ZERO_FIX: Final = "copy the value as it is: 'value or default' takes the default for 0"
 _MOST_CLONE_BYTES: Final = 1 << 20
 _MOST_CLONE_S: Final = 0.05
+_MOST_CLONES: Final = 10
 
 
 @rule(
@@ -160,11 +162,19 @@ def judge_cost(subject: CheckedPlugin) -> str:
         raise Broken(f"clone allocated {peak_bytes} bytes, expected at most {_MOST_CLONE_BYTES}")
     if tracemalloc.is_tracing():
         raise Blocked("allocations are being traced, which makes times meaningless")
-    times_s = []
-    for _ in range(3):
+    least_s = _measure_clone_s(subject, specimen)
+    if least_s > _MOST_CLONE_S:
+        raise Broken(f"clone took {least_s * 1e3:.0f} ms, expected at most {_MOST_CLONE_S * 1e3:.0f} ms")
+    return f"{peak_bytes} bytes"
+
+
+def _measure_clone_s(subject: CheckedPlugin, specimen: Specimen) -> float:
+    """The least time of a clone; a slow one is tried again, since the machine may have been busy with others."""
+    least_s = math.inf
+    for _ in range(_MOST_CLONES):
         start = time.perf_counter()
         subject.life.clone(specimen)
-        times_s.append(time.perf_counter() - start)
-    if min(times_s) > _MOST_CLONE_S:
-        raise Broken(f"clone took {min(times_s) * 1e3:.0f} ms, expected at most {_MOST_CLONE_S * 1e3:.0f} ms")
-    return f"{peak_bytes} bytes"
+        least_s = min(least_s, time.perf_counter() - start)
+        if least_s <= _MOST_CLONE_S:
+            break
+    return least_s

@@ -28,6 +28,8 @@ _ROUNDS: Final = 8
 _PAUSE_S: Final = 2e-5
 _THREAD_SWITCH_S: Final = 1e-5
 _PATIENCE_S = 20.0
+_GIVE_UP_S: Final = 1.0
+_GLANCE_S: Final = 0.05
 
 _Result = list[Run] | CallbackRaised | None
 """What a thread has to show: its runs, what a callback raised, or nothing when it did not come back."""
@@ -157,7 +159,7 @@ def judge_threads(subject: CheckedPlugin) -> str:
 
 def _race(subject: CheckedPlugin, cases: Sequence[Case]) -> None:
     alone = _pair(subject)
-    expected = [_rounds(alone, cases, number, None) for number in range(2)]
+    expected = [_rounds(alone, cases, number) for number in range(2)]
     results = _run_in_threads(_pair(subject), cases)
     compared = [_compare_runs(f"context {n + 1}", result, expected[n]) for n, result in enumerate(results)]
     if min(compared) < _ROUNDS:
@@ -182,21 +184,42 @@ def _pair(subject: CheckedPlugin) -> list[Prepared]:
     return [subject.life.prepare(source=original) for _ in range(2)]
 
 
+class _Progress:
+    """When a run last ended: a busy machine makes runs slow, and only one that never ends is stuck."""
+
+    def __init__(self) -> None:
+        self._latest_s = time.monotonic()
+
+    def note(self) -> None:
+        """A run has ended."""
+        self._latest_s = time.monotonic()
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether no run has ended for a long time; threads that wait for the other one have given up before."""
+        return time.monotonic() - self._latest_s > _PATIENCE_S + _GIVE_UP_S
+
+
 def _rounds(
-    pair: Sequence[Prepared], cases: Sequence[Case], number: int, barrier: threading.Barrier | None
+    pair: Sequence[Prepared],
+    cases: Sequence[Case],
+    number: int,
+    barrier: threading.Barrier | None = None,
+    progress: _Progress | None = None,
 ) -> list[Run]:
     prepared, case = pair[number], cases[number]
     prepared.reshape(case)
     runs = []
     for turn in range(_ROUNDS):
         bench = prepared.bench(case, variant=2 * turn + number)
-        if barrier is None:
+        if barrier is None or progress is None:
             runs.append(prepared.run_bench(bench, case))
             continue
         barrier.wait()
         # Half of the rounds give way at every line, which shows what is shared; the others run as they do in use.
         with _giving_way() if turn % 2 else nullcontext():
             runs.append(prepared.run_bench(bench, case))
+        progress.note()
     return runs
 
 
@@ -221,10 +244,11 @@ def _giving_way() -> Iterator[None]:
 def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[_Result]:
     results: list[_Result] = [None, None]
     barrier = threading.Barrier(len(pair), timeout=_PATIENCE_S)
+    progress = _Progress()
 
     def work(number: int) -> None:
         try:
-            results[number] = _rounds(pair, cases, number, barrier)
+            results[number] = _rounds(pair, cases, number, barrier, progress)
         except CallbackRaised as raised:
             results[number] = raised
             barrier.abort()
@@ -235,8 +259,9 @@ def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[_Re
     with _eager_switching():
         for thread in threads:
             thread.start()
-        for thread in threads:
-            thread.join(_PATIENCE_S)
+        while any(thread.is_alive() for thread in threads) and not progress.is_stuck:
+            for thread in threads:
+                thread.join(_GLANCE_S)
     return results
 
 
