@@ -272,7 +272,12 @@ def test_each_quantized_convolution_has_its_time(tmp_path: Path, ask: Ask, shown
 def test_what_is_read_is_not_written_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = folder / "small.plan"
     before = plan.read_bytes()
-    for command, option in (("bench", "--trace"), ("bench", "--export-times"), ("report", "-o"), ("run", "--save-inputs")):
+    for command, option in (
+        ("bench", "--trace"),
+        ("bench", "--export-times"),
+        ("report", "-o"),
+        ("run", "--save-inputs"),
+    ):
         assert main([command, str(plan), option, str(folder / "." / "small.plan")]) == 1
         assert "would be written over" in capsys.readouterr().err
     assert plan.read_bytes() == before

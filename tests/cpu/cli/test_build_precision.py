@@ -111,7 +111,9 @@ def test_files_that_are_no_batches_are_named(images: Path, capsys: pytest.Captur
     assert "9.npy" in capsys.readouterr().err
 
 
-def test_made_up_calibration_data_has_the_shape_of_the_profile(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_made_up_calibration_data_has_the_shape_of_the_profile(
+    images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--int8", "--calib-data", "x:uniform(0,1)", *SHAPES]
     assert _run("build", images / "images.onnx", *words) == 0
     assert "in int8" in capsys.readouterr().out

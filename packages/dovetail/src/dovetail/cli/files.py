@@ -51,7 +51,9 @@ def keep_apart(outputs: Mapping[str, str | None], inputs: Iterable[str]) -> None
             continue
         place = _identify(path)
         if place in read:
-            raise UsageError(f"'{path}' would be written over, and it is read", where=option, fix="choose another place")
+            raise UsageError(
+                f"'{path}' would be written over, and it is read", where=option, fix="choose another place"
+            )
         takes_both = Path(place).exists() and not Path(place).is_file()  # a pipe or a device
         if place in written and not takes_both:
             raise UsageError(f"'{path}' is named by {written[place]} too", where=option, fix="choose another place")

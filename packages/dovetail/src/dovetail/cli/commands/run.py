@@ -57,9 +57,7 @@ def run(args: argparse.Namespace) -> Reply:
     """Run once, or once for each sample."""
     from dovetail.inputs.specs import specs_of_manifest
 
-    keep_apart(
-        {"--save-inputs": args.save_inputs, "--save-outputs": args.save_outputs}, [args.target, *args.inputs]
-    )
+    keep_apart({"--save-inputs": args.save_inputs, "--save-outputs": args.save_outputs}, [args.target, *args.inputs])
     shapes = parse_shapes(args.shapes)
     logger = StderrLogger()
     with open_engine(args, shapes, logger) as engine:
