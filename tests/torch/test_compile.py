@@ -136,3 +136,12 @@ def test_what_torch_cannot_export_is_one_error() -> None:
 
     with pytest.raises(dt.ModelError, match=r"torch\.export cannot trace the module: \w+: .+\n  fix: see what"):
         dt.compile(Branches().eval(), torch.randn(2, 3))
+
+
+def test_scripted_modules_and_arrays_as_examples_are_refused() -> None:
+    linear = torch.nn.Linear(3, 3).eval()
+    scripted = torch.jit.trace(linear, torch.rand(2, 3))  # type: ignore[no-untyped-call]
+    with pytest.raises(dt.UsageError, match="a module of TorchScript"):
+        dt.compile(scripted, (torch.rand(2, 3),))
+    with pytest.raises(dt.UsageError, match=r"an example is an array of NumPy(.|\n)*torch.from_numpy"):
+        dt.compile(linear, (np.ones((2, 3), np.float32),))

@@ -7,10 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 
 from dovetail.cli import main
 from tests.support.cli_models import write_library, write_model
+from tests.support.precision_models import make_image_network
 
 Ask = Callable[..., dict[str, Any]]
 QUICK = ["--iterations", "25", "--warmup-ms", "1", "--plugins", "layers.py"]
@@ -28,6 +31,10 @@ EXPORTED_RUN = {
     "d2hMs",
     "latencyMs",
 }
+SCALED = """
+    <ir_version: 10, opset_import: ["" : 21]>
+    scaled (float[2, 3] x, int64 k) => (float[2, 3] y) { f = Cast<to=1>(k)  y = Mul(x, f) }
+"""
 EXPORTED_LAYER = {"name", "timeMs", "averageMs", "medianMs", "percentage"}
 
 
@@ -236,3 +243,41 @@ def test_an_operator_can_be_overridden(folder: Path, tmp_path: Path, capsys: pyt
     for more, count in (([], 0), (["--override", "Relu"], 1)):
         assert main([*words, *more]) == 0
         assert json.loads(capsys.readouterr().out)["steps"][0].get("plugin", 0) == count
+
+
+def test_a_model_with_a_scalar_is_measured(tmp_path: Path, shown: Callable[..., str]) -> None:
+    onnx.save(onnx.parser.parse_model(SCALED), tmp_path / "scaled.onnx")
+    out = shown(str(tmp_path / "scaled.onnx"), "--iterations", "3", "--warmup-ms", "0", "--inputs", "k=2")
+    assert "input 'k': scalar" in out
+    assert "context.execute_async_v3" in out
+
+
+def test_each_quantized_convolution_has_its_time(tmp_path: Path, ask: Ask, shown: Callable[..., str]) -> None:
+    """ONNX Runtime runs them with channels last, under names of its own."""
+    onnx.save(make_image_network(), tmp_path / "images.onnx")
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).uniform(0, 1, (4, 3, 24, 24)).astype(np.float32))
+    plan = str(tmp_path / "images.plan")
+    words = ["--int8", "--calib-data", str(tmp_path / "x.npy"), "--shapes", "x:4x3x24x24", "--quiet", "--no-compare"]
+    assert main(["build", str(tmp_path / "images.onnx"), *words]) == 0
+    document = ask(plan, "--iterations", "2", "--warmup-ms", "0", "--profile")
+    nodes = [node for step in document["profile"][1:] for node in step["nodes"]]
+    convolutions = [node["reported"] for node in nodes if node["op"] == "QLinearConv"]
+    assert len(convolutions) > 1
+    assert all(len(names) == 1 for names in convolutions), convolutions
+    assert len({names[0] for names in convolutions}) == len(convolutions)
+    out = shown(plan, "--iterations", "2", "--warmup-ms", "0", "--profile")
+    assert all(names[0] in out for names in convolutions), out
+
+
+def test_what_is_read_is_not_written_over(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = folder / "small.plan"
+    before = plan.read_bytes()
+    for command, option in (
+        ("bench", "--trace"),
+        ("bench", "--export-times"),
+        ("report", "-o"),
+        ("run", "--save-inputs"),
+    ):
+        assert main([command, str(plan), option, str(folder / "." / "small.plan")]) == 1
+        assert "would be written over" in capsys.readouterr().err
+    assert plan.read_bytes() == before

@@ -77,15 +77,18 @@ def test_weights_alone(perceptron: str, capsys: pytest.CaptureFixture[str]) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--keep", "fc1"], "--keep can have no effect: no type was asked for"),
-        (["--no-compare"], "--no-compare can have no effect"),
+        (["--keep", "fc1"], "--keep: this can have no effect without --fp16 or --bf16"),
+        (["--no-compare"], "--no-compare: this can have no effect without --fp16"),
+        (["--block", "32"], "--block: this can have no effect without --weights"),
+        (["--calib-method", "error"], "--calib-method: this can have no effect without --int8"),
+        (["--fp16", "--image", "x:resize=8"], "--image: this can have no effect without --calib-data"),
         (["--fp16", "--keep", "fc3"], "no layer is called 'fc3'"),
         (["--fp16", "--keep-op", "Conv"], "the network has no operator 'Conv'"),
         (["--fp16", "--io-types", "z:fp16"], "no input or output of fp32 is called 'z'"),
         (["--fp16", "--io-types", "x"], "not a name and a type"),
         (["--fp16", "--io-types", "x:fp17"], "there is no such type"),
-        (["--fp16", "--block", "64"], "'block' can have no effect without weights"),
-        (["--fp16", "--calib-method", "minmax"], "'method' can have no effect"),
+        (["--fp16", "--block", "64"], "--block: this can have no effect without --weights"),
+        (["--fp16", "--calib-method", "minmax"], "--calib-method: this can have no effect without --int8"),
         (["--weights", "int3"], "there is no such type"),
         (["--weights", "int4", "--block", "33"], "not a size of a block"),
         (["--weights", "int4", "--fp8"], "not both"),
@@ -106,7 +109,20 @@ def test_files_that_are_no_batches_are_named(images: Path, capsys: pytest.Captur
     (images / "batches" / "9.npy").write_bytes(b"not an array")
     assert _run(*build) != 0
     assert "9.npy" in capsys.readouterr().err
-    (images / "batches" / "9.npy").unlink()
-    (images / "batches" / "notes.txt").write_text("hello")
-    assert _run(*build) != 0
-    assert "notes.txt' is no kind of input" in capsys.readouterr().err
+
+
+def test_made_up_calibration_data_has_the_shape_of_the_profile(
+    images: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--int8", "--calib-data", "x:uniform(0,1)", *SHAPES]
+    assert _run("build", images / "images.onnx", *words) == 0
+    assert "in int8" in capsys.readouterr().out
+
+
+def test_other_files_beside_calibration_data_are_left_out(images: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (images / "batches" / "notes.txt").write_text("taken on Monday")
+    words = ["--int8", "--calib-data", images / "batches", *SHAPES]
+    assert _run("build", images / "images.onnx", *words) == 0
+    assert "notes.txt; they are left out" in capsys.readouterr().err
+    assert _run("build", images / "images.onnx", *words, "--strict") == 2
+    assert "--calib-data: 1 file(s) are no kind of input" in capsys.readouterr().err

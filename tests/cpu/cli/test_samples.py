@@ -278,3 +278,22 @@ def test_weights_that_do_not_fit(call: Call, arrays: dict[str, np.ndarray], mess
     assert (code, message in err) == (1, True)
     assert Path("a.plan").read_bytes() == before
     assert call("refit", "a.onnx", "--weights", "new.npz")[0] == 1
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "compare"])
+def test_image_options_without_an_image_are_refused(call: Call, command: str) -> None:
+    code, _, err = call(command, "vision.onnx", "--image", "image:resize=4", "--inputs", "rate=4")
+    assert code == 1
+    assert "--image: this has no effect: input 'image' gets no image" in err
+
+
+def test_reports_take_images_and_refuse_what_no_run_reads(call: Call) -> None:
+    Image.new("RGB", (9, 9), (255, 0, 0)).save("red.png")
+    assert call("build", "vision.onnx", "--quiet")[0] == 0
+    given = ("--inputs", "image:red.png", "rate=4", "--image", "image:resize=4")
+    code, _, err = call("report", "vision.plan", *given)
+    assert code == 1
+    assert "this has no effect: nothing is run" in err
+    code, shown, _ = call("report", "vision.plan", *given, "--profile", "--duration", "0.01", "--json")
+    assert code == 0
+    assert json.loads(shown)["engines"][0]["bench"]["inputs"] == {"image": [1, 3, 4, 4], "rate": []}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import gc
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dovetail.errors import UsageError
 from dovetail.provider.devices import ProfileEvent
 from dovetail.runtime.measuring import PERCENTILES, Pace, export_times, measure, percentile, summarize
 from dovetail.tools.profiling import LayerProfile, describe_profile, export_profile
@@ -112,3 +114,19 @@ def test_a_trace_holds_what_was_added(spans: list[tuple[str, str, int, int]]) ->
     # Spans of a track that overlap are on several, with a number behind the name.
     found = [(tracks[event["tid"]].partition(" (")[0], event["name"]) for event in shown]
     assert sorted(found) == sorted((track, name) for track, name, _, _ in spans)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"iterations": 0}, "iterations: nothing would run; expected 1 or more, got 0"),
+        ({"iterations": -5}, "iterations"),
+        ({"duration_s": 0.0}, "duration_s"),
+        ({"duration_s": float("inf")}, "duration_s"),
+        ({"warmup_s": -1.0}, "warmup_s"),
+        ({"warmup_s": float("nan")}, "warmup_s"),
+    ],
+)
+def test_a_pace_that_measures_nothing_or_never_ends_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Pace(**wrong)

@@ -83,3 +83,21 @@ def test_the_body_for_true_is_the_first() -> None:
 @given(st.binary(max_size=200))
 def test_bytes_that_are_no_model_have_no_nodes(data: bytes) -> None:
     assert isinstance(read_nodes(data), list)
+
+
+def test_channels_last_are_followed_by_the_names_of_nodes() -> None:
+    before = [
+        _node("quantize", "x", "q", "QuantizeLinear"),
+        _node("conv1", "q w", "c1", "QLinearConv"),
+        _node("conv2_token_3", "c1 v", "c2", "QLinearConv"),
+        _node("flat", "c2", "y", "Reshape"),
+    ]
+    after = [
+        _node("quantize", "x", "q", "QuantizeLinear"),
+        _node("Transpose", "q", "t0", "Transpose"),
+        _node("conv1_token_1", "t0 w2", "t1", "QLinearConv"),
+        _node("conv2_token_3_token_10", "t1 v2", "t2", "QLinearConv"),
+        _node("Transpose_token_9", "t2", "c2", "Transpose"),
+        _node("flat", "c2", "y", "Reshape"),
+    ]
+    assert trace_origins(after, before) == [[0], [], [1], [2], [], [3]]

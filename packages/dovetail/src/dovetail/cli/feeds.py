@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dovetail.cli.shapes import ShapeBounds
@@ -19,7 +20,16 @@ if TYPE_CHECKING:
     from dovetail.inputs.specs import InputSpec
     from dovetail.runtime.engine import Engine
 
-__all__ = ["Inputs", "make_inputs", "open_reader", "read_images", "take_first", "take_sample"]
+__all__ = [
+    "Inputs",
+    "make_inputs",
+    "open_reader",
+    "read_images",
+    "refuse_idle_images",
+    "take_first",
+    "take_sample",
+    "tell_skipped",
+]
 
 
 class Inputs(NamedTuple):
@@ -51,8 +61,9 @@ def open_reader(
         _require_input(name, names, "--shapes")
     chosen = {name: bounds.opt for name, bounds in shapes.items()}
     images = read_images(args.image, names)
+    refuse_idle_images(images, args.inputs, "--inputs")
     reader = open_inputs(args.inputs, specs, images=images, shapes=chosen, seed=args.seed)
-    _tell_skipped(reader, logger, strict=args.strict)
+    tell_skipped(reader, logger, "--inputs", strict=args.strict)
     return reader
 
 
@@ -82,12 +93,37 @@ def read_images(texts: Sequence[str], names: Sequence[str]) -> dict[str, ImageOp
     return images
 
 
-def _tell_skipped(reader: InputReader, logger: ILogger, *, strict: bool) -> None:
+def refuse_idle_images(images: Mapping[str, ImageOptions], texts: Sequence[str], option: str) -> None:
+    """Refuse to hear how images become an input that gets none.
+
+    Raises:
+        UsageError: No text names an image, or a folder of them, for an input of ``images``.
+    """
+    for name in images:
+        if not any(_has_images(text.removeprefix(f"{name}:")) for text in texts):
+            fix = f"give one, as in {option} {name}:photo.png, or leave it out"
+            raise UsageError(f"this has no effect: input '{name}' gets no image", where="--image", fix=fix)
+
+
+def _has_images(text: str) -> bool:
+    from dovetail.inputs.images import IMAGE_SUFFIXES
+
+    path = Path(text)
+    files = path.iterdir() if path.is_dir() else (path,)
+    return any(each.suffix.lower() in IMAGE_SUFFIXES for each in files)
+
+
+def tell_skipped(reader: InputReader, logger: ILogger, option: str, *, strict: bool) -> None:
+    """Tell of files in folders that are no kind of input.
+
+    Raises:
+        InputError: There are some and the command is strict.
+    """
     if not reader.skipped:
         return
     what = f"{len(reader.skipped)} file(s) are no kind of input: {', '.join(reader.skipped[:5])}"
     if strict:
-        raise InputError(what, where="--inputs", fix="move them elsewhere")
+        raise InputError(what, where=option, fix="move them elsewhere")
     logger.log(Severity.WARNING, f"{what}; they are left out")
 
 

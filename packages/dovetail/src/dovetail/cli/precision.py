@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail.cli.answers import Document
 from dovetail.cli.options import add_image
 from dovetail.cli.screen import Screen
+from dovetail.cli.shapes import parse_shapes
 from dovetail.errors import InputError, UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from dovetail.build.config import BuilderConfig
     from dovetail.build.precision.options import PrecisionOptions
     from dovetail.inputs.reader import InputReader
+    from dovetail.loggers import ILogger
 
 __all__ = ["add_precision_options", "explain_skipped", "precision_texts", "read_precision", "show_precision"]
 
@@ -62,8 +64,13 @@ def add_precision_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--no-compare", action="store_true", help="do not compare with the fp32 model after the build")
 
 
-def read_precision(args: argparse.Namespace, model: ir.Model) -> PrecisionOptions | None:
+def read_precision(args: argparse.Namespace, model: ir.Model, logger: ILogger) -> PrecisionOptions | None:
     """What a command line asks for; None where it asks for nothing.
+
+    Args:
+        args: The command line.
+        model: What is built.
+        logger: Who is told of files that are no inputs.
 
     Raises:
         UsageError: An option cannot be read, or can have no effect.
@@ -74,10 +81,10 @@ def read_precision(args: argparse.Namespace, model: ir.Model) -> PrecisionOption
     given = {"weights": args.weights, "block": args.block, "method": args.calib_method, "cache": args.calib_cache}
     types |= {name: value for name, value in given.items() if value is not None}
     io_types = _read_io_types(args.io_types)
+    _refuse_idle(args, has_io_types=bool(io_types))
     if not types and not io_types:
-        _refuse_idle(args)
         return None
-    batches = None if args.calib_data is None else _open_batches(args, model)
+    batches = None if args.calib_data is None else _open_batches(args, model, logger)
     return PrecisionOptions(
         **types,
         keep=tuple(args.keep),
@@ -102,34 +109,41 @@ class _Batches:
             yield self._reader.complete(sample)
 
 
-def _open_batches(args: argparse.Namespace, model: ir.Model) -> _Batches:
-    from dovetail.cli.feeds import read_images
+def _open_batches(args: argparse.Namespace, model: ir.Model, logger: ILogger) -> _Batches:
+    from dovetail.cli.feeds import read_images, refuse_idle_images, tell_skipped
     from dovetail.inputs.reader import open_inputs
     from dovetail.inputs.specs import specs_of_model
 
     specs = specs_of_model(model)
-    reader = open_inputs(args.calib_data, specs, images=read_images(args.image, [spec.name for spec in specs]))
-    if reader.skipped:
-        raise InputError(f"'{reader.skipped[0]}' is no kind of input", where="--calib-data", fix="move it elsewhere")
+    images = read_images(args.image, [spec.name for spec in specs])
+    refuse_idle_images(images, args.calib_data, "--calib-data")
+    shapes = {name: bounds.opt for name, bounds in parse_shapes(args.shapes).items()}
+    reader = open_inputs(args.calib_data, specs, images=images, shapes=shapes)
+    tell_skipped(reader, logger, "--calib-data", strict=args.strict)
     return _Batches(reader)
 
 
-def _refuse_idle(args: argparse.Namespace) -> None:
-    """An option of precision without any type asks for nothing."""
-    given = {
-        "--calib-data": args.calib_data is not None,
-        "--image": bool(args.image),
-        "--keep": bool(args.keep),
-        "--keep-op": bool(args.keep_op),
-        "--no-compare": args.no_compare,
+def _refuse_idle(args: argparse.Namespace, *, has_io_types: bool) -> None:
+    """An option that goes with another asks for nothing alone."""
+    types = ("--fp16", "--bf16", "--int8", "--fp8", "--weights")
+    needs = {
+        "--block": ("--weights",),
+        "--calib-method": ("--int8",),
+        "--calib-cache": ("--int8", "--fp8"),
+        "--calib-data": types,
+        "--image": ("--calib-data",),
+        "--keep": types,
+        "--keep-op": types,
+        "--no-compare": () if has_io_types else types,
     }
-    idle = next((option for option, is_given in given.items() if is_given), None)
-    if idle is not None:
-        raise UsageError(
-            f"{idle} can have no effect: no type was asked for",
-            where=idle,
-            fix="add --fp16, --bf16, --int8, --fp8 or --weights, or leave it out",
-        )
+    for option, others in needs.items():
+        if others and _is_given(args, option) and not any(_is_given(args, other) for other in others):
+            what = f"this can have no effect without {' or '.join(others)}"
+            raise UsageError(what, where=option, fix="add it, or leave this out")
+
+
+def _is_given(args: argparse.Namespace, option: str) -> bool:
+    return getattr(args, option[2:].replace("-", "_")) not in (None, False, [])
 
 
 def _read_io_types(texts: Sequence[str]) -> dict[str, str]:

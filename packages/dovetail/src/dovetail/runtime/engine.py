@@ -149,20 +149,32 @@ class Engine(PlanDescription):
         Raises:
             UsageError: There is no output of such a name.
         """
-        wanted = self.output_names if output_names is None else list(output_names)
-        for name in wanted:
-            self.output_tensor(name)
+        wanted = self._find_outputs(output_names)
         result = self(*arrays, **named)
         outputs = {self.output_names[0]: result} if len(self.output_names) == 1 else result
         return {name: outputs[name] for name in wanted}
 
-    async def run_async(self, *arrays: Any, **named: Any) -> Any:
+    def _find_outputs(self, names: Sequence[str] | None) -> list[str]:
+        if isinstance(names, str):
+            raise UsageError("this is one name", where="output_names", expected=f"a list, such as [{names!a}]")
+        wanted = self.output_names if names is None else list(names)
+        for name in wanted:
+            self.output_tensor(name)
+        return wanted
+
+    async def run_async(self, *arrays: Any, output_names: Sequence[str] | None = None, **named: Any) -> Any:
         """``engine(...)`` in a thread, to be awaited; several may be awaited at once.
 
-        A task that is cancelled stops waiting; the run it has started ends by itself.
+        With ``output_names`` it is ``run``, which gives a dict of these. A task that is cancelled stops waiting; the run
+        it has started ends by itself.
+
+        Raises:
+            UsageError: There is no output of such a name.
         """
         import asyncio  # slow to import, and most callers run on their own thread
 
+        if output_names is not None:
+            return await asyncio.to_thread(self.run, *arrays, output_names=output_names, **named)
         return await asyncio.to_thread(self, *arrays, **named)
 
     def benchmark(

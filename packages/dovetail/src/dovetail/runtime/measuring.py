@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import Any, Final
 
+from dovetail.errors import UsageError
+
 __all__ = ["PERCENTILES", "Pace", "Span", "export_times", "measure", "percentile", "summarize"]
 
 Span = tuple[int, int]
@@ -28,6 +30,21 @@ class Pace:
     duration_s: float | None = 3.0
     """With no number of runs, there are at least ten even if they take longer."""
     iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            UsageError: Nothing would be measured, or it would not end.
+        """
+        if not 0.0 <= self.warmup_s < math.inf:
+            raise UsageError("it is no time to warm up", where="warmup_s", expected="seconds", got=self.warmup_s)
+        if self.duration_s is not None and not 0.0 < self.duration_s < math.inf:
+            raise UsageError(
+                "it is no time to measure", where="duration_s", expected="seconds above 0", got=self.duration_s
+            )
+        if self.iterations is not None and self.iterations < 1:
+            raise UsageError("nothing would run", where="iterations", expected="1 or more", got=self.iterations)
 
     def is_over(self, count: int, now_ns: int, start_ns: int) -> bool:
         """Whether that many runs since a time are enough."""

@@ -20,7 +20,7 @@ def bind_run(context: ExecutionContext, named: Mapping[str, Any]) -> Callable[[]
     tensors = (*engine.manifest.inputs, *engine.manifest.outputs)
     if any(t.type or t.format != "LINEAR" or t.alias or t.dims is None or _is_packed(t.dtype) for t in tensors):
         return None
-    arrays = {name: engine.place_array(name, np.ascontiguousarray(array)) for name, array in named.items()}
+    arrays = {name: engine.place_array(name, _lay_out(array)) for name, array in named.items()}
     for name, array in arrays.items():
         context.set_input_shape(name, array.shape)
         context.set_tensor_address(name, _address_of(array))
@@ -33,6 +33,11 @@ def bind_run(context: ExecutionContext, named: Mapping[str, Any]) -> Callable[[]
         arrays[tensor.name] = engine.place_array(tensor.name, np.empty(shape, np.dtype(tensor.dtype)))
         context.set_tensor_address(tensor.name, _address_of(arrays[tensor.name]))
     return _BoundMemoryRun(context, arrays)
+
+
+def _lay_out(array: Any) -> Any:
+    """An array whose elements lie row by row; NumPy would give a scalar a dimension."""
+    return np.ascontiguousarray(array).reshape(np.shape(array))
 
 
 def _address_of(array: Any) -> int:

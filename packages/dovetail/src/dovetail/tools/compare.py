@@ -6,7 +6,7 @@ the onnx package, or Dovetail's own NumPy kernels with every pass switched off; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +19,7 @@ from dovetail.inputs.reader import InputReader
 from dovetail.inputs.sources import InputSources
 from dovetail.inputs.specs import InputSpec, specs_of_manifest
 from dovetail.loggers import ILogger
+from dovetail.plan.manifest import Manifest
 from dovetail.plugin.registry import PluginRegistry
 from dovetail.provider.defaults import default_providers
 from dovetail.runtime.engine import Engine
@@ -32,7 +33,7 @@ from dovetail.tools.sides import DovetailSide, Side, Source, make_reference, rea
 if TYPE_CHECKING:
     from dovetail.api import Bounds, Shape
 
-__all__ = ["CompareResult", "compare_engine", "compare_models"]
+__all__ = ["CompareResult", "compare_engine", "compare_models", "types_of_layers"]
 
 OpenInputs = Callable[[Sequence[InputSpec]], InputReader]
 """Opens a reader when the inputs of the model are known."""
@@ -197,22 +198,37 @@ def compare_engine(
         reference: What gives the other outputs: another engine, a session, or a file of saved ones.
         reader: What both are run on.
         against: What the reference is called.
-        tolerance: How far off an element may be.
+        tolerance: How far off an element may be; without numbers, the types that layers of the engine compute in count.
         validate: Look for NaN and infinity in the outputs of the engine.
         strict: Refuse sizes that nobody set.
         logger: Where messages go.
     """
+    tolerance = tolerance or Tolerance()
+    tolerance = replace(tolerance, layer_types=tolerance.layer_types | types_of_layers(engine.manifest))
     compared = compare_samples(
         by_feeds(EngineRunner(engine).run),
         reference,
         reader,
-        tolerance=tolerance or Tolerance(),
+        tolerance=tolerance,
         logger=logger,
         strict=strict,
         validate=validate,
     )
     providers = tuple(dict.fromkeys(device.provider for device in engine.manifest.devices))
-    return CompareResult(against=against, providers=providers, **compared.to_fields())
+    notes = tuple(_note_types(tolerance))
+    return CompareResult(against=against, providers=providers, notes=notes, **compared.to_fields())
+
+
+def types_of_layers(manifest: Manifest) -> frozenset[str]:
+    """What the layers of a plan compute in, where the build chose it."""
+    return frozenset(row.type for row in manifest.precision)
+
+
+def _note_types(tolerance: Tolerance) -> Iterator[str]:
+    if tolerance.layer_share:
+        names = ", ".join(sorted(tolerance.layer_types - {"fp32"}))
+        share = f"{100 * tolerance.layer_share:g}% of the largest of its output"
+        yield f"layers compute in {names}, so an element may be off by {share}; --atol and --rtol set it"
 
 
 def _open_reader(

@@ -26,6 +26,15 @@ Array = npt.NDArray[Any]
 Flags = npt.NDArray[np.bool_]
 
 _SHARES: Final = {each.name: each.tolerance for each in ELEMENT_TYPES if each.tolerance}
+_LAYER_SHARES: Final = {
+    "fp16": _SHARES["float16"],
+    "bf16": _SHARES["bfloat16"],
+    "fp8": _SHARES["float8_e4m3fn"],
+    "int8": 0.1,
+    "int8 weights": 5e-2,
+    "int4 weights": 0.25,
+}
+"""The same by the types that layers compute in, as plans name them."""
 _LEAST: Final = 1e-2
 """Tensors smaller than this are what is left of larger numbers: their rounding counts."""
 _SHOWN_KEYS: Final = 8
@@ -40,11 +49,18 @@ class Tolerance:
     rtol: float | None = None
     allow_nan: bool = False
     """Whether tensors without a finite element may be close, although nothing in them can be compared."""
+    layer_types: frozenset[str] = frozenset()
+    """What layers of either side compute in, as their plans say, where that is narrower than the outputs."""
 
     @property
     def is_given(self) -> bool:
         """Whether anybody gave one."""
         return self.atol is not None or self.rtol is not None
+
+    @property
+    def layer_share(self) -> float:
+        """The share of the largest magnitude that the types of layers allow; 0 where they decide nothing."""
+        return 0.0 if self.is_given else max((_LAYER_SHARES.get(name, 0.0) for name in self.layer_types), default=0.0)
 
     def allowed(self, reference: Array, dtype: str) -> Any:
         """The largest difference that passes, for all elements or for each."""
@@ -55,7 +71,7 @@ class Tolerance:
         if dtype not in _SHARES:
             return 0.0
         finite = np.abs(reference[np.isfinite(reference)])
-        return _SHARES[dtype] * max(float(finite.max()) if finite.size else 0.0, _LEAST)
+        return max(_SHARES[dtype], self.layer_share) * max(float(finite.max()) if finite.size else 0.0, _LEAST)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply, dump_document
 from dovetail.cli.feeds import make_inputs
-from dovetail.cli.files import write_file
+from dovetail.cli.files import keep_apart, write_file
 from dovetail.cli.options import (
     add_model_options,
     add_target,
@@ -82,6 +82,9 @@ def run(args: argparse.Namespace) -> Reply:
     """Measure; a profile is measured apart, because its clocks slow the runs down."""
     if args.threads is not None:
         args.provider_option = [*args.provider_option, f"onnxruntime.threads={args.threads}"]
+    exports = ("trace", "export_times", "export_profile", "export_layer_info")
+    outputs = {f"--{name.replace('_', '-')}": getattr(args, name) for name in exports}
+    keep_apart(outputs, [args.target, *args.inputs])
     bench = _BenchRun(args)
     document = bench.run()
     return Reply(document=document, show=_show)
@@ -309,7 +312,7 @@ def _show_profile(document: Document, screen: Screen) -> None:
     rows = sorted(flatten_profile(document["profile"]), key=lambda row: -row["timeMs"])
     total_ms = sum(row["timeMs"] for row in rows)
     screen.title(f"Profile ({count['count']} iterations, {total_ms:.2f} ms in all)")
-    cells = [(*_time_cells(row), row["op"], row["name"]) for row in rows[:_SHOWN_ROWS]]
+    cells = [(*_time_cells(row), row["op"], _name_layers(row)) for row in rows[:_SHOWN_ROWS]]
     screen.table((*_TIME_HEADERS, "Operator", "Layer"), cells, right=range(3))
     if len(rows) > _SHOWN_ROWS:
         left = rows[_SHOWN_ROWS:]
@@ -323,6 +326,11 @@ def _show_profile(document: Document, screen: Screen) -> None:
     if any("nodes" in step for step in steps):
         screen.line("Providers timed the parts of their steps themselves, which slows these runs down:")
         screen.line("they tell shares, not latencies. (rest) is what a step does besides them.")
+
+
+def _name_layers(row: Mapping[str, Any]) -> str:
+    """What a row is called in the network, where the provider calls it otherwise."""
+    return " + ".join(row.get("reported") or (row["name"],))
 
 
 def _show_devices(rows: Sequence[Any], screen: Screen) -> None:

@@ -16,7 +16,7 @@ from dovetail.cli.progress import make_monitor
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.settings import BuildSettings, add_build_settings, apply_provider_options, read_settings
 from dovetail.cli.shapes import ShapeBounds, parse_shapes
-from dovetail.cli.targets import StderrLogger, load_libraries, require_file
+from dovetail.cli.targets import StderrLogger, is_plan, load_libraries, require_file
 from dovetail.cli.tuning import add_tuning_options, apply_tuning_options, show_chosen, show_tuning, tuning_rows
 from dovetail.errors import UsageError
 
@@ -160,6 +160,9 @@ def _check_target(target: Path, model: Path) -> None:
     """Nobody waits for a build to hear that its plan has no place."""
     if "\0" in str(target):
         raise UsageError("the path has a NUL character", where=ascii(str(target)), fix="give another name with -o")
+    if is_plan(model):
+        fix = "give its model, or look at it with 'dovetail inspect'"
+        raise UsageError("this is a plan, which is built already", where=str(model), expected="an ONNX model", fix=fix)
     if target.resolve() == model.resolve():
         raise UsageError("the plan would overwrite the model", where=str(target), fix="give another name with -o")
     if target.is_dir() or not target.parent.is_dir():
@@ -200,7 +203,7 @@ class _BuildJob:
                 override=self._override,
                 kernels=find_kernel_for(self._config.providers or default_providers()),
             )
-        self._config.precision = read_precision(self._args, imported)
+        self._config.precision = read_precision(self._args, imported, self._builder.logger)
         plan = self._builder.build_plan(imported, self._config, is_open=not self._config.profiles)
         with after.phase("Save plan"):
             write_plan(target, encode_manifest(plan.manifest), plan.blobs)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.feeds import open_reader, take_first
@@ -130,34 +130,46 @@ def _compare_engine(path: Path, args: argparse.Namespace, shapes: Mapping[str, S
     with open_engine(args, shapes, logger) as engine:
         specs = specs_of_manifest(engine.manifest)
         reader = open_reader(specs, args, shapes, logger)
-        with _open_other(args, engine, is_single=reader.is_single) as (reference, against):
+        with _open_other(args, engine, is_single=reader.is_single) as other:
+            tolerance = Tolerance(
+                atol=args.atol, rtol=args.rtol, allow_nan=args.allow_nan, layer_types=other.layer_types
+            )
             return compare_engine(
                 engine,
-                reference,
+                other.run,
                 reader,
-                against=against,
-                tolerance=Tolerance(atol=args.atol, rtol=args.rtol, allow_nan=args.allow_nan),
+                against=other.name,
+                tolerance=tolerance,
                 validate=args.validate,
                 strict=args.strict,
                 logger=logger,
             )
 
 
+class _Reference(NamedTuple):
+    """The other side."""
+
+    run: RunSample
+    name: str
+    layer_types: frozenset[str] = frozenset()
+
+
 @contextmanager
-def _open_other(args: argparse.Namespace, engine: Engine, *, is_single: bool) -> Iterator[tuple[RunSample, str]]:
-    """What gives the other outputs, and what it is called."""
+def _open_other(args: argparse.Namespace, engine: Engine, *, is_single: bool) -> Iterator[_Reference]:
+    """What gives the other outputs."""
+    from dovetail.tools.compare import types_of_layers
     from dovetail.tools.compare_samples import by_feeds
     from dovetail.tools.engine_runs import EngineRunner
 
     path = Path(args.other)
     if path.is_dir() or path.suffix == ".npz":
         _refuse_against(args)
-        yield _read_saved(path, engine, is_single=is_single), args.other
+        yield _Reference(_read_saved(path, engine, is_single=is_single), args.other)
     elif is_plan(require_file(args.other, expected="a plan, a model, or a .npz file of outputs")):
         _refuse_against(args)
         with load_engine(path, args, StderrLogger()) as other:
             _require_same_inputs(engine, [tensor.name for tensor in other.manifest.inputs], args.other)
-            yield by_feeds(EngineRunner(other).run), args.other
+            yield _Reference(by_feeds(EngineRunner(other).run), args.other, types_of_layers(other.manifest))
     else:
         from dovetail.inputs.specs import specs_of_model
         from dovetail.tools.sides import DovetailSide, make_reference, read_source
@@ -166,7 +178,7 @@ def _open_other(args: argparse.Namespace, engine: Engine, *, is_single: bool) ->
         name = args.against or _AGAINST[0]
         like = DovetailSide(registry=make_registry(args.plugins), override=read_settings(args).override)
         with make_reference(name, like).open(path) as run_other:
-            yield by_feeds(run_other), f"{args.other} in {name}"
+            yield _Reference(by_feeds(run_other), f"{args.other} in {name}")
 
 
 def _refuse_against(args: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dovetail.cli.answers import Document, Reply
+from dovetail.cli.files import keep_apart
 from dovetail.cli.options import add_trust, finish_command
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.settings import add_provider_options, apply_provider_options
@@ -44,6 +45,7 @@ def run(args: argparse.Namespace) -> Reply:
     if not is_plan(plan):
         fix = "build it with 'dovetail build --refit'"
         raise UsageError("this is no plan", where=f"'{args.plan}'", expected="a plan", fix=fix)
+    keep_apart({"-o": args.output}, [args.weights])
     target = plan if args.output is None else Path(args.output)
     apply_provider_options(args.provider_option)
     logger = StderrLogger()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.commands import bench
-from dovetail.cli.files import write_file
+from dovetail.cli.files import keep_apart, write_file
 from dovetail.cli.options import add_model_options, add_trust, finish_command, positive_float
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.settings import add_provider_options
@@ -42,7 +42,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--duration",
         type=positive_float,
-        default=_DURATION_S,
         metavar="S",
         help=f"with --profile, measure this long (default {_DURATION_S:g})",
     )
@@ -57,6 +56,8 @@ def run(args: argparse.Namespace) -> Reply:
     from dovetail.report.page import make_page
 
     plans = _check_plans(args)
+    keep_apart({"-o": args.output}, [*args.plans, *args.times, *args.inputs])
+    _refuse_idle(args)
     times = [_measure(plan, args) for plan in plans] if args.profile else _read_times(plans, args.times)
     engines = [describe_engine(plan, found) for plan, found in zip(plans, times, strict=True)]
     target = Path(args.output) if args.output is not None else Path(plans[0].name).with_suffix(".html")
@@ -74,6 +75,15 @@ def _check_plans(args: argparse.Namespace) -> list[Path]:
     return [require_file(text, expected="a plan") for text in args.plans]
 
 
+def _refuse_idle(args: argparse.Namespace) -> None:
+    """What a run needs means nothing without one."""
+    options = ("duration", "shapes", "inputs", "image", "provider_option", "plugins", "host_code")
+    idle = next((name for name in options if getattr(args, name)), None)
+    if idle is not None and not args.profile:
+        option = f"--{idle.replace('_', '-')}"
+        raise UsageError("this has no effect: nothing is run", where=option, fix="add --profile, or leave it out")
+
+
 def _read_times(plans: Sequence[Path], paths: Sequence[str]) -> list[dict[str, Any] | None]:
     from dovetail.report.times import load_bench
 
@@ -89,8 +99,8 @@ def _measure(plan: Path, args: argparse.Namespace) -> dict[str, Any]:
     """What a benchmark of the plan says, with the peaks of its providers."""
     parser = argparse.ArgumentParser()
     bench.declare(parser)
-    given = parser.parse_args([str(plan), "--profile", f"--duration={args.duration}"])
-    for name in ("plugins", "host_code", "no_device_code", "shapes", "inputs", "seed", "provider_option"):
+    given = parser.parse_args([str(plan), "--profile", f"--duration={args.duration or _DURATION_S}"])
+    for name in ("plugins", "host_code", "no_device_code", "shapes", "inputs", "image", "seed", "provider_option"):
         setattr(given, name, getattr(args, name))
     answer = dict(bench.run(given).document)
     return {**answer, "peaks": _measure_peaks(answer["providers"])}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.feeds import open_reader, take_sample
-from dovetail.cli.files import write_file
+from dovetail.cli.files import keep_apart, write_file
 from dovetail.cli.options import add_model_options, add_target, finish_command, positive_float
 from dovetail.cli.sample_runs import run_samples
 from dovetail.cli.screen import Screen
@@ -57,6 +57,7 @@ def run(args: argparse.Namespace) -> Reply:
     """Run once, or once for each sample."""
     from dovetail.inputs.specs import specs_of_manifest
 
+    keep_apart({"--save-inputs": args.save_inputs, "--save-outputs": args.save_outputs}, [args.target, *args.inputs])
     shapes = parse_shapes(args.shapes)
     logger = StderrLogger()
     with open_engine(args, shapes, logger) as engine:

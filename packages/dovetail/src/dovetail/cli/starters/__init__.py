@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
+import sys
 from importlib.resources import files
 from string import Template
 from typing import Final
@@ -16,6 +17,8 @@ FORMS: Final = ("layer", "class")
 _NAME: Final = re.compile(r"(?:([A-Za-z][A-Za-z0-9_.]*)::)?([A-Za-z][A-Za-z0-9_]*)")
 _DEFAULT_DOMAIN: Final = "custom"
 """Of the ONNX node, where the name has none."""
+_IMPORTED: Final = frozenset(("dovetail", "numpy", "onnx", "pytest"))
+"""What the files import."""
 
 
 def make_starter(name: str, form: str) -> dict[str, str]:
@@ -53,7 +56,9 @@ def make_starter(name: str, form: str) -> dict[str, str]:
 
 def _snake_case(name: str) -> str:
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-    return f"{words}_" if keyword.iskeyword(words) else words
+    # A file beside the test goes before every installed module of its name, and the test itself needs some.
+    is_taken = keyword.iskeyword(words) or words in sys.stdlib_module_names or words in _IMPORTED
+    return f"{words}_" if is_taken else words
 
 
 def _fill(template: str, names: dict[str, str]) -> str:

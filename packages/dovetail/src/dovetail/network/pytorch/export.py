@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
 from dovetail.errors import DovetailError, ModelError, UsageError
@@ -54,11 +55,17 @@ def export_torch(model: Any, example_inputs: Any, bounds: Mapping[str, Sequence[
 def _trace(module: Any, example_inputs: Any, bounds: Mapping[str, Sequence[Sequence[int]]]) -> Any:
     import torch
 
+    if isinstance(module, torch.jit.ScriptModule):
+        fix = "give the module that it was made of"
+        raise UsageError("this is a module of TorchScript, which torch.export does not take", where="model", fix=fix)
     if module.training:
         raise UsageError(
             f"the module {type(module).__name__} is in training mode", where="model", fix="call module.eval() first"
         )
     args, kwargs = _split_inputs(example_inputs)
+    if any(isinstance(value, np.ndarray) for value in (*args, *kwargs.values())):
+        fix = "convert it: torch.from_numpy(x)"
+        raise UsageError("an example is an array of NumPy", where="example_inputs", expected="tensors", fix=fix)
     dynamic = _find_dynamic(_bind(module, args, kwargs), bounds)
     fix = "see what torch.export.export(module, args) says; sizes of dynamic dimensions are best 2 or more in examples"
     with _judging("torch.export cannot trace the module", fix), _quiet():

@@ -7,7 +7,8 @@ the name of the node, which begins with that of a node or tensor of before, says
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -23,7 +24,8 @@ _FIRST_BODY: Final = b"then_branch"
 _MAX_DEPTH: Final = 32
 _SAME: Final = frozenset(("ReorderInput", "ReorderOutput", "Identity"))
 """Operators whose output is their input in another layout."""
-_LAYOUT_SUFFIX: Final = "_nchwc"
+_LAYOUT_MARK: Final = re.compile(r"(.+)(?:_nchwc|_token_\d+)")
+"""What ends the names of nodes whose layout was changed: blocks of channels, or channels last."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,13 +127,12 @@ class _Tracer:
 
     def _guess_output(self, name: str) -> str | None:
         """The original tensor that the name of an optimised node belongs to."""
-        base = name.rpartition(_LAYOUT_SUFFIX)[0] or name
-        if base in self._makers:
-            return base
-        while base and base not in self._by_name:
-            base = base.rpartition("/")[0]
-        outputs = self.sources[self._by_name[base]].outputs if base else ()
-        return next(iter(outputs), None)
+        for base in _shorten(name):
+            if base in self._makers:
+                return base
+            if base in self._by_name:
+                return next(iter(self.sources[self._by_name[base]].outputs), None)
+        return None
 
     def trace(self, node: GraphNode) -> list[int]:
         """The original nodes between the inputs and the outputs of an optimised one."""
@@ -153,3 +154,17 @@ class _Tracer:
                 inputs = (name for name in self.sources[number].inputs if name not in stops)
                 left += [self._makers[name] for name in inputs if name in self._makers]
         return found
+
+
+def _shorten(name: str) -> Iterator[str]:
+    """A name, then what is left of it without marks of layouts, then its scopes.
+
+    >>> list(_shorten("body/conv_token_1_token_12"))
+    ['body/conv_token_1_token_12', 'body/conv_token_1', 'body/conv', 'body']
+    """
+    yield name
+    while marked := _LAYOUT_MARK.match(name):
+        name = marked[1]
+        yield name
+    while name := name.rpartition("/")[0]:
+        yield name
