@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import dovetail
-from dovetail.cli.files import write_file
+from dovetail.files import write_file
 from dovetail.errors import DovetailError, InternalError, UsageError
 from dovetail.loggers import Severity
 from dovetail.plan.inspect import inspect_plan

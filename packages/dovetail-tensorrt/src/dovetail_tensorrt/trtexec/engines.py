@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import dovetail
-from dovetail.cli.files import write_file
+from dovetail.files import write_file
 from dovetail.errors import InputError, UsageError
 from dovetail.file_kinds import START_BYTES, describe_start
 from dovetail.loggers import Severity

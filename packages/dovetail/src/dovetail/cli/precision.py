@@ -49,6 +49,12 @@ def add_precision_options(parser: argparse.ArgumentParser) -> None:
         "--calib-method", metavar="HOW", help="error (default), entropy or minmax: how int8 ranges are found"
     )
     group.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="SHARE",
+        help="how far outputs may be off by --int8 or --fp8 (0.05): layers that cost most stay in fp32; inf keeps none",
+    )
+    group.add_argument(
         "--keep", action="append", default=[], metavar="PATTERN", help="layers that stay in fp32, such as 'head/*'"
     )
     group.add_argument("--keep-op", action="append", default=[], metavar="OP", help="an operator that stays in fp32")
@@ -72,6 +78,7 @@ def read_precision(args: argparse.Namespace, model: ir.Model) -> PrecisionOption
 
     types: dict[str, Any] = {kind: flag for flag, kind in _FLAGS.items() if getattr(args, flag)}
     given = {"weights": args.weights, "block": args.block, "method": args.calib_method, "cache": args.calib_cache}
+    given["tolerance"] = args.tolerance
     types |= {name: value for name, value in given.items() if value is not None}
     io_types = _read_io_types(args.io_types)
     if not types and not io_types:
@@ -108,7 +115,8 @@ def _open_batches(args: argparse.Namespace, model: ir.Model) -> _Batches:
     from dovetail.inputs.specs import specs_of_model
 
     specs = specs_of_model(model)
-    reader = open_inputs(args.calib_data, specs, images=read_images(args.image, [spec.name for spec in specs]))
+    images = read_images(args.image, [spec.name for spec in specs])
+    reader = open_inputs(args.calib_data, specs, images=images, option="--calib-data")
     if reader.skipped:
         raise InputError(f"'{reader.skipped[0]}' is no kind of input", where="--calib-data", fix="move it elsewhere")
     return _Batches(reader)
