@@ -18,7 +18,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final
 
-__all__ = ["NotRegularError", "append_bytes", "is_out_of_space", "open_regular", "read_bytes", "replacing"]
+from dovetail.errors import ResourceError, UsageError
+
+__all__ = [
+    "NotRegularError",
+    "append_bytes",
+    "is_out_of_space",
+    "open_regular",
+    "read_bytes",
+    "replacing",
+    "write_file",
+]
 
 _COMMON: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 """Without O_NONBLOCK, opening a pipe would wait for whoever is at its other end before it can be refused."""
@@ -100,6 +110,33 @@ def replacing(path: Path, *, alone: bool = False) -> Iterator[BinaryIO]:
             temporary.unlink()
         raise
     _sync_folder(path.parent)
+
+
+def write_file(path: Path, content: bytes, *, option: str) -> None:
+    """Write a file that a user named, whole or not at all, and the folders it lies in.
+
+    An empty file is filled where it is: who made it, as a temporary file is made, may have it open to read it then.
+
+    Args:
+        path: The file.
+        content: What is written.
+        option: What named the path, for messages.
+
+    Raises:
+        UsageError: The path cannot be written to.
+        ResourceError: The disk is full.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and (not path.is_file() or not path.stat().st_size):  # or a pipe or device that the user named
+            path.write_bytes(content)
+        else:
+            with replacing(Path(os.path.realpath(path))) as file:
+                file.write(content)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        kind = ResourceError if isinstance(error, OSError) and is_out_of_space(error) else UsageError
+        raise kind(f"'{path}' cannot be written: {reason}", where=option, fix="choose another place") from error
 
 
 def _temporary_prefix(path: Path) -> str:

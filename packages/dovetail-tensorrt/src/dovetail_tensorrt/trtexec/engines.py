@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import dovetail
-from dovetail.cli.files import write_file
 from dovetail.errors import InputError, UsageError
 from dovetail.file_kinds import START_BYTES, describe_start
+from dovetail.files import write_file
 from dovetail.loggers import Severity
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory, has_provider

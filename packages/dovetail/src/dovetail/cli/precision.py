@@ -51,6 +51,12 @@ def add_precision_options(parser: argparse.ArgumentParser) -> None:
         "--calib-method", metavar="HOW", help="error (default), entropy or minmax: how int8 ranges are found"
     )
     group.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="SHARE",
+        help="how far outputs may be off by --int8 or --fp8 (0.05): layers that cost most stay in fp32; inf keeps none",
+    )
+    group.add_argument(
         "--keep", action="append", default=[], metavar="PATTERN", help="layers that stay in fp32, such as 'head/*'"
     )
     group.add_argument("--keep-op", action="append", default=[], metavar="OP", help="an operator that stays in fp32")
@@ -79,6 +85,7 @@ def read_precision(args: argparse.Namespace, model: ir.Model, logger: ILogger) -
 
     types: dict[str, Any] = {kind: flag for flag, kind in _FLAGS.items() if getattr(args, flag)}
     given = {"weights": args.weights, "block": args.block, "method": args.calib_method, "cache": args.calib_cache}
+    given["tolerance"] = args.tolerance
     types |= {name: value for name, value in given.items() if value is not None}
     io_types = _read_io_types(args.io_types)
     _refuse_idle(args, has_io_types=bool(io_types))
@@ -118,7 +125,7 @@ def _open_batches(args: argparse.Namespace, model: ir.Model, logger: ILogger) ->
     images = read_images(args.image, [spec.name for spec in specs])
     refuse_idle_images(images, args.calib_data, "--calib-data")
     shapes = {name: bounds.opt for name, bounds in parse_shapes(args.shapes).items()}
-    reader = open_inputs(args.calib_data, specs, images=images, shapes=shapes)
+    reader = open_inputs(args.calib_data, specs, images=images, shapes=shapes, option="--calib-data")
     tell_skipped(reader, logger, "--calib-data", strict=args.strict)
     return _Batches(reader)
 

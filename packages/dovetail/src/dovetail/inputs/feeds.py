@@ -7,16 +7,20 @@ everything; inputs whose contents decide shapes are not left to chance.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.errors import InputError
 from dovetail.inputs.made_values import MadeValue, require_modest
-from dovetail.inputs.sizes import MADE_UP, learn_sizes
-from dovetail.inputs.specs import InputSpec
+from dovetail.inputs.sizes import MADE_UP, find_unset, learn_sizes
+from dovetail.inputs.specs import InputSpec, specs_of_manifest
 
-__all__ = ["make_feeds"]
+if TYPE_CHECKING:
+    from dovetail.plan.manifest import Manifest
+
+__all__ = ["make_benchmark_inputs", "make_feeds"]
 
 Array = npt.NDArray[Any]
 
@@ -59,6 +63,25 @@ def make_feeds(
         else:
             feeds[spec.name] = value if spec.name in given else _make_value(spec, shape, rng)
     return feeds
+
+
+def make_benchmark_inputs(manifest: Manifest) -> list[Any]:
+    """A value for every input of an engine, in its fixed shape or that which its first profile is tuned for.
+
+    Raises:
+        InputError: A size or a content that shapes depend on is the caller's to choose.
+    """
+    specs = specs_of_manifest(manifest)
+    unset = find_unset(specs)
+    if unset:
+        raise InputError(
+            "nothing can be made up for it",
+            where=f"input '{unset[0].input}'",
+            expected="a known shape",
+            got="a shape that depends on the caller",
+            fix="pass arrays: engine.benchmark(x)",
+        )
+    return list(make_feeds(specs).values())
 
 
 # values

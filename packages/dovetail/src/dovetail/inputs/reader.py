@@ -75,7 +75,7 @@ class InputReader:
             is_empty = False
             yield InputSample(name, self._read_raw(values))
         if is_empty:
-            raise InputError("the data loader yields no samples", where="--inputs")
+            raise InputError("the data loader yields no samples", where=self._sources.option)
 
     def first(self) -> InputSample:
         """The first sample."""
@@ -111,6 +111,7 @@ def open_inputs(
     images: Mapping[str, ImageOptions] | None = None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     seed: int = 0,
+    option: str = "--inputs",
 ) -> InputReader:
     """A reader of what texts name, as they are written after ``--inputs``.
 
@@ -125,9 +126,10 @@ def open_inputs(
         images: How images become inputs, by name.
         shapes: Shapes by name, for what is made up and for raw bytes.
         seed: Decides the random numbers.
+        option: What the texts were written after, for messages.
 
     Raises:
         UsageError: A text names no input, or an input has two values.
         InputError: A file cannot be read.
     """
-    return InputReader(specs, find_sources(texts, specs, images), shapes or {}, seed)
+    return InputReader(specs, find_sources(texts, specs, images, option), shapes or {}, seed)

@@ -1,4 +1,4 @@
-"""From the words of ``--inputs`` to samples: what each text names, and how several of them go together.
+"""From the words of a command line to samples: what each text names, and how several of them go together.
 
 A text is ``NAME=VALUE``, ``NAME:WHAT`` or a file for all inputs. ``NAME`` is known, so colons in names and in paths do
 no harm; a model with one input needs none.
@@ -48,6 +48,8 @@ class InputSources:
     loader: LoaderFunction | None = None
     skipped: list[str] = field(default_factory=list)
     """Files of folders that are no kind of input."""
+    option: str = "--inputs"
+    """What the texts were written after, for messages."""
 
     @property
     def is_single(self) -> bool:
@@ -65,11 +67,11 @@ class InputSources:
             yield "", dict(self.common)
         elif self.loader is not None:
             for index, values in enumerate(self.loader):
-                yield f"{index:06}", _merge([self.common, values], f"sample {index}")
+                yield f"{index:06}", _merge([self.common, values], f"{self.option}, sample {index}")
         else:
             for name in self.files[0]:
                 found = [read[name]() for read in self.files]
-                yield name, _merge([self.common, *found], f"sample '{name}'")
+                yield name, _merge([self.common, *found], f"{self.option}, sample '{name}'")
 
     def count(self) -> int | None:
         """How many samples there are; None where only the loader knows."""
@@ -84,11 +86,14 @@ class InputSources:
             missing = sorted(names[0] ^ other)
             if missing:
                 what = f"folders do not have the same files: '{missing[0]}' is in one of them only"
-                raise InputError(what, where="--inputs", expected="files of the same names, whatever their kinds")
+                raise InputError(what, where=self.option, expected="files of the same names, whatever their kinds")
 
 
 def find_sources(
-    texts: Iterable[str], specs: Sequence[InputSpec], images: Mapping[str, ImageOptions] | None = None
+    texts: Iterable[str],
+    specs: Sequence[InputSpec],
+    images: Mapping[str, ImageOptions] | None = None,
+    option: str = "--inputs",
 ) -> InputSources:
     """What texts name.
 
@@ -96,12 +101,13 @@ def find_sources(
         texts: The words of a command line.
         specs: The inputs.
         images: How images become inputs, by name.
+        option: What the texts were written after.
 
     Raises:
         UsageError: A text names no input, or an input has two values.
         InputError: A file cannot be read.
     """
-    finder = _SourceFinder(specs, images or {})
+    finder = _SourceFinder(specs, images or {}, option)
     for text in texts:
         finder.add(text)
     finder.sources.check()
@@ -111,8 +117,9 @@ def find_sources(
 class _SourceFinder:
     """Takes one text after the other."""
 
-    def __init__(self, specs: Sequence[InputSpec], images: Mapping[str, ImageOptions]) -> None:
-        self.sources = InputSources()
+    def __init__(self, specs: Sequence[InputSpec], images: Mapping[str, ImageOptions], option: str) -> None:
+        self.sources = InputSources(option=option)
+        self._option = option
         self._specs = specs
         self._known = {spec.name: spec for spec in specs}
         self._images = images
@@ -148,7 +155,7 @@ class _SourceFinder:
         return start.startswith(b"{") or start.removeprefix(b"[").lstrip().startswith(b"{")
 
     def _read_literal(self, spec: InputSpec, text: str, whole: str) -> Any:
-        where = f"--inputs {whole[:80]!r}"
+        where = f"{self._option} {whole[:80]!r}"
         value = parse_literal(text)
         if value is None and spec.dtype == "object" and spec.is_tensor:
             value = text
@@ -175,7 +182,7 @@ class _SourceFinder:
         path, loader = Path(text), split_loader(text)
         if loader is not None:
             if self.sources.loader is not None:
-                raise UsageError("there are two data loaders", where=f"--inputs {text!r}", expected="one")
+                raise UsageError("there are two data loaders", where=f"{self._option} {text!r}", expected="one")
             self.sources.loader = LoaderFunction(*loader, self._specs)
         elif path.is_dir():
             self._add_folder(path, self._read_sample)
@@ -188,7 +195,7 @@ class _SourceFinder:
             word = text.partition("=" if "=" in text else ":")[0]
             raise UsageError(
                 "this names no input",
-                where=f"--inputs {text!r}",
+                where=f"{self._option} {text!r}",
                 expected=expected,
                 fix=suggest(word, self._known) if word != text else None,
             )
@@ -243,7 +250,7 @@ class _SourceFinder:
 
     def _set(self, values: Values, text: str) -> None:
         for doubled in values.keys() & self.sources.common.keys():
-            raise UsageError(f"input '{doubled}' has two values", where=f"--inputs {text!r}")
+            raise UsageError(f"input '{doubled}' has two values", where=f"{self._option} {text!r}")
         self.sources.common |= values
 
 
@@ -274,6 +281,6 @@ def _merge(parts: Sequence[Mapping[str, Any]], where: str) -> Values:
     merged: Values = {}
     for part in parts:
         for doubled in merged.keys() & part.keys():
-            raise UsageError(f"input '{doubled}' has two values", where=f"--inputs, {where}")
+            raise UsageError(f"input '{doubled}' has two values", where=where)
         merged |= part
     return merged

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dovetail import markup
+from dovetail._doors import open_door
+from dovetail.errors import UsageError
 from dovetail.escapes import escape_line
 from dovetail.expr import Constant, Dim, Symbol
+from dovetail.files import write_file
+from dovetail.plan.container import PlanFile
 from dovetail.plan.inspect import describe_table
 from dovetail.plan.manifest import CandidateRecord, LayerRecord, Manifest, StepRecord, TensorRecord
 from dovetail.units import format_bytes, format_time
@@ -66,11 +72,32 @@ class EngineReport:
     """Everything that a plan says of itself; ``engine.report()``. A notebook shows it as a page."""
 
     manifest: Manifest
+    file: PlanFile | None = field(default=None, compare=False)
+    """The plan that it is of; a page is drawn from it."""
 
     @property
     def tuning(self) -> TuningTable:
         """What the tuner tried."""
         return TuningTable(tuple(self.manifest.tuning))
+
+    def page(self) -> str:
+        """The page of ``dovetail report``: one HTML file that shows every layer and reads nothing from anywhere.
+
+        Raises:
+            UsageError: The report is of a manifest alone.
+        """
+        if self.file is None:
+            raise UsageError("a page is drawn from a plan", where="report", fix="take the report of an engine")
+        return str(open_door("draw_report")(self.file, f"{self.manifest.name}.plan"))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page to a file.
+
+        Raises:
+            UsageError: The file cannot be written.
+            ResourceError: The disk is full.
+        """
+        write_file(Path(path), self.page().encode(), option="report")
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data, ready for JSON."""

@@ -19,9 +19,10 @@ from dovetail.plan.inspect import describe_table
 from dovetail.plan.manifest import Manifest, decode_manifest
 from dovetail.plan.verify.manifest_rules import verify_manifest
 from dovetail.report.nodes import ReportNode, list_nodes
+from dovetail.report.page import make_page
 from dovetail.report.times import BenchTimes, read_bench
 
-__all__ = ["SCHEMA", "describe_engine"]
+__all__ = ["SCHEMA", "describe_engine", "describe_plan", "draw_report"]
 
 SCHEMA: Final = "dovetail.report/1"
 
@@ -38,18 +39,27 @@ def describe_engine(path: str | os.PathLike[str], bench: Mapping[str, Any] | Non
         InputError: The document is none of a benchmark, or of another engine.
     """
     with PlanFile.open(path) as file:
-        manifest = decode_manifest(file.manifest)
-        size_bytes = file.size_bytes
-        with suppress(PlanDeviceMismatchError):  # a plan can be looked at where a provider of it is not installed
-            verify_manifest(manifest, file)
+        return describe_plan(file, Path(path).name, bench)
+
+
+def draw_report(file: PlanFile, name: str) -> str:
+    """The page of one plan, without times."""
+    return make_page([describe_plan(file, name)])
+
+
+def describe_plan(file: PlanFile, name: str, bench: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The same of a plan that is open; ``name`` is what its file is called."""
+    manifest = decode_manifest(file.manifest)
+    with suppress(PlanDeviceMismatchError):  # a plan can be looked at where a provider of it is not installed
+        verify_manifest(manifest, file)
     times = read_bench(bench, manifest) if bench is not None else None
     return {
         "schema": SCHEMA,
-        "file": Path(path).name,
+        "file": name,
         "name": manifest.name,
         "producer": manifest.producer,
         "format_version": "{}.{}".format(*manifest.format_version),
-        "size_bytes": size_bytes,
+        "size_bytes": file.size_bytes,
         "open": manifest.open,
         "strongly_typed": manifest.strongly_typed,
         "devices": [_fields(device) for device in manifest.devices],

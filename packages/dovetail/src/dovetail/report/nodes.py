@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from dovetail.plan.manifest import LayerRecord, Manifest
 
@@ -62,6 +62,19 @@ def list_nodes(details: Mapping[str, Any], manifest: Manifest, profile: int) -> 
     return _Lister(tables).add_program(details, -1, -1, {})
 
 
+class _Place(NamedTuple):
+    """A step, and where in the program it stands."""
+
+    step: Mapping[str, Any]
+    values: Sequence[Mapping[str, Any]]
+    number: int
+    """The step of the program that it is, or is in."""
+    parent: int
+    body: int
+    makers: dict[int, int]
+    """Value -> the node that made it so far."""
+
+
 class _Lister:
     def __init__(self, tables: Sequence[tuple[int, LayerRecord]]) -> None:
         self._nodes: list[ReportNode] = []
@@ -77,20 +90,15 @@ class _Lister:
         """Add the steps of a program; ``makers`` says which node made each value so far."""
         for position, step in enumerate(details["steps"]):
             number = position if parent < 0 else self._nodes[parent].step
+            place = _Place(step, details["values"], number, parent, body, makers)
             if step["nodes"]:
-                self._add_parts(step, details["values"], number, (parent, body), makers)
+                self._add_parts(place)
             else:
-                self._add_step(step, details["values"], number, (parent, body), makers)
+                self._add_step(place)
         return self._nodes
 
-    def _add_step(
-        self,
-        step: Mapping[str, Any],
-        values: Sequence[Mapping[str, Any]],
-        number: int,
-        place: tuple[int, int],
-        makers: dict[int, int],
-    ) -> None:
+    def _add_step(self, place: _Place) -> None:
+        step, values, makers = place.step, place.values, place.makers
         index, tables = len(self._nodes), self._tables.get(step["name"], [])
         time_us = self._chosen.get(step["name"])
         sources = [makers[each] for each in (*step["inputs"], *step["captures"]) if each in makers]
@@ -100,11 +108,11 @@ class _Lister:
             op=step["op"] or step["kind"].capitalize(),
             kind=step["kind"],
             provider=step["provider"],
-            step=number,
+            step=place.number,
             step_name=step["name"],
             inputs=sorted(set(sources)),
-            parent=place[0],
-            body=place[1],
+            parent=place.parent,
+            body=place.body,
             reads=[_tensor(values[each]) for each in step["inputs"]],
             makes=makes,
             dtype=makes[0]["dtype"] if makes else "",
@@ -124,15 +132,9 @@ class _Lister:
         for body_number, body in enumerate(step["bodies"]):
             self.add_program(body, index, body_number, {})
 
-    def _add_parts(
-        self,
-        step: Mapping[str, Any],
-        values: Sequence[Mapping[str, Any]],
-        number: int,
-        place: tuple[int, int],
-        makers: dict[int, int],
-    ) -> None:
+    def _add_parts(self, place: _Place) -> None:
         """The parts of a partition, by the report that its provider left."""
+        step, values, makers = place.step, place.values, place.makers
         first, parts = len(self._nodes), step["nodes"]
         is_linked = len(parts) == 1 or any(part["inputs"] or part["reads"] for part in parts)
         before = [makers[each] for each in step["inputs"] if each in makers]
@@ -151,11 +153,11 @@ class _Lister:
                     op=part["op"],
                     kind="part",
                     provider=step["provider"],
-                    step=number,
+                    step=place.number,
                     step_name=step["name"],
                     inputs=sorted({*border, *inner}),
-                    parent=place[0] if part["parent"] < 0 else first + part["parent"],
-                    body=place[1] if part["parent"] < 0 else part["body"],
+                    parent=place.parent if part["parent"] < 0 else first + part["parent"],
+                    body=place.body if part["parent"] < 0 else part["body"],
                     is_ordered=not is_linked,
                     reads=[_tensor(values[step["inputs"][each]]) for each in part["reads"]],
                     makes=_part_outputs(part, step, values),

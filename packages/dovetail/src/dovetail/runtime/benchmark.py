@@ -9,18 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from dovetail import markup
-from dovetail.errors import InputError
-from dovetail.plan.manifest import Manifest, TensorRecord
 from dovetail.runtime.measuring import Pace, measure, summarize
 from dovetail.units import format_time
 
 if TYPE_CHECKING:
     from dovetail.runtime.engine import Engine
 
-__all__ = ["BenchmarkResult", "benchmark_engine", "make_inputs"]
+__all__ = ["BenchmarkResult", "benchmark_engine"]
 
 _SHOWN: Final = ("min", "median", "p90", "p99", "max")
-_SEED: Final = 0
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -85,34 +82,3 @@ def benchmark_engine(engine: Engine, inputs: Sequence[Any], pace: Pace) -> Bench
         throughput=found["throughput_qps"] or 0.0,
         latency_ms=found["latency_ms"],
     )
-
-
-def make_inputs(manifest: Manifest) -> list[Any]:
-    """Arrays for every input, in its fixed shape or that of the first profile: zeros for integers, else random numbers.
-
-    Raises:
-        InputError: An input has no such shape, or is no array of numbers.
-    """
-    rng = np.random.default_rng(_SEED)
-    return [_make_input(tensor, manifest, rng) for tensor in manifest.inputs]
-
-
-def _make_input(tensor: TensorRecord, manifest: Manifest, rng: np.random.Generator) -> Any:
-    shape = _find_shape(tensor, manifest)
-    if shape is None or tensor.type or tensor.is_shape:
-        raise InputError(
-            "nothing can be made up for it",
-            where=f"input '{tensor.name}'",
-            expected="an array of numbers of a known shape",
-            got=tensor.type or "a shape that depends on the caller",
-            fix="pass arrays: engine.benchmark(x)",
-        )
-    dtype = np.dtype(tensor.dtype)
-    if dtype.kind in "iub":
-        return np.zeros(shape, dtype)
-    return rng.uniform(-1.0, 1.0, shape).astype(np.float32).astype(dtype)
-
-
-def _find_shape(tensor: TensorRecord, manifest: Manifest) -> tuple[int, ...] | None:
-    profile = manifest.profiles[0].shapes if manifest.profiles else {}
-    return tuple(profile[tensor.name][1]) if tensor.name in profile else tensor.fixed_shape

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dovetail._doors import open_door
 from dovetail.allocators import IGpuAllocator
 from dovetail.decoding import judging
 from dovetail.errors import InputError, PlanError, UsageError
@@ -44,6 +45,7 @@ from dovetail.runtime.steps.base import Array
 from dovetail.runtime.steps.loop import Check
 
 if TYPE_CHECKING:
+    from dovetail.plan.summary import EngineReport
     from dovetail.runtime.benchmark import BenchmarkResult
 
 __all__ = ["Engine", "ICudaEngine"]
@@ -165,8 +167,8 @@ class Engine(PlanDescription):
     async def run_async(self, *arrays: Any, output_names: Sequence[str] | None = None, **named: Any) -> Any:
         """``engine(...)`` in a thread, to be awaited; several may be awaited at once.
 
-        With ``output_names`` it is ``run``, which gives a dict of these. A task that is cancelled stops waiting; the run
-        it has started ends by itself.
+        With ``output_names`` it is ``run``, which gives a dict of these. A task that is cancelled stops waiting; the
+        run it has started ends by itself.
 
         Raises:
             UsageError: There is no output of such a name.
@@ -188,21 +190,30 @@ class Engine(PlanDescription):
         """Time ``engine(...)`` over the same arrays again and again.
 
         Args:
-            arrays: As for a run; without any, random numbers of the fixed shapes, or those that the first profile is
-                tuned for.
+            arrays: As for a run; without any, what ``dovetail bench`` makes up, of the fixed shapes, or those that the
+                first profile is tuned for.
             warmup_s: How long to run before the first run that counts.
             duration_s: How long to measure, ten runs at least; a second unless ``iterations`` is given.
             iterations: How many runs to measure; with a duration, whichever is over first.
             named: Arrays by name.
         """
-        from dovetail.runtime.benchmark import benchmark_engine, make_inputs
+        from dovetail.runtime.benchmark import benchmark_engine
         from dovetail.runtime.measuring import Pace
 
         seconds = 1.0 if duration_s is None and iterations is None else duration_s
         pace = Pace(warmup_s=warmup_s, duration_s=seconds, iterations=iterations)
         arrays, named = self._open_mapping(arrays, named)
-        given = self._order_inputs(arrays, named) if arrays or named else make_inputs(self.manifest)
+        given = self._order_inputs(arrays, named) if arrays or named else self._make_inputs()
         return benchmark_engine(self, given, pace)
+
+    def _make_inputs(self) -> list[Any]:
+        return list(open_door("make_benchmark_inputs")(self.manifest))
+
+    def report(self) -> EngineReport:
+        """What the plan says of itself: data (``to_dict``), text, a table in a notebook, and a page (``save``)."""
+        from dovetail.plan.summary import EngineReport
+
+        return EngineReport(self.manifest, self._file)
 
     def _open_mapping(self, arrays: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arrays by name out of one mapping; an engine whose first input is a map takes that for its value."""

@@ -17,6 +17,7 @@ import numpy.typing as npt
 __all__ = [
     "BINS",
     "LEVELS",
+    "ChannelMeans",
     "EntropyStatistic",
     "ErrorStatistic",
     "MinMaxStatistic",
@@ -72,6 +73,30 @@ class MinMaxStatistic(RangeStatistic):
         """Low and high, as they were seen."""
         is_empty = self._low > self._high or self._low == self._high == 0
         return None if is_empty else (self._low, self._high)
+
+
+class ChannelMeans:
+    """The mean of each channel, which the second axis tells apart.
+
+    >>> means = ChannelMeans(); means.observe(np.array([[1.0, 5.0], [3.0, 5.0]])); means.means
+    array([2., 5.], dtype=float32)
+    """
+
+    def __init__(self) -> None:
+        self._sums: Floats = np.zeros(0)
+        self._count = 0
+
+    def observe(self, values: Array) -> None:
+        """Take the contents of the tensor in one batch; one that is not finite is left out."""
+        sums = values.sum(axis=(0, *range(2, values.ndim)), dtype=np.float64)
+        if np.isfinite(sums).all() and values.size:
+            self._sums = sums + self._sums if self._count else sums
+            self._count += values.size // values.shape[1]
+
+    @property
+    def means(self) -> Array:
+        """A number for each channel; none before anything was seen."""
+        return np.asarray(self._sums / max(self._count, 1), np.float32)
 
 
 class _Histogram(RangeStatistic):

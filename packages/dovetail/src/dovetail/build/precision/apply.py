@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -13,9 +14,10 @@ from dovetail.build.precision.decide import FLOAT_IR_TYPES, FloatDecision, TypeE
 from dovetail.build.precision.effect import check_names, make_record, record_floats, require_effect
 from dovetail.build.precision.float_types import convert_float_types
 from dovetail.build.precision.options import PrecisionOptions
-from dovetail.build.precision.quantize import OPSETS, make_probe, write_quantization
-from dovetail.build.precision.quantize_plan import plan_quantization
+from dovetail.build.precision.quantize import OPSETS, QuantizationForm, make_probe, write_quantization
+from dovetail.build.precision.quantize_plan import QuantizationPlan, plan_quantization
 from dovetail.build.precision.ranges import Calibrated, calibrate
+from dovetail.build.precision.sensitivity import keep_sensitive
 from dovetail.build.precision.support import ProviderQuestions, find_plugin_ports
 from dovetail.build.precision.trial import Sample, Trial, run_trial
 from dovetail.build.precision.weights import DOMAIN, plan_weights, write_weights
@@ -77,7 +79,7 @@ def apply_precision(
         _gather_normalizations(request, options)
         ranges, trial = _observe(request, options, phases, is_weak=is_weak)
         phase.step()
-        work = _TypeChanges(request, options, ranges, is_weak=is_weak)
+        work = _TypeChanges(request, options, ranges, trial, phases, is_weak=is_weak)
         work.choose_weights()
         work.choose_quantized()
         work.choose_floats()
@@ -138,9 +140,17 @@ class _TypeChanges:
     """One network on its way to other types."""
 
     def __init__(
-        self, request: BuildRequest, options: PrecisionOptions, ranges: Mapping[str, Range | None], *, is_weak: bool
+        self,
+        request: BuildRequest,
+        options: PrecisionOptions,
+        ranges: Mapping[str, Range | None],
+        trial: Trial | None,
+        phases: Phases,
+        *,
+        is_weak: bool,
     ) -> None:
-        self._model, self._options, self._ranges = request.model, options, ranges
+        self._request, self._model, self._options, self._ranges = request, request.model, options, ranges
+        self._trial, self._phases = trial, phases
         self._keep = request.refittable
         self._providers = _open_providers(request)
         self._is_weak = is_weak
@@ -166,25 +176,37 @@ class _TypeChanges:
         if kind is None:
             return
         self._raise_opset(OPSETS[kind], kind)
-        questions = ProviderQuestions(self._model, self._providers)
-        plan = plan_quantization(
-            self._model.graph,
-            self._options,
-            self._ranges,
-            lambda node: questions.refuse_beside(node, make_probe(node.outputs[0], kind)),
-            self._keep,
-        )
+        form = self._choose_form(kind)
+        plan = self._plan_quantized(form)
         rows = [make_record(node, "fp32" if reason else kind, reason) for node, reason in plan.layers.items()]
         if not self._is_weak:
             require_effect(kind, rows, is_for="convolution or matrix product")
-        is_library = any(p.memory.is_host and p.id != "cpu" for p in self._providers)
-        steps = SAFE_WEIGHT_STEPS if is_library and saturates_bytes() else WEIGHT_STEPS
         before = set(self._model.graph)
-        write_quantization(self._model, plan, kind, weight_steps=steps, unsigned=is_library)
+        write_quantization(self._model, plan, form, {} if self._trial is None else self._trial.means)
         added = set(self._model.graph) - before
         self._held = {node: kind for node, reason in plan.layers.items() if not reason}
         self._held |= dict.fromkeys(added, QUANTIZES)
         self.records += rows if self._options.float_type is None else [row for row in rows if row.type == kind]
+
+    def _choose_form(self, kind: str) -> QuantizationForm:
+        is_library = any(p.memory.is_host and p.id != "cpu" for p in self._providers)
+        steps = SAFE_WEIGHT_STEPS if is_library and saturates_bytes() else WEIGHT_STEPS
+        return QuantizationForm(kind=kind, weight_steps=steps, is_unsigned=is_library)
+
+    def _plan_quantized(self, form: QuantizationForm) -> QuantizationPlan:
+        """What is quantized, without the layers that cost more than is allowed."""
+        questions, graph = ProviderQuestions(self._model, self._providers), self._model.graph
+
+        def refuse(node: ir.Node) -> str:
+            return questions.refuse_beside(node, make_probe(node.outputs[0], form.kind))
+
+        def plan(kept: Mapping[ir.Node, str]) -> QuantizationPlan:
+            return plan_quantization(graph, self._options, self._ranges, refuse, self._keep, kept)
+
+        limit = self._options.tolerance
+        if self._trial is None or self._trial.is_made_up or limit == math.inf:
+            return plan({})
+        return keep_sensitive(self._request, plan, form, self._trial, self._phases, limit)
 
     def _raise_opset(self, version: int, kind: str) -> None:
         if not raise_opset(self._model, version):

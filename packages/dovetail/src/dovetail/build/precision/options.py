@@ -10,13 +10,22 @@ from typing import Any, Final
 from dovetail.errors import UsageError
 from dovetail.near_names import suggest
 
-__all__ = ["DEFAULT_BLOCK", "FLOAT_TYPES", "METHODS", "QUANTIZED_TYPES", "WEIGHT_TYPES", "PrecisionOptions"]
+__all__ = [
+    "DEFAULT_BLOCK",
+    "DEFAULT_TOLERANCE",
+    "FLOAT_TYPES",
+    "METHODS",
+    "QUANTIZED_TYPES",
+    "WEIGHT_TYPES",
+    "PrecisionOptions",
+]
 
 FLOAT_TYPES: Final = ("fp16", "bf16")
 QUANTIZED_TYPES: Final = ("int8", "fp8")
 WEIGHT_TYPES: Final = ("int4", "int8")
 METHODS: Final = ("error", "entropy", "minmax")
 DEFAULT_BLOCK: Final = 32
+DEFAULT_TOLERANCE: Final = 0.05
 _IO_TYPES: Final = ("fp32", *FLOAT_TYPES)
 _LEAST_BLOCK: Final = 16
 _MOST_BLOCK: Final = 256
@@ -48,6 +57,9 @@ class PrecisionOptions:
     """Batches of arrays by input name, to find ranges with."""
     method: str = "error"
     """How int8 ranges follow from what was seen: ``error`` (the smallest squared error), ``entropy`` or ``minmax``."""
+    tolerance: float = DEFAULT_TOLERANCE
+    """How far outputs may be off by ``quantized``, as a share of their root mean square on calibration data: layers
+    that cost most stay in fp32 until they are not further off. Infinity keeps none."""
     cache: str | os.PathLike[str] | None = None
     """The file that keeps calibrated ranges between builds."""
     compare: bool = True
@@ -63,6 +75,9 @@ class PrecisionOptions:
         if not _LEAST_BLOCK <= self.block <= _MOST_BLOCK or self.block & (self.block - 1):
             expected = f"a power of two from {_LEAST_BLOCK} to {_MOST_BLOCK}"
             raise UsageError("not a size of a block", where="precision, block", expected=expected, got=self.block)
+        if not self.tolerance > 0:
+            expected = "a number above 0, such as 0.05; inf for any error"
+            raise UsageError("not a tolerance", where="precision, tolerance", expected=expected, got=self.tolerance)
         self._check_use()
 
     def _check_use(self) -> None:
@@ -70,6 +85,7 @@ class PrecisionOptions:
         idle = [
             (self.block != DEFAULT_BLOCK and not self.weights, "block", "weights"),
             (self.cache is not None and not self.quantized, "cache", "quantized (int8 or fp8)"),
+            (self.tolerance != DEFAULT_TOLERANCE and not self.quantized, "tolerance", "quantized (int8 or fp8)"),
             (self.method != "error" and self.quantized != "int8", "method", "quantized='int8'"),
             (bool(self.keep) and not self.wanted, "keep", "a narrow type"),
             (bool(self.keep_ops) and not self.wanted, "keep_ops", "a narrow type"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +15,15 @@ from dovetail.build.calibrate.calibration_cache import Range
 from dovetail.build.precision.quantize_plan import QuantizationPlan, weight_of
 from dovetail.passes.editing import add_initializer, int_attribute, is_onnx, names_in
 
-__all__ = ["OPSETS", "Affine", "affine_from_range", "make_probe", "scales_of_weights", "write_quantization"]
+__all__ = [
+    "OPSETS",
+    "Affine",
+    "QuantizationForm",
+    "affine_from_range",
+    "make_probe",
+    "scales_of_weights",
+    "write_quantization",
+]
 
 Array = npt.NDArray[Any]
 
@@ -33,6 +41,19 @@ class Affine:
 
     scale: float
     zero: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuantizationForm:
+    """How the quantized numbers of a network are spelt."""
+
+    kind: str
+    """``int8`` or ``fp8``."""
+    weight_steps: int = 127
+    """The largest number that an int8 weight may have."""
+    is_unsigned: bool = False
+    """Whether bytes that a run computes are unsigned, as kernels of x86 processors want them: ONNX Runtime makes signed
+    ones so, but not where two layers read one of them, which then stay in floating point."""
 
 
 def affine_from_range(bounds: Range, kind: str) -> Affine:
@@ -69,19 +90,18 @@ def make_probe(value: ir.Value, kind: str) -> list[ir.Node]:
 
 
 def write_quantization(
-    model: ir.Model, plan: QuantizationPlan, kind: str, *, weight_steps: int = 127, unsigned: bool = False
+    model: ir.Model, plan: QuantizationPlan, form: QuantizationForm, means: Mapping[str, Array] | None = None
 ) -> None:
     """Change a model in place.
 
     Args:
         model: Its opset is at least that of ``OPSETS``.
         plan: What to quantize.
-        kind: ``int8`` or ``fp8``.
-        weight_steps: The largest number that an int8 weight may have.
-        unsigned: Whether bytes that a run computes are unsigned, as kernels of x86 processors want them: ONNX Runtime
-            makes signed ones so, but not where two layers read one of them, which then stay in floating point.
+        form: How it is spelt.
+        means: Tensor -> the mean of each channel (the second axis), where it is known. What rounding the weights of its
+            reader adds to each result on average is then taken off the bias.
     """
-    writer = _Writer(model, plan, kind, weight_steps, unsigned=unsigned)
+    writer = _Writer(model, plan, form, means or {})
     for value, bounds in plan.tensors.items():
         writer.quantize_tensor(value, bounds)
     for node, reason in plan.layers.items():
@@ -91,16 +111,19 @@ def write_quantization(
 
 class _Writer:
     def __init__(
-        self, model: ir.Model, plan: QuantizationPlan, kind: str, weight_steps: int, *, unsigned: bool
+        self, model: ir.Model, plan: QuantizationPlan, form: QuantizationForm, means: Mapping[str, Array]
     ) -> None:
+        self._means = means
         self._graph = model.graph
         self._taken = names_in(model) | {node.name for node in model.graph.all_nodes() if node.name}
-        self._plan, self._kind, self._steps = plan, kind, weight_steps
-        self._is_unsigned = unsigned and kind == "int8"
-        self._type = ir.DataType.UINT8 if self._is_unsigned else _IR_TYPES[kind]
+        self._plan, self._kind, self._steps = plan, form.kind, form.weight_steps
+        self._is_unsigned = form.is_unsigned and form.kind == "int8"
+        self._type = ir.DataType.UINT8 if self._is_unsigned else _IR_TYPES[form.kind]
         """The type of quantized tensors that a run computes."""
         self._scales: dict[ir.Value, float] = {}
         """Dequantized tensor -> its scale."""
+        self._names: dict[ir.Value, str] = {}
+        """Dequantized tensor -> what it was quantized from."""
         self._weights: dict[tuple[ir.Value, int | None], tuple[ir.Value, Array]] = {}
 
     # tensors that a run computes
@@ -121,6 +144,7 @@ class _Writer:
             if is_for_all or self._plan.is_quantized(user):
                 user.replace_input_with(position, dequantize.outputs[0])
         self._scales[dequantize.outputs[0]] = affine.scale
+        self._names[dequantize.outputs[0]] = value.name or ""
 
     def _zero(self, number: int) -> Array:
         if self._is_unsigned:
@@ -146,6 +170,7 @@ class _Writer:
         scales = self._find_scales(value, array, axis, bias, scale)
         given = self._write_weights(value, array, axis, scales)
         node.replace_input_with(position, given)
+        bias = self._correct_bias(node, lambda: array - self._approximate(array, axis, scales), bias)
         if bias is not None and scale is not None and self._kind == "int8":
             self._write_bias(node, bias, np.asarray(scales * np.float32(scale), np.float32))
 
@@ -164,8 +189,7 @@ class _Writer:
         known = self._weights.get(key)
         if known is not None and np.array_equal(known[1], scales):
             return known[0]
-        spread = scales if axis is None else scales.reshape([-1 if i == axis else 1 for i in range(array.ndim)])
-        quantized = self._round(array / spread)
+        quantized = self._round(array / _spread(scales, axis, array.ndim))
         given = self._dequantize(f"{value.name}", quantized, scales, axis, _IR_TYPES[self._kind])
         self._weights[key] = (given, scales)
         return given
@@ -174,6 +198,26 @@ class _Writer:
         if self._kind == "fp8":
             return np.clip(steps, -_FP8_MAX, _FP8_MAX).astype(ml_dtypes.float8_e4m3fn)
         return np.clip(np.rint(steps), -self._steps, self._steps).astype(np.int8)
+
+    def _approximate(self, array: Array, axis: int | None, scales: Array) -> Array:
+        """Weights as they are after they were rounded."""
+        spread = _spread(scales, axis, array.ndim)
+        return np.asarray(self._round(array / spread).astype(np.float32) * spread)
+
+    def _correct_bias(self, node: ir.Node, find_lost: Callable[[], Array], bias: Array | None) -> Array | None:
+        """Add what the rounding of weights loses on average to the bias of a node; the new one, None without any."""
+        source = node.inputs[0]
+        means = None if source is None else self._means.get(self._names.get(source, ""))
+        given = node.inputs[2] if len(node.inputs) > 2 else None
+        if means is None or not is_onnx(node, "Conv", "Gemm") or (given is not None and bias is None):
+            return bias
+        shift = _mean_results(node, find_lost(), means)
+        corrected = np.asarray(shift if bias is None else bias + shift, np.float32)
+        if len(node.inputs) < 3:
+            node.resize_inputs(3)
+        name = f"{node.outputs[0].name}.bias" if given is None else f"{given.name}.corrected"
+        node.replace_input_with(2, self._constant(name, corrected, ir.DataType.FLOAT))
+        return corrected
 
     def _bias_of(self, node: ir.Node) -> Array | None:
         """The bias of a product where it is a constant row; None without one."""
@@ -223,6 +267,20 @@ class _Writer:
             self._graph.insert_after(maker, nodes)
         else:
             self._graph.insert_before(self._graph[0], nodes)
+
+
+def _spread(scales: Array, axis: int | None, rank: int) -> Array:
+    """Scales of channels in the shape that weights are divided by."""
+    return scales if axis is None else scales.reshape([-1 if each == axis else 1 for each in range(rank)])
+
+
+def _mean_results(node: ir.Node, weights: Array, means: Array) -> Array:
+    """What a convolution or product with these weights makes of its mean input, away from borders."""
+    if is_onnx(node, "Gemm"):
+        return np.asarray((weights if int_attribute(node, "transB", 0) else weights.T) @ means)
+    groups = int_attribute(node, "group", 1)
+    summed = weights.sum(axis=tuple(range(2, weights.ndim))).reshape(groups, -1, weights.shape[1])
+    return np.asarray((summed * means.reshape(groups, 1, -1)).sum(axis=2).reshape(-1))
 
 
 def _channel_axis(node: ir.Node, weights: Array) -> int | None:

@@ -20,7 +20,7 @@ from dovetail.build.precision.options import PrecisionOptions
 from dovetail.build.precision.ports import is_float
 from dovetail.passes.editing import int_attribute, is_onnx
 
-__all__ = ["QuantizationPlan", "find_candidates", "plan_quantization", "weight_of"]
+__all__ = ["QuantizationPlan", "find_averaged", "find_candidates", "plan_quantization", "weight_of"]
 
 _CONVOLUTIONS: Final = ("Conv", "ConvTranspose")
 _PRODUCTS: Final = ("MatMul", "Gemm")
@@ -52,6 +52,12 @@ def find_candidates(graph: ir.Graph) -> frozenset[str]:
     return frozenset(v.name for node in nodes for v in (*node.inputs, *node.outputs) if v is not None and v.name)
 
 
+def find_averaged(graph: ir.Graph) -> frozenset[str]:
+    """The names of tensors whose mean corrects a bias: what convolutions and products with a bias read."""
+    values = [node.inputs[0] for node in graph if is_onnx(node, "Conv", "Gemm")]
+    return frozenset(v.name for v in values if v is not None and v.name and v.shape is not None and len(v.shape) > 1)
+
+
 def weight_of(node: ir.Node, keep: frozenset[str] = frozenset()) -> int | None:
     """The position of the constant that a convolution or product multiplies with; None when both change."""
     for position in (1, 0):
@@ -67,6 +73,7 @@ def plan_quantization(
     ranges: Mapping[str, Range | None],
     refuse: Refuse,
     keep: frozenset[str] = frozenset(),
+    kept: Mapping[ir.Node, str] | None = None,
 ) -> QuantizationPlan:
     """Decide for every layer of a graph.
 
@@ -76,8 +83,9 @@ def plan_quantization(
         ranges: Tensor -> its range by calibration.
         refuse: Asks the provider of a node.
         keep: Names of weights that may be refitted.
+        kept: Layers that stay, and why.
     """
-    planner = _LayerVisitor(options, ranges, refuse, keep)
+    planner = _LayerVisitor(options, ranges, refuse, keep, kept or {})
     for node in graph:
         if not is_constant_node(node) and any(is_float(value) for value in (*node.inputs, *node.outputs)):
             planner.visit(node)
@@ -86,9 +94,15 @@ def plan_quantization(
 
 class _LayerVisitor:
     def __init__(
-        self, options: PrecisionOptions, ranges: Mapping[str, Range | None], refuse: Refuse, keep: frozenset[str]
+        self,
+        options: PrecisionOptions,
+        ranges: Mapping[str, Range | None],
+        refuse: Refuse,
+        keep: frozenset[str],
+        kept: Mapping[ir.Node, str],
     ) -> None:
         self.plan = QuantizationPlan()
+        self._kept = kept
         self._options, self._ranges, self._refuse, self._keep = options, ranges, refuse, keep
         self._images: set[ir.Value] = set()
         """What a quantized convolution made, also behind its activation."""
@@ -102,10 +116,13 @@ class _LayerVisitor:
         elif is_onnx(node, *_PASSING) and all(value in self._images for value in _data_inputs(node)):
             self._visit_passing(node)
         else:
-            self.plan.layers[node] = find_kept(node, self._options) or _OTHER
+            self.plan.layers[node] = self._find_kept(node) or _OTHER
+
+    def _find_kept(self, node: ir.Node) -> str:
+        return find_kept(node, self._options) or self._kept.get(node, "")
 
     def _visit_product(self, node: ir.Node) -> None:
-        reason = find_kept(node, self._options) or self._explain_product(node) or self._refuse(node)
+        reason = self._find_kept(node) or self._explain_product(node) or self._refuse(node)
         self.plan.layers[node] = reason
         if reason:
             return
@@ -142,14 +159,14 @@ class _LayerVisitor:
         return is_one and maker is not None and _has_activation(maker)
 
     def _visit_activation(self, node: ir.Node) -> None:
-        reason = find_kept(node, self._options)
+        reason = self._find_kept(node)
         self.plan.layers[node] = reason
         self._images.add(node.outputs[0])
         if not reason and not node.outputs[0].is_graph_output():
             self._quantize(node.outputs[0])
 
     def _visit_passing(self, node: ir.Node) -> None:
-        reason = find_kept(node, self._options) or self._refuse(node)
+        reason = self._find_kept(node) or self._refuse(node)
         values = [*_data_inputs(node), node.outputs[0]]
         bare = [value.name for value in values if not self._range_of(value)]
         if bare and not reason:

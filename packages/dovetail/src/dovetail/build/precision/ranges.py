@@ -8,7 +8,7 @@ from typing import Final
 from dovetail.build.calibrate.calibration_cache import Range, cache_mismatch, encode_cache
 from dovetail.build.calibrate.calibrators import ArrayCalibrator
 from dovetail.build.precision.options import PrecisionOptions
-from dovetail.build.precision.quantize_plan import find_candidates
+from dovetail.build.precision.quantize_plan import find_averaged, find_candidates
 from dovetail.build.precision.trial import Trial, float_names, run_trial
 from dovetail.build.progress import Phases
 from dovetail.build.request import BuildRequest
@@ -37,7 +37,9 @@ def calibrate(request: BuildRequest, options: PrecisionOptions, phases: Phases) 
     if cached is not None:
         few = None if options.calibration is None else list(islice(options.calibration, _FEW))
         wants_run = options.compare or options.float_type == "fp16"
-        return cached, run_trial(request, phases, few, drawn_from=cached) if wants_run else None
+        if not wants_run and few is None:
+            return cached, None
+        return cached, run_trial(request, phases, few, averaged=find_averaged(request.model.graph), drawn_from=cached)
     if options.calibration is None:
         raise UsageError(
             f"{options.quantized} needs the ranges of tensors, and there is nothing to find them with",
@@ -46,8 +48,9 @@ def calibrate(request: BuildRequest, options: PrecisionOptions, phases: Phases) 
             fix="give a folder of inputs (--calib-data), or arrays: PrecisionOptions(calibration=[{...}, ...])",
         )
     method = algorithm.lower()
-    counted = find_candidates(request.model.graph)
-    trial = run_trial(request, phases, options.calibration, method=method, counted=counted)
+    graph = request.model.graph
+    counted, averaged = find_candidates(graph), find_averaged(graph)
+    trial = run_trial(request, phases, options.calibration, method=method, counted=counted, averaged=averaged)
     found = trial.calibrate(method)
     ranges = {name: found.get(name) for name in float_names(request.model.graph)}
     store.write_calibration_cache(encode_cache(algorithm, ranges))

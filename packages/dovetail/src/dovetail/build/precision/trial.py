@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from dovetail.build.calibrate.calibration import reference_config
 from dovetail.build.calibrate.calibration_cache import Range
-from dovetail.build.calibrate.range_stats import EntropyStatistic, ErrorStatistic, MinMaxStatistic
+from dovetail.build.calibrate.range_stats import ChannelMeans, EntropyStatistic, ErrorStatistic, MinMaxStatistic
 from dovetail.build.plan_records import profile_record
 from dovetail.build.planner import reference_program
 from dovetail.build.precision.ports import is_float
@@ -33,7 +33,7 @@ from dovetail.provider.defaults import default_providers
 from dovetail.runtime.bind.arrays import as_input
 from dovetail.runtime.bind.instance import ProgramInstance
 
-__all__ = ["Sample", "Trial", "float_names", "run_trial"]
+__all__ = ["Sample", "Trial", "float_names", "make_reference_request", "run_batch", "run_trial"]
 
 _MOST_SAMPLES: Final = 16
 _MOST_SAMPLE_BYTES: Final = 64 << 20
@@ -64,11 +64,17 @@ class Trial:
     seen: dict[str, MinMaxStatistic] = field(default_factory=dict)
     entropy: dict[str, EntropyStatistic] = field(default_factory=dict)
     errors: dict[str, ErrorStatistic] = field(default_factory=dict)
+    channels: dict[str, ChannelMeans] = field(default_factory=dict)
 
     @property
     def ranges(self) -> dict[str, Range | None]:
         """The smallest and the largest value of every tensor."""
         return {name: statistic.range() for name, statistic in self.seen.items()}
+
+    @property
+    def means(self) -> dict[str, Any]:
+        """The mean of each channel of tensors whose means are wanted; none where the inputs were made up."""
+        return {} if self.is_made_up else {name: statistic.means for name, statistic in self.channels.items()}
 
     def calibrate(self, method: str) -> dict[str, Range | None]:
         """The ranges to quantize with, never beyond what was seen."""
@@ -113,6 +119,7 @@ def run_trial(
     *,
     method: str | None = None,
     counted: Collection[str] = (),
+    averaged: Collection[str] = (),
     drawn_from: Mapping[str, Range | None] | None = None,
 ) -> Trial:
     """Run the network in FP32.
@@ -123,18 +130,22 @@ def run_trial(
         batches: The inputs; None to make some up at the shapes that the first profile is tuned for.
         method: How ranges to quantize with are found, where they are wanted.
         counted: The tensors that they are wanted of.
+        averaged: The tensors that the means of channels are wanted of.
         drawn_from: Input -> the range that made-up numbers are drawn from, where another than -1 to 1 is known.
     """
     trial = Trial(is_made_up=batches is None)
     names = float_names(request.model.graph)
     outputs = [value.name or "" for value in request.model.graph.outputs]
-    with reference_program(_make_request(request, names)) as instance, phases.phase(_PHASE, steps=_count(batches)):
+    with reference_program(_make_observed(request, names)) as instance, phases.phase(_PHASE, steps=_count(batches)):
         for number, batch in enumerate(_batches(batches, instance.manifest, request, drawn_from or {})):
-            arrays, results = _run(instance, batch)
+            arrays, results = run_batch(instance, batch)
             found = {**arrays, **results}
             for name in names:
                 if name in found:
                     trial.observe(name, found[name], method if name in counted else None)
+            for name in averaged:
+                if name in found:
+                    trial.channels.setdefault(name, ChannelMeans()).observe(found[name])
             trial.keep(Sample(inputs=arrays, outputs={name: results[name] for name in outputs}))
             trial.count = number + 1
             phases.report_step(_PHASE, number)
@@ -147,16 +158,22 @@ def _count(batches: Iterable[Mapping[str, Any]] | None) -> int:
     return len(batches) if isinstance(batches, Sequence) else 0
 
 
-def _make_request(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
+def _make_observed(request: BuildRequest, names: Sequence[str]) -> BuildRequest:
+    model = clone_model(request.model)
+    _show_values(model.graph, set(names))
+    return make_reference_request(request, model)
+
+
+def make_reference_request(request: BuildRequest, model: ir.Model) -> BuildRequest:
+    """The request to build another form of a network for the host, to be run at once and not to be kept."""
     plain = copy.copy(request)
-    plain.model = clone_model(request.model)
+    plain.model = model
     plain.config = reference_config(request.config)
     plain.config.profiles, plain.config.strict, plain.config.tells_unset_dims = [], False, False
     plain.is_open = any(v.shape is None or not v.shape.is_static() for v in plain.model.graph.inputs)
     plain.is_reference = True
     plain.refittable, plain.order, plain.updates = frozenset(), (), {}
     plain.providers = _host_providers(request)
-    _show_values(plain.model.graph, set(names))
     return plain
 
 
@@ -196,7 +213,7 @@ def _stretch(array: Any, bounds: Range | None) -> Any:
     return (bounds[0] + (array + 1.0) / 2.0 * (bounds[1] - bounds[0])).astype(array.dtype)
 
 
-def _run(instance: ProgramInstance, batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def run_batch(instance: ProgramInstance, batch: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """The inputs by name as they were run, and the results by name."""
     manifest = instance.manifest
     if not isinstance(batch, Mapping):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply, dump_document
 from dovetail.cli.feeds import make_inputs
-from dovetail.cli.files import keep_apart, write_file
+from dovetail.cli.files import keep_apart
 from dovetail.cli.options import (
     add_model_options,
     add_target,
@@ -25,6 +25,7 @@ from dovetail.cli.screen import Screen, format_histogram
 from dovetail.cli.settings import add_build_settings
 from dovetail.cli.shapes import format_shape, parse_shapes
 from dovetail.cli.targets import StderrLogger, open_engine, reopen_engine
+from dovetail.files import write_file
 from dovetail.tools.engine_runs import make_context
 
 if TYPE_CHECKING:

@@ -244,7 +244,7 @@ def _export_suffix(path: str | None) -> str:
 
 
 def _export(path: Path, suffix: str, document: dict[str, Any]) -> None:
-    from dovetail.cli.files import write_file
+    from dovetail.files import write_file
 
     write_file(path, _WRITERS[suffix](document).encode("utf-8"), option="--export")
 

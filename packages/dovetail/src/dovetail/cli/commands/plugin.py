@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail.cli.answers import Document, Reply
-from dovetail.cli.files import write_file
 from dovetail.cli.options import add_load, add_plugins, add_subcommand, open_subcommands
 from dovetail.cli.screen import Screen
 from dovetail.cli.starters import FORMS, make_starter
 from dovetail.cli.targets import load_libraries
 from dovetail.errors import PluginError, UsageError
+from dovetail.files import write_file
 
 if TYPE_CHECKING:
     from dovetail.entry_points import Offer

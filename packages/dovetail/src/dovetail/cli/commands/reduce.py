@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.commands.compare import add_reference, read_model_inputs
-from dovetail.cli.files import write_file
 from dovetail.cli.options import add_model_options, add_plugins, finish_command, positive_float, positive_int
 from dovetail.cli.screen import Screen
 from dovetail.cli.settings import add_build_settings, apply_provider_options, read_settings
@@ -18,6 +17,7 @@ from dovetail.cli.shapes import format_shape, parse_shapes
 from dovetail.cli.streams import messages
 from dovetail.cli.targets import StderrLogger, make_registry, require_file
 from dovetail.errors import UsageError
+from dovetail.files import write_file
 
 if TYPE_CHECKING:
     from dovetail.tools.reduce import ReducePhase

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply
-from dovetail.cli.files import write_file
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.targets import require_file
 from dovetail.errors import UsageError
+from dovetail.files import write_file
 
 if TYPE_CHECKING:
     import onnx

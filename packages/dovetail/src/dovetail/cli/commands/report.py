@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.commands import bench
-from dovetail.cli.files import keep_apart, write_file
+from dovetail.cli.files import keep_apart
 from dovetail.cli.options import add_model_options, add_trust, finish_command, positive_float
 from dovetail.cli.screen import Screen, format_bytes
 from dovetail.cli.settings import add_provider_options
 from dovetail.cli.targets import require_file
 from dovetail.errors import DovetailError, UsageError
+from dovetail.files import write_file
 
 __all__ = ["declare", "run"]
 

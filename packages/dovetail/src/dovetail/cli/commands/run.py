@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.cli.answers import Document, Reply
 from dovetail.cli.feeds import open_reader, take_sample
-from dovetail.cli.files import keep_apart, write_file
+from dovetail.cli.files import keep_apart
 from dovetail.cli.options import add_model_options, add_target, finish_command, positive_float
 from dovetail.cli.sample_runs import run_samples
 from dovetail.cli.screen import Screen
@@ -19,6 +19,7 @@ from dovetail.cli.shapes import parse_shapes
 from dovetail.cli.targets import StderrLogger, open_engine
 from dovetail.cli.values import describe_value, show_odd, show_values
 from dovetail.errors import UsageError
+from dovetail.files import write_file
 
 if TYPE_CHECKING:
     from dovetail.inputs.reader import InputReader

@@ -15,6 +15,7 @@ from dovetail.formats import pack_nibbles, unpack_nibbles
 from dovetail.plan.manifest import TensorRecord
 from dovetail.provider.calls import call
 from dovetail.provider.interfaces import Provider
+from dovetail.runtime.devices.foreign import suggest_sharing
 from dovetail.runtime.steps.base import Array
 
 __all__ = ["PackedMemory", "array_at", "array_in", "as_input"]
@@ -77,12 +78,11 @@ def _from_dlpack(value: Any, tensor: TensorRecord) -> Array:
         device_type = int(value.__dlpack_device__()[0])
         array = _share(value) if device_type in _READABLE_DEVICES else None
     except (BufferError, RuntimeError, TypeError, ValueError, InputError) as error:
-        needs_detach = bool(getattr(value, "requires_grad", False))
         raise InputError(
             f"its memory cannot be shared: {error.what if isinstance(error, InputError) else error}",
             where=f"input '{tensor.name}'",
             got=type(value).__name__,
-            fix="pass x.detach(): results have no gradient" if needs_detach else "pass a plain, dense copy of it",
+            fix=suggest_sharing(value),
         ) from error
     if array is None:
         raise InputError(

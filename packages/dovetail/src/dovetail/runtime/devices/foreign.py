@@ -16,7 +16,7 @@ import numpy as np
 from dovetail.errors import InputError
 from dovetail.provider.calls import first_line
 
-__all__ = ["CudaInterface", "read_interface", "refused_by_maker"]
+__all__ = ["CudaInterface", "read_interface", "refused_by_maker", "suggest_sharing"]
 
 _NAME: Final = "__cuda_array_interface__"
 
@@ -82,10 +82,15 @@ def _parse(found: Mapping[str, Any]) -> CudaInterface:
 
 def refused_by_maker(value: Any, name: str, error: Exception, where: str) -> InputError:
     """The error for an array whose own class does not hand it out."""
-    has_gradient = getattr(value, "requires_grad", False) is True
     return InputError(
         f"its {name} raised {type(error).__name__}: {first_line(error)}",
         where=where,
         got=f"an object of {type(value).__module__}.{type(value).__qualname__}",
-        fix="pass t.detach(): the engine follows no gradients" if has_gradient else "pass an array that can be shared",
+        fix=suggest_sharing(value),
     )
+
+
+def suggest_sharing(value: Any) -> str:
+    """What to pass in place of an array whose memory cannot be shared."""
+    has_gradient = getattr(value, "requires_grad", False) is True
+    return "pass x.detach(): results have no gradient" if has_gradient else "pass a plain, dense copy of it"
