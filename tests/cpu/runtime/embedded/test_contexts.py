@@ -104,3 +104,23 @@ def test_texts_have_no_address() -> None:
     assert engine.describe()[2][0][2:4] == ("tensor(string)", 0)
     with pytest.raises(UsageError, match="which has no address"):
         engine.make_context().set_input(0, 0, 0, (2,), False)
+
+
+def _identity(dtype: str) -> EmbeddedEngine:
+    ports = [[helper.make_tensor_value_info(name, BY_NAME[dtype].onnx_number, ["n", 3])] for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "identity", *ports)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 25)])
+    return open_engine(bytes(dt.compile(model, providers=["cpu"]).serialize()), False, True, [], {}, None)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "float4_e2m1fn"])
+def test_elements_of_four_bits_lie_two_to_a_byte(dtype: str) -> None:
+    """Bytes after the tensor are neither read nor written."""
+    context = _identity(dtype).make_context()
+    x, y = np.array([0x21, 0x43, 0x65, 0x07, 0x0E, 0xFF], np.uint8), np.full(16, 0xEE, np.uint8)
+    context.set_input(0, x.ctypes.data, 5, (3, 3), False)
+    context.set_output(1, y.ctypes.data, 5, False)
+    context.run(0)
+    assert y[:5].tolist() == x[:5].tolist()
+    assert (y[5:] == 0xEE).all()
+    context.close()

@@ -11,18 +11,17 @@ from typing import Any, Final
 
 import numpy as np
 
+from dovetail.formats import FOUR_BIT_TYPES
 from dovetail.plan.manifest import TensorRecord
 from dovetail.provider.options import Providers
 from dovetail.runtime.bind.arrays import PackedMemory, array_in
 from dovetail.runtime.steps.base import Array
 from dovetail.runtime.steps.frame import Shape
-from dovetail.types import DataType
 
 __all__ = ["TensorViews"]
 
 _MAX_VIEWS: Final = 128
 """Addresses that are remembered; a caller with ever new ones must not make a bound run grow."""
-_PACKED: Final = frozenset(kind.numpy for kind in DataType if kind.bits < 8)
 
 
 class TensorViews(dict[int, Any]):
@@ -44,7 +43,7 @@ class TensorViews(dict[int, Any]):
         self._shape = shape
         self.has_shape = shape is not None
         """Whether the shape is known before the run."""
-        self.is_packed = not tensor.type and self._dtype in _PACKED
+        self.is_packed = not tensor.type and tensor.dtype in FOUR_BIT_TYPES
         """Whether two elements share a byte of the caller's memory."""
 
     def __missing__(self, address: int) -> Any | None:
