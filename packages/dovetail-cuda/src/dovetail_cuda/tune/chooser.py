@@ -25,6 +25,7 @@ from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import KernelTable
 from dovetail_cuda.lower.tensors import refuse
 from dovetail_cuda.tune.questions import Question, Task, Way
+from dovetail_cuda.tune.rounding import find_rounding
 
 __all__ = ["Chooser", "ChosenWay"]
 
@@ -110,16 +111,17 @@ class Chooser:
     def _describe(self, task: Task, ways: Sequence[Way]) -> QuestionRecord:
         question, roles = task.question, list(task.places)
         operands = [question.operands[role] for role in roles] if question.operands else []
+        rounding = find_rounding(task.region)
         return QuestionRecord(
             text=question.text,
             num_roles=len(roles),
             operands=[OperandRecord(count=each.count, dtype=each.dtype, kind=each.kind) for each in operands],
-            ways=[self._describe_way(way, roles) for way in ways],
+            ways=[self._describe_way(way, roles, rounding) for way in ways],
             reference=_describe_product(question, roles),
-            convolution=_describe_convolution(question, roles),
+            convolution=_describe_convolution(question, roles, rounding),
         )
 
-    def _describe_way(self, way: Way, roles: Sequence[str]) -> WayRecord:
+    def _describe_way(self, way: Way, roles: Sequence[str], rounding: float) -> WayRecord:
         names = [*roles, *way.temporaries]
         numbers = [[names.index(role) for role in draft.roles] for draft in way.drafts]
         temporaries = way.temporaries.values()
@@ -131,7 +133,7 @@ class Chooser:
             ],
             temporaries=[TemporaryRecord(size_bytes=each.size_bytes, is_zeroed=each.is_zeroed) for each in temporaries],
             scratch_bytes=way.scratch_bytes,
-            tolerance=way.tolerance,
+            tolerance=max(way.tolerance, rounding),
             rank=way.rank,
         )
 
@@ -143,7 +145,7 @@ def _describe_product(question: Question, roles: Sequence[str]) -> ReferenceReco
     return ReferenceRecord(product=product, roles=[roles.index(role) for role in named])
 
 
-def _describe_convolution(question: Question, roles: Sequence[str]) -> ConvolutionOffer | None:
+def _describe_convolution(question: Question, roles: Sequence[str], rounding: float) -> ConvolutionOffer | None:
     ask = question.convolution
     if ask is None:
         return None
@@ -151,7 +153,7 @@ def _describe_convolution(question: Question, roles: Sequence[str]) -> Convoluti
         convolution=ask.convolution,
         roles=[roles.index(role) for role in ask.roles],
         image_offset=ask.image_offset,
-        tolerance=ask.tolerance,
+        tolerance=max(ask.tolerance, rounding),
     )
 
 
