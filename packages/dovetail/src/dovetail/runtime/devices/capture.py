@@ -123,9 +123,6 @@ class CapturedSteps:
         call(provider.id, "begin_capture", provider.begin_capture, stream)
         try:
             self._steps.run()
-        except RunCancelledError:
-            self._end_quietly()
-            raise
         except StepFailure as failure:
             self._end_quietly()
             self._run_without({failure.names[0]} & self._plugins, failure, failure.error)
@@ -153,8 +150,8 @@ class CapturedSteps:
             self._capture.tell(name, f"it failed while its stream was captured: {reason}")
         for is_suspect, entries in groupby(self._steps.entries, lambda entry: entry.name in suspects):
             group = list(entries)
-            make = BoundSteps(group, self._capture.silence) if is_suspect else CapturedSteps(group, self._capture)
-            self._parts.append(make)
+            part = BoundSteps(group, self._capture.silence) if is_suspect else CapturedSteps(group, self._capture)
+            self._parts.append(part)
 
     def _end_quietly(self) -> None:
         """Leave the stream usable after a step failed in a capture; that failure is the one to report."""
