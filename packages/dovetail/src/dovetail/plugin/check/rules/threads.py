@@ -184,7 +184,7 @@ def _pair(subject: CheckedPlugin) -> list[Prepared]:
     return [subject.life.prepare(source=original) for _ in range(2)]
 
 
-class _Progress:
+class _LastRun:
     """When a run last ended: a busy machine makes runs slow, and only one that never ends is stuck."""
 
     def __init__(self) -> None:
@@ -205,21 +205,21 @@ def _rounds(
     cases: Sequence[Case],
     number: int,
     barrier: threading.Barrier | None = None,
-    progress: _Progress | None = None,
+    last_run: _LastRun | None = None,
 ) -> list[Run]:
     prepared, case = pair[number], cases[number]
     prepared.reshape(case)
     runs = []
     for turn in range(_ROUNDS):
         bench = prepared.bench(case, variant=2 * turn + number)
-        if barrier is None or progress is None:
+        if barrier is None or last_run is None:
             runs.append(prepared.run_bench(bench, case))
             continue
         barrier.wait()
         # Half of the rounds give way at every line, which shows what is shared; the others run as they do in use.
         with _giving_way() if turn % 2 else nullcontext():
             runs.append(prepared.run_bench(bench, case))
-        progress.note()
+        last_run.note()
     return runs
 
 
@@ -244,11 +244,11 @@ def _giving_way() -> Iterator[None]:
 def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[_Result]:
     results: list[_Result] = [None, None]
     barrier = threading.Barrier(len(pair), timeout=_PATIENCE_S)
-    progress = _Progress()
+    last_run = _LastRun()
 
     def work(number: int) -> None:
         try:
-            results[number] = _rounds(pair, cases, number, barrier, progress)
+            results[number] = _rounds(pair, cases, number, barrier, last_run)
         except CallbackRaised as raised:
             results[number] = raised
             barrier.abort()
@@ -259,7 +259,7 @@ def _run_in_threads(pair: Sequence[Prepared], cases: Sequence[Case]) -> list[_Re
     with _eager_switching():
         for thread in threads:
             thread.start()
-        while any(thread.is_alive() for thread in threads) and not progress.is_stuck:
+        while any(thread.is_alive() for thread in threads) and not last_run.is_stuck:
             for thread in threads:
                 thread.join(_GLANCE_S)
     return results
