@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.cli.answers import Document, Reply
-from dovetail.files import write_file
 from dovetail.cli.options import finish_command
 from dovetail.cli.screen import Screen
 from dovetail.cli.targets import require_file
 from dovetail.errors import InputError, ResourceError
+from dovetail.files import write_file
 
 __all__ = ["declare", "run"]
 

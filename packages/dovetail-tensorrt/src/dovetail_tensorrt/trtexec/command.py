@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import dovetail
-from dovetail.files import write_file
 from dovetail.errors import DovetailError, InternalError, UsageError
+from dovetail.files import write_file
 from dovetail.loggers import Severity
 from dovetail.plan.inspect import inspect_plan
 from dovetail_tensorrt.trtexec.console import Console
