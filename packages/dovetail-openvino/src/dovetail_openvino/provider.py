@@ -62,7 +62,7 @@ class OpenVinoProvider(Provider):
         where = f"partition '{model.graph.name}'"
         border = describe(model.graph.inputs), describe(model.graph.outputs)
         names = [[value.name or "" for value in values] for values in (model.graph.inputs, model.graph.outputs)]
-        origins = read_origins(model)
+        origins = read_origins(model, context.shapes)
         payload, weights = split_partition(model, context.keep)
         compiled = compile_model(payload, weights, border, self._options, where)
         report = describe_compiled(compiled, origins, *names)

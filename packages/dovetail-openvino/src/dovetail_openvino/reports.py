@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from dovetail.provider.contract.built import BuildReport, NodeReport
-from dovetail.provider.costs import count_bytes, count_operations
+from dovetail.provider.costs import count_bytes
+from dovetail.provider.interfaces import ShapeRange
+from dovetail.provider.node_costs import count_node, find_usual_sizes, usual_shape
 from dovetail.provider.origins import find_layers, find_passes
 
 if TYPE_CHECKING:
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["NodeOrigin", "describe_compiled", "read_origins"]
 
 _MAKER: Final = "openvino"
+_END: Final = re.compile(r"/sink_port_\d+$")
 _BORDER: Final = ("Input", "Output", "Const", "Parameter", "Result", "Constant")
 
 
@@ -26,27 +30,36 @@ class NodeOrigin:
     layers: Sequence[str]
     passes: Sequence[str]
     flops: int | None
+    reads: Mapping[str, int | None]
+    """Tensor -> its usual size in bytes."""
+    makes: Mapping[str, int | None]
 
 
-def read_origins(model: ir.Model) -> dict[str, NodeOrigin]:
-    """Node -> what it was made of; read before the notes on nodes are cleared."""
-    return {
-        node.name: NodeOrigin(layers=find_layers(node), passes=find_passes(node), flops=_count(node))
-        for node in model.graph
-        if node.name
-    }
+def read_origins(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> dict[str, NodeOrigin]:
+    """Node, by its name and those of its outputs -> what it was made of; read before the notes on nodes are cleared."""
+    sizes = find_usual_sizes(model, shapes)
+    found: dict[str, NodeOrigin] = {}
+    for node in model.graph:
+        origin = NodeOrigin(
+            layers=find_layers(node),
+            passes=find_passes(node),
+            flops=count_node(node, sizes),
+            reads=_measure(node.inputs, sizes),
+            makes=_measure(node.outputs, sizes),
+        )
+        names = (node.name, *(value.name for value in node.outputs))
+        found |= dict.fromkeys([name for name in names if name], origin)
+    return found
 
 
-def _count(node: ir.Node) -> int | None:
-    def sizes(value: ir.Value | None) -> Sequence[int] | None:
-        dims = None if value is None or value.shape is None else value.shape.dims
-        known = None if dims is None else [dim for dim in dims if isinstance(dim, int)]
-        return known if dims is not None and known is not None and len(known) == len(dims) else None
-
-    if node.domain not in ("", "ai.onnx") or not node.outputs:
-        return None
-    attributes = {name: each.value for name, each in node.attributes.items() if each.type.name in ("INT", "INTS")}
-    return count_operations(node.op_type, [sizes(value) for value in node.inputs], sizes(node.outputs[0]), attributes)
+def _measure(values: Sequence[ir.Value | None], sizes: Mapping[str, int]) -> dict[str, int | None]:
+    found: dict[str, int | None] = {}
+    for value in (each for each in values if each is not None and each.dtype is not None):
+        shape = usual_shape(value, sizes)
+        known = None if shape is None else [size for size in shape if size is not None]
+        is_known = shape is not None and known is not None and len(known) == len(shape)
+        found[value.name or ""] = count_bytes(value.dtype.numpy().name, known) if is_known and value.dtype else None
+    return found
 
 
 def describe_compiled(
@@ -78,10 +91,9 @@ def _describe(
     inputs: Sequence[str],
     outputs: Sequence[str],
 ) -> NodeReport:
-    names = [name for name in _read(node, "originalLayersNames").split(",") if name]
-    found = [origins[name] for name in names if name in origins]
+    found = _find_origins(_read(node, "originalLayersNames").split(","), origins)
     sources = [port.get_source_output().get_node().friendly_name for port in node.inputs()]
-    readers = [port.get_node().friendly_name for each in node.outputs() for port in each.get_target_inputs()]
+    ends = _find_ends(node)
     passes = dict.fromkeys(name for each in found for name in each.passes)
     flops, own = [each.flops for each in found], places[node.friendly_name]
     return NodeReport(
@@ -91,22 +103,30 @@ def _describe(
         made_by=", ".join([*passes, *([_MAKER] if len(found) > 1 else [])]),
         tactic=_read(node, "primitiveType"),
         flops=None if not flops or None in flops else sum(count or 0 for count in flops),
-        bytes=_count_bytes(node),
-        inputs=sorted(
-            {places[name] for name in sources if name in places and places[name] < places[node.friendly_name]}
-        ),
+        bytes=_count_bytes(found),
+        inputs=sorted({places[name] for name in sources if places.get(name, own) < own}),
         reads=[at for at, name in enumerate(inputs) if name in sources],
-        writes=[at for at, name in enumerate(outputs) if name in readers or name in _tensor_names(node)],
+        writes=[at for at, name in enumerate(outputs) if name in ends],
         dtype=_dtype(node.output(0)) if node.outputs() else "",
         shape=_shape(node.output(0)) if node.outputs() else None,
     )
 
 
-def _tensor_names(node: Any) -> set[str]:
-    """The names that its results have, also as OpenVINO calls the ends of a model."""
-    ends = (port.get_node().friendly_name for each in node.outputs() for port in each.get_target_inputs())
-    names = {name for each in node.outputs() for name in each.get_names()}
-    return names | {end.removesuffix("/sink_port_0") for end in ends}
+def _find_origins(names: Sequence[str], origins: Mapping[str, NodeOrigin]) -> list[NodeOrigin]:
+    """What names stand for; a part of an operator that OpenVINO took apart is called after it, with a slash."""
+    found: list[NodeOrigin] = []
+    for name in names:
+        while name and name not in origins:
+            name = name.rpartition("/")[0]
+        if name and origins[name] not in found:
+            found.append(origins[name])
+    return found
+
+
+def _find_ends(node: Any) -> set[str]:
+    """The outputs of the model that a node makes: what reads them there is called after them."""
+    readers = [port.get_node() for each in node.outputs() for port in each.get_target_inputs()]
+    return {_END.sub("", reader.friendly_name) for reader in readers if _read(reader, "layerType") in _BORDER}
 
 
 def _dtype(port: Any) -> str:
@@ -121,14 +141,9 @@ def _shape(port: Any) -> list[int | None] | None:
     return [dim.get_length() if dim.is_static else None for dim in shape]
 
 
-def _count_bytes(node: Any) -> int | None:
-    """What it reads and writes; None where a size is not known."""
-    ports = [*(port.get_source_output() for port in node.inputs()), *node.outputs()]
-    total = 0
-    for port in ports:
-        shape = _shape(port)
-        known = None if shape is None else [size for size in shape if size is not None]
-        if shape is None or known is None or len(known) != len(shape):
-            return None
-        total += count_bytes(_dtype(port), known) or 0
-    return total or None
+def _count_bytes(origins: Sequence[NodeOrigin]) -> int | None:
+    """What nodes read and write together, without what passes between them; None where a size is not known."""
+    read = {name: size for each in origins for name, size in each.reads.items()}
+    made = {name: size for each in origins for name, size in each.makes.items()}
+    sizes = [size for name, size in (read | made).items() if (name in read) != (name in made)]
+    return None if not sizes or None in sizes else sum(size or 0 for size in sizes)
