@@ -53,13 +53,15 @@ def read_origins(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> dict[str,
 
 
 def _measure(values: Sequence[ir.Value | None], sizes: Mapping[str, int]) -> dict[str, int | None]:
-    found: dict[str, int | None] = {}
-    for value in (each for each in values if each is not None and each.dtype is not None):
-        shape = usual_shape(value, sizes)
-        known = None if shape is None else [size for size in shape if size is not None]
-        is_known = shape is not None and known is not None and len(known) == len(shape)
-        found[value.name or ""] = count_bytes(value.dtype.numpy().name, known) if is_known and value.dtype else None
-    return found
+    return {value.name or "": _value_bytes(value, sizes) for value in values if value is not None}
+
+
+def _value_bytes(value: ir.Value, sizes: Mapping[str, int]) -> int | None:
+    shape = usual_shape(value, sizes)
+    if shape is None or value.dtype is None:
+        return None
+    known = [size for size in shape if size is not None]
+    return count_bytes(value.dtype.numpy().name, known) if len(known) == len(shape) else None
 
 
 def describe_compiled(

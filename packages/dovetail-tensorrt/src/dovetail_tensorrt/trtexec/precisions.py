@@ -129,8 +129,10 @@ def check_layer_types(options: Options, records: Iterable[Any], logger: Any) -> 
     Raises:
         BuildError: One is another, and types are to be obeyed.
     """
+    if not options.has("layerPrecisions"):
+        return
     found = {record.layer: record for record in records}
-    for name, kind in _layer_types(options, list(found)).items() if options.has("layerPrecisions") else ():
+    for name, kind in _layer_types(options, list(found)).items():
         if found[name].type != kind:
             what = f"layer '{name}' is to have {kind} and has {found[name].type}: {found[name].reason}"
             if _read_constraints(options) == "obey":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dovetail.tensors import ShapeRange
 from dovetail.provider.costs import Sizes, count_operations
+from dovetail.tensors import ShapeRange
 
 if TYPE_CHECKING:
     import onnx_ir as ir
