@@ -161,12 +161,82 @@ def test_types_and_formats_that_cannot_be_are_refused(model: str, word: str, exp
 
 
 def test_flags_that_layers_cannot_follow_say_why(model: str) -> None:
-    words = ["--layerPrecisions=*:fp16", "--precisionConstraints=obey", "--layerOutputTypes=*:fp16", "--calib=a.cache"]
-    code, text = run(f"--onnx={model}", "--streams=2", *words, *QUICK)
+    code, text = run(f"--onnx={model}", "--streams=2", "--layerOutputTypes=*:fp16", *QUICK)
     assert code == 0, text
-    assert text.count("has no effect: layers keep the types that the model has") == 3
-    assert "--calib has no effect: ranges come from a calibrator" in text
+    assert text.count("has no effect: layers keep the types that the model has") == 1
     assert "infStreams: 2" in text
+
+
+def _types(plan: Path) -> dict[str, str]:
+    with dovetail.load(plan) as engine:
+        return {row.layer: row.type for row in engine.manifest.precision}
+
+
+def test_int8_takes_ranges_from_a_cache_or_says_that_they_are_made_up(model: str, tmp_path: Path) -> None:
+    plan, cache = tmp_path / "m.plan", tmp_path / "ranges.json"
+    batches = [{"x": np.random.default_rng(0).uniform(-1, 1, (2, 4)).astype(np.float32)}]
+    dovetail.compile(model, precision=dovetail.PrecisionOptions(quantized="int8", calibration=batches, cache=cache))
+    code, text = run(f"--onnx={model}", "--int8", f"--calib={cache}", f"--saveEngine={plan}", *QUICK)
+    assert code == 0, text
+    assert "made-up" not in text
+    assert _types(plan) == {"product": "int8"}
+    code, text = run(f"--onnx={model}", "--int8", f"--saveEngine={plan}", *QUICK)
+    assert code == 0, text
+    assert "ranges are those of made-up inputs" in text
+    assert _types(plan) == {"product": "int8"}
+
+
+@pytest.fixture
+def two_products(tmp_path: Path) -> str:
+    """A product that can be quantized, and one of two computed factors, which cannot."""
+    weight = numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3), "w")
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
+            helper.make_node("Transpose", ["p"], ["t"], name="turn", perm=[1, 0]),
+            helper.make_node("MatMul", ["p", "t"], ["y"], name="square"),
+        ],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 2])],
+        [weight],
+    )
+    path = tmp_path / "two.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    return str(path)
+
+
+@pytest.mark.parametrize("constraint", ["obey", "prefer"])
+def test_types_of_layers_are_obeyed_or_preferred(two_products: str, tmp_path: Path, constraint: str) -> None:
+    plan = tmp_path / "m.plan"
+    words = [f"--onnx={two_products}", f"--precisionConstraints={constraint}", "--int8", f"--saveEngine={plan}", *QUICK]
+    code, text = run("--layerPrecisions=*:fp16,product:int8,square:fp32,turn:fp32", "--fp16", *words[:-3], *QUICK)
+    assert code == 1  # with these kept, nothing is left for FP16
+    code, text = run("--layerPrecisions=product:int8,square:fp16", "--fp16", *words)
+    assert code == 0, text
+    assert _types(plan)["product"] == "int8"
+    assert _types(plan)["square"] == "fp16"
+    code, text = run("--layerPrecisions=square:int8", *words)
+    assert code == (1 if constraint == "obey" else 0), text
+    assert "layer 'square' is to have int8 and has fp32: both of its factors are computed" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--layerPrecisions=product:fp16", "--fp16"], "can have no effect without --precisionConstraints"),
+        (["--layerPrecisions=product:fp16", "--fp16", "--precisionConstraints=always"], "expected none, prefer, obey"),
+        (["--layerPrecisions=other:fp16", "--fp16", "--precisionConstraints=obey"], "no layer is called 'other'"),
+        (["--layerPrecisions=product:int8", "--fp16", "--precisionConstraints=obey"], "add --int8"),
+        (["--layerPrecisions=product:fp7", "--fp16", "--precisionConstraints=obey"], "there is no such type"),
+        (["--int8", "--calib=nowhere.json"], "there is no such calibration cache"),
+        (["--int8", "--fp8"], "exclude each other"),
+    ],
+)
+def test_mistakes_with_types_are_told(model: str, words: list[str], expected: str) -> None:
+    code, text = run(f"--onnx={model}", *words, *QUICK)
+    assert code == 1
+    assert expected in text
 
 
 def test_open_dimensions_become_one_and_that_is_said(model: str) -> None:

@@ -57,12 +57,16 @@ class OpenVinoProvider(Provider):
     def build_partition(self, model: ir.Model, context: BuildContext) -> BuiltPartition:
         """Store a partition as ONNX, once OpenVINO has shown that it can compile it."""
         from dovetail_openvino.payload import describe, split_partition
+        from dovetail_openvino.reports import describe_compiled, read_origins
 
         where = f"partition '{model.graph.name}'"
         border = describe(model.graph.inputs), describe(model.graph.outputs)
+        names = [[value.name or "" for value in values] for values in (model.graph.inputs, model.graph.outputs)]
+        origins = read_origins(model, context.shapes)
         payload, weights = split_partition(model, context.keep)
-        compile_model(payload, weights, border, self._options, where)
-        return BuiltPartition(payload=payload, weights=weights, version=_FORMAT)
+        compiled = compile_model(payload, weights, border, self._options, where)
+        report = describe_compiled(compiled, origins, *names)
+        return BuiltPartition(payload=payload, weights=weights, version=_FORMAT, report=report)
 
     def load_partition(self, stored: StoredPartition) -> LoadedPartition:
         """Compile a stored partition."""

@@ -70,3 +70,39 @@ def test_int8_takes_the_ranges_of_tensors() -> None:
 def test_strongly_typed_networks_are_left_as_they_are(flags: Any) -> None:
     plan, _ = _build(*flags, strongly_typed=True)
     assert _types(plan) == {}
+
+
+def _build_asked(dtype: Any, *flags: Any, output: bool = False) -> tuple[Any, Log]:
+    log = Log()
+    builder = dt.Builder(log)
+    network = builder.create_network(strongly_typed=False)
+    weights = network.add_constant((8, 8), dt.Weights(WEIGHTS)).get_output(0)
+    tensor = network.add_input("x", dt.float32, (4, 8))
+    layer = network.add_matrix_multiply(tensor, dt.MatrixOperation.NONE, weights, dt.MatrixOperation.NONE)
+    layer.name = "product"
+    if output:
+        layer.set_output_type(0, dtype)
+    else:
+        layer.precision = dtype
+    network.mark_output(layer.get_output(0))
+    config = builder.create_builder_config()
+    for flag in (dt.BuilderFlag.FP16, *flags):
+        config.set_flag(flag)
+    return builder.build_serialized_network(network, config), log
+
+
+def test_constraints_make_another_type_an_error_or_a_warning() -> None:
+    with pytest.raises(dt.BuildError, match=r"layer 'product' is to have bf16 and has fp16(.|\n)*no flag allows bf16"):
+        _build_asked(dt.bfloat16, dt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    plan, log = _build_asked(dt.bfloat16, dt.BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
+    assert _types(plan) == {"product": "fp16"}
+    assert "layer 'product' is to have bf16 and has fp16" in log
+    plan, log = _build_asked(dt.float16, dt.BuilderFlag.OBEY_PRECISION_CONSTRAINTS)
+    assert _types(plan) == {"product": "fp16"}
+    assert "has no effect" not in log
+
+
+def test_an_output_type_of_fp32_keeps_its_layer() -> None:
+    plan, log = _build_asked(dt.float32, dt.BuilderFlag.INT8, output=True)
+    assert _types(plan).get("product", "fp32") == "fp32"
+    assert "set_output_type" not in log

@@ -19,6 +19,7 @@ from dovetail_cuda.choose.records import (
     list_code,
 )
 from dovetail_cuda.emit.kernels import KernelTable
+from dovetail_cuda.emit.reports import describe_region
 from dovetail_cuda.emit.template import Step, make_amount, make_buffers, make_launch
 from dovetail_cuda.graph.plan import Buffer, PartitionPlan, PlannedShapes
 from dovetail_cuda.graph.regions import Region
@@ -164,10 +165,8 @@ class _Emitter:
         return chosen
 
     def _report(self, region: Region, chosen: ChosenWay) -> None:
-        layers, tactic = list(region.layers), chosen.way.name
-        made_by = "region" if len(layers) > 1 else ""
-        name, op = name_node(layers), " ".join(region.ops[:8])
-        node = NodeReport(name=name, op=op, layers=layers, made_by=made_by, tactic=tactic, time_us=chosen.time_us)
+        name, tactic = name_node(list(region.layers)), chosen.way.name
+        node = describe_region(region, self.plan, name=name, tactic=tactic, time_us=chosen.time_us)
         self.nodes.append(replace(node, inputs=self._link(region)))
 
     def _link(self, region: Region) -> list[int]:

@@ -16,6 +16,7 @@ from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory, has_provider
 from dovetail_tensorrt.trt.parsing.models import ParsedModel
 from dovetail_tensorrt.trtexec.io_formats import asks_io_formats, set_io_formats
+from dovetail_tensorrt.trtexec.precisions import check_layer_types, choose_precision
 from dovetail_tensorrt.trtexec.words import Options, read_size
 
 __all__ = ["build_plan", "load_plan", "prepare_plugins"]
@@ -23,8 +24,6 @@ __all__ = ["build_plan", "load_plan", "prepare_plugins"]
 _FLAGS: Final = {
     "refit": dovetail.BuilderFlag.REFIT,
     "stripWeights": dovetail.BuilderFlag.STRIP_PLAN,
-    "int8": dovetail.BuilderFlag.INT8,
-    "fp8": dovetail.BuilderFlag.FP8,
     "versionCompatible": dovetail.BuilderFlag.VERSION_COMPATIBLE,
     "errorOnTimingCacheMiss": dovetail.BuilderFlag.ERROR_ON_TIMING_CACHE_MISS,
     "noBuilderCache": dovetail.BuilderFlag.DISABLE_TIMING_CACHE,
@@ -68,13 +67,21 @@ def build_plan(options: Options, logger: Any) -> bytes:
     for note in notes:
         logger.log(Severity.WARNING, note)
     config = make_config(options)
+    shapes = {name: shape[1] if _has_bounds(shape) else shape for name, shape in (bounds[0] if bounds else {}).items()}
+    config.precision = choose_precision(options, _load_model(path), shapes, logger)
     override = _override(options, path)
     source: Any = _read_network(path, options, logger, override, config) if asks_io_formats(options) else path
     engine = dovetail.compile(source, profiles=bounds, config=config, logger=logger, override=override)
     if config.timing_cache_path is not None:
         _keep_timings(Path(config.timing_cache_path))
     with engine:
+        check_layer_types(options, engine.manifest.precision, logger)
         return bytes(engine.serialize())
+
+
+def _has_bounds(shape: Any) -> bool:
+    """Whether it is min, opt and max, and not one shape."""
+    return bool(shape) and not isinstance(shape[0], int)
 
 
 def _read_network(path: Path, options: Options, logger: Any, override: tuple[str, ...], config: Any) -> Any:
@@ -152,11 +159,8 @@ def make_config(options: Options) -> Any:
     """The configuration that the flags describe."""
     config = dovetail.BuilderConfig()
     for name, flag in _FLAGS.items():
-        if options.has(name) or (options.has("best") and name == "int8"):
+        if options.has(name):
             config.set_flag(flag)
-    half = next((name for name in ("fp16", "bf16") if options.has(name)), "fp16" if options.has("best") else None)
-    if half is not None and not options.has("stronglyTyped"):
-        config.precision = dovetail.PrecisionOptions(float_type=half)
     if options.has("noTF32"):
         config.clear_flag(dovetail.BuilderFlag.TF32)
     if options.get("sparsity", "disable") != "disable":

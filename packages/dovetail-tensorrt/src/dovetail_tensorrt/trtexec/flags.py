@@ -37,7 +37,6 @@ def _flags(section: str, rows: Iterable[tuple[str, str, str]], idle: str = "") -
 _ALWAYS: Final = "it is always so"
 _NO_DLA: Final = "there is no DLA"
 _MODEL_TYPES: Final = "layers keep the types that the model has"
-_NO_CALIBRATION: Final = "ranges come from a calibrator, in Python, or from the model"
 _NO_PLACE: Final = "Dovetail has nothing that it would set"
 
 _WORKING: Final = (
@@ -57,9 +56,12 @@ _WORKING: Final = (
             ("noTF32", "switch", "no TF32 arithmetic"),
             ("fp16", "switch", "compute in FP16 where nothing speaks against it"),
             ("bf16", "switch", "compute in BF16 where nothing speaks against it"),
-            ("int8", "switch", "allow INT8 where the network is weakly typed"),
-            ("fp8", "switch", "allow FP8 where the network is weakly typed"),
-            ("best", "switch", "allow all types where the network is weakly typed"),
+            ("int8", "switch", "quantize products and convolutions to INT8"),
+            ("fp8", "switch", "quantize products and convolutions to FP8"),
+            ("best", "switch", "FP16, and INT8 where there is --calib"),
+            ("calib", "text", "the ranges for --int8 and --fp8, as dovetail build --calib-cache writes them"),
+            ("precisionConstraints", "text", "none, prefer or obey: whether --layerPrecisions counts"),
+            ("layerPrecisions", "pairs", "types of layers: name:fp32,head*:fp16"),
             ("saveEngine", "text", "write the plan to a file"),
             ("loadEngine", "text", "take the plan from a file"),
             ("skipInference", "switch", "end after the build"),
@@ -131,13 +133,10 @@ _IDLE: Final = (
     *_flags(
         "Build",
         [
-            ("precisionConstraints", "text", "how types of layers are obeyed"),
-            ("layerPrecisions", "text", "types of layers"),
             ("layerOutputTypes", "text", "types of outputs of layers"),
         ],
         _MODEL_TYPES,
     ),
-    *_flags("Build", [("calib", "text", "a calibration cache")], _NO_CALIBRATION),
     *_flags(
         "Build",
         [

@@ -19,7 +19,7 @@ from dovetail.build.config import BuilderConfig
 from dovetail.build.idle_settings import check_layer_names, find_idle_settings, tell_idle
 from dovetail.build.planner import build_plan
 from dovetail.build.precision.apply import apply_precision
-from dovetail.build.precision.flags import options_from_flags
+from dovetail.build.precision.flags import check_constraints, options_from_flags
 from dovetail.build.precision.trial import Sample
 from dovetail.build.profile import OptimizationProfile
 from dovetail.build.progress import Phases
@@ -160,6 +160,8 @@ class Builder(NoOpContext):
             return ()
         result = apply_precision(request, options, phases, is_weak=is_weak)
         request.precision = result.records
+        if is_weak and isinstance(source, Network):
+            check_constraints(request.config, source, result.records, request.logger)
         return result.samples
 
     def _plan_opener(self, config: BuilderConfig, registry: PluginRegistry | None) -> OpenPlan:

@@ -23,9 +23,9 @@ __all__ = ["BuilderConfig", "BuilderFlag", "IBuilderConfig", "MemoryPoolType", "
 
 
 class BuilderFlag(ContractEnum):
-    """Switches of a build. The last four are of the weakly typed rule.
+    """Switches of a build. The last six are of the weakly typed rule.
 
-    A build tells of each that was set and changes nothing for the network, as those four do for strongly typed ones.
+    A build tells of each that was set and changes nothing for the network, as those six do for strongly typed ones.
     """
 
     DEBUG = 0
@@ -52,6 +52,8 @@ class BuilderFlag(ContractEnum):
     BF16 = 21
     INT8 = 22
     FP8 = 23
+    OBEY_PRECISION_CONSTRAINTS = 24
+    PREFER_PRECISION_CONSTRAINTS = 25
 
 
 class MemoryPoolType(ContractEnum):

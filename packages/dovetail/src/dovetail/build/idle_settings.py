@@ -19,6 +19,7 @@ from dovetail.errors import UsageError
 from dovetail.loggers import ILogger, Severity
 from dovetail.near_names import name_known, suggest
 from dovetail.network.api.definition import Network
+from dovetail.network.api.layers.base import ILayer
 from dovetail.plan.carried import count_carried
 from dovetail.plan.manifest import Manifest
 from dovetail.types import DataType
@@ -42,6 +43,7 @@ PRECISION_FLAGS: Final[Mapping[BuilderFlag, DataType]] = {
     BuilderFlag.FP8: DataType.FP8,
 }
 """The types that flags allow in weakly typed networks."""
+_CONSTRAINTS: Final = (BuilderFlag.OBEY_PRECISION_CONSTRAINTS, BuilderFlag.PREFER_PRECISION_CONSTRAINTS)
 
 _WORKING: Final = frozenset((BuilderFlag.DISABLE_TIMING_CACHE, BuilderFlag.ERROR_ON_TIMING_CACHE_MISS))
 _REFIT: Final = frozenset(
@@ -117,6 +119,9 @@ def _explain_flag(flag: BuilderFlag, request: BuildRequest, network: Network | N
     """Why a flag does nothing; None when it does something, or is looked at after the build."""
     if flag in PRECISION_FLAGS:
         return _explain_precision(flag, is_model=network is None) if request.strongly_typed else None
+    if flag in _CONSTRAINTS:
+        is_fixed = request.strongly_typed or network is None
+        return "types are chosen for the layers of weakly typed networks only" if is_fixed else None
     if flag is BuilderFlag.REFIT_INDIVIDUAL and network is None:
         return "a model has no marked weights, so that all of them can be replaced; BuilderFlag.REFIT says the same"
     if flag in _REFIT:
@@ -187,15 +192,24 @@ def check_layer_names(request: BuildRequest, source: Network | ir.Model) -> None
 def _find_idle_wishes(network: Network, config: BuilderConfig) -> Iterator[str]:
     layers = [network.get_layer(index) for index in range(network.num_layers)]
     is_choice = not network.strongly_typed and any(config.get_flag(flag) for flag in PRECISION_FLAGS)
-    kept = [layer for layer in layers if is_choice and layer.precision is DataType.FLOAT]
+    is_checked = is_choice and any(config.get_flag(flag) for flag in _CONSTRAINTS)
+
+    def is_idle(dtype: DataType | None) -> bool:
+        return dtype is not None and not is_checked and not (is_choice and dtype is DataType.FLOAT)
+
     asked = {
-        "precision": [layer for layer in layers if layer.precision_is_set and layer not in kept],
-        "set_output_type": [layer for layer in layers if any(map(layer.output_type_is_set, range(layer.num_outputs)))],
+        "precision": [layer for layer in layers if is_idle(layer.precision)],
+        "set_output_type": [layer for layer in layers if any(map(is_idle, _output_types(layer)))],
     }
     for what, found in asked.items():
         if found:
             names = ", ".join(f"'{layer.name}'" for layer in found[:3]) + (", ..." if len(found) > 3 else "")
             yield f"{what} of layer {names} has no effect: layers compute in the types of their inputs; add casts"
+
+
+def _output_types(layer: ILayer) -> list[DataType]:
+    """The types that were asked of the outputs of a layer."""
+    return [layer.get_output_type(i) for i in range(layer.num_outputs) if layer.output_type_is_set(i)]
 
 
 def _find_idle_ranges(request: BuildRequest) -> Iterator[str]:

@@ -87,7 +87,7 @@ class _SwitchWriter:
 
     def _find_zero(self) -> ir.Value:
         if self._zero is None:
-            self._zero = add_initializer(self._graph, "zero", np.zeros((), np.float32), ir.DataType.FLOAT, self._taken)
+            self._zero = add_initializer(self._graph, "zero", np.asarray(0, np.float32), ir.DataType.FLOAT, self._taken)
         return self._zero
 
     def _condition(self, reader: ir.Node, maker: ir.Node | None) -> ir.Value:

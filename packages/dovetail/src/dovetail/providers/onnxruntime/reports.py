@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from dovetail.provider.costs import count_bytes, count_operations
+from dovetail.provider.costs import count_bytes
 from dovetail.provider.interfaces import BuildReport, NodeReport, ShapeRange
+from dovetail.provider.node_costs import count_node, find_usual_sizes, usual_shape
 from dovetail.provider.origins import find_layers, find_passes
 from dovetail.providers.onnxruntime.origins import GraphNode, find_makers, trace_origins
 
@@ -39,7 +40,7 @@ class PartitionFacts:
 
 def read_facts(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> PartitionFacts:
     """The facts of a partition, with shapes as they usually are."""
-    sizes = _usual_sizes(model, shapes)
+    sizes = find_usual_sizes(model, shapes)
     nodes = list(model.graph)
     every = list(model.graph.all_nodes())
     values = [*model.graph.inputs, *model.graph.initializers.values(), *(v for node in every for v in node.outputs)]
@@ -49,47 +50,22 @@ def read_facts(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> PartitionFa
         layers=[find_layers(node) for node in nodes],
         inner_layers={node.name or "": find_layers(node) for node in every},
         passes=[find_passes(node) for node in nodes],
-        flops=[_count(node, tensors) for node in nodes],
+        flops=[count_node(node, sizes) for node in nodes],
         tensors=tensors,
         inputs=[value.name or "" for value in model.graph.inputs],
         outputs=[value.name or "" for value in model.graph.outputs],
     )
 
 
-def _usual_sizes(model: ir.Model, shapes: Mapping[str, ShapeRange]) -> dict[str, int]:
-    """The sizes that the names of dimensions usually stand for."""
-    sizes: dict[str, int] = {}
-    for value in model.graph.inputs:
-        known = shapes.get(value.name or "")
-        if known is not None and value.shape is not None and len(known.opt) == value.shape.rank():
-            pairs = zip(value.shape.dims, known.opt, strict=True)
-            sizes.update({str(dim.value): size for dim, size in pairs if not isinstance(dim, int) and dim.value})
-    return sizes
-
-
 def _describe_value(value: ir.Value, sizes: Mapping[str, int]) -> tuple[str, Sequence[int | None] | None]:
     dtype = "" if value.dtype is None else value.dtype.numpy().name
-    if value.shape is None:
-        return dtype, None
-    return dtype, [dim if isinstance(dim, int) else sizes.get(str(dim.value)) for dim in value.shape.dims]
+    return dtype, usual_shape(value, sizes)
 
 
 def _graph_node(node: ir.Node) -> GraphNode:
     inputs = [value.name or "" for value in node.inputs if value is not None]
     outputs = [value.name or "" for value in node.outputs]
     return GraphNode(name=node.name or "", op=node.op_type, inputs=inputs, outputs=outputs)
-
-
-def _count(node: ir.Node, tensors: Mapping[str, tuple[str, Sequence[int | None] | None]]) -> int | None:
-    def sizes(value: ir.Value | None) -> Sequence[int] | None:
-        shape = None if value is None else tensors.get(value.name or "", ("", None))[1]
-        known = None if shape is None else [size for size in shape if size is not None]
-        return known if shape is not None and known is not None and len(known) == len(shape) else None
-
-    if node.domain not in ("", "ai.onnx") or not node.outputs:
-        return None
-    attributes = {name: each.value for name, each in node.attributes.items() if each.type.name in ("INT", "INTS")}
-    return count_operations(node.op_type, [sizes(value) for value in node.inputs], sizes(node.outputs[0]), attributes)
 
 
 def describe_partition(facts: PartitionFacts, nodes: Sequence[GraphNode]) -> BuildReport:
