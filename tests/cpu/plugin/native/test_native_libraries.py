@@ -17,7 +17,7 @@ from dovetail.errors import ForeignLibraryError, PluginError
 from dovetail.loggers import ILogger, Severity
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.plugin.safe import get_safe_plugin_registry
-from tests.support.native_libraries import INCLUDE, SOURCES, Compile
+from tests.support.native_libraries import INCLUDE, SOURCES, VERSION_8, Compile
 
 
 class Messages(ILogger):
@@ -240,3 +240,11 @@ def test_the_safe_registry_checks_what_a_library_declares_safe(compile_library: 
     assert safe.deregister_library(library)
     with pytest.raises(PluginError, match="the creator does not declare that it is safe"):
         safe.load_library(compile_library("pad_plugin"))
+
+
+@pytest.mark.parametrize(("options", "version"), [((), 11), ((VERSION_8,), 8)], ids=["now", "version 8"])
+def test_what_existing_sources_name_is_there(compile_library: Compile, options: tuple[str, ...], version: int) -> None:
+    """The numbers: 1.75, 2, 4, 3, the bits of 1.75, and for version 8 its old names."""
+    use_all = ctypes.CDLL(compile_library("names", *options)).useAll
+    use_all.restype = ctypes.c_float
+    assert use_all(None, None) == 10.75 + 0x3F00 + version + (version == 8)

@@ -209,6 +209,16 @@ public:
         return link.host && key ? link.host->release_resource(link.context, key) : -1;
     }
 
+    IPluginCreatorInterface* const* getAllCreatorsRecursive(int32_t* numCreators) noexcept override
+    {
+        return getAllCreators(numCreators);
+    }
+
+    bool isParentSearchEnabled() const noexcept override { return mSearchesParent; }
+    void setParentSearchEnabled(bool enabled) noexcept override { mSearchesParent = enabled; }
+    void setErrorRecorder(IErrorRecorder* recorder) noexcept override { mRecorder = recorder; }
+    IErrorRecorder* getErrorRecorder() const noexcept override { return mRecorder; }
+
     void list(std::vector<dovetail_registration>& entries) const
     {
         for (size_t i = 0; i < mCreators.size(); ++i)
@@ -230,6 +240,8 @@ private:
     std::vector<IPluginCreatorInterface*> mCreators;
     std::vector<std::string*> mNamespaces;
     mutable std::vector<IPluginCreator*> mOlder;
+    bool mSearchesParent{true};
+    IErrorRecorder* mRecorder{nullptr};
 };
 
 DOVETAIL_PRIVATE inline LibraryRegistry& libraryRegistry() noexcept
@@ -273,6 +285,11 @@ namespace nvinfer1
 {
 inline namespace dovetail_v1
 {
+
+DOVETAIL_PRIVATE inline IPluginRegistry* getBuilderPluginRegistry(EngineCapability capability) noexcept
+{
+    return capability == EngineCapability::kSAFETY ? getSafePluginRegistry() : getPluginRegistry();
+}
 
 // Registers one creator while the library is loaded.
 template <typename T>

@@ -1,4 +1,4 @@
-"""Whether a library file is whole. The system maps what a header promises, and a part that is not there ends the process."""
+"""Whether a library file is whole: the system maps what its header promises, and what is missing ends the process."""
 
 from __future__ import annotations
 
