@@ -87,7 +87,7 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="LIB",
-        help="plugin libraries to import first (Python files, package folders, or @NAME for one that an installed "
+        help="plugin libraries to import first (Python files, package folders, C++ libraries (.so), or @NAME for one that an installed "
         "package offers); their code runs",
     )
 
