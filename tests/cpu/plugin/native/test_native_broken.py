@@ -24,6 +24,9 @@ QUICK = {
     "ThrowsPastNoexcept": "R61",
     "Hangs": "R61",
     "CreateThrows": "R01",
+    "ManyOutputs": "R06",
+    "TypesPastEnd": "R18",
+    "ShapesPastEnd": "R18",
 }
 """Told early: the rest of the life is not looked at."""
 WHOLE = {
@@ -53,6 +56,10 @@ WHOLE = {
     "TacticsDiffer": "R50",
     "Leaks": "R58",
     "SharesGain": "R69",
+    "HugeWorkspace": "R21",
+    "OneObject": "R01",
+    "UsesFreed": "R65",
+    "ReadsUnset": "R65",
 }
 """Told after a whole life, which takes seconds."""
 

@@ -17,7 +17,7 @@ from dovetail.errors import ForeignLibraryError, PluginError
 from dovetail.loggers import ILogger, Severity
 from dovetail.plugin.registry import PluginRegistry, get_plugin_registry
 from dovetail.plugin.safe import get_safe_plugin_registry
-from tests.support.native_libraries import INCLUDE, SOURCES, Compile
+from tests.support.native_libraries import INCLUDE, SOURCES, VERSION_8, Compile
 
 
 class Messages(ILogger):
@@ -155,12 +155,25 @@ def test_other_files_are_refused(tmp_path: Path, registry: PluginRegistry) -> No
         (b"", "the file is empty"),
         (b"\x7fELF", "the file is no plugin library"),
         (b"\x7fELF dovetail_plugin_abi", "the library cannot be loaded"),
+        (b"\x7fELF\x02\x01 dovetail_plugin_abi", "the library is cut short"),
     ):
         (tmp_path / "plugin.so").write_bytes(contents)
         with pytest.raises(PluginError, match=words):
             registry.load_library(tmp_path / "plugin.so")
     with pytest.raises(PluginError, match="there is no such plugin library"):
         registry.load_library(tmp_path / "gone.so")
+
+
+@pytest.mark.parametrize("part", [0.1, 0.4])
+def test_a_library_that_was_cut_short_is_refused(
+    compile_library: Compile, registry: PluginRegistry, tmp_path: Path, part: float
+) -> None:
+    """The system would map what is not there, and the first access to it would end the process."""
+    whole = compile_library("probe").read_bytes()
+    cut = whole[: int(len(whole) * part)] + b"dovetail_plugin_abi"
+    (tmp_path / "plugin.so").write_bytes(cut)
+    with pytest.raises(PluginError, match=f"the library is cut short; expected at least [0-9]+ bytes, got {len(cut)}"):
+        registry.load_library(tmp_path / "plugin.so")
 
 
 @pytest.mark.skipif(shutil.which("pkg-config") is None, reason="there is no pkg-config here")
@@ -190,8 +203,10 @@ def test_a_second_library_with_the_same_creator_is_refused_until_the_first_is_go
     first, second = compile_library("probe"), tmp_path / "libother.so"
     shutil.copy(first, second)
     library = registry.load_library(first)
-    with pytest.raises(PluginError, match="a creator for plugin 'Probe' version '1' is already registered"):
+    with pytest.raises(PluginError, match="a creator for plugin 'Probe' version '1' is already registered") as told:
         registry.load_library(second)
+    assert str(first) in str(told.value)
+    assert str(second) in str(told.value)
     assert registry.get_creator("Probe", "1") is library.creators[0]
     assert registry.deregister_library(library)
     assert registry.load_library(second).creators[0].name == "Probe"
@@ -225,3 +240,11 @@ def test_the_safe_registry_checks_what_a_library_declares_safe(compile_library: 
     assert safe.deregister_library(library)
     with pytest.raises(PluginError, match="the creator does not declare that it is safe"):
         safe.load_library(compile_library("pad_plugin"))
+
+
+@pytest.mark.parametrize(("options", "version"), [((), 11), ((VERSION_8,), 8)], ids=["now", "version 8"])
+def test_what_existing_sources_name_is_there(compile_library: Compile, options: tuple[str, ...], version: int) -> None:
+    """The numbers: 1.75, 2, 4, 3, the bits of 1.75, and for version 8 its old names."""
+    use_all = ctypes.CDLL(compile_library("names", *options)).useAll
+    use_all.restype = ctypes.c_float
+    assert use_all(None, None) == 10.75 + 0x3F00 + version + (version == 8)

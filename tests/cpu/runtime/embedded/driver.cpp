@@ -169,6 +169,9 @@ void fail(Runtime& runtime, Arguments const& args)
             options.pluginLibraries = {"nothing.so"};
             runtime.load(args[0], options);
         });
+    Context moved = std::move(context);
+    tell([&] { context.run(); });
+    tell([&] { context.setInput("x", x, {2, 3}); });
 }
 
 void profiles(Runtime& runtime, Arguments const& args)

@@ -57,6 +57,8 @@ def test_failures_are_exceptions_with_kind_and_text(driver: Path, plans: Path) -
         ("UsageError", "no such profile; expected below 0, got 0"),
         ("ProviderError", "provider 'cpu': unknown option(s) threads; expected layout"),
         ("PluginError", f"{Path.cwd() / 'nothing.so'}: there is no such plugin library"),
+        ("UsageError", "this context was moved to another object, which has taken its place"),
+        ("UsageError", "this context was moved to another object, which has taken its place"),
         ("ok", ""),
     ]
 

@@ -87,8 +87,8 @@ def add_plugins(parser: argparse.ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="LIB",
-        help="plugin libraries to import first (Python files, package folders, or @NAME for one that an installed "
-        "package offers); their code runs",
+        help="plugin libraries to import first (Python files, package folders, C++ libraries, or @NAME for one that "
+        "an installed package offers); their code runs",
     )
 
 

@@ -27,13 +27,13 @@ def _any_code(cls: type) -> Any:
 
 
 def describe(thing: Any) -> str:
-    """The class and place of an object.
+    """The class and place of an object, or what it stands for where that is no Python object.
 
     >>> from dovetail.plugin.resources import ResourceTable
     >>> describe(ResourceTable())
     'ResourceTable (...resources.py:...)'
     """
-    return f"{type(thing).__name__} ({origin_of(thing)})"
+    return getattr(thing, "adapted_name", None) or f"{type(thing).__name__} ({origin_of(thing)})"
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:

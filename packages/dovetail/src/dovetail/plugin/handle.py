@@ -34,7 +34,10 @@ from dovetail.plugin.interfaces import (
 from dovetail.plugin.kernels import KernelLaunch
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc, TensorRTPhase
 
-__all__ = ["PluginHandle", "is_success", "locate_error"]
+__all__ = ["MAX_OUTPUTS", "PluginHandle", "is_success", "locate_error"]
+
+MAX_OUTPUTS: Final = 1 << 16
+"""A number beyond it is a mistake, and would take all memory before anybody is told."""
 
 T = TypeVar("T")
 
@@ -166,8 +169,13 @@ class PluginHandle:
         """How many outputs the plugin has; at least one."""
         given = self._call("num_outputs", lambda: self.build.num_outputs)
         count = _integer(given)
-        if count is None or count < 1:
-            raise PluginError("num_outputs must be a positive integer", where=self.where, got=repr(given))
+        if count is None or not 0 < count <= MAX_OUTPUTS:
+            raise PluginError(
+                "num_outputs must be a positive integer",
+                where=self.where,
+                expected=f"1 to {MAX_OUTPUTS}",
+                got=repr(given),
+            )
         return count
 
     @property

@@ -2,6 +2,7 @@
 #include <NvInfer.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -52,7 +53,7 @@ public:
     char const* getPluginName() const override { return is("OtherName") ? "Another" : mFault.c_str(); }
     char const* getPluginVersion() const override { return "1"; }
     char const* getPluginNamespace() const override { return ""; }
-    int32_t getNbOutputs() const override { return is("NoOutputs") ? 0 : 1; }
+    int32_t getNbOutputs() const override { return is("NoOutputs") ? 0 : is("ManyOutputs") ? 1000000000 : 1; }
 
     int32_t getOutputDataTypes(DataType* outputs, int32_t nbOutputs, DataType const* inputs, int32_t) const override
     {
@@ -60,6 +61,10 @@ public:
         {
             bool const isOther = is("TypesChange") ? ++gCalls % 2 : is("DeclaresOtherType");
             outputs[0] = isOther ? DataType::kHALF : inputs[0];
+        }
+        if (is("TypesPastEnd"))
+        {
+            outputs[20] = inputs[0];
         }
         return 0;
     }
@@ -74,6 +79,10 @@ public:
         if (nbOutputs)
         {
             outputs[0] = inputs[0];
+        }
+        if (is("ShapesPastEnd"))
+        {
+            outputs[2] = inputs[0];
         }
         if (is("NegativeSize"))
         {
@@ -108,7 +117,7 @@ public:
     size_t getWorkspaceSize(DynamicPluginTensorDesc const*, int32_t, DynamicPluginTensorDesc const*,
         int32_t) const override
     {
-        return is("WorkspaceChanges") ? static_cast<size_t>(++gCalls) * 16 : is("WorkspaceOverrun") ? 16 : 0;
+        return is("WorkspaceChanges") ? static_cast<size_t>(++gCalls) * 16 : is("WorkspaceOverrun") ? 16 : is("HugeWorkspace") ? SIZE_MAX : 0;
     }
 
     int32_t getNbTactics() override { return usesTactics() ? 2 : 0; }
@@ -150,6 +159,8 @@ public:
         float const gain = is("KeepsFieldMemory") && mMemory ? *mMemory : is("SharesGain") ? gGain : mGain;
         float const more = is("CountsRuns") ? static_cast<float>(mRuns++)
             : is("TacticsDiffer")           ? static_cast<float>(mTactic)
+            : is("UsesFreed")               ? readFreed()
+            : is("ReadsUnset")              ? readUnset()
                                             : 0.0F;
         bool const addsUp = is("AddsToOutput");
         for (int64_t i = 0; i < mCount; ++i)
@@ -184,6 +195,21 @@ private:
     bool usesTactics() const
     {
         return is("TacticsTwice") || is("TacticsDiffer") || is("CloneForgetsTactic") || is("AttachForgetsTactic");
+    }
+
+    // Through a pointer that the compiler knows nothing about.
+    static float readFreed()
+    {
+        float* volatile kept = new float[4096]{};
+        delete[] kept;
+        return kept[2000];
+    }
+    static float readUnset()
+    {
+        float* volatile made = new float[4096];
+        float const value = made[2000];
+        delete[] made;
+        return value;
     }
 
     int32_t misbehave(float* x, float* y, void* workspace)
@@ -287,6 +313,11 @@ public:
         {
             return nullptr;
         }
+        if (mFault == "OneObject")
+        {
+            static auto* const one = new Broken{mFault, 2.0F};
+            return one;
+        }
         auto const* given = fc->nbFields ? static_cast<float const*>(fc->fields[0].data) : nullptr;
         float const gain = given && !(isStored && mFault == "RuntimeForgets") ? *given : 2.0F;
         return new Broken{mFault, gain, given};
@@ -305,7 +336,8 @@ char const* const kFAULTS[]{"NoBuildCapability", "OtherName", "FieldTwice", "NoO
     "FieldsChange", "RuntimeRefuses", "RuntimeForgets", "KeepsFieldMemory", "EnqueueThrows", "EnqueueStatus",
     "WritesInput", "WritesPastOutput", "WorkspaceOverrun", "AddsToOutput", "CountsRuns", "KeepsFirstShape",
     "TacticsDiffer", "Leaks", "SharesGain", "WritesLater", "ReadsNull", "Aborts", "Exits", "ThrowsPastNoexcept", "Hangs",
-    "CreateThrows", "None"};
+    "CreateThrows", "ManyOutputs", "TypesPastEnd", "ShapesPastEnd", "HugeWorkspace", "OneObject", "UsesFreed", "ReadsUnset",
+    "None"};
 
 } // namespace
 

@@ -12,7 +12,7 @@ extern "C"
 {
 #endif
 
-#define DOVETAIL_ABI_VERSION 1
+#define DOVETAIL_ABI_VERSION 2
 
     /* What the library may ask of Dovetail; context says which registry loaded the library. */
     typedef struct dovetail_host
@@ -116,6 +116,10 @@ extern "C"
     typedef void (*dovetail_shapes_sink)(
         int64_t token, dovetail_expr const* exprs, int32_t nb_exprs, dovetail_shapes const* outputs);
 
+    /* Combinations of types and formats, one tensor after the other. */
+    typedef void (*dovetail_formats_sink)(
+        int64_t token, int32_t const* types, int32_t const* formats, int32_t nb_tensors);
+
     typedef struct dovetail_plugin_table
     {
         uint32_t version;
@@ -145,13 +149,17 @@ extern "C"
         int32_t (*core_identity)(void* core, dovetail_identity* identity);
 
         int32_t (*build_num_outputs)(void* build, int32_t* count);
+        /* The ranks are null where the build capability is not of version 3, which is that of quick plugins. */
         int32_t (*build_output_types)(void* build, int32_t* outputs, int32_t nb_outputs, int32_t const* inputs,
-            int32_t nb_inputs, int32_t* status);
+            int32_t const* ranks, int32_t nb_inputs, int32_t* status);
         int32_t (*build_output_shapes)(void* build, dovetail_expr const* exprs, int32_t nb_exprs,
             dovetail_shapes const* inputs, dovetail_shapes const* shape_inputs, int32_t nb_outputs,
             dovetail_shapes_sink sink, int64_t token, int32_t* status);
         int32_t (*build_supports)(void* build, int32_t pos, dovetail_dynamic_desc const* in_out, int32_t nb_inputs,
             int32_t nb_outputs, int32_t* accepted);
+        /* Of version 3 only: all combinations at once. */
+        int32_t (*build_combinations)(void* build, dovetail_dynamic_desc const* in_out, int32_t nb_inputs,
+            int32_t nb_outputs, dovetail_formats_sink sink, int64_t token, int32_t* status);
         int32_t (*build_configure)(void* build, dovetail_dynamic_desc const* in, int32_t nb_inputs,
             dovetail_dynamic_desc const* out, int32_t nb_outputs, int32_t* status);
         int32_t (*build_workspace)(void* build, dovetail_dynamic_desc const* in, int32_t nb_inputs,

@@ -23,6 +23,10 @@ enum class ErrorCode : int32_t
     kUNSUPPORTED_STATE = 10,
 };
 
+enum class AllocatorFlag : int32_t
+{
+    kRESIZABLE = 0,
+};
 using AllocatorFlags = uint32_t;
 
 class IGpuAllocator

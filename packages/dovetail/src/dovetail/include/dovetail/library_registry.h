@@ -2,6 +2,7 @@
 #pragma once
 
 #include "abi.h"
+#include "adapt_quick.h"
 #include "adapt_v2.h"
 #include "registry.h"
 
@@ -69,27 +70,40 @@ inline IPluginCreator* asOlder(IPluginCreatorInterface& creator) noexcept
     return isKind(creator, "PLUGIN CREATOR_V1") ? static_cast<IPluginCreator*>(&creator) : nullptr;
 }
 
-// A creator of IPluginV3: itself, or the adapter of an older one, made once; null where it is neither.
-DOVETAIL_PRIVATE inline IPluginCreatorV3One* adaptCreator(IPluginCreatorInterface& creator)
+inline IPluginCreatorV3Quick* asQuick(IPluginCreatorInterface& creator) noexcept
 {
-    static std::vector<std::unique_ptr<AdaptedV2Creator>> adapters;
-    if (isKind(creator, "PLUGIN CREATOR_V3ONE"))
-    {
-        return static_cast<IPluginCreatorV3One*>(&creator);
-    }
-    auto* older = asOlder(creator);
+    return isKind(creator, "PLUGIN CREATOR_V3QUICK") ? static_cast<IPluginCreatorV3Quick*>(&creator) : nullptr;
+}
+
+// The adapter of a creator, made once.
+template <typename Adapter, typename Creator>
+DOVETAIL_PRIVATE inline IPluginCreatorV3One* findAdapter(Creator* creator)
+{
+    static std::vector<std::unique_ptr<Adapter>> adapters;
     for (auto const& known : adapters)
     {
-        if (known->adapted() == older)
+        if (known->adapted() == creator)
         {
             return known.get();
         }
     }
-    if (older)
+    adapters.push_back(std::make_unique<Adapter>(creator));
+    return adapters.back().get();
+}
+
+// A creator of IPluginV3: itself, or the adapter of one of another interface; null where that is not known.
+DOVETAIL_PRIVATE inline IPluginCreatorV3One* adaptCreator(IPluginCreatorInterface& creator)
+{
+    if (isKind(creator, "PLUGIN CREATOR_V3ONE"))
     {
-        adapters.push_back(std::make_unique<AdaptedV2Creator>(older));
+        return static_cast<IPluginCreatorV3One*>(&creator);
     }
-    return older ? adapters.back().get() : nullptr;
+    if (auto* older = asOlder(creator))
+    {
+        return findAdapter<AdaptedV2Creator>(older);
+    }
+    auto* quick = asQuick(creator);
+    return quick ? findAdapter<AdaptedQuickCreator>(quick) : nullptr;
 }
 
 inline bool sameText(char const* first, char const* second) noexcept
@@ -195,6 +209,16 @@ public:
         return link.host && key ? link.host->release_resource(link.context, key) : -1;
     }
 
+    IPluginCreatorInterface* const* getAllCreatorsRecursive(int32_t* numCreators) noexcept override
+    {
+        return getAllCreators(numCreators);
+    }
+
+    bool isParentSearchEnabled() const noexcept override { return mSearchesParent; }
+    void setParentSearchEnabled(bool enabled) noexcept override { mSearchesParent = enabled; }
+    void setErrorRecorder(IErrorRecorder* recorder) noexcept override { mRecorder = recorder; }
+    IErrorRecorder* getErrorRecorder() const noexcept override { return mRecorder; }
+
     void list(std::vector<dovetail_registration>& entries) const
     {
         for (size_t i = 0; i < mCreators.size(); ++i)
@@ -216,6 +240,8 @@ private:
     std::vector<IPluginCreatorInterface*> mCreators;
     std::vector<std::string*> mNamespaces;
     mutable std::vector<IPluginCreator*> mOlder;
+    bool mSearchesParent{true};
+    IErrorRecorder* mRecorder{nullptr};
 };
 
 DOVETAIL_PRIVATE inline LibraryRegistry& libraryRegistry() noexcept
@@ -259,6 +285,11 @@ namespace nvinfer1
 {
 inline namespace dovetail_v1
 {
+
+DOVETAIL_PRIVATE inline IPluginRegistry* getBuilderPluginRegistry(EngineCapability capability) noexcept
+{
+    return capability == EngineCapability::kSAFETY ? getSafePluginRegistry() : getPluginRegistry();
+}
 
 // Registers one creator while the library is loaded.
 template <typename T>

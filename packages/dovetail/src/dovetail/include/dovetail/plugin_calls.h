@@ -1,6 +1,8 @@
 // The functions of abi.h for plugins: each calls one method.
 #pragma once
 
+#include "adapt_quick.h"
+#include "answers.h"
 #include "descs.h"
 #include "exchange.h"
 #include "guard.h"
@@ -13,6 +15,13 @@ namespace detail
 inline IPluginV3OneBuild* asBuild(void* handle) noexcept
 {
     return static_cast<IPluginV3OneBuild*>(as<IPluginCapability>(handle));
+}
+
+// The build capability of a plugin of the quick interface; null for one of another.
+inline QuickBuild* asQuick(void* handle) noexcept
+{
+    auto* build = asBuild(handle);
+    return build->getInterfaceInfo().major == QuickBuild::kMAJOR ? static_cast<QuickBuild*>(build) : nullptr;
 }
 
 inline IPluginV3OneRuntime* asRuntime(void* handle) noexcept
@@ -57,16 +66,18 @@ DOVETAIL_PRIVATE inline int32_t buildNumOutputs(void* build, int32_t* count)
 }
 
 DOVETAIL_PRIVATE inline int32_t buildOutputTypes(
-    void* build, int32_t* outputs, int32_t nbOutputs, int32_t const* inputs, int32_t nbInputs, int32_t* status)
+    void* build, int32_t* outputs, int32_t nbOutputs, int32_t const* inputs, int32_t const* ranks, int32_t nbInputs, int32_t* status)
 {
     return guarded([&] {
         std::vector<DataType> const given(
             reinterpret_cast<DataType const*>(inputs), reinterpret_cast<DataType const*>(inputs) + nbInputs);
-        std::vector<DataType> answer(static_cast<size_t>(nbOutputs), static_cast<DataType>(-1));
-        *status = asBuild(build)->getOutputDataTypes(answer.data(), nbOutputs, given.data(), nbInputs);
-        for (int32_t i = 0; i < nbOutputs; ++i)
+        Answers<DataType> answers{nbOutputs, static_cast<DataType>(-1)};
+        *status = asQuick(build)
+            ? asQuick(build)->getOutputDataTypesOfRanks(answers.data(), nbOutputs, given.data(), ranks, nbInputs)
+            : asBuild(build)->getOutputDataTypes(answers.data(), nbOutputs, given.data(), nbInputs);
+        for (DataType type : answers.take())
         {
-            outputs[i] = static_cast<int32_t>(answer[static_cast<size_t>(i)]);
+            *outputs++ = static_cast<int32_t>(type);
         }
     });
 }
@@ -81,9 +92,10 @@ DOVETAIL_PRIVATE inline int32_t buildOutputShapes(void* build, dovetail_expr con
         auto const shapes = builder.unpack(*shapeInputs);
         DimsExprs unset{};
         unset.nbDims = -1;
-        std::vector<DimsExprs> out(static_cast<size_t>(nbOutputs), unset);
+        Answers<DimsExprs> answers{nbOutputs, unset};
         *status = asBuild(build)->getOutputShapes(
-            in.data(), inputs->count, shapes.data(), shapeInputs->count, out.data(), nbOutputs, builder);
+            in.data(), inputs->count, shapes.data(), shapeInputs->count, answers.data(), nbOutputs, builder);
+        auto const out = answers.take();
         if (*status == 0)
         {
             std::vector<int32_t> ranks, dims;
@@ -129,7 +141,31 @@ DOVETAIL_PRIVATE inline int32_t buildNbTactics(void* build, int32_t* count)
 
 DOVETAIL_PRIVATE inline int32_t buildTactics(void* build, int32_t* tactics, int32_t count, int32_t* status)
 {
-    return guarded([&] { *status = asBuild(build)->getValidTactics(tactics, count); });
+    return guarded([&] {
+        Answers<int32_t> answers{count, 0};
+        *status = asBuild(build)->getValidTactics(answers.data(), count);
+        auto const found = answers.take();
+        std::copy(found.begin(), found.end(), tactics);
+    });
+}
+
+// All combinations of a plugin that lists them.
+DOVETAIL_PRIVATE inline int32_t buildCombinations(void* build, dovetail_dynamic_desc const* inOut, int32_t nbInputs,
+    int32_t nbOutputs, dovetail_formats_sink sink, int64_t token, int32_t* status)
+{
+    return guarded([&] {
+        auto* known = asQuick(build);
+        BuildDescs const descs{inOut, nbInputs + nbOutputs};
+        std::vector<PluginTensorDesc> listed;
+        *status = known ? known->listCombinations(descs, nbInputs, nbOutputs, listed) : 0;
+        std::vector<int32_t> types, formats;
+        for (PluginTensorDesc const& desc : listed)
+        {
+            types.push_back(static_cast<int32_t>(desc.type));
+            formats.push_back(static_cast<int32_t>(desc.format));
+        }
+        sink(token, types.data(), formats.data(), static_cast<int32_t>(listed.size()));
+    });
 }
 
 DOVETAIL_PRIVATE inline int32_t buildFormatLimit(void* build, int32_t* limit)

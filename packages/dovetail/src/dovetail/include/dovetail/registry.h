@@ -57,6 +57,13 @@ public:
     // The resources of Dovetail's global registry, which all libraries and Python plugins share.
     virtual IPluginResource* acquirePluginResource(AsciiChar const* key, IPluginResource* resource) noexcept = 0;
     virtual int32_t releasePluginResource(AsciiChar const* key) noexcept = 0;
+    // This registry has no parent: what it has is all there is.
+    virtual IPluginCreatorInterface* const* getAllCreatorsRecursive(int32_t* numCreators) noexcept = 0;
+    virtual bool isParentSearchEnabled() const noexcept = 0;
+    virtual void setParentSearchEnabled(bool enabled) noexcept = 0;
+    // Kept for whoever asks; what goes wrong is told to Dovetail's own.
+    virtual void setErrorRecorder(IErrorRecorder* recorder) noexcept = 0;
+    virtual IErrorRecorder* getErrorRecorder() const noexcept = 0;
 
 protected:
     virtual ~IPluginRegistry() noexcept = default;

@@ -38,6 +38,7 @@ DOVETAIL_PRIVATE inline dovetail_plugin_table const* pluginTable() noexcept
         buildOutputTypes,
         buildOutputShapes,
         buildSupports,
+        buildCombinations,
         buildConfigure,
         buildWorkspace,
         buildNbTactics,

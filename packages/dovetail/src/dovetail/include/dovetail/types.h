@@ -29,18 +29,25 @@
 
 namespace nvinfer1
 {
-inline namespace dovetail_v1
-{
 
-// Networks are built in Python or on the command line: these classes have names only.
+// Networks are built in Python or on the command line: these classes have names only. They are outside of the inline
+// namespace, because sources declare them too.
 class IBuilder;
 class IBuilderConfig;
 class ICudaEngine;
 class IExecutionContext;
+class IHostMemory;
 class ILayer;
 class INetworkDefinition;
+class IOptimizationProfile;
+class IPluginV2Layer;
+class IPluginV3Layer;
+class IProfiler;
 class IRuntime;
 class ITensor;
+
+inline namespace dovetail_v1
+{
 
 using char_t = char;
 using AsciiChar = char_t;
@@ -76,9 +83,27 @@ enum class TensorFormat : int32_t
     kDLA_HWC4 = 10,
     kHWC16 = 11,
     kDHWC = 12,
+#if NV_TENSORRT_MAJOR < 10
+    // Names of before version 8.
+    kNCHW = kLINEAR,
+    kNC2HW2 = kCHW2,
+    kNHWC8 = kHWC8,
+#endif
 };
 
 using PluginFormat = TensorFormat;
+#if NV_TENSORRT_MAJOR < 10
+using PluginFormatType = TensorFormat;
+#endif
+
+// What an engine is made for; plugins ask for the registry of one.
+enum class EngineCapability : int32_t
+{
+    kSTANDARD = 0,
+    kDEFAULT = kSTANDARD,
+    kSAFETY = 1,
+    kDLA_STANDALONE = 2,
+};
 
 enum class PluginFieldType : int32_t
 {
@@ -178,6 +203,20 @@ public:
     Dims3() : Dims3{0, 0, 0} {}
     Dims3(DimsSize d0, DimsSize d1, DimsSize d2) : Dims{3, {d0, d1, d2}} {}
 };
+
+#if NV_TENSORRT_MAJOR < 10
+class DimsCHW : public Dims3
+{
+public:
+    using Dims3::Dims3;
+    DimsSize& c() { return d[0]; }
+    DimsSize c() const { return d[0]; }
+    DimsSize& h() { return d[1]; }
+    DimsSize h() const { return d[1]; }
+    DimsSize& w() { return d[2]; }
+    DimsSize w() const { return d[2]; }
+};
+#endif
 
 class Dims4 : public Dims
 {

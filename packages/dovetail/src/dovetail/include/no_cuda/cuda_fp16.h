@@ -4,12 +4,18 @@
 #include <cstdint>
 #include <cstring>
 
+struct __half_raw
+{
+    uint16_t x;
+};
+
 struct __half
 {
     uint16_t bits{0};
     __half() = default;
     __half(float value) : bits(fromFloat(value)) {}
     operator float() const { return toFloat(bits); }
+    operator __half_raw() const { return {bits}; }
 
 private:
     static uint16_t fromFloat(float value)
@@ -64,6 +70,17 @@ private:
 };
 typedef __half half;
 
+struct __half2
+{
+    __half x, y;
+};
+typedef __half2 half2;
+
+inline __half& operator+=(__half& left, __half right) { return left = left + right; }
+inline __half& operator-=(__half& left, __half right) { return left = left - right; }
+inline __half& operator*=(__half& left, __half right) { return left = left * right; }
+inline __half& operator/=(__half& left, __half right) { return left = left / right; }
+
 inline __half __float2half(float value)
 {
     return __half(value);
@@ -72,4 +89,14 @@ inline __half __float2half(float value)
 inline float __half2float(__half value)
 {
     return static_cast<float>(value);
+}
+
+inline __half __float2half_rn(float value)
+{
+    return __half(value);
+}
+
+inline __half2 __floats2half2_rn(float x, float y)
+{
+    return {__half(x), __half(y)};
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda_runtime_api.h"
-#include "vector_types.h"
+#include "vector_functions.h"
 
 #define __host__
 #define __device__

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #define DOVETAIL_NO_CUDA 1
+#define CUDART_VERSION 12000
 
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
@@ -17,7 +18,14 @@ enum cudaError
     cudaErrorInvalidValue = 1,
     cudaErrorMemoryAllocation = 2,
     cudaErrorInitializationError = 3,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
+    cudaErrorInvalidResourceHandle = 400,
+    cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchFailure = 719,
     cudaErrorNotSupported = 801,
     cudaErrorUnknown = 999,
 };
@@ -96,7 +104,14 @@ inline char const* cudaGetErrorString(cudaError_t error)
     case cudaErrorInvalidValue: return "invalid argument";
     case cudaErrorMemoryAllocation: return "out of memory";
     case cudaErrorInitializationError: return "initialization error";
+    case cudaErrorInvalidConfiguration: return "invalid configuration argument";
+    case cudaErrorInsufficientDriver: return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorNoDevice: return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice: return "invalid device ordinal";
+    case cudaErrorInvalidResourceHandle: return "invalid resource handle";
+    case cudaErrorNotReady: return "device not ready";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
     case cudaErrorNotSupported: return "operation not supported";
     case cudaErrorUnknown: return "unknown error";
     }
@@ -112,12 +127,13 @@ inline char const* cudaGetErrorName(cudaError_t error)
 struct cudaDeviceProp
 {
     char name[256];
-    size_t totalGlobalMem;
-    size_t sharedMemPerBlock;
+    size_t totalGlobalMem, sharedMemPerBlock, totalConstMem;
+    size_t sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
     int major, minor;
-    int multiProcessorCount;
-    int maxThreadsPerBlock;
-    int warpSize;
+    int multiProcessorCount, maxThreadsPerMultiProcessor;
+    int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3];
+    int regsPerBlock, warpSize, clockRate, memoryBusWidth, l2CacheSize;
+    int integrated, concurrentKernels, canMapHostMemory, unifiedAddressing;
 };
 
 inline cudaError_t cudaGetDevice(int* device)
@@ -139,7 +155,9 @@ inline cudaError_t cudaSetDevice(int device)
 
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device)
 {
-    *properties = cudaDeviceProp{"host", 0, 0, 0, 0, 1, 1, 1};
+    *properties = cudaDeviceProp{};
+    std::strcpy(properties->name, "host");
+    properties->multiProcessorCount = properties->maxThreadsPerBlock = properties->warpSize = 1;
     return cudaSetDevice(device);
 }
 
@@ -226,3 +244,17 @@ inline cudaError_t cudaEventDestroy(cudaEvent_t)
 {
     return cudaSuccess;
 }
+
+inline cudaError_t cudaEventQuery(cudaEvent_t)
+{
+    return cudaSuccess;
+}
+
+// Nothing is timed.
+inline cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t, cudaEvent_t)
+{
+    *milliseconds = 0;
+    return cudaSuccess;
+}
+
+#include "cuda_runtime_rest.h"

@@ -9,6 +9,7 @@ from typing import Any
 from dovetail.errors import UsageError
 from dovetail.expr import Constant, Expr, IDimensionExpr, SizeTensor, evaluate
 from dovetail.plugin.check.host.calls import read
+from dovetail.plugin.handle import MAX_OUTPUTS
 from dovetail.rules import Broken
 from dovetail.types import DataType, Dims
 
@@ -54,10 +55,12 @@ class DeclaredLayer:
 
 
 def read_num_outputs(build: Any) -> int:
-    """The number of outputs; Broken unless it is a positive integer."""
+    """The number of outputs; Broken unless it is a positive integer that a network can have."""
     count = read(build, "num_outputs")
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
         raise Broken(f"num_outputs is {count!r}, expected a positive integer")
+    if count > MAX_OUTPUTS:
+        raise Broken(f"num_outputs is {count}, expected at most {MAX_OUTPUTS}")
     return count
 
 

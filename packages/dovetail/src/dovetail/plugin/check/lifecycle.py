@@ -38,8 +38,10 @@ from dovetail.plugin.interfaces import IPluginV3OneBuildV2
 from dovetail.rules import Blocked, Broken
 from dovetail.types import DataType, TensorRTPhase, volume
 
-__all__ = ["Life", "Prepared"]
+__all__ = ["WORKSPACE_LIMIT", "Life", "Prepared"]
 
+WORKSPACE_LIMIT: Final = 1 << 40
+"""Bytes that no plugin needs: a size that was computed from dimensions which are not known is often larger."""
 _STATUS_METHODS: Final = frozenset({"configure_plugin", "set_tactic", "on_shape_change", "enqueue"})
 _MOST_COMBINATIONS: Final = 9
 _MOST_TACTICS: Final = 8
@@ -294,7 +296,7 @@ class Life:
     def ask_workspace_bytes(self, specimen: Specimen, formats: Combination) -> int:
         """How much workspace an object asks for; 0 where the answer is no size."""
         size = self.tell(specimen.build, "get_workspace_size", *self.descriptors.for_build(formats))
-        return max(int(size), 0) if _is_number(size) else 0
+        return max(int(size), 0) if _is_number(size) and size <= WORKSPACE_LIMIT else 0
 
     def tell(self, target: Any, method: str, *args: Any) -> Any:
         """Call a callback; note what it changes in its arguments and a status that is not zero."""
@@ -353,17 +355,20 @@ class Prepared:
         input_descs, output_descs = life.descriptors.for_run(self.formats, case)
         if arrays is None:
             arrays = make_inputs(life.problem, case, seed=life.seed + 1000 * variant)
-        return RunBench(
-            input_descs=input_descs,
-            output_descs=output_descs,
-            arrays=arrays,
-            largest_shapes=life.descriptors.largest_shapes(case),
-            aliases=life.aliases if is_aliased else (-1,) * len(output_descs),
-            workspace_bytes=self.workspace_bytes,
-            fill=fill,
-            is_workspace_null=is_workspace_null,
-            device=life.device,
-        )
+        try:
+            return RunBench(
+                input_descs=input_descs,
+                output_descs=output_descs,
+                arrays=arrays,
+                largest_shapes=life.descriptors.largest_shapes(case),
+                aliases=life.aliases if is_aliased else (-1,) * len(output_descs),
+                workspace_bytes=self.workspace_bytes,
+                fill=fill,
+                is_workspace_null=is_workspace_null,
+                device=life.device,
+            )
+        except MemoryError:
+            raise Blocked(f"there is no memory for a run with a workspace of {self.workspace_bytes} bytes") from None
 
     def run(self, case: Case, *, variant: int = 0, fill: Fill = FILL_A, is_workspace_null: bool = False) -> Run:
         """Run once and collect what is to be seen."""

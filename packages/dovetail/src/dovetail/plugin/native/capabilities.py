@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from dovetail.errors import PluginError
 from dovetail.expr import DimsExprs, IExprBuilder
 from dovetail.plugin.fields import PluginFieldCollection
+from dovetail.plugin.handle import MAX_OUTPUTS
 from dovetail.plugin.interfaces import (
     PREFERS_DEVICE,
     APILanguage,
@@ -18,9 +19,9 @@ from dovetail.plugin.interfaces import (
     IPluginV3OneCore,
     IPluginV3OneRuntime,
 )
-from dovetail.plugin.native.convert import pack_descs, pack_dynamic_descs, read_fields, read_text
+from dovetail.plugin.native.convert import pack_descs, pack_dynamic_descs, pack_proposal, read_fields, read_text
 from dovetail.plugin.native.exprs import ShapeExchange
-from dovetail.plugin.native.layout import NativeDynamicDesc, NativeIdentity
+from dovetail.plugin.native.layout import NativeIdentity
 from dovetail.plugin.native.runs import PreparedEnqueue
 from dovetail.types import DataType, DynamicPluginTensorDesc, PluginTensorDesc
 
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from dovetail.plugin.native.plugin import NativePlugin
 
 __all__ = ["NativeBuild", "NativeCore", "NativeRuntime"]
+
+_TYPE_NUMBERS: Final = frozenset(map(int, DataType))
+_UNSET: Final = -1
+"""What the headers give each output before the plugin is asked."""
 
 
 class PartOfPlugin:
@@ -114,15 +119,32 @@ class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
 
     def get_output_data_types(self, input_types: Sequence[DataType]) -> list[DataType]:
         """``getOutputDataTypes``, which must set the type of every output."""
-        count, status = self.num_outputs, c_int32()
-        given, answer = (c_int32 * len(input_types))(*map(int, input_types)), (c_int32 * count)()
+        return self._ask_types(input_types, None)
+
+    def _ask_types(self, input_types: Sequence[DataType], ranks: Sequence[int] | None) -> list[DataType]:
+        count, status, inputs = self._require_count(), c_int32(), len(input_types)
+        given, answer = (c_int32 * inputs)(*map(int, input_types)), (c_int32 * count)()
+        told = None if ranks is None else (c_int32 * inputs)(*ranks)
         callback = "getOutputDataTypes"
-        self._call("build_output_types", callback, answer, count, given, len(input_types), byref(status))
+        self._call("build_output_types", callback, answer, count, given, told, inputs, byref(status))
         self._require_success(callback, status)
-        unknown = [number for number in answer if number not in map(int, DataType)]
-        if unknown:
-            raise PluginError(f"{callback} left an output without a type", where=self._plugin.where, got=list(answer))
+        for index, number in enumerate(answer):
+            if number not in _TYPE_NUMBERS:
+                unset = "was given no type" if number == _UNSET else f"was given {number}, which is no type"
+                raise PluginError(f"{callback}: output {index} {unset}", where=self._plugin.where)
         return [DataType(number) for number in answer]
+
+    def _require_count(self) -> int:
+        """The number of outputs, of which a library can only be asked where it can be."""
+        count = self.num_outputs
+        if not 0 <= count <= MAX_OUTPUTS:
+            raise PluginError(
+                "getNbOutputs returned no number of outputs",
+                where=self._plugin.where,
+                expected=f"1 to {MAX_OUTPUTS}",
+                got=count,
+            )
+        return count
 
     def get_output_shapes(
         self,
@@ -139,7 +161,7 @@ class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
             len(exchange.exprs),
             byref(exchange.inputs),
             byref(exchange.shape_inputs),
-            self.num_outputs,
+            self._require_count(),
             exchange.sink,
             0,
             byref(status),
@@ -156,10 +178,7 @@ class NativeBuild(PartOfPlugin, IPluginV3OneBuildV2):
 
     def supports_format_combination(self, pos: int, in_out: Sequence[DynamicPluginTensorDesc], num_inputs: int) -> bool:
         """``supportsFormatCombination``; positions above ``pos`` have no type and no format."""
-        accepted, count = c_int32(), len(in_out)
-        descs = (NativeDynamicDesc * count)(*pack_dynamic_descs(in_out[: pos + 1]))
-        for open_desc in descs[pos + 1 :]:
-            open_desc.desc.type = open_desc.desc.format = -1
+        accepted, count, descs = c_int32(), len(in_out), pack_proposal(pos, in_out)
         self._call(
             "build_supports",
             "supportsFormatCombination",

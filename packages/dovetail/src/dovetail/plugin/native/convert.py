@@ -22,7 +22,15 @@ from dovetail.plugin.native.layout import (
 )
 from dovetail.types import Dims, DynamicPluginTensorDesc, PluginTensorDesc
 
-__all__ = ["PackedFields", "pack_addresses", "pack_descs", "pack_dynamic_descs", "read_fields", "read_text"]
+__all__ = [
+    "PackedFields",
+    "pack_addresses",
+    "pack_descs",
+    "pack_dynamic_descs",
+    "pack_proposal",
+    "read_fields",
+    "read_text",
+]
 
 _FOUR_BITS: Final = frozenset((PluginFieldType.INT4, PluginFieldType.FP4))
 _DIMS64: Final = np.dtype(NativeDims)
@@ -39,6 +47,14 @@ def pack_dynamic_descs(descs: Sequence[DynamicPluginTensorDesc]) -> ctypes.Array
     return (NativeDynamicDesc * len(descs))(
         *(NativeDynamicDesc(_pack_desc(d.desc), _pack_dims(d.min), _pack_dims(d.max), _pack_dims(d.opt)) for d in descs)
     )
+
+
+def pack_proposal(pos: int, in_out: Sequence[DynamicPluginTensorDesc]) -> ctypes.Array[NativeDynamicDesc]:
+    """Descriptors up to a position; those above it have no type and no format, and are not read here."""
+    descs = (NativeDynamicDesc * len(in_out))(*pack_dynamic_descs(in_out[: pos + 1]))
+    for open_desc in descs[pos + 1 :]:
+        open_desc.desc.type = open_desc.desc.format = -1
+    return descs
 
 
 def pack_addresses(addresses: Sequence[int]) -> ctypes.Array[ctypes.c_void_p]:
@@ -143,13 +159,18 @@ def _read_data(field: NativeField, field_type: PluginFieldType, dims_bytes: int)
     """A copy of a field's values, in the layout that fields have in Python."""
     length = int(field.length)
     if field_type is PluginFieldType.DIMS:
-        shapes = np.frombuffer(ctypes.string_at(field.data, length * dims_bytes), _dims_type(dims_bytes))
+        shapes = np.frombuffer(_copy_bytes(field, length * dims_bytes), _dims_type(dims_bytes))
         return np.frombuffer(bytearray(shapes.astype(_DIMS64).tobytes()), np.int8)
     dtype = element_type(field_type) or np.dtype(np.int8)
     if field_type in _FOUR_BITS:
-        packed = np.frombuffer(ctypes.string_at(field.data, (length + 1) // 2), np.uint8)
+        packed = np.frombuffer(_copy_bytes(field, (length + 1) // 2), np.uint8)
         return unpack_nibbles(packed, dtype, length)
-    return np.frombuffer(bytearray(ctypes.string_at(field.data, length * dtype.itemsize)), dtype)
+    return np.frombuffer(_copy_bytes(field, length * dtype.itemsize), dtype)
+
+
+def _copy_bytes(field: NativeField, size_bytes: int) -> bytearray:
+    """A copy of memory of the library's, which ``ctypes.string_at`` makes only of less than 2 GiB."""
+    return bytearray((ctypes.c_char * size_bytes).from_address(field.data))
 
 
 def read_text(raw: bytes | None) -> str | None:

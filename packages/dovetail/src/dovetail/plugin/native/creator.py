@@ -11,7 +11,7 @@ from dovetail.plugin.interfaces import APILanguage, IPluginCreatorV3One
 from dovetail.plugin.native.convert import PackedFields, read_fields, read_text
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import NativeCapability, NativeIdentity
-from dovetail.plugin.native.plugin import NativePlugin
+from dovetail.plugin.native.plugin import NativePlugin, adopt_plugin
 from dovetail.types import TensorRTPhase
 
 __all__ = ["NativeCreator"]
@@ -73,7 +73,7 @@ class NativeCreator(IPluginCreatorV3One):
                 got="fields " + (", ".join(field.name for field in field_collection or ()) or "none"),
                 fix="check the values of the fields",
             )
-        return NativePlugin(self._image, plugin.value, self.name)
+        return adopt_plugin(self._image, plugin.value, self.name)
 
 
 def _adapt(image: NativeImage, address: int) -> int:
@@ -85,7 +85,7 @@ def _adapt(image: NativeImage, address: int) -> int:
         raise PluginError(
             "the library has a creator of an interface that is not supported",
             where=image.path,
-            expected="IPluginCreatorV3One, or IPluginCreator of a V2 plugin",
+            expected="IPluginCreatorV3One, IPluginCreatorV3Quick, or IPluginCreator of a V2 plugin",
             got=(found.kind or b"").decode(errors="replace"),
         )
     return adapted.value

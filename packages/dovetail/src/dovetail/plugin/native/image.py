@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from dovetail.errors import ForeignLibraryError, PluginError
 from dovetail.loggers import ILogger
+from dovetail.plugin.native.elf import require_whole
 from dovetail.plugin.native.layout import (
     ABI_VERSION,
     NativeDims,
@@ -51,6 +52,8 @@ class NativeImage:
         self.table: Final = table
         self.logger_of: Callable[[], ILogger | None] = lambda: None
         """Gives the logger of the registry that loaded the library last, while there is one."""
+        self.plugins: Final[weakref.WeakValueDictionary[int, Any]] = weakref.WeakValueDictionary()
+        """The plugins that are alive, by their address, so that one which the library returns again is not two."""
         self._close = weakref.finalize(self, _close, library._handle)
         self._close.atexit = False
 
@@ -83,6 +86,7 @@ def open_image(path: Path, *, shown: str | None = None) -> NativeImage:
     if not path.is_file():
         raise PluginError("there is no such plugin library", where=where, fix="check the path")
     _require_entry(path, where)
+    require_whole(path, where)
     try:
         library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
     except OSError as error:
@@ -147,7 +151,10 @@ def _read_table(library: ctypes.CDLL, path: str) -> NativeTable:
     if entry is None:
         raise _explain_foreign(path, "a name that is not exported")
     entry.restype = POINTER(NativeTable)
-    table: NativeTable = entry().contents
+    given = entry()
+    if not given:
+        raise _explain_foreign(path, "no table of functions from it")
+    table: NativeTable = given.contents
     sizes = (table.size, table.size_of_tensor_desc, table.size_of_dynamic_desc, table.size_of_field)
     expected = tuple(map(ctypes.sizeof, (NativeTable, NativeTensorDesc, NativeDynamicDesc, NativeField)))
     known_dims = (ctypes.sizeof(NativeDims), ctypes.sizeof(NativeDims32))

@@ -22,6 +22,7 @@ __all__ = [
     "AcquireFunction",
     "AllocateFunction",
     "DeallocateFunction",
+    "FormatsSink",
     "LogFunction",
     "NativeCapability",
     "NativeDims",
@@ -42,7 +43,7 @@ __all__ = [
     "ShapesSink",
 ]
 
-ABI_VERSION: Final = 1
+ABI_VERSION: Final = 2
 MAX_DIMS: Final = 8
 
 
@@ -141,6 +142,7 @@ ReleaseFunction: Final = CFUNCTYPE(c_int32, c_int64, c_char_p)
 AllocateFunction: Final = CFUNCTYPE(c_void_p, c_int64, c_uint64, c_uint64, c_uint32)
 DeallocateFunction: Final = CFUNCTYPE(c_int32, c_int64, c_void_p)
 ReportFunction: Final = CFUNCTYPE(c_int32, c_int64, c_int32, c_char_p)
+FormatsSink: Final = CFUNCTYPE(None, c_int64, POINTER(c_int32), POINTER(c_int32), c_int32)
 ShapesSink: Final = CFUNCTYPE(None, c_int64, POINTER(NativeExpr), c_int32, POINTER(NativeShapes))
 
 
@@ -195,7 +197,10 @@ class NativeTable(Structure):
         ("plugin_capability", CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(NativeCapability))),
         ("core_identity", _identity),
         ("build_num_outputs", _number),
-        ("build_output_types", CFUNCTYPE(c_int32, c_void_p, _int32_out, c_int32, _int32_out, c_int32, _int32_out)),
+        (
+            "build_output_types",
+            CFUNCTYPE(c_int32, c_void_p, _int32_out, c_int32, _int32_out, _int32_out, c_int32, _int32_out),
+        ),
         (
             "build_output_shapes",
             CFUNCTYPE(
@@ -212,6 +217,10 @@ class NativeTable(Structure):
             ),
         ),
         ("build_supports", CFUNCTYPE(c_int32, c_void_p, c_int32, c_void_p, c_int32, c_int32, _int32_out)),
+        (
+            "build_combinations",
+            CFUNCTYPE(c_int32, c_void_p, c_void_p, c_int32, c_int32, FormatsSink, c_int64, _int32_out),
+        ),
         ("build_configure", _descs),
         (
             "build_workspace",

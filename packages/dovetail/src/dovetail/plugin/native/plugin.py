@@ -18,8 +18,9 @@ from dovetail.plugin.native.capabilities import NativeBuild, NativeCore, NativeR
 from dovetail.plugin.native.context import NativeContext
 from dovetail.plugin.native.image import NativeImage
 from dovetail.plugin.native.layout import NativeCapability
+from dovetail.plugin.native.quick_build import QUICK_MAJOR, NativeQuickBuild
 
-__all__ = ["NativePlugin"]
+__all__ = ["NativePlugin", "adopt_plugin"]
 
 _Capability = type[NativeCore] | type[NativeBuild] | type[NativeRuntime]
 _CAPABILITIES: Final[dict[PluginCapabilityType, tuple[bytes, _Capability]]] = {
@@ -48,6 +49,7 @@ class NativePlugin(IPluginV3):
         self.adapted_name: Final = f"'{name}' of {image.path}"
         self._contexts: list[NativeContext] = []
         self._delete = weakref.finalize(self, _delete, image, address, self._contexts)
+        image.plugins[address] = self
 
     @property
     def where(self) -> str:
@@ -75,7 +77,9 @@ class NativePlugin(IPluginV3):
         if not found.object:
             return None
         if (kind, found.object) not in self._capabilities:
-            self._capabilities[kind, found.object] = _CAPABILITIES[kind][1](self, found.object)
+            is_quick = kind is PluginCapabilityType.BUILD and found.major == QUICK_MAJOR
+            made = NativeQuickBuild if is_quick else _CAPABILITIES[kind][1]
+            self._capabilities[kind, found.object] = made(self, found.object)
         return self._capabilities[kind, found.object]
 
     def _find_capability(self, kind: PluginCapabilityType) -> NativeCapability:
@@ -107,14 +111,21 @@ class NativePlugin(IPluginV3):
         return attached
 
     def _adopt(self, address: int | None, callback: str) -> NativePlugin:
-        """What a callback returned as a plugin of its own; this one where it returned itself."""
         if not address:
             raise PluginError(f"{callback} returned null", where=self.where, fix="return a new plugin")
-        return self if address == self._address else NativePlugin(self.image, address, self._name)
+        return adopt_plugin(self.image, address, self._name)
 
     def destroy(self) -> None:
         """Delete the C++ object, once."""
+        if self._delete.alive:
+            del self.image.plugins[self._address]  # another may be at this address next
         self._delete()
+
+
+def adopt_plugin(image: NativeImage, address: int, name: str) -> NativePlugin:
+    """What a callback returned as a plugin of its own; the one that is known where it returned that."""
+    known: NativePlugin | None = image.plugins.get(address)
+    return NativePlugin(image, address, name) if known is None else known
 
 
 def _delete(image: NativeImage, address: int, contexts: list[NativeContext]) -> None:

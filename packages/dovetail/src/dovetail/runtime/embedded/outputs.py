@@ -64,7 +64,8 @@ class OutputMemory(IOutputAllocator):
     def require_shape(self) -> tuple[int, ...]:
         """The shape of the result, if there is one."""
         if self.shape is None:
-            raise UsageError("there is no result", where=f"output '{self.tensor.name}'", fix="call run first")
+            fix = "call run first; the result of a run is handed over once"
+            raise UsageError("there is no result", where=f"output '{self.tensor.name}'", fix=fix)
         return self.shape
 
 

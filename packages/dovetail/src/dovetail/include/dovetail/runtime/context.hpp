@@ -29,7 +29,7 @@ public:
     void setInput(
         std::string const& name, void const* data, size_t sizeBytes, Shape const& shape, Memory memory = Memory::kHOST)
     {
-        size_t const index = mEngine->find(name, true);
+        size_t const index = engine().find(name, true);
         Given given{data, sizeBytes, shape, memory};
         if (mInputs[index] == given)
         {
@@ -48,7 +48,7 @@ public:
     void setInput(
         std::string const& name, T const* data, size_t count, Shape const& shape, Memory memory = Memory::kHOST)
     {
-        detail::requireType(mEngine->tensors[mEngine->find(name, true)], ElementName<T>::value);
+        detail::requireType(engine().tensors[engine().find(name, true)], ElementName<T>::value);
         requireCount(name, count, shape);
         setInput(name, static_cast<void const*>(data), count * sizeof(T), shape, memory);
     }
@@ -65,7 +65,7 @@ public:
     // Writes an output to memory of the program's from the next run on; nothing is copied on a CPU.
     void setOutput(std::string const& name, void* data, size_t sizeBytes, Memory memory = Memory::kHOST)
     {
-        size_t const index = mEngine->find(name, false);
+        size_t const index = engine().find(name, false);
         detail::Lock lock;
         detail::check(PyObject_CallMethod(mObject.get(), "set_output", "nKni", static_cast<Py_ssize_t>(index),
             address(data), static_cast<Py_ssize_t>(sizeBytes), static_cast<int>(memory == Memory::kTENSOR)));
@@ -73,13 +73,14 @@ public:
     template <typename T>
     void setOutput(std::string const& name, Span<T> elements, Memory memory = Memory::kHOST)
     {
-        detail::requireType(mEngine->tensors[mEngine->find(name, false)], ElementName<T>::value);
+        detail::requireType(engine().tensors[engine().find(name, false)], ElementName<T>::value);
         setOutput(name, elements.data(), elements.size() * sizeof(T), memory);
     }
 
     // Chooses the profile; shapes that do not fit it must be set again.
     void setProfile(int32_t profile)
     {
+        requireHere();
         mInputs.assign(mInputs.size(), {}); // what is set again is checked against this profile
         detail::Lock lock;
         detail::check(PyObject_CallMethod(mObject.get(), "set_profile", "i", profile));
@@ -90,10 +91,10 @@ public:
     {
         detail::Lock lock;
         size_t index = 0;
-        for (; index < mEngine->tensors.size() && mEngine->tensors[index].name != name; ++index)
+        for (; index < engine().tensors.size() && engine().tensors[index].name != name; ++index)
         {
         }
-        index = index < mEngine->tensors.size() ? index : mEngine->find(name, false);
+        index = index < engine().tensors.size() ? index : engine().find(name, false);
         detail::Local dims
             = detail::check(PyObject_CallMethod(mObject.get(), "find_shape", "n", static_cast<Py_ssize_t>(index)));
         return detail::readShape(dims.get());
@@ -103,6 +104,7 @@ public:
     // device's own, nobody waits for it then. Without one everything is done when this returns.
     void run(void* stream = nullptr)
     {
+        requireHere();
         detail::Lock lock;
         detail::Local handle = detail::check(PyLong_FromVoidPtr(stream));
         detail::check(PyObject_CallFunctionObjArgs(mRun.get(), handle.get(), nullptr));
@@ -111,11 +113,11 @@ public:
     // The result of the last run, handed over: it is given once for each run.
     Tensor output(std::string const& name)
     {
-        size_t const index = mEngine->find(name, false);
+        size_t const index = engine().find(name, false);
         detail::Lock lock;
         detail::Local result
             = detail::check(PyObject_CallMethod(mObject.get(), "take_output", "n", static_cast<Py_ssize_t>(index)));
-        return {mEngine->tensors[index], mObject.interpreter(), result.get()};
+        return {engine().tensors[index], mObject.interpreter(), result.get()};
     }
 
 private:
@@ -140,6 +142,20 @@ private:
         , mRun(mEngine->object.interpreter(), detail::check(PyObject_GetAttrString(mObject.get(), "run")))
         , mInputs(mEngine->tensors.size())
     {
+    }
+
+    void requireHere() const
+    {
+        if (!mEngine)
+        {
+            throw Error("UsageError", "this context was moved to another object, which has taken its place");
+        }
+    }
+
+    detail::EngineState const& engine() const
+    {
+        requireHere();
+        return *mEngine;
     }
 
     static unsigned long long address(void const* data) noexcept

@@ -54,7 +54,8 @@ def _make_field(declared: Mapping[str, PluginFieldType], name: str, value: Any) 
     if isinstance(value, PluginField):
         return _copy_field(value)
     field_type = declared.get(name)
-    if field_type is None:
+    is_open = field_type is PluginFieldType.UNKNOWN and not isinstance(value, bytes | bytearray)
+    if field_type is None or is_open:  # many creators in C++ declare names only
         return _copy_field(field_from_value(name, _read_text(value)))
     if field_type in _TEXT_TYPES:
         raw = value if isinstance(value, bytes | bytearray) else str(value).encode()

@@ -23,7 +23,7 @@ from typing import IO, Any, Final, NoReturn
 
 from dovetail.plugin.check.isolation.journal import Journal, JournalEntry
 
-__all__ = ["CAN_ISOLATE", "ChildAnswer", "Fate", "Send", "fork", "frames_of", "run_in_child"]
+__all__ = ["CAN_ISOLATE", "ChildAnswer", "Fate", "Send", "fill_memory", "fork", "frames_of", "run_in_child"]
 
 CAN_ISOLATE: Final = sys.platform == "linux"
 """Whether this process can be copied. Elsewhere libraries of the system do not survive a fork."""
@@ -33,6 +33,9 @@ Send = Callable[[dict[str, Any]], None]
 
 _POLL_S: Final = 0.02
 _DUMP_S: Final = 0.2
+_PERTURB: Final = -6
+"""``M_PERTURB`` of glibc: new memory gets the complement of the byte, freed memory the byte."""
+_FILL: Final = 0xA5
 
 
 @dataclass(frozen=True)
@@ -99,12 +102,24 @@ def fork() -> int:
     return pid
 
 
+def fill_memory(byte: int) -> None:
+    """Have C's allocator fill what it gives out and takes back, so that no right number is read from such memory.
+
+    Processes that fill it differently give different results where a plugin reads what it never wrote, or has freed.
+    """
+    import ctypes  # only where a plugin is checked
+
+    with contextlib.suppress(AttributeError, OSError):  # other C libraries have no such option
+        ctypes.CDLL(None).mallopt(_PERTURB, byte)
+
+
 def _work_and_leave(work: Callable[[Send], None], writer: int, printed: IO[bytes], stack: IO[bytes]) -> NoReturn:
     """The life of the child: nothing of the parent's runs in it afterwards, neither handlers nor buffers."""
     status = 70
     try:
         os.setpgid(0, 0)
         _redirect(printed, stack)
+        fill_memory(_FILL)
         with open(writer, "w", encoding="utf-8") as pipe:
 
             def send(message: dict[str, Any]) -> None:

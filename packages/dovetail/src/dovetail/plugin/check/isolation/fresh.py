@@ -12,14 +12,16 @@ import signal
 from collections.abc import Callable
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import NoReturn
+from typing import Final, NoReturn
 
-from dovetail.plugin.check.isolation.child import fork
+from dovetail.plugin.check.isolation.child import fill_memory, fork
 from dovetail.rules import Blocked
 
 __all__ = ["FreshProcesses"]
 
 Serve = Callable[[bytes], bytes]
+_FILL: Final = 0x3C
+"""Not what the process of the check fills memory with."""
 
 
 class FreshProcesses:
@@ -63,6 +65,7 @@ def _answer_in_copy(request: bytes, serve: Serve) -> bytes:
     here, there = Pipe(duplex=False)
     pid = fork()
     if not pid:
+        fill_memory(_FILL)
         with contextlib.suppress(BaseException):
             there.send_bytes(serve(request))
         os.kill(os.getpid(), signal.SIGKILL)  # no handler and no buffer of the copied process may run

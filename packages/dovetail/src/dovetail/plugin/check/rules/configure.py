@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 
 from dovetail.plugin.check.driver import CheckedPlugin
-from dovetail.plugin.check.host.calls import call, read
-from dovetail.plugin.check.host.hostile import FILL_A, FILL_B
-from dovetail.plugin.check.host.runs import disagreement, unwritten
-from dovetail.plugin.check.lifecycle import Life
+from dovetail.plugin.check.host.calls import CallbackRaised, call, read
+from dovetail.plugin.check.host.hostile import FILL_A, FILL_B, Fill
+from dovetail.plugin.check.host.runs import Run, disagreement, unwritten
+from dovetail.plugin.check.lifecycle import WORKSPACE_LIMIT, Life
 from dovetail.plugin.check.rules.catalogue import rule
 from dovetail.plugin.interfaces import IPluginV3OneBuildV2
 from dovetail.rules import Broken, NotApplicable
@@ -77,17 +77,27 @@ def judge_aliases(subject: CheckedPlugin) -> str:
 
 def _require_same_apart(subject: CheckedPlugin) -> None:
     """Where the plugin also runs with outputs in memory of their own, it must give the same there."""
-    life, case = subject.life, subject.main_cell.case
-    runs = []
-    for fill in (FILL_A, FILL_B):
-        prepared = life.prepare()
-        prepared.reshape(case)
-        runs.append(prepared.run_bench(prepared.bench(case, fill=fill, is_aliased=False), case))
-    if unwritten(*runs) or runs[0].written_inputs:
+    first, second = _run_apart(subject, FILL_A), _run_apart(subject, FILL_B)
+    if first is None or second is None or unwritten(first, second) or first.written_inputs:
         return  # it works in place and nowhere else
-    found = disagreement(subject.main_cell.first, runs[0])
+    found = disagreement(subject.main_cell.first, first)
     if found:
         raise Broken(f"in place {found} in memory of its own", fix="read each input element before overwriting it")
+
+
+def _run_apart(subject: CheckedPlugin, fill: Fill) -> Run | None:
+    """A run with outputs in memory of their own; None where the plugin refuses it, as no engine asks for that."""
+    case, statuses = subject.main_cell.case, subject.log.statuses
+    prepared = subject.life.prepare()
+    prepared.reshape(case)
+    known = len(statuses)
+    try:
+        run = prepared.run_bench(prepared.bench(case, fill=fill, is_aliased=False), case)
+    except CallbackRaised:
+        return None
+    is_refused = len(statuses) > known
+    del statuses[known:]
+    return None if is_refused else run
 
 
 def _require_alias(life: Life, index: int, alias: Any, taken: dict[int, int]) -> None:
@@ -191,6 +201,8 @@ def judge_workspace_size(subject: CheckedPlugin) -> str:
         for size in sizes:
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 0:
                 raise Broken(f"get_workspace_size returned {size!r}, expected an int of at least 0")
+            if size > WORKSPACE_LIMIT:
+                raise Broken(f"get_workspace_size returned {size} bytes, expected at most {WORKSPACE_LIMIT}")
         if sizes[0] != sizes[1]:
             raise Broken(f"get_workspace_size gave {sizes[0]} first and {sizes[1]} later for the same descriptors")
         found[int(sizes[0])] = None
