@@ -165,8 +165,8 @@ class Engine(PlanDescription):
     async def run_async(self, *arrays: Any, output_names: Sequence[str] | None = None, **named: Any) -> Any:
         """``engine(...)`` in a thread, to be awaited; several may be awaited at once.
 
-        With ``output_names`` it is ``run``, which gives a dict of these. A task that is cancelled stops waiting; the run
-        it has started ends by itself.
+        With ``output_names`` it is ``run``, which gives a dict of these. A task that is cancelled stops waiting; the
+        run it has started ends by itself.
 
         Raises:
             UsageError: There is no output of such a name.
