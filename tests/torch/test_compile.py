@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -140,7 +141,9 @@ def test_what_torch_cannot_export_is_one_error() -> None:
 
 def test_scripted_modules_and_arrays_as_examples_are_refused() -> None:
     linear = torch.nn.Linear(3, 3).eval()
-    scripted = torch.jit.trace(linear, torch.rand(2, 3))  # type: ignore[no-untyped-call]
+    with warnings.catch_warnings():  # PyTorch says that nobody should make one any more
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.trace(linear, torch.rand(2, 3))  # type: ignore[no-untyped-call]
     with pytest.raises(dt.UsageError, match="a module of TorchScript"):
         dt.compile(scripted, (torch.rand(2, 3),))
     with pytest.raises(dt.UsageError, match=r"an example is an array of NumPy(.|\n)*torch.from_numpy"):

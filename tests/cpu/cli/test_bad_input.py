@@ -120,6 +120,7 @@ CASES = [
     (["inspect", "cut.plan"], 5, "cut.plan"),
     (["inspect", "text.onnx"], 2, "ONNX model"),
     (["build", "small.plan", "-o", "other.plan"], 2, "this is a plan, which is built already"),
+    (["build", "small.plan"], 2, "this is a plan, which is built already"),
     (["compare", "small.plan"], 1, "fix: name what to compare it with: its model, another plan, or saved outputs"),
     (["run", "wrong_rank.npy"], 2, "this is an array of NumPy, and not an ONNX model"),
     (["run", "small.plan", *GOOD, "--inputs", "none.npy"], 2, "'none.npy', for input 'x': the file cannot be read"),

@@ -126,3 +126,15 @@ def test_other_files_beside_calibration_data_are_left_out(images: Path, capsys: 
     assert "notes.txt; they are left out" in capsys.readouterr().err
     assert _run("build", images / "images.onnx", *words, "--strict") == 2
     assert "--calib-data: 1 file(s) are no kind of input" in capsys.readouterr().err
+
+
+def test_a_plan_is_compared_with_its_model_as_its_types_allow(
+    perceptron: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = perceptron.replace(".onnx", ".plan")
+    assert _run("build", perceptron, "--fp16", "--quiet") == 0
+    for pair in ((plan, perceptron), (perceptron, plan)):
+        assert _run("compare", *pair) == 0
+        assert "layers compute in fp16, so an element may be off by 2%" in capsys.readouterr().out
+    assert _run("compare", plan, perceptron, "--rtol", "1e-7") == 4
+    assert "layers compute in" not in capsys.readouterr().out

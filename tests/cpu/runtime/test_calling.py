@@ -90,6 +90,9 @@ def test_some_outputs_are_asked_for() -> None:
         assert list(engine.run(A, B, output_names=("product", "sum"))) == ["product", "sum"]
         with pytest.raises(dt.UsageError, match="there is no output 'difference'; expected sum, product"):
             engine.run(A, B, output_names=["difference"])
+        with pytest.raises(dt.UsageError, match=r"output_names: this is one name; expected a list, such as \['sum'\]"):
+            engine.run(A, B, output_names="sum")
+        assert list(asyncio.run(engine.run_async(A, B, output_names=["product"]))) == ["product"]
 
 
 def test_runs_are_awaited_together() -> None:
@@ -108,6 +111,8 @@ def test_a_benchmark_counts_runs() -> None:
         assert (result.iterations, dict(result.shapes)) == (20, {"x": (2, 3)})
         assert 0 < result.latency_ms["min"] <= result.median_ms <= result.latency_ms["max"]
         assert json.loads(json.dumps(result.to_dict()))["iterations"] == 20
+        with pytest.raises(dt.UsageError, match="iterations: nothing would run"):
+            engine.benchmark(A, iterations=0)
         assert "20 runs" in str(result)
         assert engine.benchmark({"x": A}, warmup_s=0, iterations=1).iterations == 1
         with pytest.raises(dt.InputError, match=r"input 'x': nothing can be made up for it[^\n]*\n.*benchmark\(x\)"):

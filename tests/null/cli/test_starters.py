@@ -18,7 +18,7 @@ Shown = pytest.CaptureFixture[str]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "form"), [("acme::ScaledRelu", "layer"), ("Class", "class")])
+@pytest.mark.parametrize(("name", "form"), [("acme::ScaledRelu", "layer"), ("Select", "class")])
 def test_a_new_plugin_passes_its_own_test(tmp_path: Path, capsys: Shown, name: str, form: str) -> None:
     assert main(["plugin", "new", name, "--form", form, "-o", str(tmp_path), "--json"]) == 0
     library, test = json.loads(capsys.readouterr().out)["files"]
@@ -31,10 +31,10 @@ def test_a_new_plugin_passes_its_own_test(tmp_path: Path, capsys: Shown, name: s
 
 @pytest.mark.parametrize("form", FORMS)
 def test_what_it_writes_is_python_of_any_name(tmp_path: Path, form: str) -> None:
-    for name in ("A", "HTTPServer2", "my_op", "x.y::Lambda"):
+    for name in ("A", "HTTPServer2", "my_op", "x.y::Lambda", "Select", "Numpy"):
         assert main(["plugin", "new", name, "--form", form, "-o", str(tmp_path)]) == 0
     written = sorted(path.name for path in tmp_path.iterdir() if not path.name.startswith("test_"))
-    assert written == ["a.py", "http_server2.py", "lambda_.py", "my_op.py"]
+    assert written == ["a.py", "http_server2.py", "lambda_.py", "my_op.py", "numpy_.py", "select_.py"]
     for path in tmp_path.iterdir():
         compile(path.read_text(encoding="utf-8"), str(path), "exec")
 

@@ -26,7 +26,7 @@ class Failing(TypedPlugin):
         return super().get_output_data_types(input_types)
 
 
-def _compile(plugin: Any) -> dt.Engine:
+def _compile(plugin: Any, precision: str | dt.PrecisionOptions = "fp16") -> dt.Engine:
     """A product, the plugin, and another product, in half precision."""
     network = dt.Builder().create_network()
     tensor = network.add_input("x", dt.float32, (4, 8))
@@ -43,7 +43,7 @@ def _compile(plugin: Any) -> dt.Engine:
     network.mark_output(tensor)
     registry = PluginRegistry()
     registry.register_creator(PlainCreator("TestScale", type(plugin)), "")
-    return dt.compile(network, precision="fp16", registry=registry)
+    return dt.compile(network, precision=precision, registry=registry)
 
 
 def _types(engine: dt.Engine) -> dict[str, tuple[str, str]]:
@@ -74,3 +74,10 @@ def test_a_plugin_that_does_not_stays_in_fp32_between_halves(kind: Any, reason: 
     assert _types(engine)["before"] == _types(engine)["after"] == ("fp16", "")
     x = np.random.default_rng(1).uniform(-1, 1, (4, 8)).astype(np.float32)
     np.testing.assert_allclose(engine(x), 2 * x @ WEIGHTS @ WEIGHTS, atol=5e-3)
+
+
+def test_a_plugin_is_kept_by_the_name_of_its_operator() -> None:
+    kept = _compile(TypedPlugin(2.0), dt.PrecisionOptions(float_type="fp16", keep_ops=["TestScale"]))
+    assert _types(kept)["custom"] == ("fp32", "operator TestScale is kept")
+    with pytest.raises(dt.UsageError, match=r"no operator 'Scale'; expected MatMul, TestScale"):
+        _compile(TypedPlugin(2.0), dt.PrecisionOptions(float_type="fp16", keep_ops=["Scale"]))

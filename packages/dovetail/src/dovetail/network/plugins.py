@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from dovetail.plugin.handle import PluginHandle
 
-__all__ = ["PLUGIN_DOMAIN", "PLUGIN_OP", "PluginEntry", "entry_of", "make_plugin_node"]
+__all__ = ["PLUGIN_DOMAIN", "PLUGIN_OP", "PluginEntry", "entry_of", "make_plugin_node", "operator_of"]
 
 PLUGIN_DOMAIN: Final = "dovetail.plugin"
 PLUGIN_OP: Final = "PluginV3"
@@ -43,3 +43,9 @@ def entry_of(node: ir.Node) -> PluginEntry | None:
     """The plugin a node stands for, or None when it is not a plugin node."""
     entry = node.meta.get(_META_KEY)
     return entry if isinstance(entry, PluginEntry) else None
+
+
+def operator_of(node: ir.Node) -> str:
+    """What people call the operator of a node: of a plugin layer, the name of its plugin."""
+    entry = entry_of(node)
+    return node.op_type if entry is None else entry.handle.name

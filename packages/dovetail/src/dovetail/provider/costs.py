@@ -162,6 +162,14 @@ def _count_attention(inputs: Sequence[Sizes], output: Sizes, attributes: Mapping
     return 4 * math.prod(query) * key[-2]
 
 
+def _count_recurrent(inputs: Sequence[Sizes], output: Sizes, attributes: Mapping[str, Any]) -> int | None:
+    """The products with both weights in every step, of all gates and directions."""
+    first, weights, recurrent = (*inputs[:3], None, None, None)[:3]
+    if first is None or weights is None or recurrent is None or len(first) != 3:
+        return None
+    return 2 * first[0] * first[1] * (math.prod(weights) + math.prod(recurrent))
+
+
 def _count_pool(output: Sizes, attributes: Mapping[str, Any]) -> int | None:
     window = attributes.get("kernel_shape")
     if output is None or not isinstance(window, list | tuple):
@@ -174,7 +182,10 @@ _PRODUCTS: Final = {
     "Conv": _count_conv,
     "ConvInteger": _count_conv,
     "ConvTranspose": _count_deconv,
+    "GRU": _count_recurrent,
     "Gemm": _count_gemm,
+    "LSTM": _count_recurrent,
     "MatMul": _count_matmul,
     "MatMulInteger": _count_matmul,
+    "RNN": _count_recurrent,
 }

@@ -15,6 +15,7 @@ from dovetail.build.calibrate.calibration_cache import Range
 from dovetail.build.precision.options import PrecisionOptions
 from dovetail.build.precision.ports import Ports, find_ports, is_float
 from dovetail.build.precision.rules import JOINING, MOVING, SENSITIVE
+from dovetail.network.plugins import operator_of
 from dovetail.passes.editing import is_onnx
 
 __all__ = ["FLOAT_IR_TYPES", "FloatDecision", "TypeEvidence", "decide_float_types", "find_kept"]
@@ -66,7 +67,8 @@ def find_kept(node: ir.Node, options: PrecisionOptions) -> str:
     pattern = next((pattern for pattern in options.keep if fnmatchcase(name, pattern)), None)
     if pattern is not None:
         return f"kept by '{pattern}'"
-    return f"operator {node.op_type} is kept" if node.op_type in options.keep_ops else ""
+    op = operator_of(node)
+    return f"operator {op} is kept" if op in options.keep_ops else ""
 
 
 def decide_float_types(model: ir.Model, options: PrecisionOptions, evidence: TypeEvidence) -> dict[int, FloatDecision]:

@@ -15,6 +15,7 @@ from dovetail.build.precision.options import PrecisionOptions
 from dovetail.build.precision.rules import MOVING
 from dovetail.errors import BuildError, UsageError
 from dovetail.near_names import name_known, suggest
+from dovetail.network.plugins import operator_of
 from dovetail.plan.limits import MAX_NAME_CHARS
 from dovetail.plan.manifest import PrecisionRecord
 
@@ -26,7 +27,7 @@ _SHOWN: Final = 5
 def make_record(node: ir.Node, kind: str, reason: str = "") -> PrecisionRecord:
     """What was decided for one layer, in texts that a plan can store."""
     name, why = (text.replace("\0", "?")[:MAX_NAME_CHARS] for text in (layer_name(node), reason))
-    return PrecisionRecord(layer=name, op=node.op_type, type=kind, reason=why)
+    return PrecisionRecord(layer=name, op=operator_of(node), type=kind, reason=why)
 
 
 def record_floats(decisions: Mapping[int, FloatDecision], kind: str) -> list[PrecisionRecord]:
@@ -64,7 +65,7 @@ def check_names(graph: ir.Graph, options: PrecisionOptions) -> None:
         UsageError: One is not.
     """
     layers = list(dict.fromkeys(layer_name(node) for node in graph.all_nodes()))
-    ops = sorted({node.op_type for node in graph.all_nodes()})
+    ops = sorted({operator_of(node) for node in graph.all_nodes()})
     for pattern in options.keep:
         if not any(fnmatchcase(name, pattern) for name in layers):
             raise _unknown("keep", f"no layer is called '{pattern}'", pattern, layers)

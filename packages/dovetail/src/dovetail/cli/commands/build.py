@@ -160,10 +160,7 @@ def _check_target(target: Path, model: Path) -> None:
     """Nobody waits for a build to hear that its plan has no place."""
     if "\0" in str(target):
         raise UsageError("the path has a NUL character", where=ascii(str(target)), fix="give another name with -o")
-    if is_plan(model):
-        fix = "give its model, or look at it with 'dovetail inspect'"
-        raise UsageError("this is a plan, which is built already", where=str(model), expected="an ONNX model", fix=fix)
-    if target.resolve() == model.resolve():
+    if target.resolve() == model.resolve() and not is_plan(model):  # a plan is no model, which the importer tells
         raise UsageError("the plan would overwrite the model", where=str(target), fix="give another name with -o")
     if target.is_dir() or not target.parent.is_dir():
         what = "this is a folder" if target.is_dir() else "there is no such folder"
