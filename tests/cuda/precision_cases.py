@@ -50,7 +50,7 @@ def check_precision(model: str, kind: str, *, compare_with: str = "cpu") -> tupl
     wanted = kind.split("+")
     found = {row.type for row in engine.manifest.precision}
     assert set(wanted) <= found, engine.manifest.precision
-    assert {step.provider for step in engine.manifest.programs[0].steps if step.kind != "copy"} == {"cuda"}
+    assert "cuda" in {step.provider for step in engine.manifest.programs[0].steps}
     results = [np.asarray(engine(x)) for _ in range(3)]
     assert all(np.array_equal(result, results[0]) for result in results[1:])
     exact = np.asarray(dt.compile(proto, providers=[compare_with])(x), np.float64)
