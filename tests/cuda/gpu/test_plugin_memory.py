@@ -104,6 +104,26 @@ def test_memory_that_a_replay_uses_belongs_to_nobody_else(cuda: Any, kind: type[
     assert all(bool((each == 7.0).all()) for each in also_taken)
 
 
+def test_graphs_end_while_others_are_captured(cuda: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, enqueue, num_calls = _engine(TorchTwice), TorchTwice.enqueue, 0
+    ending = engine.create_execution_context()
+    for _ in range(3):
+        ending.run([X])
+
+    def end_another(self: Any, *arguments: Any) -> None:
+        nonlocal num_calls
+        num_calls += 1
+        enqueue(self, *arguments)
+        if num_calls == 2:
+            ending.close()
+
+    monkeypatch.setattr(TorchTwice, "enqueue", end_another)
+    context = engine.create_execution_context()
+    for scale in range(4):
+        np.testing.assert_allclose(context.run([X * scale])[0], _expect(X * scale), rtol=1e-6)
+    assert num_calls == 2
+
+
 def test_a_plugin_that_copies_from_the_host_runs_between_graphs(cuda: Any) -> None:
     context = _engine(CopyingTwice).create_execution_context()
     for scale in range(5):
