@@ -127,7 +127,7 @@ def _choosing(args: argparse.Namespace) -> Iterator[RunShards | None]:
     from dovetail_serve.ray.cluster import connecting
     from dovetail_serve.ray.shards import RayShards
 
-    with connecting(args.ray):
+    with connecting(args.ray, plugins=args.plugins, num_cpus=args.instances):
         yield RayShards(num_cpus=1.0 if args.cpus is None else args.cpus, num_gpus=args.gpus or 0.0)
 
 
