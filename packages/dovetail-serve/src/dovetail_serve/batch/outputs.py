@@ -35,7 +35,7 @@ class RowResult:
 def write_results(path: Path, results: Sequence[RowResult], kind: str) -> int:
     """Write the results of one shard, in order, whole or not at all; the size of the file comes back."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as file:
+    with replacing(path, alone=True) as file:  # what a worker that died left behind is swept
         _WRITERS[kind](file, results)
         file.flush()
         return file.seek(0, 2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import subprocess
 import sys
@@ -136,14 +137,20 @@ class _WorkerProcess:
 
     def finish(self) -> None:
         """Let it end by itself."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
+        self._close_pipes()
         self._process.wait()
 
     def kill(self) -> None:
         """End it now; a result file that it was writing has no name yet."""
         self._process.kill()
         self._process.wait()
+        self._close_pipes()
+
+    def _close_pipes(self) -> None:
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):  # what was not sent yet has nobody to go to
+                    pipe.close()
 
     def _ask(self, question: BatchJob | Shard) -> WorkerAnswer:
         stdin, stdout = self._process.stdin, self._process.stdout
