@@ -22,9 +22,9 @@ def make_listeners(service: Service, options: ServerOptions, tls: TlsFiles | Non
     observed = ObservedService(service, make_observer(options))
     listeners: dict[str, Listener] = {}
     if options.http_port is not None:
-        listeners["http"] = HttpListener(_make_http(observed, options), options)
+        listeners["http"] = HttpListener(_make_http(observed, options), options, options.http_port)
     if options.grpc_port is not None:
-        listeners["grpc"] = _make_grpc(observed, options, tls)
+        listeners["grpc"] = GrpcListener(_make_grpc(observed, options), options, options.grpc_port, tls)
     return listeners
 
 
@@ -56,12 +56,12 @@ def _add_pages(app: App, pages: Mapping[str, App]) -> App:
     return dispatch
 
 
-def _make_grpc(service: ObservedService, options: ServerOptions, tls: TlsFiles | None) -> Listener:
+def _make_grpc(service: ObservedService, options: ServerOptions) -> Any:
     from dovetail_serve.grpc import make_grpc_server
 
-    interceptors = []
+    interceptors: list[Any] = []
     if options.tracing:
         from dovetail_serve.metrics.tracing import TraceInterceptor
 
         interceptors.append(TraceInterceptor())
-    return GrpcListener(make_grpc_server(service, options, interceptors), options, tls)
+    return make_grpc_server(service, options, interceptors)

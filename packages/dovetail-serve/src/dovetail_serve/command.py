@@ -6,7 +6,7 @@ import argparse
 import logging
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -61,37 +61,16 @@ def _declare_trust(group: argparse._ArgumentGroup) -> None:
 
 def _declare_limits(group: argparse._ArgumentGroup, usual: ServerOptions) -> None:
     limits = usual.limits
-    body, tensor = limits.body_bytes // _MIB, limits.tensor_bytes // _MIB
-    group.add_argument(
-        "--max-body", type=positive_float, default=body, metavar="MIB", help=f"the body of a request ({body})"
-    )
-    group.add_argument(
-        "--max-tensor", type=positive_float, default=tensor, metavar="MIB", help=f"one tensor ({tensor})"
-    )
-    group.add_argument(
-        "--max-connections", type=positive_int, default=limits.connections, metavar="N", help=f"({limits.connections})"
-    )
-    group.add_argument(
-        "--idle",
-        type=positive_float,
-        default=limits.idle_s,
-        metavar="S",
-        help=f"seconds without a request ({limits.idle_s:g})",
-    )
-    group.add_argument(
-        "--drain",
-        type=non_negative_float,
-        default=usual.drain_s,
-        metavar="S",
-        help=f"seconds that accepted requests have when the server ends ({usual.drain_s:g})",
-    )
-    group.add_argument(
-        "--poll",
-        type=non_negative_float,
-        default=usual.poll_s,
-        metavar="S",
-        help=f"seconds between looks for changed models, 0 for none ({usual.poll_s:g})",
-    )
+
+    def add(name: str, kind: Callable[[str], float], default: float, unit: str, text: str) -> None:
+        group.add_argument(name, type=kind, default=default, metavar=unit, help=f"{text} (default {default:g})")
+
+    add("--max-body", positive_float, limits.body_bytes // _MIB, "MIB", "the largest body of a request")
+    add("--max-tensor", positive_float, limits.tensor_bytes // _MIB, "MIB", "the largest tensor")
+    add("--max-connections", positive_int, limits.connections, "N", "connections of HTTP at once")
+    add("--idle", positive_float, limits.idle_s, "S", "seconds that a connection may stay without a request")
+    add("--drain", non_negative_float, usual.drain_s, "S", "seconds that accepted requests have when the server ends")
+    add("--poll", non_negative_float, usual.poll_s, "S", "seconds between looks for changed models, 0 for none")
 
 
 def _declare_logs(group: argparse._ArgumentGroup) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Iterator
 from typing import Any, Final, Protocol
 
@@ -24,9 +23,8 @@ _POLL_S: Final = 0.005
 class Listener(Protocol):
     """Takes requests from one port."""
 
-    @property
-    def port(self) -> int:
-        """The port, once it has started."""
+    port: int
+    """The port that it has; before it has started, the one that is wanted."""
 
     async def start(self) -> None:
         """Listen."""
@@ -38,23 +36,21 @@ class Listener(Protocol):
 class HttpListener:
     """uvicorn over a socket of ours."""
 
-    def __init__(self, app: Any, options: ServerOptions) -> None:
-        self._options = options
+    def __init__(self, app: Any, options: ServerOptions, port: int) -> None:
+        self._host = options.host
         self._server = _SignalFreeServer(_configure(app, options))
-        self._socket: socket.socket | None = None
         self._task: asyncio.Task[None] | None = None
-        self.port = 0
+        self.port = port
 
     async def start(self) -> None:
         """Bind, and wait until connections are taken."""
-        assert self._options.http_port is not None
-        self._socket = bind_socket(self._options.host, self._options.http_port, option="--http-port")
-        self.port = self._socket.getsockname()[1]
-        self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
+        listening = bind_socket(self._host, self.port, option="--http-port")
+        self.port = listening.getsockname()[1]
+        self._task = asyncio.create_task(self._server.serve(sockets=[listening]))
         while not self._server.started:
             if self._task.done():
                 await self._task
-                raise ResourceError("HTTP ended while it started", where=format_address(self._options.host, self.port))
+                raise ResourceError("HTTP ended while it started", where=format_address(self._host, self.port))
             await asyncio.sleep(_POLL_S)
 
     async def stop(self, grace_s: float) -> None:
@@ -98,19 +94,18 @@ def _configure(app: Any, options: ServerOptions) -> uvicorn.Config:
 class GrpcListener:
     """A server of grpc.aio at a port of ours."""
 
-    def __init__(self, server: Any, options: ServerOptions, tls: TlsFiles | None) -> None:
+    def __init__(self, server: Any, options: ServerOptions, port: int, tls: TlsFiles | None) -> None:
         self._server = server
-        self._options = options
+        self._host = options.host
         self._tls = tls
-        self.port = 0
+        self.port = port
 
     async def start(self) -> None:
         """Bind, and take calls."""
-        assert self._options.grpc_port is not None
         # gRPC shares ports between processes: only a socket that does not can tell that one is taken.
-        with bind_socket(self._options.host, self._options.grpc_port, option="--grpc-port") as probe:
+        with bind_socket(self._host, self.port, option="--grpc-port") as probe:
             self.port = probe.getsockname()[1]
-        address = format_address(self._options.host, self.port)
+        address = format_address(self._host, self.port)
         try:
             self._add_port(address)
         except RuntimeError as error:

@@ -31,10 +31,10 @@ def set_up_logs(*, as_json: bool, level: int, stream: TextIO | None = None) -> l
     """Send the logs of the server, and of what it runs on, to a stream; by default the standard error stream."""
     handler = logging.StreamHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(JsonLines() if as_json else TextLines())
-    for name in ("dovetail_serve", "uvicorn.error", "grpc"):
+    for name in ("dovetail_serve", "dovetail.serve", "uvicorn.error", "grpc"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level if name == "dovetail_serve" else logging.WARNING)
+        logger.setLevel(level if name.startswith("dovetail") else logging.WARNING)
     return handler
 
 

@@ -30,7 +30,7 @@ except ModuleNotFoundError as missing:
 __all__ = ["SpanWriter", "TraceInterceptor", "set_up_export", "take_up_http"]
 
 _HEADERS: Final = ("traceparent", "tracestate")
-_CARRIER: ContextVar[Mapping[str, str]] = ContextVar("dovetail_serve_trace", default={})
+_CARRIER: ContextVar[Mapping[str, str] | None] = ContextVar("dovetail_serve_trace", default=None)
 """What the client said of its trace, for the task that answers the request."""
 
 
@@ -67,7 +67,7 @@ class SpanWriter:
     def observe(self, request: InferRequest, start_ns: int, end: InferResponse | BaseException) -> None:
         """Write the span of a request; queue and run are told apart where it has run."""
         end_ns = time.time_ns()
-        context = self._propagator.extract(_CARRIER.get())
+        context = self._propagator.extract(_CARRIER.get() or {})
         span = self._tracer.start_span("infer", context, trace.SpanKind.SERVER, _describe(request), start_time=start_ns)
         if isinstance(end, InferResponse):
             span.set_attribute("dovetail.version", end.version)
@@ -101,4 +101,5 @@ def set_up_export() -> Callable[[], None]:
     provider = TracerProvider(resource=Resource.create({SERVICE_NAME: "dovetail-serve"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
-    return provider.shutdown
+    end: Callable[[], None] = provider.shutdown
+    return end
