@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
 import grpc
@@ -23,13 +23,16 @@ Method = Callable[[bytes, float | None], Awaitable[bytes]]
 _METADATA_BYTES: Final = 16 << 10
 
 
-def make_grpc_server(service: Service, options: ServerOptions) -> grpc.aio.Server:
+def make_grpc_server(
+    service: Service, options: ServerOptions, interceptors: Sequence[grpc.aio.ServerInterceptor] = ()
+) -> grpc.aio.Server:
     """The server of ``service``, without a port yet; made and started on the event loop that it is to run on."""
     server = grpc.aio.server(
-        handlers=[_inference_handlers(service, options), _health_handlers(service)],
+        interceptors=tuple(interceptors),
         options=_channel_options(options.limits),
         maximum_concurrent_rpcs=options.limits.connections,
     )
+    server.add_generic_rpc_handlers((_inference_handlers(service, options), _health_handlers(service)))
     return server
 
 
