@@ -86,21 +86,20 @@ def bind_socket(host: str, port: int, *, option: str) -> socket.socket:
         ResourceError: Somebody else has the port, or it may not be used.
     """
     try:
-        (family, _, _, _, address), *_ = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-    except OSError as error:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
         raise _no_address(host, error) from error
-    found = socket.socket(family, socket.SOCK_STREAM)
+    family, _, _, _, address = found[0]
+    listening = socket.socket(family, socket.SOCK_STREAM)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen(_BACKLOG)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
     except OSError as error:
-        found.close()
+        listening.close()
         raise _explain(error, host, port, option) from error
-    found.setblocking(False)
-    return found
+    listening.setblocking(False)
+    return listening
 
 
 def _explain(error: OSError, host: str, port: int, option: str) -> DovetailError:
@@ -116,8 +115,8 @@ def _explain(error: OSError, host: str, port: int, option: str) -> DovetailError
     return ResourceError(f"cannot listen: {error.strerror or error}", where=where)
 
 
-def _no_address(host: str, error: OSError) -> UsageError:
-    reason = error.strerror or str(error)
+def _no_address(host: str, error: Exception) -> UsageError:
+    reason = getattr(error, "strerror", None) or "it is no name of a machine"
     fix = "name an address of this machine: 127.0.0.1 for this machine alone, 0.0.0.0 for all of its networks"
     return UsageError(f"this machine cannot listen there: {reason}", where=f"--host {host}", fix=fix)
 

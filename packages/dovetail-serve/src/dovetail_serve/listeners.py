@@ -13,6 +13,7 @@ import uvicorn
 
 from dovetail.errors import ResourceError
 from dovetail_serve.addresses import TlsFiles, bind_socket, format_address
+from dovetail_serve.idle_connections import close_slow_heads
 from dovetail_serve.options import ServerOptions
 
 __all__ = ["GrpcListener", "HttpListener", "Listener"]
@@ -39,6 +40,8 @@ class HttpListener:
     def __init__(self, app: Any, options: ServerOptions, port: int) -> None:
         self._host = options.host
         self._server = _SignalFreeServer(_configure(app, options))
+        self._idle_s = options.limits.idle_s
+        self._sweep: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self.port = port
 
@@ -52,9 +55,12 @@ class HttpListener:
                 await self._task
                 raise ResourceError("HTTP ended while it started", where=format_address(self._host, self.port))
             await asyncio.sleep(_POLL_S)
+        self._sweep = asyncio.create_task(close_slow_heads(self._server.server_state.connections, self._idle_s))
 
     async def stop(self, grace_s: float) -> None:
         """Close idle connections, and the others after their responses."""
+        if self._sweep is not None:
+            self._sweep.cancel()
         if self._task is None:
             return
         self._server.config.timeout_graceful_shutdown = grace_s

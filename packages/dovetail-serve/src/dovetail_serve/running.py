@@ -50,6 +50,14 @@ class RunningServer:
         """The models and their states."""
         return self._service.index()
 
+    async def wait_loaded(self, timeout_s: float | None) -> bool:
+        """Wait until every model is ready or has failed; whether that came in time."""
+        try:
+            await asyncio.wait_for(self._service.wait_loaded(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
     async def stop(self) -> bool:
         """Drain and end; whether all accepted requests were answered."""
         is_drained = await self._drain()

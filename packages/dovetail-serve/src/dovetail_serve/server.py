@@ -6,7 +6,6 @@ main thread.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Server"]
 
-_POLL_S: Final = 0.02
 _USUAL: Final = ServerOptions()
 
 
@@ -119,16 +117,17 @@ class Server:
 
     def wait_until_loaded(self, timeout_s: float | None = None) -> bool:
         """Wait until every model is ready or has failed; whether that came in time."""
-        end = None if timeout_s is None else time.monotonic() + timeout_s
-        while any(entry.state == "LOADING" for entry in self.index()):
-            if end is not None and time.monotonic() > end:
-                return False
-            time.sleep(_POLL_S)
-        return True
+        thread, running = self._require_running()
+        return thread.run(running.wait_loaded(timeout_s))
 
     def stop(self) -> bool:
-        """Drain and end: accepted requests are answered, new ones are refused; whether all were answered in time."""
-        thread, running = self._require_running()
+        """Drain and end: accepted requests are answered, new ones are refused; whether all were answered in time.
+
+        A server that has been stopped stays so.
+        """
+        thread, running = self._thread, self._running
+        if thread is None or running is None:
+            return True
         try:
             return thread.run(running.stop())
         finally:

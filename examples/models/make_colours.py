@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["numpy", "onnx"]
 # ///
-"""Writes examples/models/colours/1/model.onnx: the nearest of eight named colours, as probabilities.
+"""Writes colours/1/model.onnx: the nearest of eight named colours, as probabilities.
 
 The squared distance of a colour x to a named colour c is |x|^2 - 2 x.c + |c|^2. The first part is the same for every c,
 so a matrix, a vector and a softmax find the nearest.
@@ -41,7 +41,7 @@ def make_model() -> onnx.ModelProto:
 def main() -> None:
     model = make_model()
     onnx.checker.check_model(model, full_check=True)
-    target = Path(__file__).parent / "models" / "colours" / "1" / "model.onnx"
+    target = Path(__file__).parent / "colours" / "1" / "model.onnx"
     target.parent.mkdir(parents=True, exist_ok=True)
     onnx.save(model, target)
     assert target.stat().st_size < 1000
