@@ -106,7 +106,7 @@ class EngineModel:
             raise ZeroDivisionError("a secret of the engine")
         arrays = [_as_text(inputs[each.name]) for each in self.metadata.inputs]
         found = self.engine(*arrays)
-        return list(found) if isinstance(found, tuple | list) else [found]
+        return list(found.values()) if isinstance(found, Mapping) else [found]
 
 
 def _as_text(array: Any) -> Any:
@@ -246,7 +246,9 @@ class LiveServer:
 
         listening = socket.create_server(("127.0.0.1", 0))
         self.http_port = listening.getsockname()[1]
-        config = uvicorn.Config(make_app(self._service, self._options), log_config=None, access_log=False, ws="none", lifespan="off")
+        config = uvicorn.Config(
+            make_app(self._service, self._options), log_config=None, access_log=False, ws="none", lifespan="off"
+        )
         self._http = uvicorn.Server(config)
         self._serving = self.loop.create_task(self._http._serve([listening]))
         self._grpc = make_grpc_server(self._service, self._options)

@@ -108,7 +108,9 @@ class InferenceMethods:
 
     def _control(self, message: str, data: bytes) -> Any:
         if not self._options.allow_control:
-            raise ForbiddenError("clients may not load or unload models here", fix="start the server with --allow-control")
+            raise ForbiddenError(
+                "clients may not load or unload models here", fix="start the server with --allow-control"
+            )
         return _parse(message, data)
 
 

@@ -108,7 +108,9 @@ def _array_from_contents(contents: Any, shape: list[int], count: int, datatype: 
     given = sum(len(items) for field, items in contents.ListFields())
     if len(values) != count or given != count:
         expected = f"{count} in {datatype.contents} for {shape}"
-        raise RequestError("the tensor has another number of values than its shape needs", where=where, expected=expected, got=given)
+        raise RequestError(
+            "the tensor has another number of values than its shape needs", where=where, expected=expected, got=given
+        )
     if datatype is BYTES:
         return array_from_strings(list(values), shape)
     try:

@@ -98,7 +98,7 @@ class _UnaryMethod:
             if self._key is not None:
                 check_key(self._key, dict(context.invocation_metadata()))
             return await self._method(data, context.time_remaining())
-        except Exception as error:  # noqa: BLE001 - whatever fails, the client gets a status of the protocol
+        except Exception as error:
             await _abort(context, error)
             raise
 

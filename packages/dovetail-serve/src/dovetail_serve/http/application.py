@@ -106,7 +106,7 @@ def _ready_only(body: dict[str, Any]) -> bool:
 class _Readiness:
     """An answer that has a status of its own: 200 when ready, and 400 when not, as the protocol says."""
 
-    def __init__(self, is_ready: bool) -> None:  # noqa: FBT001
+    def __init__(self, is_ready: bool) -> None:
         self.status = 200 if is_ready else 400
         self.document = {"ready": is_ready} if is_ready else {"ready": False, "error": "not ready"}
 
@@ -132,7 +132,9 @@ class _Control:
 
     def _check(self) -> None:
         if not self._is_allowed:
-            raise ForbiddenError("clients may not load or unload models here", fix="start the server with --allow-control")
+            raise ForbiddenError(
+                "clients may not load or unload models here", fix="start the server with --allow-control"
+            )
 
 
 class _DocumentEndpoint:
@@ -154,7 +156,10 @@ class _DocumentEndpoint:
         except Exception as error:  # noqa: BLE001 - whatever fails, the client is told in the protocol's form
             await send_error(send, error)
             return
-        await _send(send, found, headers.get(b"accept-encoding", b""))
+        if isinstance(found, _Readiness):
+            await send_json(send, found.document, found.status)
+        else:
+            await send_json(send, found)
 
 
 def _decode(body: bytes) -> dict[str, Any]:
@@ -162,14 +167,6 @@ def _decode(body: bytes) -> dict[str, Any]:
         return msgspec.json.decode(body, type=dict[str, Any]) if body.strip() else {}
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise RequestError("the body is no JSON object") from None
-
-
-async def _send(send: Any, found: Any, accept: bytes) -> None:
-    if isinstance(found, _Readiness):
-        headers = [(b"content-type", b"application/json")]
-        await send_response(send, msgspec.json.encode(found.document), headers, status=found.status)
-    else:
-        await send_json(send, found, accept)
 
 
 def _unsupported_routes() -> list[Route]:

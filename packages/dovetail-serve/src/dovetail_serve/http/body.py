@@ -28,7 +28,9 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Any, most_bytes: in
     if encoding == b"identity":
         return data
     if encoding not in _WINDOWS:
-        raise RequestError("the Content-Encoding is not known", expected="gzip, deflate, identity", got=_shown(encoding))
+        raise RequestError(
+            "the Content-Encoding is not known", expected="gzip, deflate, identity", got=_shown(encoding)
+        )
     # A small body may grow to the limit, which would hold up every other request.
     return await asyncio.to_thread(decompress, data, encoding, most_bytes)
 

@@ -93,9 +93,9 @@ def _compress(body: bytes, encoding: bytes) -> bytes:
     return stream.compress(body) + stream.flush()
 
 
-async def send_json(send: Any, document: object, accept: bytes = b"") -> None:
-    """Send a document."""
-    await send_response(send, _encode(document), [_JSON], accept)
+async def send_json(send: Any, document: object, status: int = 200) -> None:
+    """Send a document, never compressed: clients that accept it for tensors do not always undo it for documents."""
+    await send_response(send, _encode(document), [_JSON], status=status)
 
 
 async def send_error(send: Any, error: Exception, extra: Mapping[bytes, bytes] | None = None) -> None:

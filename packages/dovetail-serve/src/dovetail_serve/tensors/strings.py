@@ -6,7 +6,6 @@ import struct
 from collections.abc import Iterable
 from typing import Any, Final
 
-import numpy as np
 import numpy.typing as npt
 
 from dovetail_serve.errors import RequestError

@@ -78,7 +78,9 @@ def _flatten(values: object, shape: Sequence[int], where: str) -> list[Any]:
     level: list[Any] = [values]
     for size in shape:
         if not all(isinstance(each, list) and len(each) == size for each in level):
-            raise RequestError("the nested lists do not have the shape of the tensor", where=where, expected=list(shape))
+            raise RequestError(
+                "the nested lists do not have the shape of the tensor", where=where, expected=list(shape)
+            )
         level = list(chain.from_iterable(level))
     return level
 
