@@ -1,0 +1,106 @@
+"""The encoding of protocol buffers, as far as the bytes of tensors need it.
+
+The raw contents of a request become views of its bytes, and those of a response are copied once. Only the rest, which
+is small, goes through message classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from dovetail_serve.errors import RequestError, TooLargeError
+
+__all__ = ["join_field", "split_field"]
+
+_MOST_FIELDS: Final = 4096
+"""Of a request; one of tiny fields by the million would take many times its size."""
+_FIXED_BYTES: Final = {1: 8, 5: 4}
+"""The size of a value by its wire type."""
+
+
+def split_field(data: bytes, number: int, what: str) -> tuple[bytes, list[memoryview]]:
+    """A message without the field ``number``, and the values of that field, which must be bytes.
+
+    >>> rest, found = split_field(b"\\x0a\\x01m\\x3a\\x02xy", 7, "the request")
+    >>> rest, [bytes(each) for each in found]
+    (b'\\n\\x01m', [b'xy'])
+    """
+    view = memoryview(data)
+    tag = number << 3 | 2
+    rest: list[memoryview] = []
+    found: list[memoryview] = []
+    start = position = 0
+    for _ in range(_MOST_FIELDS):
+        if position >= len(data):
+            break
+        field = position
+        key, position = _read_number(data, position, what)
+        value = position
+        value, position = _skip(data, key & 7, position, what)
+        if key == tag:
+            rest.append(view[start:field])
+            found.append(view[value:position])
+            start = position
+    if position < len(data):
+        raise TooLargeError(f"{what} has too many fields", expected=f"at most {_MOST_FIELDS}")
+    if not found:
+        return data, found
+    rest.append(view[start:])
+    return b"".join(rest), found
+
+
+def _skip(data: bytes, kind: int, position: int, what: str) -> tuple[int, int]:
+    """Where the value of a field begins and where the next field does."""
+    start = position
+    if kind == 2:
+        size, start = _read_number(data, position, what)
+        position = start + size
+    elif kind == 0:
+        _, position = _read_number(data, position, what)
+    elif kind in _FIXED_BYTES:
+        position += _FIXED_BYTES[kind]
+    else:
+        raise _damaged(what)
+    if position > len(data):
+        raise _damaged(what)
+    return start, position
+
+
+def _read_number(data: bytes, position: int, what: str) -> tuple[int, int]:
+    value = 0
+    for shift in range(0, 70, 7):
+        if position >= len(data):
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+    raise _damaged(what)
+
+
+def _damaged(what: str) -> RequestError:
+    return RequestError(f"{what} is no message of the protocol")
+
+
+def join_field(head: bytes, number: int, values: Iterable[bytes | memoryview]) -> bytes:
+    """A message with ``values`` added as the field ``number``.
+
+    >>> join_field(b"", 6, [b"xy"])
+    b'2\\x02xy'
+    """
+    parts: list[bytes | memoryview] = [head]
+    tag = bytes((number << 3 | 2,))
+    for value in values:
+        parts += (tag, _write_number(len(value)), value)
+    return b"".join(parts)
+
+
+def _write_number(value: int) -> bytes:
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    written.append(value)
+    return bytes(written)
