@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 import dovetail as dt
 from examples.models.make_colours import make_model as make_colours
 
-SLEEP_MS = 400
+SLEEP_MS = 200
 PLUGIN = """
 import time
 

@@ -124,7 +124,7 @@ def _batch_sizes(statistics: Iterable[ModelStatistics]) -> Any:
 def _bucket(batches: Iterable[BatchStatistics]) -> tuple[list[tuple[str, int]], int]:
     """Cumulative counts by the largest size of each bucket, and the sum of all sizes."""
     sizes = [(batch.batch_size, batch.compute_infer.count) for batch in batches]
-    buckets = [(str(limit), sum(count for size, count in sizes if size <= limit)) for limit in _BUCKETS]
+    buckets = [(str(float(limit)), sum(count for size, count in sizes if size <= limit)) for limit in _BUCKETS]
     buckets.append(("+Inf", sum(count for _, count in sizes)))
     return buckets, sum(size * count for size, count in sizes)
 

@@ -76,9 +76,9 @@ class Runner:
         if self._texts:
             self._encode_texts(results)
         if is_single:
-            self._respond(batch[0], results)
+            self._respond(batch[0], results, began, ran)
         else:
-            self._split(batch, results, samples)
+            self._split(batch, results, samples, (began, ran))
         self.counters.add_run(batch, samples, (began, ready, ran, time.perf_counter_ns()))
 
     def _join(self, batch: Sequence[PendingRequest]) -> tuple[Array, ...]:
@@ -91,7 +91,9 @@ class Runner:
         """Copies of what the run writes over: the arrays of requests are not to be written to."""
         return tuple(array.copy() if i in self._updated else array for i, array in enumerate(arrays))
 
-    def _split(self, batch: Sequence[PendingRequest], results: list[Array], samples: int) -> None:
+    def _split(
+        self, batch: Sequence[PendingRequest], results: list[Array], samples: int, times: tuple[int, int]
+    ) -> None:
         for name, result in zip(self._names, results, strict=True):
             if result.shape[:1] != (samples,):
                 raise RunError(
@@ -102,17 +104,18 @@ class Runner:
         start = 0
         for pending in batch:
             end = start + pending.samples
-            self._respond(pending, [result[start:end] for result in results])
+            self._respond(pending, [result[start:end] for result in results], *times)
             start = end
 
-    def _respond(self, pending: PendingRequest, results: list[Array]) -> None:
+    def _respond(self, pending: PendingRequest, results: list[Array], began: int, ran: int) -> None:
         if self._padding.is_declared:
             results = self._padding.cut(pending.arrays, list(results))
         request = pending.request
         outputs = dict(zip(self._names, results))  # noqa: B905 - the engine gives one a name
         if request.outputs is not None:
             outputs = {name: outputs[name] for name in request.outputs}
-        pending.response = InferResponse(self._name, self._version, outputs, request.id)
+        waited = began - pending.arrived_ns
+        pending.response = InferResponse(self._name, self._version, outputs, request.id, waited, ran - began)
 
     def _encode_texts(self, results: list[Array]) -> None:
         """Strings as the protocol has them: bytes."""

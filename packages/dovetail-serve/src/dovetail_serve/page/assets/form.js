@@ -11,7 +11,7 @@ class InputField {
     const shape = tensor.shape.map((size, i) => (size >= 0 ? size : this.layout && i >= tensor.shape.length - 3 ? 224 : 1));
     const isSmall = count(shape) <= MOST_TYPED || tensor.datatype === "BYTES";
     const sources = ["JSON", ...(canDraw ? ["image"] : []), ...(tensor.datatype === "BYTES" ? [] : ["random", "zeros"])];
-    this.source = choice(sources, isSmall ? "JSON" : canDraw ? "image" : "random");
+    this.source = choice(sources, canDraw ? "image" : isSmall ? "JSON" : "random");
     this.shape = make("input", { value: shape.join(", "), spellcheck: false });
     this.text = make("textarea", { value: isSmall ? sampleText(tensor.datatype, shape) : "", spellcheck: false });
     this.text.setAttribute("aria-label", `values of ${tensor.name}`);
