@@ -22,7 +22,10 @@ class Sent:
     seconds: float
     url: str
     value: float
-    lost_by: tuple[str, ...]
+    refused_by: tuple[str, ...]
+    """Replicas that nobody could connect to."""
+    broken_by: tuple[str, ...]
+    """Replicas that ended with the request or the connection."""
 
 
 @dataclass
@@ -55,22 +58,22 @@ class Load:
             self._ask_any(turn, connections)
 
     def _ask_any(self, turn: int, connections: dict[str, http.client.HTTPConnection]) -> None:
-        begin, lost = time.monotonic(), []
+        begin, refused, broken = time.monotonic(), [], []
         urls = list(self.urls())
         for url in (urls[turn % len(urls) :] + urls[: turn % len(urls)]) * 3:
             try:
                 value = ask(url, self.model, connections)
-            except (OSError, http.client.HTTPException):
-                lost.append(url)
+            except (OSError, http.client.HTTPException) as error:
+                (refused if isinstance(error, ConnectionRefusedError) else broken).append(url)
                 connections.pop(url).close()
                 continue
             except ValueError as error:
                 self.failed.append(str(error))
                 return
             now = time.monotonic()
-            self.sent.append(Sent(now, now - begin, url, value, tuple(lost)))
+            self.sent.append(Sent(now, now - begin, url, value, tuple(refused), tuple(broken)))
             return
-        self.failed.append(f"nobody answers: {lost}")
+        self.failed.append(f"nobody answers: {refused} {broken}")
 
 
 def ask(url: str, model: str, connections: dict[str, http.client.HTTPConnection] | None = None) -> float:

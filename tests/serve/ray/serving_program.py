@@ -64,6 +64,14 @@ def p99(sent: Sequence[Sent]) -> float:
     return float(np.percentile([each.seconds for each in sent], 99)) if sent else 0.0
 
 
+def _refused(sent: Sent) -> tuple[str, ...]:
+    return sent.refused_by
+
+
+def _broken(sent: Sent) -> tuple[str, ...]:
+    return sent.broken_by
+
+
 def kill_one(deployment: Deployment, load: Load) -> dict[str, Any]:
     """Kill a replica under load; its port answers again after a while."""
     victim = deployment.replicas[1]
@@ -79,7 +87,7 @@ def kill_one(deployment: Deployment, load: Load) -> dict[str, Any]:
     back_s = wait_for("a replica that was killed", is_back)
     time.sleep(3)
     during = load.sent[len(before) :]
-    lost = [url for each in during for url in each.lost_by]
+    refused, broken = ([url for each in during for url in urls(each)] for urls in (_refused, _broken))
     windows = {
         second: p99([each for each in during if second <= each.time_s - begin < second + 1])
         for second in range(int(during[-1].time_s - begin))
@@ -89,8 +97,9 @@ def kill_one(deployment: Deployment, load: Load) -> dict[str, Any]:
     return {
         "requests": len(during),
         "failed": list(load.failed),
-        "lost_by_others": sum(url != victim.http for url in lost),
-        "lost_on_connections": sum(url == victim.http for url in lost),
+        "lost_by_others": sum(url != victim.http for url in (*refused, *broken)),
+        "refused": len(refused),
+        "broken": len(broken),
         "p99_before_ms": p99(before) * 1e3,
         "p99_first_second_ms": windows.get(0, 0.0) * 1e3,
         "p99_worst_ms": max(windows.values()) * 1e3,
@@ -116,7 +125,7 @@ def replace_plan(deployment: Deployment, load: Load, path: Path) -> dict[str, An
     return {
         "requests": len(during),
         "failed": list(load.failed),
-        "lost": sum(len(each.lost_by) for each in during),
+        "lost": sum(len(_refused(each) + _broken(each)) for each in during),
         "values": sorted({each.value for each in during}),
         "p99_ms": p99(during) * 1e3,
         "first_after_s": sorted(when - begin for when in first.values()),
