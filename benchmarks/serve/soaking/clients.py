@@ -15,6 +15,7 @@ import numpy as np
 from benchmarks.serve.soaking.repository import GENERATIONS, WIDTH
 from dovetail_serve.grpc.messages import INFERENCE
 
+RETRY_S = 0.25
 METHOD = "/inference.GRPCInferenceService/ModelInfer"
 
 
@@ -30,13 +31,13 @@ class Tally:
     """When the server was told to end; what is sent later may be refused or find nobody."""
 
     def add(self, end: str, start: float, note: str = "") -> None:
-        """Count a request by its end."""
+        """Count a request by its end; a note says what was lost, unless the server had been told to end."""
         self.ends[end] += 1
         self.times_ms.setdefault(end, []).append((time.perf_counter() - start) * 1e3)
         if len(self.times_ms[end]) > 200_000:
             del self.times_ms[end][:100_000]
         is_due = self.ending_since is None or start < self.ending_since
-        if end.endswith("failed") and is_due:
+        if note and is_due:
             self.lost.append(note)
 
     def check(self, x: Any, y: Any) -> None:
@@ -152,8 +153,9 @@ async def keep_asking(client: Any, model: str, tally: Tally, until: asyncio.Even
             if model == "changing":
                 tally.check(x, y)
         else:
-            tally.add(f"{client.name} {'refused' if status == 503 else 'failed'}", start, f"status {status}")
-            await asyncio.sleep(0.02)
+            is_expected = status == 503 and model == "limited"
+            tally.add(f"{client.name} refused", start, "" if is_expected else f"{client.name}: status {status}")
+            await asyncio.sleep(RETRY_S)
         await asyncio.sleep(pause_s)
 
 
