@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
+import dovetail as dt
 from dovetail.errors import UsageError
 from dovetail_serve.errors import (
     DeadlineError,
@@ -27,7 +29,7 @@ from dovetail_serve.errors import (
 from dovetail_serve.options import ServerOptions
 from dovetail_serve.protocol.requests import InferRequest
 from dovetail_serve.service import InferenceService
-from tests.serve.small_models import GATE, make_plan, request, write_model
+from tests.serve.small_models import GATE, make_model, make_plan, request, write_model
 
 QUIET = ServerOptions(poll_s=0)
 QUICK = ServerOptions(poll_s=0.02)
@@ -377,7 +379,7 @@ def test_one_model_that_cannot_load_never_stops_the_others(tmp_path: Path) -> No
         assert reasons["noise"]
         assert not any(str(tmp_path) in reason or "/tmp" in reason or "\n" in reason for reason in reasons.values())
         assert [entry.name for entry in service.index(ready_only=True)] == ["good"]
-        with pytest.raises(NotReadyError, match="model 'typo' is not ready: .*unknown key"):
+        with pytest.raises(NotReadyError, match=r"model 'typo' is not ready: .*unknown key"):
             await service.infer(request("typo"))
         with pytest.raises(NotReadyError, match="failed to load 'typo'"):
             await service.load("typo")
@@ -546,6 +548,61 @@ def test_nothing_is_left_when_a_service_is_closed(tmp_path: Path) -> None:
 def test_a_service_needs_a_folder(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="the repository is no folder"):
         InferenceService(tmp_path / "nothing")
+
+
+# building and loading
+
+
+def test_an_onnx_model_is_built_with_the_default_providers(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime", reason="threads are an option of ONNX Runtime")
+    for name, config in (("m", "threads = 1"), ("n", 'threads = 1\n[build]\nproviders = ["cpu"]')):
+        folder = tmp_path / name / "1"
+        folder.mkdir(parents=True)
+        onnx.save(make_model("Neg"), folder / "model.onnx")
+        (tmp_path / name / "config.toml").write_text(config)
+
+    async def work(service: InferenceService) -> None:
+        assert (await service.infer(request("m", 2))).outputs["y"].max() == -2
+        assert (tmp_path / "m" / "1" / "model.onnx.plan").is_file()
+        reason = service.index()[1].reason
+        assert "n/config.toml, 'threads': no provider of the model has threads of its own" in reason
+        await asyncio.sleep(0.2)
+        assert service.index()[0].state == "READY"
+
+    serve(tmp_path, work, QUICK)
+
+
+def test_code_in_plans_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
+    library = tmp_path / "quiet_layer.py"
+    library.write_text(LIBRARY)
+    registry = dt.PluginRegistry(parent=dt.get_plugin_registry())
+    registry.load_library(str(library))
+    config = dt.BuilderConfig()
+    config.plugins_to_serialize = [str(library)]
+    engine = dt.compile(make_model("Quiet", domain="quiet"), providers=["cpu"], config=config, registry=registry)
+    (tmp_path / "models" / "m" / "1").mkdir(parents=True)
+    engine.save(tmp_path / "models" / "m" / "1" / "model.plan")
+
+    async def refused(service: InferenceService) -> None:
+        (entry,) = service.index()
+        assert "m/1: the plan carries the plugin library" in entry.reason
+        assert "start the server with --allow-host-code" in entry.reason
+
+    async def allowed(service: InferenceService) -> None:
+        assert (await service.infer(request("m", 2))).outputs["y"].max() == 2
+
+    serve(tmp_path / "models", refused)
+    serve(tmp_path / "models", allowed, ServerOptions(poll_s=0, allow_host_code=True))
+
+
+LIBRARY = """
+import dovetail as dt
+
+
+@dt.layer("Quiet", shape=lambda x: x)
+def quiet(x):
+    return x
+"""
 
 
 # warming up

@@ -40,7 +40,7 @@ def test_padding_and_cutting_are_each_others_inverse(shapes: list[tuple[int, int
 
 def test_inputs_of_one_dimension_have_one_size() -> None:
     arrays: list[Any] = [np.zeros((1, 3)), np.zeros((1, 4))]
-    with pytest.raises(RequestError, match="model 'm', input 'mask', dimension 1: another size.*expected 3, got 4"):
+    with pytest.raises(RequestError, match=r"model 'm', input 'mask', dimension 1: another size.*expected 3, got 4"):
         Padding(PORTS, [BOTH]).check("m", arrays)
 
 

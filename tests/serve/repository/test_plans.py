@@ -1,4 +1,4 @@
-"""The plan of a version: built once of an ONNX model, kept beside it, and built again when what it is made of changes."""
+"""The plan of a version: built once of an ONNX model, kept beside it, and built again when that changes."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import dovetail
 from dovetail import Engine
+from dovetail.errors import PlanTrustError
 from dovetail.loggers import ILogger, Severity
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory
@@ -29,7 +30,7 @@ from dovetail_serve.models.runner import Runner
 from dovetail_serve.models.samples import guess_shapes, make_sample, read_sample
 from dovetail_serve.protocol.requests import InferRequest
 from dovetail_serve.repository.plans import PlanCopy, provide_plan
-from dovetail_serve.repository.problems import ModelConfigError
+from dovetail_serve.repository.problems import ModelConfigError, RepositoryError
 from dovetail_serve.repository.scan import ModelFiles, VersionFiles
 from dovetail_serve.repository.settings import ModelSettings
 
@@ -76,6 +77,10 @@ def load_parts(model: ModelFiles, version: VersionFiles, settings: ModelSettings
             provider_options=settings.provider_options,
             logger=logger,
         )
+    except PlanTrustError as error:
+        plan.remove()
+        fix = "if you trust whoever made the plan, start the server with --allow-host-code"
+        raise RepositoryError(error.what, where=f"{model.name}/{version.version}", fix=fix) from error
     except BaseException:
         plan.remove()
         raise
