@@ -100,6 +100,14 @@ def make_upper() -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
 
 
+def make_doubler() -> onnx.ModelProto:
+    """Every row twice: an output that varies in its first dimension, and has no row for each sample."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 4])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["m", 4])
+    graph = helper.make_graph([helper.make_node("Concat", ["x", "x"], ["y"], axis=0)], "doubler", [x], [y])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10)
+
+
 _MAKERS: dict[str, Callable[[], onnx.ModelProto]] = {
     "relu": make_model,
     "neg": lambda: make_model("Neg"),
@@ -107,6 +115,7 @@ _MAKERS: dict[str, Callable[[], onnx.ModelProto]] = {
     "gated": make_gated,
     "adder": make_adder,
     "upper": make_upper,
+    "doubler": make_doubler,
 }
 
 

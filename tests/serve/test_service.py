@@ -358,6 +358,7 @@ def test_one_model_that_cannot_load_never_stops_the_others(tmp_path: Path) -> No
     write_model(tmp_path, "damaged").write_bytes(make_plan("relu")[:-7])
     write_model(tmp_path, "typo", config="instanses = 2")
     write_model(tmp_path, "fixed", "fixed", config="max_batch_size = 4")
+    write_model(tmp_path, "doubler", "doubler", config="max_batch_size = 4")
     write_model(tmp_path, "gone", config="versions = [3]")
     (tmp_path / "empty").mkdir()
     (tmp_path / "linked").symlink_to("/etc")
@@ -373,6 +374,7 @@ def test_one_model_that_cannot_load_never_stops_the_others(tmp_path: Path) -> No
         assert "fix: did you mean 'instances'?" in reasons["typo"]
         assert "'max_batch_size', input 'x': requests cannot be put together" in reasons["fixed"]
         assert "expected a first dimension that varies" in reasons["fixed"]
+        assert "two requests do not run together: model 'doubler': output 'y' has no row" in reasons["doubler"]
         assert "there is no version 3" in reasons["gone"]
         assert "it has no version" in reasons["empty"]
         assert "links are not followed" in reasons["linked"]

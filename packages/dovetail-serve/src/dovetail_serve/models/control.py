@@ -164,5 +164,6 @@ def _has_changed(source: LoadedFrom | None, files: ModelFiles, version: VersionF
 def _load_version(
     files: ModelFiles, version: VersionFiles, settings: ModelSettings, options: LoadOptions
 ) -> tuple[str, ModelParts]:
-    parts = load_parts(files, version, settings, options)
-    return digest_version(version), parts
+    # Before the files are read: what changes in between is then taken for a change, and loaded again.
+    digest = digest_version(version)
+    return digest, load_parts(files, version, settings, options)

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import dovetail
 from dovetail import Engine
-from dovetail.errors import PlanTrustError
+from dovetail.errors import DovetailError, PlanTrustError
 from dovetail.loggers import ILogger, Severity
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory
@@ -124,6 +124,8 @@ def _make_parts(
     warm = [(read_sample(each, i, ports, model.folder), each.count) for i, each in enumerate(settings.warmup)]
     with _one_measurement:
         sample, problem = _find_sample(engine, ports, [arrays for arrays, _ in warm], runners[0])
+        if sample is not None and settings.max_batch_size > 1:
+            _require_together(runners[0], sample)
         measured = Measurement(problem=problem) if sample is None else _measure(runners[0], sample, settings)
         hop_ns = measure_hop()
     is_fast = is_fast_enough_for_loop(settings, measured, hop_ns)
@@ -157,7 +159,8 @@ def _require_profile(engine: Engine, max_batch_size: int) -> None:
     profiles = engine.manifest.profiles
     if not profiles:
         return
-    most = max(min(bounds[2][0] for bounds in profile.shapes.values()) for profile in profiles if profile.shapes)
+    sizes = [min(bounds[2][0] for bounds in profile.shapes.values()) for profile in profiles if profile.shapes]
+    most = max(sizes, default=max_batch_size)
     if max_batch_size > most:
         raise UnservableError(
             "the plan is not built for so many samples",
@@ -166,6 +169,20 @@ def _require_profile(engine: Engine, max_batch_size: int) -> None:
             got=max_batch_size,
             fix="lower it, or build the plan with larger shapes",
         )
+
+
+def _require_together(runner: Runner, sample: Arrays) -> None:
+    """Check that two requests run as one; later, those that do not are run alone and nobody would notice."""
+    one = tuple(array[:1] for array in sample)
+    try:
+        runner.run_together([_make_pending(one), _make_pending(one)])
+    except Exception as error:
+        reason = error.what if isinstance(error, DovetailError) else type(error).__name__
+        raise UnservableError(
+            f"two requests do not run together: {reason}",
+            where="config.toml, 'max_batch_size'",
+            fix="leave max_batch_size out, or add a [[warmup]] of shapes that the model takes",
+        ) from error
 
 
 def _find_sample(
