@@ -36,6 +36,11 @@ class RunningServer:
         """What listens: ``http``, ``grpc``."""
         return self._listeners
 
+    @property
+    def service(self) -> InferenceService:
+        """What answers requests."""
+        return self._service
+
     async def start(self) -> None:
         """Listen, and begin to load models."""
         try:
