@@ -244,7 +244,8 @@ class LiveServer:
         from dovetail_serve.grpc import make_grpc_server
         from dovetail_serve.http import make_app
 
-        listening = socket.create_server(("127.0.0.1", 0))
+        listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.bind(("127.0.0.1", 0))
         self.http_port = listening.getsockname()[1]
         config = uvicorn.Config(
             make_app(self._service, self._options), log_config=None, access_log=False, ws="none", lifespan="off"

@@ -60,9 +60,10 @@ def test_an_address_of_another_machine(host: str) -> None:
         bind_socket(host, 0, option="--http-port")
 
 
-def test_sockets_of_both_families() -> None:
+def test_a_free_port_is_taken_by_a_socket_on_which_answers_go_out_at_once() -> None:
     with bind_socket("127.0.0.1", 0, option="") as found:
         assert found.getsockname()[1] > 0
+        assert found.proto == socket.IPPROTO_TCP
 
 
 @pytest.fixture(scope="module")

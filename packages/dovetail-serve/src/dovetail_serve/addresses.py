@@ -89,8 +89,9 @@ def bind_socket(host: str, port: int, *, option: str) -> socket.socket:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise _no_address(host, error) from error
-    family, _, _, _, address = found[0]
-    listening = socket.socket(family, socket.SOCK_STREAM)
+    family, kind, number, _, address = found[0]
+    # asyncio sends small answers at once (TCP_NODELAY) only on sockets that say that they are of TCP.
+    listening = socket.socket(family, kind, number)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)

@@ -20,34 +20,40 @@ _FIXED_BYTES: Final = {1: 8, 5: 4}
 
 
 def split_field(data: bytes, number: int, what: str) -> tuple[bytes, list[memoryview]]:
-    """A message without the field ``number``, and the values of that field, which must be bytes.
+    r"""A message without the field ``number``, and the values of that field, which must be bytes.
 
-    >>> rest, found = split_field(b"\\x0a\\x01m\\x3a\\x02xy", 7, "the request")
+    >>> rest, found = split_field(b"\x0a\x01m\x3a\x02xy", 7, "the request")
     >>> rest, [bytes(each) for each in found]
-    (b'\\n\\x01m', [b'xy'])
+    (b'\n\x01m', [b'xy'])
     """
+    spans = _find_field(data, number << 3 | 2, what)
+    if not spans:
+        return data, []
     view = memoryview(data)
-    tag = number << 3 | 2
-    rest: list[memoryview] = []
-    found: list[memoryview] = []
-    start = position = 0
+    rest = []
+    end = 0
+    for field, _, stop in spans:
+        rest.append(view[end:field])
+        end = stop
+    rest.append(view[end:])
+    return b"".join(rest), [view[start:stop] for _, start, stop in spans]
+
+
+def _find_field(data: bytes, tag: int, what: str) -> list[tuple[int, int, int]]:
+    """Where the fields of a tag begin, where their values do, and where they end."""
+    spans = []
+    position = 0
     for _ in range(_MOST_FIELDS):
         if position >= len(data):
-            break
+            return spans
         field = position
         key, position = _read_number(data, position, what)
-        value = position
-        value, position = _skip(data, key & 7, position, what)
+        start, position = _skip(data, key & 7, position, what)
         if key == tag:
-            rest.append(view[start:field])
-            found.append(view[value:position])
-            start = position
+            spans.append((field, start, position))
     if position < len(data):
         raise TooLargeError(f"{what} has too many fields", expected=f"at most {_MOST_FIELDS}")
-    if not found:
-        return data, found
-    rest.append(view[start:])
-    return b"".join(rest), found
+    return spans
 
 
 def _skip(data: bytes, kind: int, position: int, what: str) -> tuple[int, int]:
@@ -68,6 +74,8 @@ def _skip(data: bytes, kind: int, position: int, what: str) -> tuple[int, int]:
 
 
 def _read_number(data: bytes, position: int, what: str) -> tuple[int, int]:
+    if position < len(data) and data[position] < 0x80:
+        return data[position], position + 1
     value = 0
     for shift in range(0, 70, 7):
         if position >= len(data):
@@ -85,10 +93,10 @@ def _damaged(what: str) -> RequestError:
 
 
 def join_field(head: bytes, number: int, values: Iterable[bytes | memoryview]) -> bytes:
-    """A message with ``values`` added as the field ``number``.
+    r"""A message with ``values`` added as the field ``number``.
 
     >>> join_field(b"", 6, [b"xy"])
-    b'2\\x02xy'
+    b'2\x02xy'
     """
     parts: list[bytes | memoryview] = [head]
     tag = bytes((number << 3 | 2,))

@@ -1,4 +1,4 @@
-"""The API key over HTTP. It is asked for everywhere but at the health of the server, for the probes of orchestrators."""
+"""The API key over HTTP, asked for everywhere but at the health of the server, which orchestrators probe."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class KeyMiddleware:
         self._key = key
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Pass on a request that has the key."""
         if scope["type"] == "http" and scope["path"] not in _OPEN:
             try:
                 check_key(self._key, {name.decode("latin-1"): value for name, value in scope["headers"]})

@@ -12,7 +12,8 @@ from starlette.routing import Route
 
 from dovetail_serve.errors import ForbiddenError, RequestError, UnsupportedError
 from dovetail_serve.http.access import KeyMiddleware
-from dovetail_serve.http.body import ClientGoneError, read_body
+from dovetail_serve.http.body import read_body
+from dovetail_serve.http.exchange import ClientGoneError, Exchange, Patience
 from dovetail_serve.http.infer import InferEndpoint
 from dovetail_serve.http.response import send_error, send_json, send_response
 from dovetail_serve.options import ServerOptions
@@ -142,12 +143,12 @@ class _DocumentEndpoint:
 
     def __init__(self, answer: Answer, options: ServerOptions) -> None:
         self._answer = answer
-        self._idle_s = options.limits.idle_s
+        self._patience = Patience(options.limits.idle_s)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = dict(scope["headers"])
         try:
-            body = await read_body(headers, receive, _CONTROL_BYTES, self._idle_s)
+            body = await read_body(headers, Exchange(receive, self._patience), _CONTROL_BYTES)
             found = self._answer(scope["path_params"], _decode(body) if scope["method"] == "POST" else {})
             if isinstance(found, Awaitable):
                 found = await found
@@ -205,6 +206,5 @@ class _ErrorAnswer:
         await send_response(send, msgspec.json.encode(document), headers, status=self._error.status_code)
 
 
-async def _answer_http_error(request: Any, error: Exception) -> Any:
-    assert isinstance(error, HTTPException)
+async def _answer_http_error(request: Any, error: HTTPException) -> _ErrorAnswer:
     return _ErrorAnswer(error)

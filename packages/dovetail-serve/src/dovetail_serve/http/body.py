@@ -5,26 +5,25 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
-from dovetail_serve.errors import DeadlineError, RequestError, TooLargeError
+from dovetail_serve.errors import RequestError, TooLargeError
+from dovetail_serve.http.exchange import Exchange
 
-__all__ = ["ClientGoneError", "decompress", "read_body", "read_number"]
+__all__ = ["decompress", "read_body", "read_number"]
 
 _WINDOWS: Final = {b"gzip": 31, b"deflate": 15}
 """The format that zlib expects; ``deflate`` is the format of zlib, as browsers and clients have it."""
 
 
-class ClientGoneError(Exception):
-    """The client closed the connection; nobody waits for a response."""
-
-
-async def read_body(headers: Mapping[bytes, bytes], receive: Any, most_bytes: int, idle_s: float) -> bytes:
+async def read_body(headers: Mapping[bytes, bytes], exchange: Exchange, most_bytes: int) -> bytes:
     """The whole body as the client means it, of at most ``most_bytes``."""
-    if read_number(headers, b"content-length") > most_bytes:
+    if b"content-length" in headers and read_number(headers, b"content-length") > most_bytes:
         raise _too_large(most_bytes)
-    data = await _read_parts(receive, most_bytes, idle_s)
-    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
+    data = await _read_parts(exchange, most_bytes)
+    if b"content-encoding" not in headers:
+        return data
+    encoding = headers[b"content-encoding"].strip().lower()
     if encoding == b"identity":
         return data
     if encoding not in _WINDOWS:
@@ -35,28 +34,17 @@ async def read_body(headers: Mapping[bytes, bytes], receive: Any, most_bytes: in
     return await asyncio.to_thread(decompress, data, encoding, most_bytes)
 
 
-async def _read_parts(receive: Any, most_bytes: int, idle_s: float) -> bytes:
-    data, is_last = await _read_part(receive, idle_s)
+async def _read_parts(exchange: Exchange, most_bytes: int) -> bytes:
+    data, is_last = await exchange.read_part()
     if is_last:
         return data
     parts = bytearray(data)
     while not is_last:
-        data, is_last = await _read_part(receive, idle_s)
+        data, is_last = await exchange.read_part()
         parts += data
         if len(parts) > most_bytes:
             raise _too_large(most_bytes)
     return bytes(parts)
-
-
-async def _read_part(receive: Any, idle_s: float) -> tuple[bytes, bool]:
-    try:
-        async with asyncio.timeout(idle_s):
-            message = await receive()
-    except TimeoutError:
-        raise DeadlineError("the body of the request did not arrive", expected=f"bytes every {idle_s:g} s") from None
-    if message["type"] == "http.disconnect":
-        raise ClientGoneError
-    return message.get("body", b""), not message.get("more_body", False)
 
 
 def read_number(headers: Mapping[bytes, bytes], name: bytes) -> int:

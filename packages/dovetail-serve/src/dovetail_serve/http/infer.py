@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from dovetail_serve.http.body import ClientGoneError, read_body
+from dovetail_serve.http.body import read_body
+from dovetail_serve.http.exchange import ClientGoneError, Exchange, Patience
 from dovetail_serve.http.request import read_infer_request
 from dovetail_serve.http.response import encode_infer_response, send_error, send_response
-from dovetail_serve.http.watch import DisconnectWatch
 from dovetail_serve.options import ServerOptions
 from dovetail_serve.protocol.service import Service
 
@@ -20,8 +20,10 @@ class InferEndpoint:
     def __init__(self, service: Service, options: ServerOptions) -> None:
         self._service = service
         self._limits = options.limits
+        self._patience = Patience(options.limits.idle_s)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer one request."""
         headers = dict(scope["headers"])
         try:
             body, described = await self._answer(scope["path_params"], headers, receive)
@@ -34,8 +36,8 @@ class InferEndpoint:
 
     async def _answer(self, path: Any, headers: dict[bytes, bytes], receive: Any) -> tuple[bytes, Any]:
         limits = self._limits
-        body = await read_body(headers, receive, limits.body_bytes, limits.idle_s)
+        exchange = Exchange(receive, self._patience)
+        body = await read_body(headers, exchange, limits.body_bytes)
         read = read_infer_request(headers, body, path["model"], path.get("version", ""), limits)
-        with DisconnectWatch(receive):
-            response = await self._service.infer(read.request)
+        response = await exchange.wait_for(self._service.infer(read.request))
         return encode_infer_response(response, read)

@@ -14,6 +14,7 @@ from dovetail_serve.models.padding import Padding
 from dovetail_serve.models.pending import PendingRequest
 from dovetail_serve.models.ports import ModelPorts, Port
 from dovetail_serve.protocol.requests import InferRequest
+from dovetail_serve.tensors.datatypes import DATATYPES
 
 __all__ = ["RequestChecker"]
 
@@ -120,4 +121,5 @@ def _fits(sizes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def _name_type(array: Array) -> str:
-    return "BYTES" if array.dtype == object else str(array.dtype).upper().replace("FLOAT", "FP")
+    known = {each.dtype: each.name for each in DATATYPES.values()}
+    return known.get(array.dtype, str(array.dtype))

@@ -10,7 +10,7 @@ from typing import Final
 from dovetail.errors import DovetailError
 from dovetail_serve.models.loaded import LoadedModel, ModelParts
 from dovetail_serve.models.loading import LoadOptions, load_parts
-from dovetail_serve.models.slots import LOADING, UNAVAILABLE, UNLOADING, LoadedFrom, ModelSlot
+from dovetail_serve.models.slots import LOADING, READY, UNAVAILABLE, UNLOADING, LoadedFrom, ModelSlot
 from dovetail_serve.models.threads import run_on_thread
 from dovetail_serve.repository.plans import digest_version
 from dovetail_serve.repository.problems import RepositoryError, tell_client, tell_on_one_line
@@ -82,8 +82,10 @@ class ModelControl:
         try:
             found = _find(files, version)
             if not force and not await run_on_thread(_has_changed, slot.sources.get(version), files, found):
+                slot.mark(version, READY)  # what was refused meanwhile is gone
                 return ""
-            slot.mark(version, LOADING)
+            if version not in slot.models:
+                slot.mark(version, LOADING)
             async with self._loads:
                 digest, parts = await run_on_thread(_load_version, files, found, settings, self._options)
         except Exception as error:  # noqa: BLE001 - a plugin, a provider or a file may raise anything
@@ -162,5 +164,6 @@ def _has_changed(source: LoadedFrom | None, files: ModelFiles, version: VersionF
 def _load_version(
     files: ModelFiles, version: VersionFiles, settings: ModelSettings, options: LoadOptions
 ) -> tuple[str, ModelParts]:
-    parts = load_parts(files, version, settings, options)
-    return digest_version(version), parts
+    # Before the files are read: what changes in between is then taken for a change, and loaded again.
+    digest = digest_version(version)
+    return digest, load_parts(files, version, settings, options)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import dovetail
 from dovetail import Engine
+from dovetail.errors import DovetailError, PlanTrustError
 from dovetail.loggers import ILogger, Severity
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory
@@ -29,7 +30,7 @@ from dovetail_serve.models.runner import Runner
 from dovetail_serve.models.samples import guess_shapes, make_sample, read_sample
 from dovetail_serve.protocol.requests import InferRequest
 from dovetail_serve.repository.plans import PlanCopy, provide_plan
-from dovetail_serve.repository.problems import ModelConfigError
+from dovetail_serve.repository.problems import ModelConfigError, RepositoryError
 from dovetail_serve.repository.scan import ModelFiles, VersionFiles
 from dovetail_serve.repository.settings import ModelSettings
 
@@ -76,6 +77,10 @@ def load_parts(model: ModelFiles, version: VersionFiles, settings: ModelSettings
             provider_options=settings.provider_options,
             logger=logger,
         )
+    except PlanTrustError as error:
+        plan.remove()
+        fix = "if you trust whoever made the plan, start the server with --allow-host-code"
+        raise RepositoryError(error.what, where=f"{model.name}/{version.version}", fix=fix) from error
     except BaseException:
         plan.remove()
         raise
@@ -119,6 +124,8 @@ def _make_parts(
     warm = [(read_sample(each, i, ports, model.folder), each.count) for i, each in enumerate(settings.warmup)]
     with _one_measurement:
         sample, problem = _find_sample(engine, ports, [arrays for arrays, _ in warm], runners[0])
+        if sample is not None and settings.max_batch_size > 1:
+            _require_together(runners[0], sample)
         measured = Measurement(problem=problem) if sample is None else _measure(runners[0], sample, settings)
         hop_ns = measure_hop()
     is_fast = is_fast_enough_for_loop(settings, measured, hop_ns)
@@ -152,7 +159,8 @@ def _require_profile(engine: Engine, max_batch_size: int) -> None:
     profiles = engine.manifest.profiles
     if not profiles:
         return
-    most = max(min(bounds[2][0] for bounds in profile.shapes.values()) for profile in profiles if profile.shapes)
+    sizes = [min(bounds[2][0] for bounds in profile.shapes.values()) for profile in profiles if profile.shapes]
+    most = max(sizes, default=max_batch_size)
     if max_batch_size > most:
         raise UnservableError(
             "the plan is not built for so many samples",
@@ -161,6 +169,20 @@ def _require_profile(engine: Engine, max_batch_size: int) -> None:
             got=max_batch_size,
             fix="lower it, or build the plan with larger shapes",
         )
+
+
+def _require_together(runner: Runner, sample: Arrays) -> None:
+    """Check that two requests run as one; later, those that do not are run alone and nobody would notice."""
+    one = tuple(array[:1] for array in sample)
+    try:
+        runner.run_together([_make_pending(one), _make_pending(one)])
+    except Exception as error:
+        reason = error.what if isinstance(error, DovetailError) else type(error).__name__
+        raise UnservableError(
+            f"two requests do not run together: {reason}",
+            where="config.toml, 'max_batch_size'",
+            fix="leave max_batch_size out, or add a [[warmup]] of shapes that the model takes",
+        ) from error
 
 
 def _find_sample(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,25 +10,12 @@ import numpy as np
 from dovetail import Engine
 from dovetail.errors import DovetailError
 from dovetail_serve.protocol.documents import TensorMetadata
+from dovetail_serve.tensors.datatypes import DATATYPES
 
 __all__ = ["ModelPorts", "Port", "UnservableError"]
 
-_DATATYPES: Final[Mapping[str, str]] = {
-    "bool": "BOOL",
-    "uint8": "UINT8",
-    "uint16": "UINT16",
-    "uint32": "UINT32",
-    "uint64": "UINT64",
-    "int8": "INT8",
-    "int16": "INT16",
-    "int32": "INT32",
-    "int64": "INT64",
-    "float16": "FP16",
-    "bfloat16": "BF16",
-    "float32": "FP32",
-    "float64": "FP64",
-    "object": "BYTES",
-}
+_DATATYPES: Final = {each.dtype.name: each.name for each in DATATYPES.values()}
+"""NumPy's name of a type -> the protocol's."""
 
 
 class UnservableError(DovetailError):

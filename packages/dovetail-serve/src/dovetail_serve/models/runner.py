@@ -50,9 +50,8 @@ class Runner:
 
         Where a run over several requests fails, each is run alone, so that only the one at fault fails.
         """
-        began = time.perf_counter_ns()
         try:
-            self._run(batch, began)
+            self.run_together(batch)
         except Exception as error:  # noqa: BLE001 - whatever a model raises is its requests' failure, not the worker's
             if len(batch) > 1:
                 for pending in batch:
@@ -61,7 +60,9 @@ class Runner:
             batch[0].error = self._explain(error, batch[0])
             self.counters.add_failure(batch[0])
 
-    def _run(self, batch: Sequence[PendingRequest], began: int) -> None:
+    def run_together(self, batch: Sequence[PendingRequest]) -> None:
+        """Give each request of a batch its response; whatever the model raises goes to the caller."""
+        began = time.perf_counter_ns()
         is_single = len(batch) == 1
         samples = batch[0].samples if is_single else sum([pending.samples for pending in batch])
         if is_single and not self._padding.is_declared:

@@ -54,14 +54,16 @@ def array_from_strings(strings: Sequence[bytes], shape: Sequence[int]) -> Array:
 
 
 def raw_from_array(array: Array) -> memoryview | bytes:
-    """The raw bytes of a tensor; a view where the array is contiguous.
+    r"""The raw bytes of a tensor; a view where the array is contiguous.
 
     >>> bytes(raw_from_array(np.array([1, 2], np.int16)))
-    b'\\x01\\x00\\x02\\x00'
+    b'\x01\x00\x02\x00'
     """
     if array.dtype == object:
         return raw_from_strings(array)
     if not array.size:
         return b""
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array)
     # Types of ml_dtypes offer no buffer of their own.
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return (array if array.dtype.kind != "V" else array.view(np.uint16)).data.cast("B")

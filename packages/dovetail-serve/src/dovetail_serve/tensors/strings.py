@@ -16,9 +16,9 @@ _LENGTH: Final = struct.Struct("<I")
 
 
 def strings_from_raw(raw: memoryview, count: int, where: str) -> list[bytes]:
-    """The strings that ``raw`` holds, exactly ``count`` of them.
+    r"""The strings that ``raw`` holds, exactly ``count`` of them.
 
-    >>> strings_from_raw(memoryview(b"\\x02\\x00\\x00\\x00hi\\x00\\x00\\x00\\x00"), 2, "input 'x'")
+    >>> strings_from_raw(memoryview(b"\x02\x00\x00\x00hi\x00\x00\x00\x00"), 2, "input 'x'")
     [b'hi', b'']
     """
     found = []
@@ -46,10 +46,11 @@ def _wrong_strings(size: int, count: int, where: str) -> RequestError:
 
 
 def raw_from_strings(strings: npt.NDArray[Any]) -> bytes:
-    """The raw bytes of a BYTES tensor.
+    r"""The raw bytes of a BYTES tensor.
 
+    >>> import numpy as np
     >>> raw_from_strings(np.array(["hi"], object))
-    b'\\x02\\x00\\x00\\x00hi'
+    b'\x02\x00\x00\x00hi'
     """
     return b"".join(_with_lengths(strings.ravel().tolist()))
 

@@ -50,7 +50,7 @@ async function showChosen(entry) {
   const panel = $("model");
   panel.hidden = !entry;
   if (!entry) return;
-  const parts = [make("h2", { textContent: `${entry.name} ${entry.version}` })];
+  const parts = [make("h2", { textContent: `${entry.name}, version ${entry.version}` })];
   if (entry.reason) parts.push(make("p", { className: "problem", textContent: entry.reason }));
   if (entry.state === "READY") {
     const { metadata, config } = await describeModel(entry);

@@ -39,7 +39,9 @@ function showConfig(config, statistics) {
     ["waits for others", config.dynamic_batching ? `${config.dynamic_batching.max_queue_delay_microseconds} \u00b5s` : "no"],
     ["longest queue", policy?.max_queue_size ?? "-"],
     ["batching", statistics?.batching || "-"],
-    ...Object.entries(config.parameters ?? {}).map(([name, value]) => [name, value.string_value]),
+    ...Object.entries(config.parameters ?? {}).filter(([name]) => !["batching", "executor"].includes(name))
+      .map(([name, value]) => [name.replaceAll("_", " "), value.string_value]),
   ];
-  return [make("h3", { textContent: "How it is served" }), table(["", ""], facts.map((fact) => fact.map(String)))];
+  const rows = facts.map((fact) => row(fact.map(String)));
+  return [make("h3", { textContent: "How it is served" }), make("table", {}, make("tbody", {}, ...rows))];
 }
