@@ -204,6 +204,17 @@ def test_a_bad_request_in_a_batch_fails_alone(tmp_path: Path) -> None:
     serve(tmp_path, work)
 
 
+def test_failures_do_not_fill_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_model(tmp_path, "gated", "gated")
+
+    async def work(service: InferenceService) -> None:
+        requests = [service.infer(request("gated", -1, **ONE)) for _ in range(50)]
+        assert {type(each) for each in await asyncio.gather(*requests, return_exceptions=True)} == {RunError}
+
+    serve(tmp_path, work)
+    assert 1 <= len([record for record in caplog.records if "version 1 failed" in record.message]) < 20
+
+
 def test_a_failure_of_the_model_is_told_without_its_text(tmp_path: Path) -> None:
     write_model(tmp_path, "gated", "gated")
 

@@ -37,7 +37,7 @@ from dovetail_serve.repository.settings import ModelSettings
 __all__ = ["LoadOptions", "load_parts"]
 
 Arrays = tuple[Any, ...]
-_log: Final = logging.getLogger("dovetail.serve")
+_LOG: Final = logging.getLogger("dovetail_serve.models")
 _one_measurement: Final = threading.Lock()
 _LEVELS: Final = {Severity.VERBOSE: logging.DEBUG, Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING}
 
@@ -58,7 +58,7 @@ class _EngineLog(ILogger):
         self._where = where
 
     def log(self, severity: Severity, msg: str) -> None:
-        _log.log(_LEVELS.get(severity, logging.ERROR), "%s: %s", self._where, msg)
+        _LOG.log(_LEVELS.get(severity, logging.ERROR), "%s: %s", self._where, msg)
 
 
 def load_parts(model: ModelFiles, version: VersionFiles, settings: ModelSettings, options: LoadOptions) -> ModelParts:
@@ -197,7 +197,7 @@ def _find_sample(
     sample = make_sample(ports.inputs, shapes)
     error = _try(runner, sample)
     if error is not None:
-        _log.info("a made-up sample was refused", exc_info=error)
+        _LOG.info("a made-up sample was refused", exc_info=error)
         return None, "it does not take made-up inputs; add [[warmup]] to config.toml"
     return sample, ""
 
