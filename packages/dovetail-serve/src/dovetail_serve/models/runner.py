@@ -129,9 +129,7 @@ class Runner:
         """What the client is told; the log has the rest."""
         if isinstance(error, InputError):
             return RequestError(error.what, where=self._where(error), expected=error.expected, got=error.got)
-        _LOG.error(
-            "model '%s' version %s failed, request %a", self._name, self._version, pending.request.id, exc_info=error
-        )
+        self._log_failure(error, pending)
         if isinstance(error, ServeError):
             return error
         if isinstance(error, ResourceError | MemoryError):
