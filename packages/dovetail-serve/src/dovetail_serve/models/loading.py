@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ __all__ = ["LoadOptions", "load_parts"]
 Arrays = tuple[Any, ...]
 _LOG: Final = logging.getLogger("dovetail_serve.models")
 _one_measurement: Final = threading.Lock()
+_LONGEST_TURN_S: Final = 10.0
 _LEVELS: Final = {Severity.VERBOSE: logging.DEBUG, Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING}
 
 
@@ -122,7 +124,7 @@ def _make_parts(
     make_runner = partial(Runner, model.name, version.version, engine, ports, padding)
     runners = [make_runner() for _ in range(settings.instances)]
     warm = [(read_sample(each, i, ports, model.folder), each.count) for i, each in enumerate(settings.warmup)]
-    with _one_measurement:
+    with _measuring_alone():
         sample, problem = _find_sample(engine, ports, [arrays for arrays, _ in warm], runners[0])
         if sample is not None and settings.max_batch_size > 1:
             _require_together(runners[0], sample)
@@ -145,6 +147,17 @@ def _make_parts(
         batching=choose_batching(settings, measured),
         note=_describe_threads(measured, hop_ns, is_on_loop=is_fast),
     )
+
+
+@contextmanager
+def _measuring_alone() -> Iterator[None]:
+    """Let one model be measured at a time; one that hangs in its runs does not hold up the others for ever."""
+    has_turn = _one_measurement.acquire(timeout=_LONGEST_TURN_S)
+    try:
+        yield
+    finally:
+        if has_turn:
+            _one_measurement.release()
 
 
 def _describe_threads(measured: Measurement, hop_ns: int, *, is_on_loop: bool) -> str:
