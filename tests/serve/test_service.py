@@ -641,3 +641,19 @@ def test_a_warm_up_comes_from_shapes_and_files(tmp_path: Path) -> None:
         assert "'sub/x.npy' cannot be read" in reasons["lost"]
 
     serve(tmp_path, work)
+
+
+def test_a_service_ends_while_models_are_loading(tmp_path: Path) -> None:
+    write_model(tmp_path, "gated", "gated")
+    write_model(tmp_path, "m")
+    GATE.shut()
+
+    async def main() -> None:
+        async with InferenceService(tmp_path, QUICK) as service:
+            await until(lambda: len(GATE.seen) > 0)
+            assert not service.is_ready
+            assert states(service)["gated/1"] == "LOADING"
+            with pytest.raises(NotReadyError, match="model 'gated' is not ready: loading"):
+                await service.infer(request("gated", **ONE))
+
+    asyncio.run(asyncio.wait_for(main(), 50))
