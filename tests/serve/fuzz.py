@@ -43,6 +43,10 @@ LIMITS = Limits(body_bytes=1 << 20, tensor_bytes=1 << 20, idle_s=1.0)
 HOSTILE_NUMBERS = (0, 1, -1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, 10**30, 0.5, -0.0, 1e308, 65536, 255)
 HOSTILE_TEXTS = ("", "x" * 70000, "\0", "../../etc", "\ud7ff", "BF16", "FP8", "BYTES", "a/b", "%2e%2e", "<b>", "\u202e")
 
+HOSTILE_VALUES = (None, True, [], {}, [[]], [1] * 3, {"a": {}}, float("nan"))
+HOSTILE_BYTES = (b"[" * 2000, b"NaN", b"1e999", b"\xff" * 9 + b"\x01", b"null")
+HEADERS = (b"inference-header-content-length", b"content-length", b"content-encoding", b"accept-encoding")
+
 
 class InlineService(EngineService):
     """Runs on the event loop, so that a case is done when its call is."""
@@ -144,7 +148,9 @@ def damage(data: bytes, rng: random.Random) -> bytes:
         elif kind == 2:
             del found[at : at + rng.choice((1, 4, 64))]
         elif kind == 3:
-            found[at:at] = rng.choice((b"[" * 2000, b"NaN", b"1e999", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"null"))
+            found[at:at] = rng.choice(
+                (b"[" * 2000, b"NaN", b"1e999", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"null")
+            )
         elif kind == 4:
             found[at:at] = found[at : at + rng.choice((1, 16, 256))]
         else:
@@ -155,7 +161,9 @@ def damage(data: bytes, rng: random.Random) -> bytes:
 def alter(value: Any, rng: random.Random) -> Any:
     """A document with one of its values replaced, wherever it is."""
     if rng.random() < 0.3 or not isinstance(value, dict | list) or not value:
-        return rng.choice((*HOSTILE_NUMBERS, *HOSTILE_TEXTS, None, True, [], {}, [[]], [1] * 3, {"a": {}}, float("nan")))
+        return rng.choice(
+            (*HOSTILE_NUMBERS, *HOSTILE_TEXTS, None, True, [], {}, [[]], [1] * 3, {"a": {}}, float("nan"))
+        )
     if isinstance(value, dict):
         key = rng.choice(sorted(value))
         if rng.random() < 0.1:
@@ -175,7 +183,9 @@ def change_http(seed: HttpCase, rng: random.Random) -> HttpCase:
     elif kind <= 3:
         body = _alter_document(body, headers, rng)
     elif kind == 4:
-        name = rng.choice((b"inference-header-content-length", b"content-length", b"content-encoding", b"accept-encoding"))
+        name = rng.choice(
+            (b"inference-header-content-length", b"content-length", b"content-encoding", b"accept-encoding")
+        )
         values = (b"-1", b"0", b"9" * 30, b"%d" % len(body), b"7", b"", b"\xff", b"gzip", b"deflate", b"gzip, deflate")
         headers[name] = rng.choice(values)
     else:
