@@ -27,9 +27,13 @@ class DirectService:
     def __init__(self) -> None:
         import dovetail as dt
 
+        @dt.layer("Half", shape=lambda x: tuple(x))
+        def halve(x: Any) -> Any:
+            return x * np.float32(0.5)
+
         network = dt.Builder().create_network()
         x = network.add_input("x", dt.float32, (-1, FEATURES))
-        output = network.add_activation(x, dt.ActivationType.RELU).get_output(0)
+        output = network.add_plugin_v3([x], [], halve.plugin()).get_output(0)
         output.name = "y"
         network.mark_output(output)
         bounds = ((1, FEATURES), (1, FEATURES), (1024, FEATURES))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Iterator[dict[str, str]]:
+def outcomes() -> dict[str, str]:
     service = EngineService()
     limits = Limits(body_bytes=4 << 20)
     open_to_all = ServerOptions(allow_control=True, limits=limits)
@@ -40,7 +39,8 @@ def outcomes() -> Iterator[dict[str, str]]:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(SOURCES)}
         done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=110, check=False)
     assert done.returncode == 0, done.stderr
-    yield json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 @pytest.mark.parametrize("name", checks.CHECKS)
