@@ -143,9 +143,7 @@ def test_rows_that_fail_are_kept_aside(plan: Path, tmp_path: Path) -> None:
     assert [found[index][0] for index in sorted(found)] == [i * i for i in range(25)]
 
 
-def test_a_row_that_the_model_refuses_does_not_take_its_batch_along(
-    fragile: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_a_row_that_the_model_refuses_does_not_take_its_batch_along(fragile: tuple[Path, Path], tmp_path: Path) -> None:
     plan, library = fragile
     rows = write_arrays(tmp_path / "in" / "a.npy", 30)
     rows[[3, 17]] = -1

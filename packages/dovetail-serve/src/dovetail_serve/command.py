@@ -19,6 +19,7 @@ from dovetail.cli.options import add_plugins, finish_command, non_negative_float
 from dovetail.cli.screen import Screen
 from dovetail.cli.targets import load_libraries
 from dovetail_serve.options import Limits, ServerOptions
+from dovetail_serve.ray.command import declare_ray, is_on_ray, serve_on_ray
 
 if TYPE_CHECKING:
     from dovetail_serve.server import Server
@@ -44,6 +45,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     _declare_trust(parser.add_argument_group("what it allows"))
     _declare_limits(parser.add_argument_group("limits"), usual)
     _declare_logs(parser.add_argument_group("what it tells"))
+    declare_ray(parser.add_argument_group("on a Ray cluster"))
     finish_command(parser, run)
 
 
@@ -132,6 +134,8 @@ def run(args: argparse.Namespace) -> Reply:
 
     options = read_options(args)
     set_up_logs(as_json=args.log_format == "json", level=logging.ERROR if args.quiet else logging.INFO)
+    if is_on_ray(args):
+        return serve_on_ray(args, options)
     load_libraries(args.plugins, get_plugin_registry())
     if (warning := warn_of_exposure(options)) is not None:
         _LOG.error(

@@ -41,12 +41,16 @@ class RunningServer:
         """What answers requests."""
         return self._service
 
-    async def start(self) -> None:
-        """Listen, and begin to load models."""
+    async def start(self, *, load_first: bool = False) -> None:
+        """Listen, and begin to load models, or load them all before anybody can connect."""
         try:
+            if load_first:
+                await self._service.start()
+                await self._service.wait_loaded()
             for listener in self._listeners.values():
                 await listener.start()
-            await self._service.start()
+            if not load_first:
+                await self._service.start()
         except BaseException:
             await self._close(0.0)
             raise

@@ -1,8 +1,8 @@
 """A plan over folders of files: ``dovetail batch model.plan in/ out/``.
 
-``plan`` divides the files into shards, ``tables`` reads their rows, ``shard_run`` takes one shard through the engine and
-writes its results, ``journal`` remembers which shards are done, and ``job`` brings these together: in this process, in
-worker processes (``workers``) or on Ray (``dovetail_serve.ray.shards``).
+``plan`` divides the files into shards, ``tables`` reads their rows, ``shard_run`` takes one shard through the engine
+and writes its results, ``journal`` remembers which shards are done, and ``job`` brings these together: in this process,
+in worker processes (``workers``) or on Ray (``dovetail_serve.ray.shards``).
 """
 
 from __future__ import annotations

@@ -62,9 +62,7 @@ def _declare_ray(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ray", metavar="ADDRESS", help="run on this Ray cluster: host:port, auto, or local for one of its own"
     )
-    parser.add_argument(
-        "--cpus", type=non_negative_float, metavar="N", help="with --ray: processors of each actor (1)"
-    )
+    parser.add_argument("--cpus", type=non_negative_float, metavar="N", help="with --ray: processors of each actor (1)")
     parser.add_argument("--gpus", type=non_negative_float, metavar="N", help="with --ray: GPUs of each actor (0)")
 
 
@@ -74,9 +72,7 @@ def run(args: argparse.Namespace) -> Reply:
 
     job = _read_job(args)
     with _choosing(args) as run_shards, _progress(quiet=args.quiet) as tell:
-        result = run_batch(
-            job, restart=args.restart, retry_failed=args.retry_failed, run_shards=run_shards, tell=tell
-        )
+        result = run_batch(job, restart=args.restart, retry_failed=args.retry_failed, run_shards=run_shards, tell=tell)
     _tell_skipped(result)
     document = {
         "rows": result.num_rows,

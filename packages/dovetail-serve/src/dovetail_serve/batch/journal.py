@@ -1,7 +1,7 @@
 """What is done, in ``batch.jsonl`` of the target folder: the first line names the job, each other one a shard.
 
-A line is added after the result file of its shard is in place, so a crash at any moment costs shards that were under way
-and nothing else. A line that a crash cut off is left out, and its shard is run again.
+A line is added after the result file of its shard is in place, so a crash at any moment costs shards that were under
+way and nothing else. A line that a crash cut off is left out, and its shard is run again.
 """
 
 from __future__ import annotations

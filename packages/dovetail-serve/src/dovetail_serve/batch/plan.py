@@ -54,8 +54,12 @@ def plan_batch(source: Path, target: Path, form: RowForm, options: BatchOptions)
     if not known or len(known) > _MOST_FILES:
         expected = f"files of the kinds {', '.join(KINDS)}"
         got = f"{len(known)} files" if known else None
-        raise InputError("there are no rows to run" if not known else "there are too many files",
-                         where=f"'{source}'", expected=expected, got=got)
+        raise InputError(
+            "there are no rows to run" if not known else "there are too many files",
+            where=f"'{source}'",
+            expected=expected,
+            got=got,
+        )
     tables = make_tables()
     shards = [*_plan_tables(root, known, form, options, tables), *_plan_pictures(root, known, form, options, tables)]
     plan = BatchPlan(root=root, shards=shards, skipped=[name for name in names if table_kind(name) is None])
@@ -109,9 +113,7 @@ def _plan_pictures(
     for folder, found in groupby(pictures, key=lambda name: name.rpartition("/")[0]):
         for index, part in enumerate(_chunk(list(found), options.shard_rows)):
             name = f"{folder}/images.{index:05}" if folder else f"images.{index:05}"
-            yield Shard(
-                name=name, files=tuple(part), identity=_identify(root, part), first_row=0, num_rows=len(part)
-            )
+            yield Shard(name=name, files=tuple(part), identity=_identify(root, part), first_row=0, num_rows=len(part))
 
 
 def _chunk(names: Sequence[str], most: int) -> list[Sequence[str]]:

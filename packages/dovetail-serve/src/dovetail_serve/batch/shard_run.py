@@ -152,4 +152,6 @@ class RowBatches:
 
     def _take(self, outputs: Mapping[str, Array], place: int) -> dict[str, Array]:
         has_axis = self._form.has_batch_axis
-        return {name: np.asarray(array)[place, ...] if has_axis else np.asarray(array) for name, array in outputs.items()}
+        return {
+            name: np.asarray(array)[place, ...] if has_axis else np.asarray(array) for name, array in outputs.items()
+        }

@@ -1,4 +1,4 @@
-"""Shards in several processes of this machine, each with an engine; one that dies is replaced and its shard run again."""
+"""Shards in several processes of this machine, each with an engine; one that dies is replaced, its shard run again."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def fail_shard(shard: Shard, error: str) -> ShardRecord:
     """The record of a shard of which no row could be run."""
     is_table = len(shard.files) == 1
     failures = [
-        RowFailure(file=shard.files[0 if is_table else place], row=shard.first_row + place if is_table else 0, error=error)
+        RowFailure(
+            file=shard.files[0 if is_table else place], row=shard.first_row + place if is_table else 0, error=error
+        )
         for place in range(shard.num_rows)
     ]
     return ShardRecord(

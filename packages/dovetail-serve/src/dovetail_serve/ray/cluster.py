@@ -23,7 +23,6 @@ def import_ray() -> Any:
         ResourceError: It is not installed.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
     except ModuleNotFoundError as error:
@@ -53,10 +52,11 @@ def connecting(address: str, *, num_cpus: int | None = None, plugins: Sequence[s
     own: dict[str, Any] = {}
     if address == "local":
         own = {"include_dashboard": False, "num_cpus": num_cpus, "object_store_memory": _STORE_BYTES}
-    environment = {"py_modules": packed_plugins(plugins)} if packed_plugins(plugins) else None
+    modules = packed_plugins(plugins)
+    environment = {"py_modules": modules} if modules else None
     try:
         ray.init(address=address, runtime_env=environment, log_to_driver=False, logging_level="warning", **own)
-    except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+    except Exception as error:  # Ray raises bare ones when a cluster does not start in time
         reason = str(error).partition("\n")[0][:200]
         fix = "start one with 'ray start --head', or use --ray local"
         raise ResourceError(f"there is no Ray cluster: {reason}", where=f"--ray {address}", fix=fix) from error

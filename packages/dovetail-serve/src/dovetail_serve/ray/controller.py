@@ -50,6 +50,8 @@ class Controller:
         self._actors: list[Any] = []
         self._states: list[ReplicaState | None] = []
         self._problems: dict[int, str] = {}
+        self._begun: set[int] = set()
+        """The replicas that have answered."""
         self._lock = threading.RLock()
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="dovetail-controller", daemon=True)
@@ -82,11 +84,18 @@ class Controller:
         except (errors.GetTimeoutError, errors.ActorUnavailableError):
             return None  # it begins, or begins again
         except errors.RayError as error:
-            self._problems[index] = _last_line(error)
-            _LOG.error("replica %d: %s", index, self._problems[index])
+            _LOG.error("replica %d: %s", index, _last_line(error))
+            self._give_up(index, _last_line(error))
             return None
-        self._problems.pop(index, None)
+        self._begun.add(index)
         return state
+
+    def _give_up(self, index: int, problem: str) -> None:
+        """Ray starts a replica no more that fails as it begins: one that had begun before is made anew."""
+        if index in self._begun:
+            self._actors[index] = self._make(index)
+        else:
+            self._problems[index] = problem
 
     def scale(self, count: int) -> None:
         """Have so many replicas; those that are too many drain first."""

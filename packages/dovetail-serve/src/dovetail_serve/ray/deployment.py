@@ -126,9 +126,7 @@ def deploy(
         DovetailError: Options can never be right, or there is no such folder.
         UsageError: Ray is not connected.
     """
-    chosen = placement or RayOptions(
-        replicas=replicas, max_replicas=max_replicas, num_cpus=num_cpus, num_gpus=num_gpus
-    )
+    chosen = placement or RayOptions(replicas=replicas, max_replicas=max_replicas, num_cpus=num_cpus, num_gpus=num_gpus)
     check_options(options)
     check_ray_options(chosen)
     folder = Path(models).resolve()

@@ -109,7 +109,8 @@ class Replica:
 
 async def _start(models: Path, options: ServerOptions) -> RunningServer:
     running = RunningServer(models, options, read_tls(options))
-    await running.start()
+    # Who balances by connections must not find a replica that has no models yet.
+    await running.start(load_first=True)
     return running
 
 

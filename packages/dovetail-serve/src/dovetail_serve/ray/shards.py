@@ -1,4 +1,4 @@
-"""The shards of a batch on Ray Data: one engine in each actor, the plan by the object store, records back to whoever asked.
+"""The shards of a batch on Ray Data: an engine in each actor, the plan by the object store, records back to the driver.
 
 Ray Data hands shards to actors, starts actors anew that died and has their shards run again. A shard is written under
 one name and renamed when it is whole, and the journal has one record of it, so rows that ran twice are there once.
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import importlib
 import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,16 +68,15 @@ class RayShards:
     def _start(self, job: BatchJob, shards: Sequence[Shard]) -> Iterator[WorkerAnswer]:
         """The answers of actors, from a pipeline of Ray Data in which each shard is a row."""
         ray = import_ray()
-        import ray.data
-
-        _be_quiet(ray.data.DataContext.get_current())
+        data = importlib.import_module("ray.data")
+        _be_quiet(data.DataContext.get_current())
         plan = ray.put(np.fromfile(require_plan(job.plan), np.uint8))
         rows = [{"shard": msgspec.json.encode(shard).decode()} for shard in shards]
-        answers = ray.data.from_items(rows, override_num_blocks=len(rows)).map_batches(
+        answers = data.from_items(rows, override_num_blocks=len(rows)).map_batches(
             ShardActor,
             fn_constructor_kwargs={"job": msgspec.json.encode(job).decode(), "plan": plan},
             batch_size=1,
-            compute=ray.data.ActorPoolStrategy(size=min(job.options.instances, len(shards))),
+            compute=data.ActorPoolStrategy(size=min(job.options.instances, len(shards))),
             num_cpus=self._num_cpus,
             num_gpus=self._num_gpus,
         )

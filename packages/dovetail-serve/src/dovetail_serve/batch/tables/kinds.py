@@ -13,9 +13,13 @@ from dovetail_serve.batch.tables.pictures import PictureTable
 
 __all__ = ["KINDS", "make_tables", "output_format", "table_kind"]
 
-KINDS: Final = {".npy": "arrays", ".npz": "arrays", ".jsonl": "lines", ".ndjson": "lines", ".parquet": "parquet"} | {
-    suffix: "pictures" for suffix in IMAGE_SUFFIXES
-}
+KINDS: Final = {
+    ".npy": "arrays",
+    ".npz": "arrays",
+    ".jsonl": "lines",
+    ".ndjson": "lines",
+    ".parquet": "parquet",
+} | dict.fromkeys(IMAGE_SUFFIXES, "pictures")
 """Suffix -> format."""
 _OUTPUTS: Final = {"arrays": "npz", "pictures": "npz", "lines": "jsonl", "parquet": "parquet"}
 
