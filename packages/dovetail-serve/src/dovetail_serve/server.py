@@ -135,9 +135,10 @@ class Server:
             thread.close()
 
     def stop_now(self) -> None:
-        """Let a ``stop`` that waits, or one to come, wait no longer; safe to call from a signal handler."""
-        thread, running = self._require_running()
-        thread.call(running.stop_now)
+        """Let a ``stop`` that waits, or one to come, wait no longer; may be called from a signal handler."""
+        thread, running = self._thread, self._running
+        if thread is not None and running is not None:
+            thread.call(running.stop_now)
 
 
 async def _start(models: Path, options: ServerOptions, tls: TlsFiles | None) -> RunningServer:
