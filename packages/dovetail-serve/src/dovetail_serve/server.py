@@ -27,11 +27,7 @@ _USUAL: Final = ServerOptions()
 
 
 class Server:
-    """Serves a folder of models until it is stopped.
-
-    >>> with Server("models", ServerOptions(http_port=0, grpc_port=0)) as server:  # doctest: +SKIP
-    ...     print(server.http_url, [entry.state for entry in server.index()])
-    """
+    """Serves a folder of models until it is stopped; in a ``with`` statement, from when its models are loaded."""
 
     def __init__(self, models: str | Path, options: ServerOptions = _USUAL) -> None:
         """Check what can be checked before anything runs.
