@@ -1,8 +1,8 @@
 """The cost of a request beside a bare echo of the same bytes: ``python -m benchmarks.serve``.
 
-One client, one request at a time, to one server and then to the other, many times. Each server has a process of its own.
-Ours serves a repository; with ``--service direct`` it runs the model on the event loop, and what is left is the cost of
-HTTP and gRPC. The echo of HTTP is the least that Starlette does, and that of gRPC the least that grpc.aio does.
+One client, one request at a time, to one server and then to the other, many times, each in a process of its own. Ours
+serves a repository; with ``--service direct`` it runs the model on the event loop, and what is left is the cost of HTTP
+and gRPC. The echo of HTTP is the least that Starlette does, and that of gRPC the least that grpc.aio does.
 """
 
 from __future__ import annotations
