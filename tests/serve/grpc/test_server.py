@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,13 +38,15 @@ def service() -> EngineService:
 
 
 @pytest.fixture(scope="module")
-def channel(service: EngineService) -> Iterator[grpc.Channel]:
-    with LiveServer(service, ServerOptions(limits=LIMITS)) as server, connect(server) as made:
+def server(service: EngineService) -> Iterator[LiveServer]:
+    with LiveServer(service, ServerOptions(limits=LIMITS)) as made:
         yield made
 
 
-def connect(server: LiveServer) -> grpc.Channel:
-    return grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}")
+@pytest.fixture
+def channel(server: LiveServer) -> Iterator[grpc.Channel]:
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as made:
+        yield made
 
 
 def status_of(call: Any) -> tuple[str, str]:
@@ -98,6 +103,33 @@ def test_health_follows_the_service(channel: grpc.Channel, service: EngineServic
     assert next(watch) == b"\x08\x01"
     watch.cancel()
     assert status_of(lambda: check(b"\x0a\x01x"))[0] == "NOT_FOUND"
+
+
+def test_a_long_stream_that_is_cancelled_leaves_nothing(channel: grpc.Channel, server: LiveServer) -> None:
+    """Also where more requests were sent than are read ahead."""
+    before = len(asyncio.all_tasks(server.loop))
+    data = message(1, "slow").SerializeToString()
+    waiting = threading.Event()
+
+    def requests() -> Iterator[bytes]:
+        for _ in range(100):
+            yield data
+        waiting.wait(10)
+
+    call = channel.stream_stream(f"{METHOD}ModelStreamInfer")(requests())
+    time.sleep(0.15)
+    call.cancel()
+    waiting.set()
+    until = time.monotonic() + 10
+    while len(asyncio.all_tasks(server.loop)) > before and time.monotonic() < until:
+        time.sleep(0.02)
+    assert len(asyncio.all_tasks(server.loop)) <= before
+
+
+def test_a_damaged_question_for_health(channel: grpc.Channel) -> None:
+    watch = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"\x0a\x09")
+    assert status_of(lambda: next(watch))[0] == "INVALID_ARGUMENT"
+    assert status_of(lambda: channel.unary_unary("/grpc.health.v1.Health/Check")(b"\x0a\x09"))[0] == "INVALID_ARGUMENT"
 
 
 def test_raw_contents_are_views_of_the_message() -> None:
