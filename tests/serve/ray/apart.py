@@ -47,6 +47,7 @@ def start_apart(module: str, words: Sequence[object], log: Path) -> Iterator[sub
         pytest.skip(f"Ray listens on every interface, and no network of its own can be made: {reason}")
     folder = tempfile.mkdtemp(prefix="ray")  # short, because sockets lie in it
     settings = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_TMPDIR": folder, "HOME": folder, "PYTHONPATH": str(ROOT)}
+    settings["RAY_worker_register_timeout_seconds"] = "300"
     command = [*UNSHARE, sys.executable, "-m", "tests.serve.ray.apart", module, *map(str, words)]
     with log.open("wb") as stream:
         process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **settings}, stdout=stream, stderr=stream)
@@ -63,7 +64,7 @@ def run_apart(
 ) -> bool:
     """Run a module to its end, or kill it when ``until`` says so; whether it came to its end.
 
-    A cluster that does not start within the 30 seconds that Ray allows is tried again: the machine is too busy.
+    Ray gives the parts of a node 15 to 30 seconds to start: on a machine that does much else it is tried again.
     """
     for _ in range(5):
         code = _run_once(module, words, log, timeout_s, until)

@@ -75,7 +75,8 @@ def serve_on_ray(args: argparse.Namespace, options: ServerOptions) -> Reply:
         queue_per_replica=args.queue_per_replica or 8.0,
         plugins=tuple(args.plugins),
     )
-    with _catching_signals() as signals, connecting(args.ray, plugins=args.plugins):
+    # Ray takes signals for itself when it connects, so ours are caught after that.
+    with connecting(args.ray, plugins=args.plugins), _catching_signals() as signals:
         deployment = deploy(args.models, options, placement=placement)
         try:
             deployment.wait_until_ready()
