@@ -1,7 +1,8 @@
 """The cost of a request beside a bare echo of the same bytes: ``python -m benchmarks.serve``.
 
-One client, one request at a time, to one server and then to the other, many times. Each server has a process of its
-own. The echo of HTTP is the least that Starlette does, and that of gRPC the least that grpc.aio does.
+One client, one request at a time, to one server and then to the other, many times, each in a process of its own. Ours
+serves a repository; with ``--service direct`` it runs the model on the event loop, and what is left is the cost of HTTP
+and gRPC. The echo of HTTP is the least that Starlette does, and that of gRPC the least that grpc.aio does.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def http_request(rows: int) -> bytes:
     ).encode()
     body = document + bytes(size)
     head = (
-        f"POST /v2/models/relu/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
+        f"POST /v2/models/half/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
         f"Inference-Header-Content-Length: {len(document)}\r\n\r\n"
     )
     return head.encode() + body
@@ -87,7 +88,7 @@ def http_call(port: int, request: bytes) -> Call:
 def grpc_request(rows: int) -> bytes:
     from dovetail_serve.grpc.messages import INFERENCE
 
-    message = INFERENCE["ModelInferRequest"](model_name="relu")
+    message = INFERENCE["ModelInferRequest"](model_name="half")
     message.inputs.add(name="x", datatype="FP32", shape=[rows, FEATURES])
     message.outputs.add(name="y")
     message.raw_input_contents.append(bytes(rows * FEATURES * 4))
@@ -120,12 +121,15 @@ def main() -> None:
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--rows", type=int, nargs="*", default=[4, 430])
     parser.add_argument("--count", type=int, default=2000)
+    parser.add_argument("--service", choices=("direct", "repository"), default="repository")
     options = parser.parse_args()
     how = ["--http", options.http, "--loop", options.loop]
     with ExitStack() as stack:
-        ours = stack.enter_context(started("ours", [*how, "--rows", *map(str, options.rows)]))
+        ours = stack.enter_context(
+            started("ours", [*how, "--service", options.service, "--rows", *map(str, options.rows)])
+        )
         echo = stack.enter_context(started("echo", how))
-        print(f"p50 of one client in us, with {options.http} and {options.loop}")
+        print(f"p50 of one client in us, with {options.http} and {options.loop}; the service is {options.service}")
         print(f"{'':6}{'bytes':>9}{'model':>8}{'ours':>9}{'echo':>9}{'quotient':>10}")
         for rows in options.rows:
             for way, make_call, make_request in (

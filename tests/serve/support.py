@@ -113,7 +113,10 @@ def _as_text(array: Any) -> Any:
     if array.dtype != object:
         return array
     texts = np.empty(array.shape, object)
-    texts[...] = [[each.decode("utf-8", "surrogateescape") for each in row] for row in array]
+    try:
+        texts[...] = [[each.decode() for each in row] for row in array]
+    except UnicodeDecodeError:
+        raise RequestError("a string is no text in UTF-8") from None
     return texts
 
 
@@ -226,9 +229,9 @@ class EngineService:
 class LiveServer:
     """HTTP and gRPC on free ports of the loopback, in a thread."""
 
-    def __init__(self, service: Any, options: ServerOptions = ServerOptions()) -> None:
+    def __init__(self, service: Any, options: ServerOptions | None = None) -> None:
         self._service = service
-        self._options = options
+        self._options = options or ServerOptions()
         self.loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.http_port = self.grpc_port = 0

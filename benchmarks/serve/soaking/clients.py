@@ -36,7 +36,8 @@ class Tally:
         self.times_ms.setdefault(end, []).append((time.perf_counter() - start) * 1e3)
         if len(self.times_ms[end]) > 200_000:
             del self.times_ms[end][:100_000]
-        is_due = self.ending_since is None or start < self.ending_since
+        # What was sent before the end must be answered; the answer may be that the server had not taken it yet.
+        is_due = self.ending_since is None or (start < self.ending_since and not end.endswith("refused"))
         if note and is_due:
             self.lost.append(note)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,17 @@ ROOT = Path(__file__).parents[3]
 CLIENT = os.environ.get("SERVE_CLIENT", "")
 SOURCES = [str(ROOT / "packages" / name / "src") for name in ("dovetail-serve", "dovetail")]
 
-pytestmark = pytest.mark.skipif(
-    not CLIENT, reason="SERVE_CLIENT names no Python that has tritonclient; `make test-serve` makes one"
-)
+# All checks run in the setup of the first test, in one process of the client.
+pytestmark = [
+    pytest.mark.skipif(
+        not CLIENT, reason="SERVE_CLIENT names no Python that has tritonclient; `make test-serve` makes one"
+    ),
+    pytest.mark.timeout(400),
+]
 
 
 @pytest.fixture(scope="module")
-def outcomes() -> Iterator[dict[str, str]]:
+def outcomes() -> dict[str, str]:
     service = EngineService()
     limits = Limits(body_bytes=4 << 20)
     open_to_all = ServerOptions(allow_control=True, limits=limits)
@@ -38,9 +41,10 @@ def outcomes() -> Iterator[dict[str, str]]:
         }
         command = [CLIENT, checks.__file__, json.dumps(ports)]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(SOURCES)}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=110, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=380, check=False)
     assert done.returncode == 0, done.stderr
-    yield json.loads(done.stdout.splitlines()[-1])
+    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 @pytest.mark.parametrize("name", checks.CHECKS)

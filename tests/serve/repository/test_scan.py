@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,36 @@ def test_a_model_that_is_gone_has_changed(tmp_path: Path) -> None:
     assert watch.find_changed(scan_repository(tmp_path)) == []
     assert watch.find_changed(scan_repository(tmp_path)) == ["a"]
     assert watch.find_changed(scan_repository(tmp_path)) == []
+
+
+NAMES = st.sampled_from(
+    ["m", "1", "2", "01", "model.plan", "model.onnx", "config.toml", ".x", "\u202e", "a b", "-", "x"]
+)
+TREES = st.recursive(
+    st.sampled_from([b"", b"data"]) | st.sampled_from(["/etc", "..", ".", "nowhere", "1", "../.."]),
+    lambda inner: st.dictionaries(NAMES, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def _grow(folder: Path, tree: object) -> None:
+    if isinstance(tree, dict):
+        folder.mkdir(exist_ok=True)
+        for name, inner in tree.items():
+            _grow(folder / name, inner)
+    elif isinstance(tree, bytes):
+        folder.write_bytes(tree)
+    elif isinstance(tree, str):
+        folder.symlink_to(tree)
+
+
+@given(st.dictionaries(NAMES, TREES, max_size=4))
+def test_no_tree_stops_the_scan_or_leads_out_of_it(tree: dict[str, object]) -> None:
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name).resolve()
+        _grow(root, tree)
+        for model in scan_repository(root).values():
+            assert model.problem or model.versions
+            for version in model.versions.values():
+                assert version.problem or version.source is not None
+                assert version.source is None or version.source.resolve().is_relative_to(root / model.name)

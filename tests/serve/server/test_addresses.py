@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import doctest
 import socket
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from dovetail.errors import InputError, ResourceError, UsageError
 from dovetail_serve import addresses, origins
 from dovetail_serve.addresses import bind_socket, check_options, read_api_key, read_tls, warn_of_exposure
 from dovetail_serve.options import ServerOptions
+from tests.serve.certificates import make_certificates
 
 USUAL = ServerOptions()
 
@@ -69,16 +69,6 @@ def test_a_free_port_is_taken_by_a_socket_on_which_answers_go_out_at_once() -> N
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_certificates(tmp_path_factory.mktemp("tls"))
-
-
-def make_certificates(folder: Path) -> Path:
-    """Write two self-signed certificates for this machine, ``a`` and ``b``, and their keys."""
-    for name in "ab":
-        command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-        command += ["-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", "/CN=localhost", "-days", "2"]
-        command += ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-    return folder
 
 
 def test_a_certificate_and_its_key(certificates: Path) -> None:

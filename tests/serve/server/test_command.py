@@ -18,6 +18,8 @@ import pytest
 from dovetail.cli import main
 from tests.serve.repositories import write_models, write_plugin
 
+# Made once: each call of httpx.get would read all certificates of the machine first.
+CLIENT = httpx.Client(timeout=30, limits=httpx.Limits(max_connections=None))
 FREE = ["--http-port", "0", "--grpc-port", "0", "--poll", "0"]
 SLOW = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
 
@@ -59,22 +61,24 @@ def test_a_signal_ends_it_after_the_requests_that_were_accepted(folder: Path) ->
         states = {model["name"]: model["state"] for model in document["models"]}
         assert states == {"broken": "UNAVAILABLE", "colours": "READY", "sleeper": "READY"}
         url = document["http"]
-        with ThreadPoolExecutor(3) as threads:
-            waiting = [threads.submit(_infer, f"{url}/v2/models/sleeper/infer") for _ in range(3)]
-            _wait_until(lambda: _waiting(url) == 2)
+        with ThreadPoolExecutor(6) as threads:
+            waiting = [threads.submit(_infer, f"{url}/v2/models/sleeper/infer") for _ in range(6)]
+            _wait_until(lambda: _waiting(url) > 1)
             process.send_signal(signal.SIGTERM)
-            assert [each.result().status_code for each in waiting] == [200] * 3
+            codes = sorted(each.result().status_code for each in waiting)
+            assert set(codes) <= {200, 503}
+            assert codes.count(200) > 1
         rest, log = process.communicate(timeout=30)
         assert process.returncode == 0
     assert rest == "", "the document is the whole of the standard output"
     lines = [json.loads(line) for line in log.splitlines()]
-    assert [line["status"] for line in lines if line["message"] == "request"] == [200] * 3
+    assert sorted(line["status"] for line in lines if line["message"] == "request") == codes
     assert [line["message"] for line in lines][-1] == "stopped"
     assert "SIGTERM: draining" in [line["message"] for line in lines]
 
 
 def _waiting(url: object) -> int:
-    (found,) = httpx.get(f"{url}/v2/models/sleeper/stats").json()["model_stats"]
+    (found,) = CLIENT.get(f"{url}/v2/models/sleeper/stats").json()["model_stats"]
     return int(found["queue_size"])
 
 
@@ -86,16 +90,16 @@ def _wait_until(is_so: Callable[[], bool]) -> None:
 
 
 def _infer(url: str) -> httpx.Response:
-    return httpx.post(url, json=SLOW, timeout=30)
+    return CLIENT.post(url, json=SLOW)
 
 
 def test_a_second_signal_ends_it_at_once_and_the_code_says_so(folder: Path) -> None:
     with _serving(folder, "--quiet", "--json") as process, ThreadPoolExecutor(8) as threads:
         url = str(_read_document(process)["http"])
         waiting = [threads.submit(_infer, f"{url}/v2/models/sleeper/infer") for _ in range(8)]
-        _wait_until(lambda: _waiting(url) > 4)
+        _wait_until(lambda: _waiting(url) > 3)
         process.send_signal(signal.SIGINT)
-        _wait_until(lambda: httpx.get(f"{url}/v2/health/ready").status_code != 200)
+        _wait_until(lambda: CLIENT.get(f"{url}/v2/health/ready").status_code != 200)
         process.send_signal(signal.SIGINT)
         _, log = process.communicate(timeout=30)
         assert process.returncode == 4

@@ -134,25 +134,33 @@ def run(args: argparse.Namespace) -> Reply:
 
     options = read_options(args)
     set_up_logs(as_json=args.log_format == "json", level=logging.ERROR if args.quiet else logging.INFO)
-    if is_on_ray(args):
-        return serve_on_ray(args, options)
-    load_libraries(args.plugins, get_plugin_registry())
     if (warning := warn_of_exposure(options)) is not None:
         _LOG.error(
             "%s; to end that, give --api-key-file, --tls-certificate and --tls-key, or leave out --host", warning
         )
+    if is_on_ray(args):
+        return serve_on_ray(args, options)
+    load_libraries(args.plugins, get_plugin_registry())
     server = Server(args.models, options)
     with _exporting_traces(options), _catching_signals(server) as signals:
         server.start()
-        while signals.empty() and not server.wait_until_loaded(_LOOK_S):
-            pass
-        reply = Reply(document=describe_server(args.models, server), show=_show)
-        if args.json or not args.quiet:
-            show_answer(reply, as_json=args.json)
-        _LOG.info("%s: draining", signals.get())
-        is_drained = server.stop()
+        try:
+            reply = _show_when_loaded(args, server, signals)
+            _LOG.info("%s: draining", signals.get())
+        finally:
+            is_drained = server.stop()
     _LOG.info("stopped")
     return reply._replace(is_shown=True, exit_code=0 if is_drained else _EXIT_LOST)
+
+
+def _show_when_loaded(args: argparse.Namespace, server: Server, signals: SimpleQueue[str]) -> Reply:
+    """Wait until each model is ready or has failed, or until a signal comes, and show how they are."""
+    while signals.empty() and not server.wait_until_loaded(_LOOK_S):
+        pass
+    reply = Reply(document=describe_server(args.models, server), show=_show)
+    if args.json or not args.quiet:
+        show_answer(reply, as_json=args.json)
+    return reply
 
 
 @contextmanager

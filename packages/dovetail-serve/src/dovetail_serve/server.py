@@ -27,11 +27,7 @@ _USUAL: Final = ServerOptions()
 
 
 class Server:
-    """Serves a folder of models until it is stopped.
-
-    >>> with Server("models", ServerOptions(http_port=0, grpc_port=0)) as server:  # doctest: +SKIP
-    ...     print(server.http_url, [entry.state for entry in server.index()])
-    """
+    """Serves a folder of models until it is stopped; in a ``with`` statement, from when its models are loaded."""
 
     def __init__(self, models: str | Path, options: ServerOptions = _USUAL) -> None:
         """Check what can be checked before anything runs.
@@ -135,9 +131,10 @@ class Server:
             thread.close()
 
     def stop_now(self) -> None:
-        """Let a ``stop`` that waits, or one to come, wait no longer; safe to call from a signal handler."""
-        thread, running = self._require_running()
-        thread.call(running.stop_now)
+        """Let a ``stop`` that waits, or one to come, wait no longer; may be called from a signal handler."""
+        thread, running = self._thread, self._running
+        if thread is not None and running is not None:
+            thread.call(running.stop_now)
 
 
 async def _start(models: Path, options: ServerOptions, tls: TlsFiles | None) -> RunningServer:

@@ -27,7 +27,7 @@ from dovetail_serve.repository.watching import RepositoryWatch
 
 __all__ = ["InferenceService"]
 
-_log: Final = logging.getLogger("dovetail.serve")
+_LOG: Final = logging.getLogger("dovetail_serve.service")
 _CLOSE_S: Final = 10.0
 
 
@@ -106,7 +106,7 @@ class InferenceService:
         try:
             await asyncio.wait_for(asyncio.gather(*closing, self._control.finish()), _CLOSE_S)
         except TimeoutError:
-            _log.warning("a model still runs %g seconds after the service was closed, and is left alone", _CLOSE_S)
+            _LOG.warning("a model still runs %g seconds after the service was closed, and is left alone", _CLOSE_S)
         self._slots.clear()
         self._remove_scratch()
 
@@ -179,9 +179,9 @@ class InferenceService:
             try:
                 await self._look()
             except DovetailError as error:
-                _log.warning("the repository is not followed for now: %s", error)
+                _LOG.warning("the repository is not followed for now: %s", error)
             except Exception:  # noqa: BLE001 - whatever it is, requests go on, and the next look may see more
-                _log.exception("the repository is not followed for now")
+                _LOG.exception("the repository is not followed for now")
 
     async def _look(self) -> None:
         """Load what has changed and is no longer being written to."""

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-import grpc
-
 from dovetail_serve.errors import ServeError
 from dovetail_serve.grpc.messages import HEALTH
 from dovetail_serve.grpc.request import parse
@@ -47,7 +45,7 @@ class HealthMethods:
             raise UnknownServiceError("there is no such service", expected=INFERENCE_SERVICE)
         return _encode(status)
 
-    async def watch(self, data: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+    async def watch(self, data: bytes) -> AsyncIterator[bytes]:
         """The status now, and each time that it changes."""
         last = None
         while True:

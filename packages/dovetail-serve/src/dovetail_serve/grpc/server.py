@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 from typing import Any, Final
 
 import grpc
 
-from dovetail_serve.errors import UnsupportedError
+from dovetail_serve.errors import ServeError, UnsupportedError
 from dovetail_serve.grpc.health import HEALTH_SERVICE, INFERENCE_SERVICE, HealthMethods
 from dovetail_serve.grpc.methods import OPEN_METHODS, UNSUPPORTED_METHODS, InferenceMethods
 from dovetail_serve.grpc.response import status_of
@@ -70,7 +71,7 @@ def _health_handlers(service: Service) -> grpc.GenericRpcHandler:
         HEALTH_SERVICE,
         {
             "Check": grpc.unary_unary_rpc_method_handler(_UnaryMethod(health.check, None).answer),
-            "Watch": grpc.unary_stream_rpc_method_handler(health.watch),
+            "Watch": grpc.unary_stream_rpc_method_handler(_WatchMethod(health).answer),
         },
     )
 
@@ -116,8 +117,23 @@ class _StreamMethod:
                 check_key(self._options.api_key, dict(context.invocation_metadata()))
             except Exception as error:  # noqa: BLE001 - the client gets a status of the protocol
                 await _abort(context, error)
-        async for response in answer_stream(requests, self._service, self._options.limits):
-            yield response
+        async with aclosing(answer_stream(requests, self._service, self._options.limits)) as responses:
+            async for response in responses:
+                yield response
+
+
+class _WatchMethod:
+    """The watch of health, with the status of what fails."""
+
+    def __init__(self, health: HealthMethods) -> None:
+        self._health = health
+
+    async def answer(self, data: bytes, context: Any) -> AsyncIterator[bytes]:
+        try:
+            async for response in self._health.watch(data):
+                yield response
+        except ServeError as error:
+            await _abort(context, error)
 
 
 async def _abort(context: Any, error: Exception) -> None:

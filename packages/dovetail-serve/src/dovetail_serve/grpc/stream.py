@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
 from dovetail_serve.grpc.request import read_infer_request
@@ -17,20 +17,24 @@ _MOST_AHEAD: Final = 32
 """How many requests of one stream are read before the first of them is answered."""
 
 
-async def answer_stream(requests: AsyncIterator[bytes], service: Service, limits: Limits) -> AsyncIterator[bytes]:
+async def answer_stream(requests: AsyncIterator[bytes], service: Service, limits: Limits) -> AsyncGenerator[bytes]:
     """One response for each request, in the same order; an error is a response, and the stream goes on."""
     pending: asyncio.Queue[asyncio.Task[bytes] | None] = asyncio.Queue(_MOST_AHEAD)
     started: set[asyncio.Task[bytes]] = set()
 
     async def read_requests() -> None:
+        failure = None
         try:
             async for data in requests:
                 task = asyncio.ensure_future(_answer(data, service, limits))
                 started.add(task)
                 task.add_done_callback(started.discard)
                 await pending.put(task)
-        finally:
-            await pending.put(None)
+        except Exception as error:  # noqa: BLE001 - it is raised once what came before is answered
+            failure = error
+        await pending.put(None)
+        if failure is not None:
+            raise failure
 
     reader = asyncio.ensure_future(read_requests())
     try:

@@ -41,7 +41,7 @@ def split_field(data: bytes, number: int, what: str) -> tuple[bytes, list[memory
 
 def _find_field(data: bytes, tag: int, what: str) -> list[tuple[int, int, int]]:
     """Where the fields of a tag begin, where their values do, and where they end."""
-    spans = []
+    spans: list[tuple[int, int, int]] = []
     position = 0
     for _ in range(_MOST_FIELDS):
         if position >= len(data):

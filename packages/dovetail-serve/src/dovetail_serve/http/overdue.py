@@ -22,24 +22,27 @@ class Overdue(Generic[T]):
         self._after_s = after_s
         self._act = act
         self._since: dict[T, float] = {}
-        self._is_ticking = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Where the timer runs; an application may be used on one loop after another."""
 
     def add(self, item: T) -> None:
         """Begin to wait for an item, or wait for it anew."""
         self._since[item] = monotonic()
-        if not self._is_ticking:
-            self._is_ticking = True
-            asyncio.get_running_loop().call_later(self._after_s, self._tick)
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:
+            self._loop = loop
+            loop.call_later(self._after_s, self._tick, loop)
 
     def remove(self, item: T) -> None:
         """Wait for it no longer."""
         self._since.pop(item, None)
 
-    def _tick(self) -> None:
+    def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         latest = monotonic() - self._after_s
         for item in [item for item, since in self._since.items() if since <= latest]:
             del self._since[item]
             self._act(item)
-        self._is_ticking = bool(self._since)
-        if self._is_ticking:
-            asyncio.get_running_loop().call_later(self._after_s, self._tick)
+        if self._since:
+            loop.call_later(self._after_s, self._tick, loop)
+        else:
+            self._loop = None

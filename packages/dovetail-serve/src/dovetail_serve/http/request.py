@@ -158,14 +158,15 @@ def _binary_size(entry: InputEntry, where: str) -> int | None:
 def _read_array(entry: InputEntry, raw: memoryview, limits: Limits, where: str) -> Any:
     datatype = datatype_from_name(entry.datatype, where)
     count = count_elements(entry.shape, datatype, limits.tensor_bytes, where)
+    data: object = entry.data
     is_raw = "binary_data_size" in entry.parameters
-    if is_raw != (entry.data is _NO_DATA):
+    if is_raw != (data is _NO_DATA):
         raise RequestError("the input must have 'data' or 'binary_data_size', and not both", where=where)
     if is_raw:
         return array_from_raw(raw, entry.shape, count, datatype, where)
-    if isinstance(entry.data, msgspec.Raw):
-        return array_from_json(entry.data, entry.shape, count, datatype, where)
-    return array_from_values(entry.data, entry.shape, count, datatype, where)
+    if isinstance(data, msgspec.Raw):
+        return array_from_json(data, entry.shape, count, datatype, where)
+    return array_from_values(data, entry.shape, count, datatype, where)
 
 
 def _is_binary(entry: OutputEntry, parameters: Mapping[str, Scalar]) -> bool:

@@ -19,7 +19,7 @@ from dovetail_serve.repository.settings import ModelSettings, read_settings
 
 __all__ = ["ModelControl"]
 
-_log: Final = logging.getLogger("dovetail.serve")
+_LOG: Final = logging.getLogger("dovetail_serve.models")
 _LOADERS: Final = 4
 
 
@@ -93,7 +93,7 @@ class ModelControl:
         model = LoadedModel(parts, asyncio.get_running_loop())
         source = LoadedFrom(files.config_stamp, found.stamp, digest)
         self._finish_later(slot.swap_in(model, source), slot, "")
-        _log.info("model '%s' version %s is ready; %s; %s", slot.name, version, parts.batching.reason, parts.note)
+        _LOG.info("model '%s' version %s is ready; %s; %s", slot.name, version, parts.batching.reason, parts.note)
         return ""
 
     def _refuse(self, slot: ModelSlot, version: str, error: Exception) -> str:
@@ -104,7 +104,7 @@ class ModelControl:
 
     def _report(self, where: str, error: Exception) -> str:
         is_ours = isinstance(error, DovetailError)
-        _log.error("%s cannot be loaded: %s", where, tell_on_one_line(error), exc_info=None if is_ours else error)
+        _LOG.error("%s cannot be loaded: %s", where, tell_on_one_line(error), exc_info=None if is_ours else error)
         return tell_client(error, self._root)
 
     def _retire(self, slot: ModelSlot, version: str) -> asyncio.Task[None] | None:

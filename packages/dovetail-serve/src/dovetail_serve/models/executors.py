@@ -21,7 +21,7 @@ from dovetail_serve.models.runner import Runner
 
 __all__ = ["Executor", "LoopExecutor", "ThreadExecutor"]
 
-_log: Final = logging.getLogger("dovetail.serve")
+_LOG: Final = logging.getLogger("dovetail_serve.models")
 _SLOW_NS: Final = 500_000
 _MOST_SLOW: Final = 3
 """So many slow runs in a row are the model's doing; fewer may be the machine's."""
@@ -109,7 +109,7 @@ class ThreadExecutor:
             try:
                 self._loop.call_soon_threadsafe(_resolve, batch)
             except RuntimeError:
-                _log.warning(
+                _LOG.warning(
                     "model '%s': the event loop is closed, nobody waits for %d answers", self._model, len(batch)
                 )
             del batch  # or the arrays of the last requests would stay until the next ones come

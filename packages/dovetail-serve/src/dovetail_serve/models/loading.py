@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -37,8 +38,9 @@ from dovetail_serve.repository.settings import ModelSettings
 __all__ = ["LoadOptions", "load_parts"]
 
 Arrays = tuple[Any, ...]
-_log: Final = logging.getLogger("dovetail.serve")
+_LOG: Final = logging.getLogger("dovetail_serve.models")
 _one_measurement: Final = threading.Lock()
+_LONGEST_TURN_S: Final = 10.0
 _LEVELS: Final = {Severity.VERBOSE: logging.DEBUG, Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING}
 
 
@@ -58,7 +60,7 @@ class _EngineLog(ILogger):
         self._where = where
 
     def log(self, severity: Severity, msg: str) -> None:
-        _log.log(_LEVELS.get(severity, logging.ERROR), "%s: %s", self._where, msg)
+        _LOG.log(_LEVELS.get(severity, logging.ERROR), "%s: %s", self._where, msg)
 
 
 def load_parts(model: ModelFiles, version: VersionFiles, settings: ModelSettings, options: LoadOptions) -> ModelParts:
@@ -122,7 +124,7 @@ def _make_parts(
     make_runner = partial(Runner, model.name, version.version, engine, ports, padding)
     runners = [make_runner() for _ in range(settings.instances)]
     warm = [(read_sample(each, i, ports, model.folder), each.count) for i, each in enumerate(settings.warmup)]
-    with _one_measurement:
+    with _measuring_alone():
         sample, problem = _find_sample(engine, ports, [arrays for arrays, _ in warm], runners[0])
         if sample is not None and settings.max_batch_size > 1:
             _require_together(runners[0], sample)
@@ -145,6 +147,17 @@ def _make_parts(
         batching=choose_batching(settings, measured),
         note=_describe_threads(measured, hop_ns, is_on_loop=is_fast),
     )
+
+
+@contextmanager
+def _measuring_alone() -> Iterator[None]:
+    """Let one model be measured at a time; one that hangs in its runs does not hold up the others for ever."""
+    has_turn = _one_measurement.acquire(timeout=_LONGEST_TURN_S)
+    try:
+        yield
+    finally:
+        if has_turn:
+            _one_measurement.release()
 
 
 def _describe_threads(measured: Measurement, hop_ns: int, *, is_on_loop: bool) -> str:
@@ -197,7 +210,7 @@ def _find_sample(
     sample = make_sample(ports.inputs, shapes)
     error = _try(runner, sample)
     if error is not None:
-        _log.info("a made-up sample was refused", exc_info=error)
+        _LOG.info("a made-up sample was refused", exc_info=error)
         return None, "it does not take made-up inputs; add [[warmup]] to config.toml"
     return sample, ""
 

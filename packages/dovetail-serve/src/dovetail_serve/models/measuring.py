@@ -13,10 +13,12 @@ from typing import Final
 
 __all__ = ["Measurement", "batch_sizes", "measure_batches", "measure_hop"]
 
-_LEAST_RUNS: Final = 3
+_LEAST_RUNS: Final = 5
 _MOST_RUNS: Final = 50
 _SIZE_NS: Final = 30_000_000
 """After so long, one size of batches was run often enough."""
+_SLOW_NS: Final = 500_000_000
+"""What takes so long is measured once."""
 _ALL_NS: Final = 2_000_000_000
 """After so long, larger sizes are not measured."""
 _HOPS: Final = 100
@@ -62,12 +64,23 @@ def _measure_size(run: Callable[[int], None], size: int) -> int:
     run(size)
     spans: list[int] = []
     began = time.perf_counter_ns()
-    while len(spans) < _LEAST_RUNS or (len(spans) < _MOST_RUNS and time.perf_counter_ns() - began < _SIZE_NS):
+    while not _is_enough(len(spans), time.perf_counter_ns() - began):
         start = time.perf_counter_ns()
         run(size)
         spans.append(time.perf_counter_ns() - start)
     # What runs beside it only ever adds time.
     return min(spans)
+
+
+def _is_enough(count: int, spent_ns: int) -> bool:
+    """Whether a size was run often enough, or takes so long that what runs vary does not matter.
+
+    >>> [_is_enough(0, 0), _is_enough(5, 40_000_000), _is_enough(50, 1000), _is_enough(1, 2_000_000_000)]
+    [False, True, True, True]
+    """
+    if count < _LEAST_RUNS:
+        return count > 0 and spent_ns > _SLOW_NS
+    return count >= _MOST_RUNS or spent_ns > _SIZE_NS
 
 
 @cache

@@ -21,7 +21,9 @@ from dovetail_serve.protocol.requests import InferResponse
 __all__ = ["Runner"]
 
 Array = Any
-_log: Final = logging.getLogger("dovetail.serve")
+_QUIET_NS: Final = 1_000_000_000
+_SHOWN: Final = 200
+_LOG: Final = logging.getLogger("dovetail_serve.models")
 
 
 class Runner:
@@ -43,6 +45,7 @@ class Runner:
         self._context = engine.create_execution_context()
         self._names = [port.name for port in ports.outputs]
         self._texts = [i for i, port in enumerate(ports.outputs) if port.datatype == "BYTES"]
+        self._unlogged = self._quiet_until_ns = 0
         self._updated = [i for i, port in enumerate(ports.inputs) if port.name in ports.updated]
 
     def run(self, batch: Sequence[PendingRequest]) -> None:
@@ -129,15 +132,24 @@ class Runner:
         """What the client is told; the log has the rest."""
         if isinstance(error, InputError):
             return RequestError(error.what, where=self._where(error), expected=error.expected, got=error.got)
-        _log.error(
-            "model '%s' version %s failed, request %a", self._name, self._version, pending.request.id, exc_info=error
-        )
+        self._log_failure(error, pending)
         if isinstance(error, ServeError):
             return error
         if isinstance(error, ResourceError | MemoryError):
             return RunError(f"model '{self._name}': memory ran out while it ran")
         kind = "" if isinstance(error, DovetailError) else f" ({type(error).__name__})"
         return RunError(f"model '{self._name}' failed while it ran{kind}; the log of the server says why")
+
+    def _log_failure(self, error: Exception, pending: PendingRequest) -> None:
+        """Log a failure with its traceback, and those of the next second as a number: clients may send any amount."""
+        now_ns = time.perf_counter_ns()
+        self._unlogged += 1
+        if now_ns < self._quiet_until_ns:
+            return
+        where = f"model '{self._name}' version {self._version}"
+        before = f", and {self._unlogged - 1} before it" if self._unlogged > 1 else ""
+        _LOG.error("%s failed, request %a%s", where, pending.request.id[:_SHOWN], before, exc_info=error)
+        self._unlogged, self._quiet_until_ns = 0, now_ns + _QUIET_NS
 
     def _where(self, error: InputError) -> str:
         return f"model '{self._name}'" + (f", {error.where}" if error.where else "")

@@ -26,7 +26,7 @@ from dovetail_serve.repository.settings import ModelSettings
 
 __all__ = ["PlanCopy", "digest_version", "provide_plan"]
 
-_log: Final = logging.getLogger("dovetail.serve")
+_LOG: Final = logging.getLogger("dovetail_serve.repository")
 _PART_BYTES: Final = 1 << 20
 _RECORD_FORMAT: Final = 1
 _MOST_RECORD_BYTES: Final = 1 << 16
@@ -106,7 +106,7 @@ def _provide_built(version: VersionFiles, settings: ModelSettings, copy: Path, w
         if found is not None:
             return found
     with _one_build:
-        _log.info("%s: building model.onnx", where)
+        _LOG.info("%s: building model.onnx", where)
         _build(version, settings, copy, logger)
     with open_regular(copy) as file:
         made = PlanCopy(copy, _digest(file))
@@ -151,7 +151,7 @@ def _copy_kept(folder: Path, key: str, copy: Path, where: str) -> PlanCopy | Non
         return None
     if digest == record.get("sha256"):
         return PlanCopy(copy, digest)
-    _log.warning("%s: the kept plan is damaged and is built again", where)
+    _LOG.warning("%s: the kept plan is damaged and is built again", where)
     copy.unlink(missing_ok=True)
     return None
 
@@ -171,12 +171,12 @@ def _keep(version: VersionFiles, key: str, plan: PlanCopy, where: str) -> None:
         return
     except OSError as error:
         folder = _cache_folder(key)
-        _log.warning("%s: the plan is kept in '%s', as its folder is not writable: %s", where, folder, error.strerror)
+        _LOG.warning("%s: the plan is kept in '%s', as its folder is not writable: %s", where, folder, error.strerror)
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _write_kept(folder, key, plan)
     except OSError as error:
-        _log.warning("%s: the plan is not kept and is built at each start: %s", where, error.strerror)
+        _LOG.warning("%s: the plan is not kept and is built at each start: %s", where, error.strerror)
 
 
 def _write_kept(folder: Path, key: str, plan: PlanCopy) -> None:

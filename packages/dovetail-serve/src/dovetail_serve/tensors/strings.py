@@ -21,7 +21,7 @@ def strings_from_raw(raw: memoryview, count: int, where: str) -> list[bytes]:
     >>> strings_from_raw(memoryview(b"\x02\x00\x00\x00hi\x00\x00\x00\x00"), 2, "input 'x'")
     [b'hi', b'']
     """
-    found = []
+    found: list[bytes] = []
     position = 0
     while position < len(raw):
         start = position + 4
