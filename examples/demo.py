@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     import onnx
 
 LIBRARY = Path(__file__).parent / "plugins" / "spectral_gate.py"
+SERVED = Path(__file__).parent / "models" / "demo" / "1" / "model.plan"
 BATCHES = (1, 4, 8)
 TACTICS = {1: "fft", 2: "matmul"}
 
@@ -169,6 +170,12 @@ def run_elsewhere(folder: Path) -> dict[str, Any]:
 # the whole
 
 
+def save_for_serving(engine: dt.Engine) -> None:
+    """Put the plan where ``dovetail serve examples/models`` finds it."""
+    SERVED.parent.mkdir(parents=True, exist_ok=True)
+    engine.save(SERVED)
+
+
 def build(model: onnx.ModelProto) -> dt.Engine:
     """Compile the model for batches of 1 to 8, tuned at 4, showing progress."""
     from dovetail.build.progress import make_progress
@@ -206,6 +213,7 @@ def main() -> None:
         np.savez(folder / "samples.npz", images=images, scores=scores)
         size_kib = (folder / "demo.plan").stat().st_size / 1024
         answer = run_elsewhere(folder)
+    save_for_serving(engine)
     assert not answer["onnx"]
     screen.say(f"demo.plan: {size_kib:.0f} KiB, ready in {answer['load_ms']:.0f} ms, without ONNX in the process")
     rows = [
@@ -215,6 +223,7 @@ def main() -> None:
     screen.table((">batch", ">median", ">P99", ">images/s", ">difference"), [rows])
     assert all(row[3] < 1e-4 for row in answer["rows"])
     screen.title("Next")
+    screen.say("dovetail serve examples/models --plugins examples/plugins/spectral_gate.py serves it (docs/serving.md)")
     screen.say("examples/01_pad.py is the contract on one screen, 07_quick_layer.py in short")
 
 

@@ -2,6 +2,7 @@
 
 The folders are the way of a request: ``http`` and ``grpc`` read it (``tensors`` turns its bytes into arrays),
 ``protocol`` says what it is, ``models`` queues, batches and runs it, ``repository`` says which models there are.
+``server`` puts them together; ``metrics`` and ``page`` tell operators and people how they are.
 Importing this package imports nothing else.
 """
 

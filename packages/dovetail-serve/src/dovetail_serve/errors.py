@@ -22,6 +22,7 @@ __all__ = [
     "TooLargeError",
     "UnauthorizedError",
     "UnknownModelError",
+    "UnsupportedError",
 ]
 
 
@@ -59,6 +60,13 @@ class UnknownModelError(ServeError):
 
     http_status = 404
     grpc_status = "NOT_FOUND"
+
+
+class UnsupportedError(ServeError):
+    """The protocol has what the request asks for, and this server does not."""
+
+    http_status = 400
+    grpc_status = "UNIMPLEMENTED"
 
 
 class TooLargeError(ServeError):

@@ -45,3 +45,7 @@ class ServerOptions:
     """How long accepted requests have to end when the server stops."""
     poll_s: float = 1.0
     """How often the repository is looked at for changes; 0 for never."""
+    log_requests: bool = False
+    """Whether each request is a line of the log; those that fail always are."""
+    tracing: bool = False
+    """Whether requests are spans of OpenTelemetry; needs the extra ``tracing``."""

@@ -39,3 +39,7 @@ class InferResponse:
     version: str
     outputs: Mapping[str, Array]
     id: str = ""
+    queue_ns: int = 0
+    """How long the request waited; for logs and traces."""
+    compute_ns: int = 0
+    """How long the run took that it was in."""

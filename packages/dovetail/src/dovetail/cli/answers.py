@@ -21,10 +21,14 @@ class Reply(NamedTuple):
     document: Document
     show: Callable[[Document, Screen], None]
     exit_code: int = 0
+    is_shown: bool = False
+    """Whether the command has shown it, because it goes on long after it has an answer."""
 
 
 def show_answer(answer: Reply, *, as_json: bool) -> None:
-    """Write an answer to the standard output."""
+    """Write an answer to the standard output, unless the command has done so."""
+    if answer.is_shown:
+        return
     with writing_output() as stream:
         if as_json:
             print(dump_document(answer.document), file=stream)

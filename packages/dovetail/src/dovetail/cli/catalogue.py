@@ -56,6 +56,7 @@ class _KnownCommand(NamedTuple):
 
 
 _ELSEWHERE: Final = {
+    "batch": _KnownCommand("dovetail-serve", "run a model over files, on one machine or on Ray"),
     "lint": _KnownCommand("dovetail-tensorrt", "judge plugin sources, in Python and C++, by what is known to go wrong"),
     "migrate": _KnownCommand("dovetail-tensorrt", "rewrite V2 plugins of a Python file to V3"),
     "serve": _KnownCommand("dovetail-serve", "serve models over HTTP and gRPC"),

@@ -28,6 +28,7 @@ __all__ = [
     "get_factory",
     "get_provider",
     "has_provider",
+    "list_made",
     "list_providers",
     "provider_names",
     "register_provider",
@@ -197,6 +198,12 @@ def get_provider(provider_id: str, options: Mapping[str, str] | None = None, ord
         if key not in _providers:
             _providers[key] = _make_provider(name, number, dict(chosen))
         return _providers[key]
+
+
+def list_made() -> list[Provider]:
+    """The providers that this process has made so far, such as those of the engines it has loaded."""
+    with _lock:
+        return list(_providers.values())
 
 
 def get_any_provider(name: str) -> Provider:
