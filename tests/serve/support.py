@@ -251,7 +251,12 @@ class LiveServer:
         listening.bind(("127.0.0.1", 0))
         self.http_port = listening.getsockname()[1]
         config = uvicorn.Config(
-            make_app(self._service, self._options), log_config=None, access_log=False, ws="none", lifespan="off"
+            make_app(self._service, self._options),
+            http="h11",
+            log_config=None,
+            access_log=False,
+            ws="none",
+            lifespan="off",
         )
         self._http = uvicorn.Server(config)
         self._serving = self.loop.create_task(self._http._serve([listening]))
