@@ -82,6 +82,7 @@ def _configure(app: Any, options: ServerOptions) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         interface="asgi3",
+        http="h11",  # the other parser of uvicorn has no limit on headers
         lifespan="off",
         ws="none",
         log_config=None,

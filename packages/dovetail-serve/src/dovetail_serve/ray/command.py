@@ -110,7 +110,7 @@ def _catching_signals() -> Iterator[queue.SimpleQueue[str]]:
 
 def _wait(deployment: Deployment, signals: queue.SimpleQueue[str], endpoints: Path | None) -> str:
     """The signal that came; until then the file has the replicas that take requests."""
-    from dovetail.cli.files import write_file
+    from dovetail.files import write_file
 
     last = b""
     while True:
