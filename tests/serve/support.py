@@ -207,12 +207,16 @@ class EngineService:
     async def _run(self, request: InferRequest, model: EngineModel) -> list[Any]:
         work = self._threads[request.model].submit(model.run, request.inputs)
         future = asyncio.wrap_future(work)
-        if request.timeout_us:
-            await asyncio.wait([future], timeout=request.timeout_us / 1e6)
-            if work.cancel():
-                raise DeadlineError("the request waited longer than it may")
         try:
+            if request.timeout_us:
+                await asyncio.wait([future], timeout=request.timeout_us / 1e6)
+                if work.cancel():
+                    raise DeadlineError("the request waited longer than it may")
             return await future
+        except asyncio.CancelledError:
+            # A wait that is cancelled leaves what it waits for in the queue.
+            work.cancel()
+            raise
         except ZeroDivisionError as error:
             raise RunError("the model failed") from error
 
@@ -251,7 +255,12 @@ class LiveServer:
         listening.bind(("127.0.0.1", 0))
         self.http_port = listening.getsockname()[1]
         config = uvicorn.Config(
-            make_app(self._service, self._options), log_config=None, access_log=False, ws="none", lifespan="off"
+            make_app(self._service, self._options),
+            http="h11",
+            log_config=None,
+            access_log=False,
+            ws="none",
+            lifespan="off",
         )
         self._http = uvicorn.Server(config)
         self._serving = self.loop.create_task(self._http._serve([listening]))

@@ -75,6 +75,8 @@ def test_a_deadline_that_passes_in_the_queue(channel: grpc.Channel, service: Eng
     data = message(1, "slow").SerializeToString()
     before = service.models["slow"].runs
     first = ask.future(data)
+    while service.models["slow"].runs == before:
+        time.sleep(0.005)
     with ThreadPoolExecutor(1) as pool:
         code, _ = pool.submit(status_of, lambda: ask(data, timeout=0.1)).result()
     first.result()
