@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.serve.batch.support import make_plan
-from tests.serve.ray.apart import start_apart
+from tests.serve.ray.apart import run_apart
 
 
 @pytest.mark.timeout(600)
@@ -22,19 +19,12 @@ def test_replicas_are_told_and_end_with_a_signal(tmp_path: Path) -> None:
     endpoints, log = tmp_path / "endpoints.json", tmp_path / "log"
     options = ["--http-port", 8300, "--grpc-port", 8301, "--replicas", 2, "--cpus", 0.5, "--endpoints", endpoints]
     words = ["serve", tmp_path / "models", "--ray", "local", *options, "--json", "--quiet"]
-    with start_apart("command_program", words, log) as process:
-        while not endpoints.exists():
-            assert process.poll() is None, log.read_text()[-3000:]
-            time.sleep(0.1)
-        listed = json.loads(endpoints.read_text())
-        (child,) = map(int, Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
-        os.kill(child, signal.SIGTERM)
-        assert process.wait(timeout=120) == 0, log.read_text()[-3000:]
-    assert listed == {
+    assert run_apart("command_program", [endpoints, *words], log, timeout_s=500)
+    assert json.loads(endpoints.read_text()) == {
         "http": ["http://127.0.0.1:8300", "http://127.0.0.1:8302"],
         "grpc": ["127.0.0.1:8301", "127.0.0.1:8303"],
     }
     text = log.read_text()
-    document = json.loads(text[text.index("\n{\n") :])
+    document, _ = json.JSONDecoder().raw_decode(text[text.index("\n{\n") + 1 :])
     states = [model["state"] for replica in document["replicas"] for model in replica["models"]]
     assert states == ["READY", "READY"]

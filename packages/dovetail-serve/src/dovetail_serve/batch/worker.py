@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import BinaryIO
+from io import FileIO
 
 import msgspec
 
@@ -41,18 +41,21 @@ def main() -> None:
             _answer(answers, WorkerAnswer(record=runner.run(msgspec.json.decode(line, type=Shard))))
     except DovetailError as error:
         _answer(answers, WorkerAnswer(error=str(error)))
+    except BrokenPipeError:  # nobody waits for the answer: the next batch will run the shard again
+        return
 
 
-def _take_output() -> BinaryIO:
+def _take_output() -> FileIO:
     """The standard output, for answers alone: what plugins print goes to the messages."""
-    answers = os.fdopen(os.dup(1), "wb")
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     return answers
 
 
-def _answer(answers: BinaryIO, answer: WorkerAnswer) -> None:
-    answers.write(msgspec.json.encode(answer) + b"\n")
-    answers.flush()
+def _answer(answers: FileIO, answer: WorkerAnswer) -> None:
+    view = memoryview(msgspec.json.encode(answer) + b"\n")
+    while view:
+        view = view[answers.write(view) :]
 
 
 if __name__ == "__main__":
