@@ -29,6 +29,8 @@ RELOAD_S = 4.0
 SAMPLE_S = 2.0
 GROWTH = 1.05
 OVERLOAD_S = 8.0
+WARM_UP_S = 1.0
+"""Until every client has a connection."""
 PAUSE_S = 0.004
 """Between requests of one client, so that the server and its clients fit on the machine."""
 
@@ -103,6 +105,8 @@ async def measure_overload(url: str, clients: int) -> Tally:
     tally, until = Tally(), asyncio.Event()
     open_clients = [HttpClient(url) for _ in range(clients)]
     work = [asyncio.create_task(keep_asking(client, "limited", tally, until)) for client in open_clients]
+    await asyncio.sleep(WARM_UP_S)
+    tally.times_ms.clear()
     await asyncio.sleep(OVERLOAD_S)
     until.set()
     await asyncio.gather(*work)

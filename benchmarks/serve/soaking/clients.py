@@ -156,7 +156,8 @@ async def keep_asking(client: Any, model: str, tally: Tally, until: asyncio.Even
         else:
             is_expected = status == 503 and model == "limited"
             tally.add(f"{client.name} refused", start, "" if is_expected else f"{client.name}: status {status}")
-            await asyncio.sleep(RETRY_S)
+            # Clients that all came back at the same moment would wait for each other.
+            await asyncio.sleep(random.uniform(0.5, 1.5) * RETRY_S)
         await asyncio.sleep(pause_s)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import signal
 import subprocess
@@ -20,6 +21,7 @@ from tests.serve.repositories import write_models, write_plugin
 
 # Made once: each call of httpx.get would read all certificates of the machine first.
 CLIENT = httpx.Client(timeout=30, limits=httpx.Limits(max_connections=None))
+atexit.register(CLIENT.close)
 FREE = ["--http-port", "0", "--grpc-port", "0", "--poll", "0"]
 SLOW = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
 

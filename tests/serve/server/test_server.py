@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import socket
 import ssl
 import threading
@@ -23,6 +24,7 @@ from tests.serve.repositories import write_models
 
 # Made once: each call of httpx.get would read all certificates of the machine first.
 CLIENT = httpx.Client(timeout=30, limits=httpx.Limits(max_connections=None))
+atexit.register(CLIENT.close)
 FREE = ServerOptions(http_port=0, grpc_port=0, poll_s=0)
 RED = {"inputs": [{"name": "rgb", "datatype": "FP32", "shape": [1, 3], "data": [1, 0, 0]}]}
 SLOW = {"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 2], "data": [1, 2]}]}
