@@ -11,7 +11,7 @@ PACKAGE = ROOT / "packages/dovetail-cuda/src/dovetail_cuda"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
 ALLOWED = (
     *("dovetail.provider.interfaces", "dovetail.provider.memory", "dovetail.errors", "dovetail.allocators"),
-    *("dovetail.expr", "dovetail.loggers"),
+    *("dovetail.expr", "dovetail.loggers", "dovetail.provider.costs"),
     "dovetail_cuda",
 )
 BUILD_FOLDERS = ("graph", "lower", "kernels", "compile", "tune", "emit", "capability")

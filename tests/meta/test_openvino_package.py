@@ -8,10 +8,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted((ROOT / "packages/dovetail-openvino/src").rglob("*.py"))
-MOST_LINES = 600
+MOST_LINES = 800
 ALLOWED = ("dovetail.provider.", "dovetail.errors", "dovetail.types", "dovetail.allocators", "dovetail_openvino")
 OUTSIDE = {"__future__", "collections", "ctypes", "dataclasses", "functools", "numpy", "onnx", "onnx_ir", "openvino"}
-OUTSIDE |= {"time", "typing"}
+OUTSIDE |= {"re", "time", "typing"}
 
 
 def _imports(path: Path) -> Iterator[str]:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from dovetail_cuda.graph.planner import plan_partition
-from dovetail_cuda.tune.rounding import find_rounding
+from dovetail_cuda.graph.rounding import find_rounding
 
 HEAD = '<ir_version: 10, opset_import: ["" : 21]> g '
 CASES = {

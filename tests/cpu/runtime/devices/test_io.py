@@ -533,7 +533,7 @@ def test_what_other_libraries_raise_is_told_with_the_input_and_a_fix(monkeypatch
         monkeypatch.setattr(HostDevice, "dlpack_device", (2, 0))
         engine = build(chain())
         with pytest.raises(
-            InputError, match=r"(?s)input 'x': its __cuda_array_interface__ raised.*t\.detach\(\)"
+            InputError, match=r"(?s)input 'x': its __cuda_array_interface__ raised.*x\.detach\(\)"
         ) as told:
             engine(Refusing())
         assert isinstance(told.value.__cause__, RuntimeError)

@@ -9,8 +9,8 @@ from dovetail.errors import ProviderError
 from dovetail.provider.interfaces import CapturedGraph, Event, Stream
 
 if TYPE_CHECKING:
+    from dovetail_cuda.run.arenas.library_memory import LibraryMemory
     from dovetail_cuda.run.gpu import Gpu
-    from dovetail_cuda.run.library_memory import LibraryMemory
     from dovetail_cuda.run.stream_states import StreamState, StreamStates
 
 __all__ = ["CudaEvent", "CudaGraph", "CudaStream"]

@@ -23,9 +23,9 @@ from dovetail_cuda.choose.reference import compute_reference
 from dovetail_cuda.compile.request import CompiledCode
 from dovetail_cuda.compile.store import KernelStore
 from dovetail_cuda.emit.kernels import KernelTable
+from dovetail_cuda.graph.rounding import find_rounding
 from dovetail_cuda.lower.tensors import refuse
 from dovetail_cuda.tune.questions import Question, Task, Way
-from dovetail_cuda.tune.rounding import find_rounding
 
 __all__ = ["Chooser", "ChosenWay"]
 
