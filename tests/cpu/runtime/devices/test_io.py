@@ -614,3 +614,19 @@ def test_a_stream_of_the_caller_may_be_gone_when_its_work_is_done() -> None:
             stream.synchronize()
             stream.close()
         del context
+
+
+def test_a_stream_of_the_caller_may_be_gone_before_what_was_captured_on_it() -> None:
+    with host_device() as device:
+        context = build(chain()).create_execution_context()
+        source, target = device.to_device(X), device.empty(X.shape, np.float32)
+        _addressed(context, source.address, target.address)
+        stream = device.create_stream()
+        assert stream is not None
+        for _ in range(3):
+            context.execute_async_v3(stream.handle)
+        stream.synchronize()
+        assert device.statistics.captures == 1
+        stream.close()
+        context.close()
+        assert all(graph.is_closed for graph in device.graphs)

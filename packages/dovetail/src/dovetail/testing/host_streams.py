@@ -126,6 +126,8 @@ class HostStream(Stream):
 
     def synchronize(self) -> None:
         """Run all that waits."""
+        if self._is_closed:
+            raise ProviderError("a closed stream was waited for", where=self._set.where)
         self._set.check("synchronize_stream")
         self._refuse_in_capture("the host waited")
         self._set.statistics.waits += 1

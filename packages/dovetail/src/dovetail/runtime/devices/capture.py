@@ -19,8 +19,9 @@ from typing import Any, Final
 
 from dovetail.errors import DovetailError, RunCancelledError
 from dovetail.provider.calls import call, provider_failure
-from dovetail.provider.devices import CapturedGraph, Stream
+from dovetail.provider.devices import CapturedGraph
 from dovetail.provider.interfaces import Provider
+from dovetail.runtime.devices.streams import ContextStream
 from dovetail.runtime.steps.loop import BoundSteps, Entry, Silence, StepFailure
 
 __all__ = ["Capture", "CapturedSteps"]
@@ -34,7 +35,7 @@ class Capture:
     """How steps of one frame are captured."""
 
     provider: Provider
-    stream: Stream
+    stream: ContextStream
     silence: Silence
     find_places: Callable[[], Any]
     """What changes when a value of the caller comes to lie elsewhere."""
@@ -74,7 +75,7 @@ class CapturedSteps:
 
     def _drop(self, graph: CapturedGraph | int | None) -> None:
         if isinstance(graph, CapturedGraph):
-            call(self._provider.id, "synchronize_stream", self._stream.synchronize)
+            self._stream.finish()
             call(self._provider.id, "close_graph", graph.close)
 
     def _give_up_oldest(self) -> None:
