@@ -77,7 +77,7 @@ def test_an_attached_plugin_uses_its_context(probe: PluginLibrary) -> None:
         ("namespace null", "getPluginNamespace returned null"),
         ("clone null", "clone returned null"),
         ("clone throws", "Probe: clone threw an exception: the probe complains"),
-        ("types unset", "getOutputDataTypes left an output without a type"),
+        ("types unset", "getOutputDataTypes: output 0 was given no type"),
         ("types status", "getOutputDataTypes returned status 11"),
         ("shapes unset", "output 0 was given no rank from 0 to 8: nbDims is -1"),
         ("shapes null", "output 0, dimension 1 is null, or no expression of this call"),
