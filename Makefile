@@ -67,7 +67,8 @@ HEAVY := $(addprefix tests/cpu/plugin/native/test_native_,broken.py docs.py life
 	tests/adversarial/network/test_mutated_models.py tests/adversarial/plan/test_manifest_fuzz.py \
 	tests/adversarial/plan/test_manifest_attacks.py tests/adversarial/plan/test_partition_attacks.py \
 	tests/ort_ep/context/test_hostile_contexts.py tests/ort_ep/library/test_build.py \
-	tests/examples/test_tutorials.py tests/null/cli/test_starters.py tests/cpu/tools/test_plugin_device.py
+	tests/examples/test_tutorials.py tests/examples/test_examples.py tests/ort_ep/weights/test_given_weights.py \
+	tests/cpu/network/api/test_every_layer.py tests/null/cli/test_starters.py tests/cpu/tools/test_plugin_device.py
 # What `make test` leaves out of the other files.
 MARKED = $(filter-out $(HEAVY) $(HEAVY:=/%),$(shell grep -rl --include='test_*.py' 'mark\.slow' $(QUICK) | grep -v $(NATIVE:%=-e '^%/')))
 # What may differ between versions of Python: not the arithmetic of kernels, which is NumPy's.
@@ -143,11 +144,11 @@ endif
 test-serve: venv ## The tests of packages/dovetail-serve, in an environment of their own, with tritonclient in another.
 ifneq ($(SERVE),off)
 	@status=0; tools/provider_venv serve $(SERVE_VENV) $(VENV) || status=$$?; \
-	[ $$status -ne 0 ] || tools/provider_venv serve-client $(SERVE_CLIENT_VENV) $(VENV) || status=$$?; \
+	[ $$status -ne 0 ] || [ "$(SERVE)" = quick ] || tools/provider_venv serve-client $(SERVE_CLIENT_VENV) $(VENV) || status=$$?; \
 	if [ $$status -eq 3 ] && [ "$(SERVE)" = quick ]; then \
 		echo "Left out: the server, whose locked packages cannot be installed on this machine."; \
 	elif [ $$status -ne 0 ]; then exit $$status; \
-	else SERVE_CLIENT=$(abspath $(SERVE_CLIENT_VENV)/bin/python) CHROMIUM=$(CHROMIUM) \
+	else SERVE_CLIENT=$(if $(filter quick,$(SERVE)),,$(abspath $(SERVE_CLIENT_VENV)/bin/python)) CHROMIUM=$(CHROMIUM) \
 		$(SERVE_VENV)/bin/python -m pytest -n $(JOBS) $(if $(filter quick,$(SERVE)),-m "not slow") \
 		tests/serve --ignore tests/serve/ray --doctest-modules packages/dovetail-serve/src \
 		--ignore packages/dovetail-serve/src/dovetail_serve/ray $(ARGS); fi
