@@ -55,6 +55,16 @@ def test_a_library_is_loaded_logs_and_is_unloaded(compile_library: Compile, regi
     assert not is_mapped(path)
 
 
+@pytest.mark.parametrize("name", ["older", "quick", "implicit", "echo"])
+def test_nothing_in_the_headers_keeps_a_library_loaded(
+    compile_library: Compile, registry: PluginRegistry, name: str
+) -> None:
+    path = compile_library(name)
+    assert registry.deregister_library(registry.load_library(path))
+    gc.collect()
+    assert not is_mapped(path)
+
+
 def test_plugins_are_deleted_once(compile_library: Compile, registry: PluginRegistry) -> None:
     library = registry.load_library(compile_library("probe"))
     alive = ctypes.CDLL(library.path).probesAlive

@@ -13,6 +13,10 @@ namespace dovetail
 namespace detail
 {
 
+// Not members of the template: g++ makes those symbols for which a library is never unloaded.
+constexpr size_t kANSWERS_ROOM = 1024;
+constexpr unsigned char kUNTOUCHED = 0xA5;
+
 // Room for so many answers, and more room behind it in which it shows when a callback writes too far.
 template <typename T>
 class Answers
@@ -20,7 +24,7 @@ class Answers
 public:
     Answers(int32_t count, T const& unset)
         : mCount{count}
-        , mMemory(static_cast<size_t>(count) * sizeof(T) + kROOM, kUNTOUCHED)
+        , mMemory(static_cast<size_t>(count) * sizeof(T) + kANSWERS_ROOM, kUNTOUCHED)
     {
         std::uninitialized_fill_n(data(), count, unset);
     }
@@ -33,7 +37,7 @@ public:
     {
         auto const end = mMemory.end();
         auto const isUntouched = [](unsigned char byte) { return byte == kUNTOUCHED; };
-        if (!std::all_of(end - static_cast<std::ptrdiff_t>(kROOM), end, isUntouched))
+        if (!std::all_of(end - static_cast<std::ptrdiff_t>(kANSWERS_ROOM), end, isUntouched))
         {
             refuse("it wrote past the end of its array, which has %d elements, so that index %d is outside", mCount, mCount);
         }
@@ -41,9 +45,6 @@ public:
     }
 
 private:
-    static constexpr size_t kROOM = 1024;
-    static constexpr unsigned char kUNTOUCHED = 0xA5;
-
     int32_t mCount;
     std::vector<unsigned char> mMemory;
 };
