@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -162,6 +164,30 @@ def test_more_buffers_than_graphs_update_those_that_are_there(graphs: Graphs, pl
     for k, result in enumerate(results, start=1):
         np.testing.assert_allclose(result.cpu().numpy(), Y * k, rtol=1e-4, atol=1e-2)
     assert graphs.num_updates > 0
+
+
+def test_another_thread_that_waits_for_the_device_spoils_no_run(plan: bytes) -> None:
+    """Whoever waits for the whole device breaks a recording that is under way; the run goes on without it."""
+    engine = dt.Runtime().deserialize_cuda_engine(plan)
+    has_ended = threading.Event()
+
+    def wait_for_device() -> None:
+        while not has_ended.wait(0.0003):
+            with contextlib.suppress(RuntimeError):  # that is how it is told that a stream was recorded
+                torch.cuda.synchronize()
+
+    waiter = threading.Thread(target=wait_for_device)
+    waiter.start()
+    try:
+        for _ in range(40):
+            context = engine.create_execution_context()
+            for _ in range(4):
+                (result,) = context.run([X])
+                np.testing.assert_allclose(result, Y, rtol=1e-4, atol=1e-3)
+            context.close()
+    finally:
+        has_ended.set()
+        waiter.join()
 
 
 def test_arrays_of_cupy_go_in(engine: Any) -> None:

@@ -215,3 +215,31 @@ def test_nothing_is_told_where_everything_is_captured() -> None:
         context = build(chain()).create_execution_context()
         context.run([X])
         assert context.uncaptured_steps == []
+
+
+def test_a_recording_that_is_spoiled_is_made_again() -> None:
+    with host_device() as device:
+        context = build(chain()).create_execution_context()
+        context.run([X])
+        device.options = replace(device.options, raises_in=["end_capture"])
+        np.testing.assert_allclose(context.run([X])[0], expected(chain(), X), rtol=1e-6)
+        (spoiled,) = context.uncaptured_steps
+        assert "spoiled" in spoiled.reason
+        assert "told to fail" in spoiled.reason
+        device.options = replace(device.options, raises_in=[])
+        for _ in range(2):
+            np.testing.assert_allclose(context.run([X])[0], expected(chain(), X), rtol=1e-6)
+        assert device.statistics.replays == 2
+
+
+def test_a_recording_that_always_fails_is_the_failure_of_the_run() -> None:
+    with host_device() as device:
+        context = build(chain()).create_execution_context()
+        device.options = replace(device.options, raises_in=["end_capture"])
+        for _ in range(1 + 8):
+            context.run([X])
+        assert len(context.uncaptured_steps) == 1
+        with pytest.raises(dt.ProviderError, match=r"'host_device'.*end_capture.*told to fail"):
+            context.run([X])
+        device.options = replace(device.options, raises_in=[])
+        np.testing.assert_allclose(context.run([X])[0], expected(chain(), X), rtol=1e-6)

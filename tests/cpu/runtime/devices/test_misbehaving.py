@@ -178,7 +178,6 @@ RUNS: list[tuple[str, Callable[[dt.Engine, HostDevice], None], int]] = [
     ("synchronize_event", _run, 1),
     ("synchronize_stream", _run, 1),
     ("begin_capture", _run, 1),
-    ("end_capture", _run, 1),
     ("replay", _run, 2),
     ("start_profiling", _run_profiled, 1),
     ("stop_profiling", _run_profiled, 1),

@@ -6,7 +6,9 @@ places are kept, so that a caller with two buffers in turn replays both. When th
 over the next recording, where the device can do that: to update a graph costs less than to make one.
 
 A plugin that cannot be captured says so by failing: the steps run without a capture then, and from there on the plugin
-runs between two graphs. What fails without a capture too is the failure of the run.
+runs between two graphs. Something outside of a run can spoil a recording too, such as another library that waits for
+the whole device: the steps run without one then, and the next run records again. What fails without a capture too is
+the failure of the run, and so is a recording that fails too often in a row.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ __all__ = ["Capture", "CapturedSteps"]
 
 _MAX_GRAPHS: Final = 8
 """Graphs that are kept; a caller with ever new buffers must not make a context grow."""
+_MAX_SPOILED: Final = 8
+"""Recordings in a row that may be spoiled; other threads that wait for the device do it now and then."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,8 @@ class CapturedSteps:
         """By places, the oldest first; for places that are not captured yet, how many runs there were."""
         self._spare: CapturedGraph | None = None
         """The graph of places that were given up, for the next recording."""
+        self._num_spoiled = 0
+        """How many recordings in a row were spoiled by something outside of them."""
 
     def close(self) -> None:
         """Give back what was captured."""
@@ -126,26 +132,44 @@ class CapturedSteps:
             self._steps.run()
         except StepFailure as failure:
             self._end_quietly()
-            self._run_without({failure.names[0]} & self._plugins, failure, failure.error)
+            self._run_without(self._find_suspects(failure.names[0]), failure, failure.error)
             return None
         except BaseException:
             self._end_quietly()
             raise
         try:
-            return provider.end_capture(stream)
+            graph = provider.end_capture(stream)
         except Exception as error:  # noqa: BLE001 - one that cannot be explained is raised again
             self._run_without(self._plugins, _explain(provider, error), error)
             return None
+        self._num_spoiled = 0
+        return graph
 
     @property
     def _plugins(self) -> set[str]:
-        return {entry.name for entry in self._steps.entries} & set(self._capture.plugins)
+        return self._order.keys() & set(self._capture.plugins)
+
+    @property
+    def _order(self) -> dict[str, int]:
+        return {entry.name: number for number, entry in enumerate(self._steps.entries)}
+
+    def _find_suspects(self, failed: str) -> set[str]:
+        """The plugin that failed; where that was none, the ones before it, from the second time on."""
+        order, plugins = self._order, self._plugins
+        if failed in plugins or not self._num_spoiled:
+            return {failed} & plugins
+        return {name for name in plugins if order[name] < order.get(failed, len(order))}
 
     def _run_without(self, suspects: set[str], failure: Exception, reason: BaseException) -> None:
-        """Run the steps as they are, and capture the others from now on; without suspects it is the failure."""
-        if not suspects or isinstance(reason, RunCancelledError) or not isinstance(reason, Exception):
+        """Run the steps as they are, and capture the others from now on; without suspects, all of them once more."""
+        is_final = not suspects and self._num_spoiled == _MAX_SPOILED
+        if is_final or isinstance(reason, RunCancelledError) or not isinstance(reason, Exception):
             raise failure
         self._steps.run()
+        if not suspects:
+            self._num_spoiled += 1
+            self._capture.tell(self.name, f"a recording of it was spoiled, and is made again: {reason}")
+            return
         self.close()
         for name in sorted(suspects):
             self._capture.tell(name, f"it failed while its stream was captured: {reason}")

@@ -146,7 +146,9 @@ class Schedule:
         return frozenset(record.name for record in self._program.steps if record.kind == "plugin")
 
     def _leave_out(self, step: str, reason: str) -> None:
-        self._uncaptured.append(UncapturedStep(step=step, reason=reason))
+        left_out = UncapturedStep(step=step, reason=reason)
+        if left_out not in self._uncaptured:  # a recording can be spoiled any number of times
+            self._uncaptured.append(left_out)
 
     def _find_places(self, frame: Frame) -> Any:
         """What changes when a value of a frame comes to lie elsewhere: only callers' arrays do."""
