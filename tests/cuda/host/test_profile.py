@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import sys
 import time
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 
 import dovetail
 from dovetail.cli import main
-from dovetail_cuda.run.cupti import KernelTracer, TracedKernel
+from dovetail_cuda.run.cupti import KernelTracer, TracedKernel, has_tracer, open_tracer
 from dovetail_cuda.run.profile import LaunchLabel, _join_kernels
 from tests.cuda.models import make_mlp
 
@@ -243,3 +244,13 @@ def test_the_command_line_shows_the_launches_of_a_step(paper: Any, tmp_path: Any
     assert any("Gemm_0" in node["name"] for node in step["nodes"])
     spans = [event for event in json.loads(trace.read_text())["traceEvents"] if event["ph"] == "X"]
     assert any("Gemm_0" in span["name"] and span["args"].get("step") == step["name"] for span in spans)
+
+
+def test_a_cupti_that_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupti", SimpleNamespace(__spec__=object()))
+    has_tracer.cache_clear()
+    try:
+        with pytest.warns(RuntimeWarning, match="cupti-python is installed and cannot be used"):
+            assert open_tracer.__wrapped__() is None
+    finally:
+        has_tracer.cache_clear()

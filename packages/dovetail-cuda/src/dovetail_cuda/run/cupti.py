@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import threading
 import time
+import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -41,14 +42,21 @@ def has_tracer() -> bool:
 
 @cache
 def open_tracer() -> KernelTracer | None:
-    """The tracer of this process; None where the package or its library is not here."""
+    """The tracer of this process; None, with a warning where the package is here, if there can be none."""
     if not has_tracer():
         return None
     try:
         from cupti import cupti
-    except (ImportError, OSError, RuntimeError):
+
+        return KernelTracer(cupti)
+    except (ImportError, OSError, RuntimeError) as error:
+        warnings.warn(
+            f"cupti-python is installed and cannot be used ({error}): launches are timed by events, and kernels of "
+            "captured graphs are not told; install the one of the driver's version of CUDA or before",
+            RuntimeWarning,
+            stacklevel=2,
+        )
         return None
-    return KernelTracer(cupti)
 
 
 class KernelTracer:
