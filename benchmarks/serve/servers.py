@@ -11,6 +11,7 @@ import json
 import socket
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -104,44 +105,65 @@ def make_echo_grpc() -> Any:
     return server
 
 
-async def make_ours(service: str, rows: list[int], folder: Path) -> tuple[Any, Any, dict[str, float]]:
-    from dovetail_serve.grpc import make_grpc_server
-    from dovetail_serve.http import make_app
+async def start_ours(service: str, folder: Path) -> tuple[dict[str, int], Callable[[], Awaitable[Any]]]:
+    """The server as users start it, or its two ways in over the direct service."""
+    from dovetail_serve.assembly import make_listeners
     from dovetail_serve.options import ServerOptions
 
-    engine = make_engine()
-    made = await make_service(service, engine, folder)
-    options = ServerOptions()
-    times = {str(each): time_model(engine, each) for each in rows}
-    return make_app(made, options), make_grpc_server(made, options), times
+    options = ServerOptions(http_port=0, grpc_port=0, poll_s=0)
+    made = await make_service(service, make_engine(), folder)
+    listeners = make_listeners(made, options, None)
+    for listener in listeners.values():
+        await listener.start()
+
+    async def stop() -> None:
+        for listener in listeners.values():
+            await listener.stop(0)
+
+    return {way: listener.port for way, listener in listeners.items()}, stop
 
 
-async def serve(which: str, options: argparse.Namespace, folder: Path) -> None:
-    if which == "echo":
-        app, grpc_server, times = make_echo_app(), make_echo_grpc(), {}
-    else:
-        app, grpc_server, times = await make_ours(options.service, options.rows, folder)
+async def start_echo() -> tuple[dict[str, int], Callable[[], Awaitable[Any]]]:
     # asyncio turns the delay of small packets off only where the protocol is named, and that delay is 40 ms.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind(("127.0.0.1", 0))
     config = uvicorn.Config(
-        app, http=options.http, log_config=None, access_log=False, ws="none", lifespan="off", timeout_keep_alive=600
+        make_echo_app(),
+        http="h11",
+        log_config=None,
+        access_log=False,
+        ws="none",
+        lifespan="off",
+        timeout_keep_alive=600,
     )
-    server = uvicorn.Server(config)
+    server, grpc_server = uvicorn.Server(config), make_echo_grpc()
     serving = asyncio.ensure_future(server.serve([listening]))
     port = grpc_server.add_insecure_port("127.0.0.1:0")
     await grpc_server.start()
-    print(json.dumps({"http": listening.getsockname()[1], "grpc": port, "times": times}), flush=True)
+
+    async def stop() -> None:
+        server.should_exit = True
+        await serving
+        await grpc_server.stop(0)
+
+    return {"http": listening.getsockname()[1], "grpc": port}, stop
+
+
+async def serve(which: str, options: argparse.Namespace, folder: Path) -> None:
+    times = {}
+    if which == "echo":
+        ports, stop = await start_echo()
+    else:
+        times = {str(each): time_model(make_engine(), each) for each in options.rows}
+        ports, stop = await start_ours(options.service, folder)
+    print(json.dumps({**ports, "times": times}), flush=True)
     await asyncio.to_thread(sys.stdin.read)
-    server.should_exit = True
-    await serving
-    await grpc_server.stop(0)
+    await stop()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("which", choices=("ours", "echo"))
-    parser.add_argument("--http", choices=("h11", "httptools"), default="h11")
     parser.add_argument("--loop", choices=("asyncio", "uvloop"), default="asyncio")
     parser.add_argument("--rows", type=int, nargs="*", default=[])
     parser.add_argument("--service", choices=("direct", "repository"), default="repository")

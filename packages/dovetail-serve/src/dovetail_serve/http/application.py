@@ -14,7 +14,7 @@ from dovetail_serve.errors import ForbiddenError, RequestError, UnsupportedError
 from dovetail_serve.http.access import KeyMiddleware
 from dovetail_serve.http.body import read_body
 from dovetail_serve.http.exchange import ClientGoneError, Exchange, Patience
-from dovetail_serve.http.infer import InferEndpoint
+from dovetail_serve.http.infer import InferEndpoint, find_target
 from dovetail_serve.http.response import send_error, send_json, send_response
 from dovetail_serve.options import ServerOptions
 from dovetail_serve.protocol.json_documents import (
@@ -29,6 +29,7 @@ from dovetail_serve.protocol.service import Service
 __all__ = ["make_app"]
 
 Answer = Callable[[dict[str, str], dict[str, Any]], Any]
+App = Callable[[Any, Any, Any], Awaitable[None]]
 
 _MODEL: Final = "/v2/models/{model}"
 _VERSION: Final = "/v2/models/{model}/versions/{version}"
@@ -44,21 +45,34 @@ _UNSUPPORTED: Final = {
 }
 
 
-def make_app(service: Service, options: ServerOptions) -> Starlette:
-    """The application that serves ``service``; further routes may be added to it."""
+def make_app(service: Service, options: ServerOptions) -> App:
+    """The application that serves ``service``."""
+    app = _add_infer(_make_documents(service, options), InferEndpoint(service, options))
+    return app if options.api_key is None else KeyMiddleware(app, options.api_key)
+
+
+def _add_infer(documents: App, infer: InferEndpoint) -> App:
+    """An application that runs models, and leaves everything else to another one."""
+
+    def dispatch(scope: Any, receive: Any, send: Any) -> Awaitable[None]:
+        target = find_target(scope["path"]) if scope["type"] == "http" else None
+        if target is None:
+            return documents(scope, receive, send)
+        if scope["method"] != "POST":
+            return _ErrorAnswer(HTTPException(405, headers={"Allow": "POST"}))(scope, receive, send)
+        return infer(target, scope, receive, send)
+
+    return dispatch
+
+
+def _make_documents(service: Service, options: ServerOptions) -> App:
     app = Starlette(
-        routes=[*_infer_routes(service, options), *_document_routes(service, options), *_unsupported_routes()],
+        routes=[*_document_routes(service, options), *_unsupported_routes()],
         exception_handlers={HTTPException: _answer_http_error},
     )
     app.router.redirect_slashes = False
-    if options.api_key is not None:
-        app.add_middleware(KeyMiddleware, key=options.api_key)
-    return app
-
-
-def _infer_routes(service: Service, options: ServerOptions) -> list[Route]:
-    endpoint = InferEndpoint(service, options)
-    return [Route(f"{prefix}/infer", endpoint, methods=["POST"]) for prefix in (_MODEL, _VERSION)]
+    documents: App = app
+    return documents
 
 
 def _document_routes(service: Service, options: ServerOptions) -> list[Route]:

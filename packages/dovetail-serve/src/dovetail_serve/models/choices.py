@@ -9,7 +9,7 @@ from dovetail.units import format_time
 from dovetail_serve.models.measuring import Measurement
 from dovetail_serve.repository.settings import ModelSettings
 
-__all__ = ["BatchChoice", "choose_batching", "is_fast_enough_for_loop"]
+__all__ = ["BatchChoice", "choose_batching", "is_fast_enough_for_loop", "longest_on_loop"]
 
 _PAYS: Final = 0.95
 """A batch pays when a sample in it takes at most this share of one alone; less is within what runs vary."""
@@ -52,7 +52,16 @@ def choose_batching(settings: ModelSettings, measured: Measurement) -> BatchChoi
 def is_fast_enough_for_loop(settings: ModelSettings, measured: Measurement, hop_ns: int) -> bool:
     """Whether a run of one sample takes less time than a worker thread needs to answer at all."""
     alone = measured.times_ns.get(1)
-    return alone is not None and not settings.max_queue_delay_us and alone < min(hop_ns, _MOST_LOOP_NS)
+    return alone is not None and not settings.max_queue_delay_us and alone < longest_on_loop(hop_ns)
+
+
+def longest_on_loop(hop_ns: int) -> int:
+    """How long a run may take on the loop's thread.
+
+    >>> [longest_on_loop(40_000), longest_on_loop(900_000)]
+    [40000, 100000]
+    """
+    return min(hop_ns, _MOST_LOOP_NS)
 
 
 def _show(measured: Measurement) -> str:

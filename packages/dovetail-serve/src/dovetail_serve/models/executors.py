@@ -128,27 +128,41 @@ class LoopExecutor:
     Args:
         runner: What runs them.
         others: Where larger requests go, and all of them once runs have turned out to be slow.
-        most_bytes: How large a request may be that runs at once: as large as what was measured.
+        most_bytes: How large a request may be that runs at once: as large as what was measured. A larger one that
+            turns out to run in less than ``most_ns`` on a thread raises it.
+        most_ns: How long a run may take here.
     """
 
-    def __init__(self, runner: Runner, others: ThreadExecutor, most_bytes: int) -> None:
+    def __init__(self, runner: Runner, others: ThreadExecutor, most_bytes: int, most_ns: int) -> None:
         self._runner = runner
         self._others = others
         self._most_bytes = most_bytes
+        self._most_ns = most_ns
         self._slow = self._slow_ns = 0
         self.is_demoted = False
         """Whether runs have turned out to be slow, so that all go to the threads."""
 
     def submit(self, pending: PendingRequest) -> asyncio.Future[None] | None:
         """Run a request, or hand it on."""
-        if self.is_demoted or sum([array.nbytes for array in pending.arrays]) > self._most_bytes:
+        if self.is_demoted:
             return self._others.submit(pending)
+        size = sum([array.nbytes for array in pending.arrays])
+        if size > self._most_bytes:
+            future = self._others.submit(pending)
+            future.add_done_callback(lambda _: self._learn(pending, size))
+            return future
         start = time.perf_counter_ns()
         self._runner.run((pending,))
         took_ns = time.perf_counter_ns() - start
         if took_ns >= _SLOW_NS or self._slow:
             self._judge(took_ns)
         return None
+
+    def _learn(self, pending: PendingRequest, size: int) -> None:
+        """Let requests of a size run at once after one of them was as fast as they have to be."""
+        response = pending.response
+        if response is not None and response.compute_ns < self._most_ns:
+            self._most_bytes = max(self._most_bytes, size)
 
     def _judge(self, took_ns: int) -> None:
         """Send requests to the threads from now on where runs stay slow."""

@@ -45,6 +45,9 @@ class ModelParts:
     loop_runner: Runner | None
     """What runs on the thread of the event loop, where the model is fast enough."""
     loop_bytes: int
+    """How large a request may be that runs there, before larger ones are known to be fast."""
+    loop_ns: int
+    """How long a run may take there."""
     batching: BatchChoice
     note: str
     """On which thread requests run and why, for statistics."""
@@ -67,7 +70,9 @@ class LoadedModel:
         self._queue = RequestQueue(parts.name, settings.max_queue_size, parts.batching.max_samples, delay_ns)
         self._threads = ThreadExecutor(loop, self._queue, parts.runners, self._counters, parts.name)
         self._on_loop = (
-            None if parts.loop_runner is None else LoopExecutor(parts.loop_runner, self._threads, parts.loop_bytes)
+            None
+            if parts.loop_runner is None
+            else LoopExecutor(parts.loop_runner, self._threads, parts.loop_bytes, parts.loop_ns)
         )
         self._executor: Executor = self._on_loop or self._threads
         self._active = 0

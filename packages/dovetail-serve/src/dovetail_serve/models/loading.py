@@ -20,7 +20,7 @@ from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory
 from dovetail.units import format_time
 from dovetail_serve.errors import ServeError
-from dovetail_serve.models.choices import choose_batching, is_fast_enough_for_loop
+from dovetail_serve.models.choices import choose_batching, is_fast_enough_for_loop, longest_on_loop
 from dovetail_serve.models.counters import RunCounters
 from dovetail_serve.models.loaded import ModelParts
 from dovetail_serve.models.measuring import Measurement, measure_batches, measure_hop
@@ -144,6 +144,7 @@ def _make_parts(
         runners=tuple(runners),
         loop_runner=loop_runner,
         loop_bytes=0 if sample is None else sum(array.nbytes for array in sample),
+        loop_ns=longest_on_loop(hop_ns),
         batching=choose_batching(settings, measured),
         note=_describe_threads(measured, hop_ns, is_on_loop=is_fast),
     )

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 __all__ = ["InferRequest", "InferResponse"]
 
 Array = Any
 
 
-@dataclass(frozen=True, slots=True)
-class InferRequest:
+class InferRequest(msgspec.Struct, frozen=True):
     """One request: arrays by name for one model. The arrays may be views of the body and must not be written to."""
 
     model: str
@@ -27,12 +27,11 @@ class InferRequest:
     """Smaller runs earlier; 0 is the model's default."""
     timeout_us: int = 0
     """How long it may wait in the queue; 0 for the model's default."""
-    parameters: Mapping[str, bool | int | float | str] = field(default_factory=dict)
+    parameters: Mapping[str, bool | int | float | str] = {}
     """What else the client sent; kept for logs and traces."""
 
 
-@dataclass(frozen=True, slots=True)
-class InferResponse:
+class InferResponse(msgspec.Struct, frozen=True):
     """The outputs of one request, in the order in which they were asked for."""
 
     model: str
