@@ -78,11 +78,18 @@ def load_cublaslt() -> ctypes.CDLL:
         ProviderError: It is not here.
     """
     for place in _list_places():
-        try:
-            return ctypes.CDLL(place, mode=os.RTLD_LOCAL)
-        except OSError:
-            continue
+        handle = _open(place)
+        if handle:
+            return ctypes.CDLL(place, handle=handle)
     raise ProviderError("cuBLASLt is not here", where="provider 'cuda'", fix="pip install nvidia-cublas")
+
+
+def _open(place: str) -> int | None:
+    """The handle of a library; other threads run meanwhile, which they do not while ``ctypes.CDLL`` opens one."""
+    opener = ctypes.CDLL(None).dlopen
+    opener.argtypes, opener.restype = (ctypes.c_char_p, c_int), c_void_p
+    handle: int | None = opener(os.fsencode(place), os.RTLD_NOW | os.RTLD_LOCAL)
+    return handle
 
 
 def _check(status: int, what: str) -> None:
