@@ -86,7 +86,7 @@ def test_a_plugin_broken_in_its_life_is_told_by_its_rule(compile_library: Compil
 
 @pytest.mark.slow
 def test_a_plugin_that_keeps_the_memory_of_its_fields_is_told(compile_library: Compile) -> None:
-    """It reads what lies in freed memory: R39 tells when that stays the same, and when not, whichever compares first."""
+    """It reads what lies in freed memory: R39 tells when that stays the same, else whichever compares first."""
     assert find_failures(compile_library, "KeepsFieldMemory")
 
 
