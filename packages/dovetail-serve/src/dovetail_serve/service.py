@@ -22,7 +22,8 @@ from dovetail_serve.models.threads import run_on_thread
 from dovetail_serve.options import ServerOptions
 from dovetail_serve.protocol.documents import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics
 from dovetail_serve.protocol.requests import InferRequest, InferResponse
-from dovetail_serve.repository.scan import scan_repository
+from dovetail_serve.repository.names import NAME_RULE
+from dovetail_serve.repository.scan import ModelFiles, find_misnamed, scan_repository
 from dovetail_serve.repository.watching import RepositoryWatch
 
 __all__ = ["InferenceService"]
@@ -58,6 +59,8 @@ class InferenceService:
         self._control = ModelControl(self._root, load_options)
         self._slots: dict[str, ModelSlot] = {}
         self._watch = RepositoryWatch()
+        self._misnamed: set[str] = set()
+        """Folders that were told of."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._loaded = asyncio.Event()
         self._is_draining = False
@@ -78,7 +81,7 @@ class InferenceService:
         Raises:
             RepositoryError: The folder cannot be listed.
         """
-        found = await run_on_thread(scan_repository, self._root)
+        found = await self._scan()
         self._watch.note_all(found)
         for name in found:
             self._slots[name] = ModelSlot(name)
@@ -183,9 +186,18 @@ class InferenceService:
             except Exception:  # noqa: BLE001 - whatever it is, requests go on, and the next look may see more
                 _LOG.exception("the repository is not followed for now")
 
+    async def _scan(self) -> dict[str, ModelFiles]:
+        """The models of the repository; a folder whose name no model may have is told of once."""
+        found = await run_on_thread(scan_repository, self._root)
+        misnamed = set(await run_on_thread(find_misnamed, self._root))
+        for name in sorted(misnamed - self._misnamed):
+            _LOG.warning("folder '%s' is left out: %s", name, NAME_RULE)
+        self._misnamed = misnamed
+        return found
+
     async def _look(self) -> None:
         """Load what has changed and is no longer being written to."""
-        found = await run_on_thread(scan_repository, self._root)
+        found = await self._scan()
         changed = self._watch.find_changed(found)
         for name in changed:
             slot = self._slots.setdefault(name, ModelSlot(name))
