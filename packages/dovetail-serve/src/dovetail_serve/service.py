@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.near_names import suggest
-from dovetail_serve.errors import DrainingError, NotReadyError, UnknownModelError
+from dovetail_serve.errors import DrainingError, NotReadyError, ServeError, UnknownModelError
 from dovetail_serve.models.control import ModelControl
 from dovetail_serve.models.loaded import LoadedModel
 from dovetail_serve.models.loading import LoadOptions
@@ -151,6 +151,9 @@ class InferenceService:
             raise DrainingError("the server is stopping and takes no further requests")
         slot = self._slots.get(request.model) or self._find(request.model)
         return await slot.find(request.version).infer(request)
+
+    def note_unread(self, model: str, version: str, error: ServeError) -> None:
+        """Nothing: statistics are those of requests that a model has seen."""
 
     async def load(self, name: str) -> None:
         """Load or reload a model of the repository; the one that is loaded goes on when it fails."""
