@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import gc
 import os
 import re
@@ -437,11 +438,13 @@ def test_policies_say_which_versions_are_served(tmp_path: Path) -> None:
     serve(tmp_path, work)
 
 
-def test_models_are_unloaded_and_loaded_again(tmp_path: Path) -> None:
+def test_models_are_unloaded_and_loaded_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dovetail_serve")
     write_model(tmp_path, "m")
 
     async def work(service: InferenceService) -> None:
         await service.unload("m")
+        assert "model 'm' version 1 is unloaded" in caplog.messages
         assert [(entry.state, entry.reason) for entry in service.index()] == [("UNAVAILABLE", "unloaded")]
         with pytest.raises(NotReadyError, match="model 'm' is not ready: unloaded"):
             await service.infer(request("m"))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import tempfile
-import weakref
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +21,7 @@ from dovetail_serve.protocol.documents import IndexEntry, ModelConfig, ModelMeta
 from dovetail_serve.protocol.requests import InferRequest, InferResponse
 from dovetail_serve.repository.names import NAME_RULE
 from dovetail_serve.repository.scan import ModelFiles, find_misnamed, scan_repository
+from dovetail_serve.repository.scratch import ScratchFolder
 from dovetail_serve.repository.watching import RepositoryWatch
 
 __all__ = ["InferenceService"]
@@ -53,9 +51,8 @@ class InferenceService:
             fix = "make it, with a model at <name>/1/model.plan or model.onnx"
             raise UsageError("the repository is no folder", where=f"'{path}'", fix=fix)
         self._root = path.resolve()
-        scratch = Path(tempfile.mkdtemp(prefix="dovetail-serve-"))
-        self._remove_scratch = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
-        load_options = LoadOptions(scratch=scratch, allow_host_code=self._options.allow_host_code)
+        self._scratch = ScratchFolder()
+        load_options = LoadOptions(scratch=self._scratch.path, allow_host_code=self._options.allow_host_code)
         self._control = ModelControl(self._root, load_options)
         self._slots: dict[str, ModelSlot] = {}
         self._watch = RepositoryWatch()
@@ -111,7 +108,7 @@ class InferenceService:
         except TimeoutError:
             _LOG.warning("a model still runs %g seconds after the service was closed, and is left alone", _CLOSE_S)
         self._slots.clear()
-        self._remove_scratch()
+        self._scratch.remove()
 
     # what clients ask
 
