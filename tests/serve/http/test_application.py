@@ -58,7 +58,11 @@ def test_json_in_and_out() -> None:
 
 @pytest.mark.parametrize(
     ("content", "kind"),
-    [(b"{", "RequestError"), (b'{"inputs": [{"name": "x", "shape": [-1]}]}', "RequestError"), (b" " * (1 << 17), "TooLargeError")],
+    [
+        (b"{", "RequestError"),
+        (b'{"inputs": [{"name": "x", "shape": [-1]}]}', "RequestError"),
+        (b" " * (1 << 17), "TooLargeError"),
+    ],
 )
 def test_the_service_is_told_of_what_cannot_be_read(content: bytes, kind: str) -> None:
     service().unread.clear()

@@ -10,7 +10,9 @@ from dovetail.errors import DovetailError
 
 __all__ = ["ModelConfigError", "RepositoryError", "tell_client", "tell_on_one_line"]
 
-_PATH: Final = re.compile(r"(?:(?<=[\s'\"(=:,])|^)(?:[A-Za-z]:)?[/\\](?=\S)(?:[^\s'\"/\\:,;)]+[/\\])*([^\s'\"/\\:,;)]*)")
+_PATH: Final = re.compile(
+    r"(?:(?<=[\s'\"(=:,])|^)(?:[A-Za-z]:)?[/\\](?=\S)(?:[^\s'\"/\\:,;)]+[/\\])*([^\s'\"/\\:,;)]*)"
+)
 _MOST_CHARACTERS: Final = 500
 
 
