@@ -263,6 +263,7 @@ class LiveServer:
         self.http_port = listening.getsockname()[1]
         config = uvicorn.Config(
             make_app(self._service, self._options),
+            interface="asgi3",
             http="h11",
             log_config=None,
             access_log=False,
