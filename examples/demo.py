@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import onnx
 
 LIBRARY = Path(__file__).parent / "plugins" / "spectral_gate.py"
-SERVED = Path(__file__).parent / "models" / "demo" / "1" / "model.plan"
+SERVED = Path(__file__).parent / "served" / "demo" / "1" / "model.plan"
 BATCHES = (1, 4, 8)
 TACTICS = {1: "fft", 2: "matmul"}
 
@@ -171,7 +171,7 @@ def run_elsewhere(folder: Path) -> dict[str, Any]:
 
 
 def save_for_serving(engine: dt.Engine) -> None:
-    """Put the plan where ``dovetail serve examples/models`` finds it."""
+    """Put the plan where ``dovetail serve examples/served`` finds it."""
     SERVED.parent.mkdir(parents=True, exist_ok=True)
     engine.save(SERVED)
 
@@ -223,7 +223,8 @@ def main() -> None:
     screen.table((">batch", ">median", ">P99", ">images/s", ">difference"), [rows])
     assert all(row[3] < 1e-4 for row in answer["rows"])
     screen.title("Next")
-    screen.say("dovetail serve examples/models --plugins examples/plugins/spectral_gate.py serves it (docs/serving.md)")
+    screen.say("serve it (docs/serving.md):")
+    screen.say("dovetail serve examples/served --plugins examples/plugins/spectral_gate.py")
     screen.say("examples/01_pad.py is the contract on one screen, 07_quick_layer.py in short")
 
 

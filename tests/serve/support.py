@@ -6,6 +6,7 @@ import asyncio
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -23,6 +24,7 @@ from dovetail_serve.errors import (
     QueueFullError,
     RequestError,
     RunError,
+    ServeError,
     UnknownModelError,
 )
 from dovetail_serve.options import ServerOptions
@@ -130,6 +132,8 @@ class EngineService:
         self.models["failing"] = EngineModel("failing", "FP32", fails=True)
         self.is_ready = True
         self.requests: list[InferRequest] = []
+        self.unread: deque[tuple[str, str, str]] = deque(maxlen=4)
+        """Model, version and kind of error of requests that could not be read."""
         self._waiting: dict[str, int] = {}
         self._threads = {name: ThreadPoolExecutor(1) for name in self.models}
 
@@ -220,6 +224,9 @@ class EngineService:
         except ZeroDivisionError as error:
             raise RunError("the model failed") from error
 
+    def note_unread(self, model: str, version: str, error: ServeError) -> None:
+        self.unread.append((model, version, type(error).__name__))
+
     async def load(self, name: str) -> None:
         self._find(name).is_loaded = True
 
@@ -256,6 +263,7 @@ class LiveServer:
         self.http_port = listening.getsockname()[1]
         config = uvicorn.Config(
             make_app(self._service, self._options),
+            interface="asgi3",
             http="h11",
             log_config=None,
             access_log=False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import re
 import time
@@ -302,6 +303,24 @@ def test_what_has_waited_too_long_never_runs(tmp_path: Path) -> None:
     serve(tmp_path, work)
 
 
+def test_what_is_cancelled_after_it_came_too_late_is_counted_once(tmp_path: Path) -> None:
+    write_gated(tmp_path)
+
+    async def work(service: InferenceService) -> None:
+        first = await hold(service)
+        late = asyncio.ensure_future(service.infer(request("gated", 7, timeout_us=5, **ONE)))
+        while not service.statistics("gated")[0].timed_out:
+            await asyncio.sleep(0)
+        late.cancel()
+        GATE.open()
+        results = await asyncio.gather(first, late, return_exceptions=True)
+        assert [type(result).__name__ for result in results] == ["InferResponse", "CancelledError"]
+        found = service.statistics("gated")[0]
+        assert (found.timed_out, found.cancelled) == (1, 0)
+
+    serve(tmp_path, work)
+
+
 def test_what_is_cancelled_never_runs(tmp_path: Path) -> None:
     write_gated(tmp_path)
 
@@ -419,11 +438,13 @@ def test_policies_say_which_versions_are_served(tmp_path: Path) -> None:
     serve(tmp_path, work)
 
 
-def test_models_are_unloaded_and_loaded_again(tmp_path: Path) -> None:
+def test_models_are_unloaded_and_loaded_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "dovetail_serve")
     write_model(tmp_path, "m")
 
     async def work(service: InferenceService) -> None:
         await service.unload("m")
+        assert "model 'm' version 1 is unloaded" in caplog.messages
         assert [(entry.state, entry.reason) for entry in service.index()] == [("UNAVAILABLE", "unloaded")]
         with pytest.raises(NotReadyError, match="model 'm' is not ready: unloaded"):
             await service.infer(request("m"))
@@ -463,7 +484,7 @@ def test_a_damaged_plan_is_refused_and_the_old_one_goes_on(tmp_path: Path) -> No
         await until(lambda: service.index()[0].reason != "")
         (entry,) = service.index()
         assert entry.state == "READY"
-        assert entry.reason.startswith("what is there now is refused, and the earlier one goes on: model.plan")
+        assert entry.reason.startswith("what is there now is refused, and the earlier one goes on: m/1/model.plan")
         assert (await service.infer(request("m", 2))).outputs["y"].max() == 2
         with pytest.raises(NotReadyError, match="failed to load 'm'"):
             await service.load("m")
@@ -500,9 +521,9 @@ def test_no_request_fails_while_plans_are_replaced(tmp_path: Path) -> None:
         is_over = True
         await asyncio.gather(*clients)
         assert answered > 50
-        scratch = service._remove_scratch.peek()[2][0]
+        scratch = service._scratch.path
         await service._control.finish()
-        assert len(list(scratch.iterdir())) == 1  # the copies of all earlier plans are gone
+        assert len(list(scratch.glob("*/model.plan"))) == 1  # the copies of all earlier plans are gone
 
     serve(tmp_path, work)
 
@@ -551,12 +572,12 @@ def test_nothing_is_left_when_a_service_is_closed(tmp_path: Path) -> None:
         async with service:
             await service.wait_loaded()
             await service.infer(request("m"))
-        return service._remove_scratch.alive
+        return service._scratch.path
 
     import threading
 
     before = threading.active_count()
-    assert asyncio.run(main()) is False
+    assert not asyncio.run(main()).exists()
     gc.collect()
     until = time.monotonic() + 10
     while threading.active_count() > before and time.monotonic() < until:  # one that has ended is still to be seen
@@ -612,6 +633,42 @@ def test_code_in_plans_is_refused_unless_it_is_allowed(tmp_path: Path) -> None:
 
     serve(tmp_path / "models", refused)
     serve(tmp_path / "models", allowed, ServerOptions(poll_s=0, allow_host_code=True))
+
+
+def test_a_plan_that_cannot_be_loaded_is_told_with_its_file_and_the_option(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = dt.PluginRegistry(parent=dt.get_plugin_registry())
+    (tmp_path / "quiet_layer.py").write_text(LIBRARY)
+    registry.load_library(str(tmp_path / "quiet_layer.py"))
+    engine = dt.compile(make_model("Quiet", domain="quiet"), providers=["cpu"], registry=registry)
+    for name in ("alone", "cut"):
+        (tmp_path / "models" / name / "1").mkdir(parents=True)
+        engine.save(tmp_path / "models" / name / "1" / "model.plan")
+    cut = tmp_path / "models" / "cut" / "1" / "model.plan"
+    cut.write_bytes(cut.read_bytes()[:4])
+
+    async def work(service: InferenceService) -> None:
+        alone, damaged = service.index()
+        assert "start the server with --plugins and the library that has it" in alone.reason
+        assert damaged.reason.startswith("cut/1/model.plan: ")
+
+    serve(tmp_path / "models", work)
+    assert f"cut/1 cannot be loaded: {cut}: " in caplog.text
+
+
+def test_a_folder_whose_name_no_model_may_have_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_model(tmp_path, "a b")
+
+    async def work(service: InferenceService) -> None:
+        write_model(tmp_path, "c+d")
+        await until(lambda: "'c+d' is left out" in caplog.text)
+        await asyncio.sleep(0.1)
+        assert service.index() == []
+
+    serve(tmp_path, work, QUICK)
+    told = [line for line in caplog.messages if "is left out: the name of a model has letters" in line]
+    assert len(told) == 2
 
 
 LIBRARY = """

@@ -48,6 +48,7 @@ def test_what_an_array_lists_comes_back(array: np.ndarray) -> None:
     ("value", "dtype", "message"),
     [
         (1.5, "int64", "whole numbers of int64"),
+        ([1e39], "float32", "expected numbers of float32, got 1e+39"),
         (256, "uint8", "from 0 to 255, got 256"),
         (-1, "uint8", "from 0 to 255"),
         (8, "int4", "from -8 to 7"),

@@ -26,7 +26,10 @@ def test_rows_that_failed_are_another_code(plan: Path, tmp_path: Path, capsys: p
     write_lines(tmp_path / "a.jsonl", [{"x": [0, 0, 0, 0], "id": 7}, "bad"])
     words = ["batch", str(plan), str(tmp_path / "a.jsonl"), str(tmp_path / "out"), "--keep", "id"]
     assert main(words) == 4
-    assert "1 rows failed" in capsys.readouterr().out
+    assert "1 of 2 rows have results\n" in (shown := capsys.readouterr().out)
+    assert "\n1 row failed: " in shown
+    assert main(words) == 4
+    assert "1 of 2 rows have results; 2 were run before\n" in capsys.readouterr().out
     assert json.loads((tmp_path / "out" / "a.jsonl.00000.jsonl").read_text())["id"] == 7
 
 

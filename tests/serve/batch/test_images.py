@@ -27,11 +27,14 @@ def test_each_image_is_a_row_under_its_name(plan: Path, tmp_path: Path) -> None:
     (tmp_path / "in" / "05.png").write_bytes(b"no image")
     result = run_batch(make_job(plan, tmp_path / "in", tmp_path / "out"))
     assert (result.num_rows, result.num_failed) == (24, 1)
-    assert [(failure.file, failure.row) for failure in read_failures(tmp_path / "out")] == [("05.png", 0)]
+    (failure,) = read_failures(tmp_path / "out")
+    assert (failure.file, failure.row) == ("05.png", 0)
+    assert "cannot identify image file; expected BMP" in failure.error
     names: list[str] = []
     for name in result.outputs:
         with np.load(tmp_path / "out" / name) as arrays:
             names += arrays["_file"].tolist()
+            assert not arrays["_row"].any(), "each image is the first row of its file"
             first = arrays["_file"].tolist().index(arrays["_file"][0])
             expected = (int(arrays["_file"][0][-6:-4]) / 255) ** 2
             assert arrays["y"][first, 0, 0, 0] == pytest.approx(expected)

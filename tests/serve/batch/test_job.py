@@ -243,6 +243,13 @@ def test_files_that_do_not_fit_are_told_before_anything_runs(plan: Path, tmp_pat
     refuse(plan, folder, out, InputError, "none of the first 8")
 
 
+def test_a_row_that_fails_stops_no_other_wherever_it_stands(plan: Path, tmp_path: Path) -> None:
+    write_lines(tmp_path / "in" / "a.jsonl", ["bad"])
+    write_lines(tmp_path / "in" / "b.jsonl", [{"x": [0, 0, 0, 0]}])
+    result = run_batch(make_job(plan, tmp_path / "in", tmp_path / "out"))
+    assert (result.num_rows, result.num_failed) == (2, 1)
+
+
 def test_pipes_and_hidden_files_are_not_waited_for(plan: Path, source: Path, tmp_path: Path) -> None:
     (source / ".hidden.npy").write_bytes(b"")
     (source / "notes.txt").write_text("no rows")

@@ -76,6 +76,12 @@ def test_a_line_without_end_is_one_bad_row(tmp_path: Path, monkeypatch: pytest.M
     np.testing.assert_array_equal(rows[2].values["x"], [3, 4])
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"x": [1, 2]}\n\xef\xbb\xbf{"x": [3, 4]}\n')
+    rows = read_all(LineTable(), tmp_path / "a.jsonl")
+    assert [row.error is None for row in rows] == [True, False]
+
+
 def test_columns_are_kept(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"x": [1, 2], "id": {"deep": [1]}, "more": 0}\n{"x": [1, 2]}\n')
     first, second = read_all(LineTable(), tmp_path / "a.jsonl", keep=("id",))

@@ -55,6 +55,13 @@ def status_of(call: Any) -> tuple[str, str]:
     return caught.value.code().name, caught.value.details()
 
 
+def test_the_service_is_told_of_what_cannot_be_read(channel: grpc.Channel, service: EngineService) -> None:
+    service.unread.clear()
+    status_of(lambda: channel.unary_unary(f"{METHOD}ModelInfer")(b"\xff"))
+    list(channel.stream_stream(f"{METHOD}ModelStreamInfer")(iter([b"\xff"])))
+    assert list(service.unread) == [("", "", "RequestError")] * 2
+
+
 def test_a_request_and_its_response(channel: grpc.Channel) -> None:
     answer = channel.unary_unary(f"{METHOD}ModelInfer")(message(3).SerializeToString())
     found = INFERENCE["ModelInferResponse"].FromString(answer)

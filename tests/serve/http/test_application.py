@@ -56,6 +56,20 @@ def test_json_in_and_out() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        (b"{", "RequestError"),
+        (b'{"inputs": [{"name": "x", "shape": [-1]}]}', "RequestError"),
+        (b" " * (1 << 17), "TooLargeError"),
+    ],
+)
+def test_the_service_is_told_of_what_cannot_be_read(content: bytes, kind: str) -> None:
+    service().unread.clear()
+    assert ask("POST", INFER.replace("/infer", "/versions/2/infer"), content=content).status_code in (400, 413)
+    assert list(service().unread) == [("identity_FP32", "2", kind)]
+
+
 def test_nan_and_infinity_in_and_out() -> None:
     body = json.dumps(document([[float("nan"), float("inf"), float("-inf")]], [1, 3]))
     values = json.loads(ask("POST", INFER, content=body).text)["outputs"][0]["data"]

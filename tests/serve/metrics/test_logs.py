@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from dovetail_serve.errors import QueueFullError, RunError
+from dovetail_serve.errors import QueueFullError, RequestError, RunError, ServeError, UnknownModelError
 from dovetail_serve.metrics.logs import set_up_logs
 from dovetail_serve.metrics.observed import ObservedService, make_observer
 from dovetail_serve.options import ServerOptions
@@ -22,6 +22,13 @@ SECRET = 31337.25
 
 class AnsweringService:
     """Answers, fails or is cancelled, as the name of the model says."""
+
+    def describe(self, name: str, version: str = "") -> None:
+        if name != "m":
+            raise UnknownModelError("there is none")
+
+    def note_unread(self, model: str, version: str, error: ServeError) -> None:
+        pass
 
     async def infer(self, request: InferRequest) -> InferResponse:
         if request.model == "full":
@@ -73,6 +80,21 @@ def test_requests_are_not_logged_unless_asked_for(stream: io.StringIO) -> None:
     set_up_logs(as_json=True, level=logging.INFO, stream=stream)
     _ask(_service(log_requests=False), "m")
     assert stream.getvalue() == ""
+
+
+def test_a_request_that_cannot_be_read_is_logged_without_what_it_held(stream: io.StringIO) -> None:
+    set_up_logs(as_json=True, level=logging.INFO, stream=stream)
+    service = _service()
+    error = RequestError("a value does not fit the datatype", where="input 'x'", expected="BOOL", got=SECRET)
+    service.note_unread("m", "2", error)
+    service.note_unread("made up", "7", error)
+    failed, request, *others = _lines(stream)
+    assert failed["message"] == "request failed: input 'x': a value does not fit the datatype"
+    assert (failed["model"], failed["version"], failed["status"]) == ("m", "2", 400)
+    assert (request["message"], request["model"], request["status"]) == ("request", "m", 400)
+    assert [line["model"] for line in others] == ["", ""], "clients could make up any number of names"
+    assert service.failures == {("m", "RequestError"): 1, ("", "RequestError"): 1}
+    assert str(SECRET) not in stream.getvalue()
 
 
 def test_failures_are_always_logged_and_a_flood_is_counted(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail_serve.repository.names import is_model_name, is_version
 from dovetail_serve.repository.problems import RepositoryError
-from dovetail_serve.repository.scan import scan_model, scan_repository
+from dovetail_serve.repository.scan import find_misnamed, scan_model, scan_repository
 from dovetail_serve.repository.watching import RepositoryWatch
 
 
@@ -40,6 +40,13 @@ def test_what_is_no_model_by_its_name_is_left_out(tmp_path: Path) -> None:
     assert scan_repository(tmp_path) == {}
 
 
+def test_models_under_names_that_no_model_may_have_are_found(tmp_path: Path) -> None:
+    for path in (".git/1/model.plan", "a b/1/model.plan", "a+b/2/model.onnx", "my notes/text.md", "m/1/model.plan"):
+        add(tmp_path, path)
+    (tmp_path / "l ink").symlink_to(tmp_path / "m")
+    assert find_misnamed(tmp_path) == ["a b", "a+b"]
+
+
 def test_what_is_no_version_by_its_name_is_left_out(tmp_path: Path) -> None:
     for path in ("m/1/model.plan", "m/01/model.plan", "m/.2/model.plan", "m/latest/model.plan", "m/\u0661/model.plan"):
         add(tmp_path, path)
@@ -64,6 +71,9 @@ def test_a_version_that_cannot_be_loaded_says_why(tmp_path: Path, paths: list[st
 def test_a_model_without_versions_says_so(tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()
     assert "it has no version" in scan_repository(tmp_path)["m"].problem
+    add(tmp_path, "m/v1/model.plan")
+    add(tmp_path, "m/notes.txt")
+    assert scan_repository(tmp_path)["m"].problem.endswith("with model.plan or model.onnx, got v1")
 
 
 def test_links_are_not_followed(tmp_path: Path) -> None:

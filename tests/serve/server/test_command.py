@@ -112,13 +112,14 @@ def test_a_second_signal_ends_it_at_once_and_the_code_says_so(folder: Path) -> N
 def test_it_shows_one_screen(folder: Path) -> None:
     with _serving(folder) as process:
         assert process.stdout is not None
-        shown = [process.stdout.readline() for _ in range(8)]
+        shown = [process.stdout.readline() for _ in range(10)]
         assert shown[0] == "models: 2 of 3 models are ready\n"
         assert shown[1].split() == ["model", "version", "state", "reason"]
         assert shown[2].startswith("broken   1        UNAVAILABLE  ")
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=30)
     text = "".join(shown) + rest
+    assert "it again, or build the plan again" in " ".join(text.split()), "a reason is never cut"
     assert "HTTP  http://127.0.0.1:" in text
     assert "gRPC  127.0.0.1:" in text
 

@@ -165,12 +165,13 @@ def test_a_stopped_server_leaves_no_thread_and_no_port(models: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["http_port", "grpc_port"])
-def test_a_port_that_is_taken_ends_the_start(models: Path, name: str) -> None:
+def test_a_port_that_is_taken_ends_the_start(models: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         server = Server(models, replace(FREE, **{name: taken.getsockname()[1]}))
         with pytest.raises(ResourceError, match="the port is taken"):
             server.start()
     assert server.http_port is None
+    assert caplog.text == "", "the error is all that is told"
 
 
 @pytest.mark.parametrize("make", [lambda path: None, lambda path: path.mkdir(), lambda path: path.write_text("x")])

@@ -224,6 +224,7 @@ def _show(document: Document, screen: Screen) -> None:
     screen.table(
         ("model", "version", "state", "reason"),
         [tuple(model[key] for key in ("name", "version", "state", "reason")) for model in document["models"]],
+        prose=(3,),
     )
     if document["http"]:
         screen.line(f"HTTP  {document['http']} (open it in a browser; metrics at /metrics)")

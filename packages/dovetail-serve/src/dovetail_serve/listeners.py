@@ -19,6 +19,7 @@ from dovetail_serve.options import ServerOptions
 __all__ = ["GrpcListener", "HttpListener", "Listener"]
 
 _POLL_S: Final = 0.005
+_IDLE_CLOSE_S: Final = 1.0
 
 
 class Listener(Protocol):
@@ -63,7 +64,9 @@ class HttpListener:
             self._sweep.cancel()
         if self._task is None:
             return
-        self._server.config.timeout_graceful_shutdown = grace_s
+        # uvicorn logs an error when no time is left, also where nobody is connected and nothing is given up.
+        is_idle = not (self._server.server_state.connections or self._server.server_state.tasks)
+        self._server.config.timeout_graceful_shutdown = max(grace_s, _IDLE_CLOSE_S) if is_idle else grace_s
         self._server.force_exit = grace_s <= 0
         self._server.should_exit = True
         await self._task

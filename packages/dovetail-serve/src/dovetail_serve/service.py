@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shutil
-import tempfile
-import weakref
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from dovetail.errors import DovetailError, UsageError
 from dovetail.near_names import suggest
-from dovetail_serve.errors import DrainingError, NotReadyError, UnknownModelError
+from dovetail_serve.errors import DrainingError, NotReadyError, ServeError, UnknownModelError
 from dovetail_serve.models.control import ModelControl
 from dovetail_serve.models.loaded import LoadedModel
 from dovetail_serve.models.loading import LoadOptions
@@ -22,7 +19,9 @@ from dovetail_serve.models.threads import run_on_thread
 from dovetail_serve.options import ServerOptions
 from dovetail_serve.protocol.documents import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics
 from dovetail_serve.protocol.requests import InferRequest, InferResponse
-from dovetail_serve.repository.scan import scan_repository
+from dovetail_serve.repository.names import NAME_RULE
+from dovetail_serve.repository.scan import ModelFiles, find_misnamed, scan_repository
+from dovetail_serve.repository.scratch import ScratchFolder
 from dovetail_serve.repository.watching import RepositoryWatch
 
 __all__ = ["InferenceService"]
@@ -52,12 +51,13 @@ class InferenceService:
             fix = "make it, with a model at <name>/1/model.plan or model.onnx"
             raise UsageError("the repository is no folder", where=f"'{path}'", fix=fix)
         self._root = path.resolve()
-        scratch = Path(tempfile.mkdtemp(prefix="dovetail-serve-"))
-        self._remove_scratch = weakref.finalize(self, shutil.rmtree, scratch, ignore_errors=True)
-        load_options = LoadOptions(scratch=scratch, allow_host_code=self._options.allow_host_code)
+        self._scratch = ScratchFolder()
+        load_options = LoadOptions(scratch=self._scratch.path, allow_host_code=self._options.allow_host_code)
         self._control = ModelControl(self._root, load_options)
         self._slots: dict[str, ModelSlot] = {}
         self._watch = RepositoryWatch()
+        self._misnamed: set[str] = set()
+        """Folders that were told of."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._loaded = asyncio.Event()
         self._is_draining = False
@@ -78,7 +78,7 @@ class InferenceService:
         Raises:
             RepositoryError: The folder cannot be listed.
         """
-        found = await run_on_thread(scan_repository, self._root)
+        found = await self._scan()
         self._watch.note_all(found)
         for name in found:
             self._slots[name] = ModelSlot(name)
@@ -108,7 +108,7 @@ class InferenceService:
         except TimeoutError:
             _LOG.warning("a model still runs %g seconds after the service was closed, and is left alone", _CLOSE_S)
         self._slots.clear()
-        self._remove_scratch()
+        self._scratch.remove()
 
     # what clients ask
 
@@ -149,6 +149,9 @@ class InferenceService:
         slot = self._slots.get(request.model) or self._find(request.model)
         return await slot.find(request.version).infer(request)
 
+    def note_unread(self, model: str, version: str, error: ServeError) -> None:
+        """Nothing: statistics are those of requests that a model has seen."""
+
     async def load(self, name: str) -> None:
         """Load or reload a model of the repository; the one that is loaded goes on when it fails."""
         found = await run_on_thread(scan_repository, self._root)
@@ -183,9 +186,18 @@ class InferenceService:
             except Exception:  # noqa: BLE001 - whatever it is, requests go on, and the next look may see more
                 _LOG.exception("the repository is not followed for now")
 
+    async def _scan(self) -> dict[str, ModelFiles]:
+        """The models of the repository; a folder whose name no model may have is told of once."""
+        found = await run_on_thread(scan_repository, self._root)
+        misnamed = set(await run_on_thread(find_misnamed, self._root))
+        for name in sorted(misnamed - self._misnamed):
+            _LOG.warning("folder '%s' is left out: %s", name, NAME_RULE)
+        self._misnamed = misnamed
+        return found
+
     async def _look(self) -> None:
         """Load what has changed and is no longer being written to."""
-        found = await run_on_thread(scan_repository, self._root)
+        found = await self._scan()
         changed = self._watch.find_changed(found)
         for name in changed:
             slot = self._slots.setdefault(name, ModelSlot(name))

@@ -166,11 +166,12 @@ def _tell_skipped(result: BatchResult) -> None:
 
 
 def _show(document: Document, screen: Screen) -> None:
-    reused = f", {document['reused']} of them before" if document["reused"] else ""
+    reused = f"; {document['reused']} were run before" if document["reused"] else ""
     screen.title(f"{document['rows'] - document['failed']} of {document['rows']} rows have results{reused}")
     for name in document["files"][:_SHOWN]:
         screen.line(f"{document['folder']}/{name}")
     if len(document["files"]) > _SHOWN:
         screen.line(f"... and {len(document['files']) - _SHOWN} more files")
     if document["errors"] is not None:
-        screen.line(f"{document['failed']} rows failed: {document['errors']}")
+        failed = "1 row" if document["failed"] == 1 else f"{document['failed']} rows"
+        screen.line(f"{failed} failed: {document['errors']}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Final
 
@@ -134,12 +134,17 @@ def _identify(root: Path, names: Sequence[str]) -> str:
 
 def _probe(plan: BatchPlan, form: RowForm, options: BatchOptions, tables: dict[str, RowTable]) -> None:
     """Read the first rows of each format: where none of them fits, none of the others will."""
-    probed: set[str | None] = set()
-    for shard in plan.shards:
-        kind = table_kind(shard.files[0])
-        if kind is None or kind in probed or not shard.num_rows:
-            continue
-        probed.add(kind)
-        rows = list(islice(tables[kind].read(plan.root, shard, form, options), _PROBED_ROWS))
+    for kind, shards in _group_by_kind(plan.shards).items():
+        found = chain.from_iterable(tables[kind].read(plan.root, shard, form, options) for shard in shards)
+        rows = list(islice(found, _PROBED_ROWS))
         if all(row.error is not None for row in rows):
             raise InputError(f"none of the first {len(rows)} row(s) can be read: {rows[0].error}")
+
+
+def _group_by_kind(shards: Sequence[Shard]) -> dict[str, list[Shard]]:
+    groups: dict[str, list[Shard]] = {}
+    for shard in shards:
+        kind = table_kind(shard.files[0])
+        if kind is not None and shard.num_rows:
+            groups.setdefault(kind, []).append(shard)
+    return groups

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dovetail_serve.errors import DeadlineError, ForbiddenError, UnsupportedError
 from dovetail_serve.grpc.messages import INFERENCE
-from dovetail_serve.grpc.request import parse, read_infer_request
+from dovetail_serve.grpc.request import parse, read_or_note
 from dovetail_serve.grpc.response import encode_document, encode_infer_response
 from dovetail_serve.options import ServerOptions
 from dovetail_serve.protocol.json_documents import (
@@ -59,7 +59,7 @@ class InferenceMethods:
         """Run a model."""
         if remaining_s is not None and remaining_s <= 0:
             raise DeadlineError("the deadline passed before the request was read")
-        request = read_infer_request(data, self._options.limits, remaining_s)
+        request = read_or_note(data, self._service, self._options.limits, remaining_s)
         return encode_infer_response(await self._service.infer(request))
 
     async def _server_live(self, data: bytes, remaining_s: float | None) -> bytes:

@@ -7,17 +7,18 @@ from typing import Any, Final
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from dovetail_serve.errors import RequestError, TooLargeError
+from dovetail_serve.errors import RequestError, ServeError, TooLargeError
 from dovetail_serve.grpc.messages import INFERENCE
 from dovetail_serve.grpc.wire import split_field
 from dovetail_serve.options import Limits
 from dovetail_serve.protocol.parameters import Scalar, check_tensor_parameters, read_whole_number
 from dovetail_serve.protocol.requests import InferRequest
+from dovetail_serve.protocol.service import Service
 from dovetail_serve.tensors.datatypes import BYTES, Datatype, datatype_from_name
 from dovetail_serve.tensors.raw import array_from_raw, array_from_strings
 from dovetail_serve.tensors.shapes import count_elements
 
-__all__ = ["parse", "read_infer_request"]
+__all__ = ["parse", "read_infer_request", "read_or_note"]
 
 _REQUEST: Final = INFERENCE["ModelInferRequest"]
 _RAW_FIELD: Final = 7
@@ -53,6 +54,15 @@ def read_infer_request(data: bytes, limits: Limits, remaining_s: float | None = 
         timeout_us=_least_timeout(read_whole_number(parameters, "timeout") if parameters else 0, remaining_s),
         parameters=parameters,
     )
+
+
+def read_or_note(data: bytes, service: Service, limits: Limits, remaining_s: float | None = None) -> InferRequest:
+    """The request that the message holds; the service is told of one that cannot be read."""
+    try:
+        return read_infer_request(data, limits, remaining_s)
+    except ServeError as error:
+        service.note_unread("", "", error)
+        raise
 
 
 def _least_timeout(timeout_us: int, remaining_s: float | None) -> int:

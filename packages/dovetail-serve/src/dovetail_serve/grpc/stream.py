@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Final
 
-from dovetail_serve.grpc.request import read_infer_request
+from dovetail_serve.grpc.request import read_or_note
 from dovetail_serve.grpc.response import encode_stream_error, encode_stream_response
 from dovetail_serve.options import Limits
 from dovetail_serve.protocol.service import Service
@@ -50,7 +50,7 @@ async def answer_stream(requests: AsyncIterator[bytes], service: Service, limits
 async def _answer(data: bytes, service: Service, limits: Limits) -> bytes:
     request_id = ""
     try:
-        request = read_infer_request(data, limits)
+        request = read_or_note(data, service, limits)
         request_id = request.id
         return encode_stream_response(await service.infer(request))
     except Exception as error:  # noqa: BLE001 - whatever fails is a response of the stream

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from dovetail_serve.errors import ServeError
 from dovetail_serve.http.body import read_body
 from dovetail_serve.http.exchange import ClientGoneError, Exchange, Patience
 from dovetail_serve.http.request import RequestReader
@@ -57,7 +58,11 @@ class InferEndpoint:
 
     async def _answer(self, target: Target, headers: dict[bytes, bytes], receive: Any) -> tuple[bytes, Any]:
         exchange = Exchange(receive, self._patience)
-        body = await read_body(headers, exchange, self._most_bytes)
-        read = self._reader.read(headers, body, *target)
+        try:
+            body = await read_body(headers, exchange, self._most_bytes)
+            read = self._reader.read(headers, body, *target)
+        except ServeError as error:
+            self._service.note_unread(*target, error)
+            raise
         response = await exchange.wait_for(self._service.infer(read.request))
         return encode_infer_response(response, read)

@@ -109,6 +109,25 @@ class ObservedService:
         self.failures[model, type(error).__name__] += 1
         self._log.write(model, request, error)
 
+    def note_unread(self, model: str, version: str, error: ServeError) -> None:
+        """Count and log a request that could not be read, without what it held."""
+        self._service.note_unread(model, version, error)
+        known = self._know(model)
+        request = InferRequest(known, {}, version if known else "")
+        self._note_failure(request, type(error)(error.what, where=error.where))
+        if self._observer is not None:
+            self._observer.observe(request, time.time_ns(), error)
+
+    def _know(self, model: str) -> str:
+        """The name of a model that is there; empty for any other."""
+        try:
+            self._service.describe(model)
+        except UnknownModelError:
+            return ""
+        except ServeError:
+            return model
+        return model
+
     async def load(self, name: str) -> None:
         """That of the service."""
         await self._service.load(name)

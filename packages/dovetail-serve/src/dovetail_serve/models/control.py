@@ -126,6 +126,7 @@ class ModelControl:
         await run_on_thread(model.close)
         if not version or version in slot.models:
             return
+        _LOG.info("model '%s' version %s is unloaded", slot.name, version)
         if slot.is_unloaded:
             slot.mark(version, UNAVAILABLE, "unloaded")
         else:

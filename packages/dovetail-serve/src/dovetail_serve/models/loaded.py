@@ -94,7 +94,8 @@ class LoadedModel:
             raise
         except asyncio.CancelledError:
             self._executor.cancel(pending)
-            self._counters.cancelled += 1
+            if pending.error is None:  # one that came too late is counted as that
+                self._counters.cancelled += 1
             raise
         finally:
             self._active -= 1

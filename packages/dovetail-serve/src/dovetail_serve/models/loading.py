@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import dovetail
 from dovetail import Engine
-from dovetail.errors import DovetailError, PlanTrustError
+from dovetail.errors import DovetailError, PlanError, PlanTrustError, PluginError
 from dovetail.loggers import ILogger, Severity
 from dovetail.provider.defaults import default_providers
 from dovetail.provider.loader import get_factory
@@ -41,6 +41,8 @@ Arrays = tuple[Any, ...]
 _LOG: Final = logging.getLogger("dovetail_serve.models")
 _one_measurement: Final = threading.Lock()
 _LONGEST_TURN_S: Final = 10.0
+_LOAD_LIBRARY: Final = "registry.load_library(path)"
+"""What a missing plugin is mended with in Python, where there is no command line."""
 _LEVELS: Final = {Severity.VERBOSE: logging.DEBUG, Severity.INFO: logging.INFO, Severity.WARNING: logging.WARNING}
 
 
@@ -83,6 +85,9 @@ def load_parts(model: ModelFiles, version: VersionFiles, settings: ModelSettings
         plan.remove()
         fix = "if you trust whoever made the plan, start the server with --allow-host-code"
         raise RepositoryError(error.what, where=f"{model.name}/{version.version}", fix=fix) from error
+    except (PlanError, PluginError) as error:
+        plan.remove()
+        raise _retell(error, plan.path, version.source or plan.path) from error
     except BaseException:
         plan.remove()
         raise
@@ -92,6 +97,14 @@ def load_parts(model: ModelFiles, version: VersionFiles, settings: ModelSettings
         engine.close()
         plan.remove()
         raise
+
+
+def _retell(error: DovetailError, copy: Path, source: Path) -> RepositoryError:
+    """The same error with the file of the repository in place of its copy, and the option of the server as the fix."""
+    where = None if error.where is None else error.where.replace(str(copy), str(source))
+    is_missing = error.fix is not None and _LOAD_LIBRARY in error.fix
+    fix = "start the server with --plugins and the library that has it" if is_missing else error.fix
+    return RepositoryError(error.what, where=where, expected=error.expected, got=error.got, fix=fix)
 
 
 def _add_threads(settings: ModelSettings, where: str) -> ModelSettings:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from dovetail_serve.errors import ServeError
 from dovetail_serve.protocol.documents import IndexEntry, ModelConfig, ModelMetadata, ModelStatistics
 from dovetail_serve.protocol.requests import InferRequest, InferResponse
 
@@ -38,6 +39,9 @@ class Service(Protocol):
 
         A task that is cancelled takes its request out of the queue: what has not begun never runs.
         """
+
+    def note_unread(self, model: str, version: str, error: ServeError) -> None:
+        """Take note of a request for inference that could not be read; the model is empty where it is not known."""
 
     async def load(self, name: str) -> None:
         """Load or reload a model of the repository; the one that is loaded goes on when it fails."""

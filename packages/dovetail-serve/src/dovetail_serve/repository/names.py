@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["is_model_name", "is_version"]
+__all__ = ["NAME_RULE", "is_model_name", "is_version"]
+
+NAME_RULE: Final = (
+    "the name of a model has letters, digits, '_', '.' and '-', 128 at most, and begins with a letter or digit"
+)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 _VERSION: Final = re.compile(r"[1-9][0-9]{0,17}")

@@ -10,7 +10,9 @@ from dovetail.errors import DovetailError
 
 __all__ = ["ModelConfigError", "RepositoryError", "tell_client", "tell_on_one_line"]
 
-_PATH: Final = re.compile(r"(?:(?<=[\s'\"(=:,])|^)(?:[A-Za-z]:)?[/\\](?:[^\s'\"/\\:,;)]+[/\\])*([^\s'\"/\\:,;)]*)")
+_PATH: Final = re.compile(
+    r"(?:(?<=[\s'\"(=:,])|^)(?:[A-Za-z]:)?[/\\](?=\S)(?:[^\s'\"/\\:,;)]+[/\\])*([^\s'\"/\\:,;)]*)"
+)
 _MOST_CHARACTERS: Final = 500
 
 
@@ -39,6 +41,8 @@ def tell_client(error: BaseException, root: Path) -> str:
     "cannot read 'm/1/model.plan'"
     >>> tell_client(RepositoryError("no file /etc/secret/key.pem"), Path("/srv/models"))
     'no file key.pem'
+    >>> tell_client(RepositoryError("no shapes", got="(1, 4) / (2, 4)"), Path("/srv/models"))
+    'no shapes; got (1, 4) / (2, 4)'
     >>> tell_client(OSError("disk at 0x7f00 gone"), Path("/srv/models"))
     'it cannot be loaded (OSError); the log of the server says why'
     """

@@ -15,7 +15,16 @@ from typing import Final
 from dovetail_serve.repository.names import is_model_name, is_version
 from dovetail_serve.repository.problems import RepositoryError
 
-__all__ = ["KEPT_PLAN", "KEPT_RECORD", "ModelFiles", "Stamp", "VersionFiles", "scan_model", "scan_repository"]
+__all__ = [
+    "KEPT_PLAN",
+    "KEPT_RECORD",
+    "ModelFiles",
+    "Stamp",
+    "VersionFiles",
+    "find_misnamed",
+    "scan_model",
+    "scan_repository",
+]
 
 KEPT_PLAN: Final = "model.onnx.plan"
 """The plan that was built of ``model.onnx``."""
@@ -24,6 +33,7 @@ KEPT_RECORD: Final = "model.onnx.plan.json"
 _SOURCES: Final[tuple[str, ...]] = ("model.plan", "model.onnx")
 _DEEPEST: Final = 4
 _MOST_FILES: Final = 10_000
+_SHOWN: Final = 5
 
 Stamp = tuple[tuple[str, int, int, int], ...]
 """Name, time of the last change, size and number of each file: equal as long as nobody has touched them."""
@@ -62,13 +72,16 @@ def scan_repository(root: Path) -> dict[str, ModelFiles]:
     Raises:
         RepositoryError: The folder cannot be listed.
     """
+    names = [entry.name for entry in _list(root) if is_model_name(entry.name) and _may_be_model(entry)]
+    return {name: scan_model(root, name) for name in names}
+
+
+def _list(root: Path) -> list[os.DirEntry[str]]:
     try:
-        entries = sorted(os.scandir(root), key=lambda entry: entry.name)
+        return sorted(os.scandir(root), key=lambda entry: entry.name)
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise RepositoryError(f"the repository cannot be listed: {reason}", where=f"'{root}'") from error
-    names = [entry.name for entry in entries if is_model_name(entry.name) and _may_be_model(entry)]
-    return {name: scan_model(root, name) for name in names}
 
 
 def _may_be_model(entry: os.DirEntry[str]) -> bool:
@@ -88,8 +101,25 @@ def scan_model(root: Path, name: str) -> ModelFiles:
         stamp = (_stamp(config, "config.toml"),) if config else ()
     except OSError as error:
         return ModelFiles(name, folder, problem=f"its folder cannot be read: {error.strerror}")
-    problem = "" if versions else f"it has no version; expected a folder such as {name}/1 with model.plan or model.onnx"
+    problem = "" if versions else _tell_versionless(name, entries)
     return ModelFiles(name, folder, folder / "config.toml" if config else None, stamp, versions, problem)
+
+
+def _tell_versionless(name: str, entries: Mapping[str, os.DirEntry[str]]) -> str:
+    others = sorted(key for key, entry in entries.items() if _may_be_model(entry))[:_SHOWN]
+    got = f", got {', '.join(others)}" if others else ""
+    return f"it has no version; expected a folder such as {name}/1 with model.plan or model.onnx{got}"
+
+
+def find_misnamed(root: Path) -> list[str]:
+    """Folders that hold models under names that no model may have; hidden ones are meant to be left out.
+
+    Raises:
+        RepositoryError: The folder cannot be listed.
+    """
+    folders = [entry.name for entry in _list(root) if entry.is_dir(follow_symlinks=False)]
+    others = [name for name in folders if not name.startswith(".") and not is_model_name(name)]
+    return [name for name in others if scan_model(root, name).versions]
 
 
 _LINK: Final = "its folder is a link, and links are not followed; put the folder itself there"

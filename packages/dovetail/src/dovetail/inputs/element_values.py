@@ -137,7 +137,7 @@ def _require_no_overflow(exact: Array, array: Array, where: str) -> None:
     with np.errstate(invalid="ignore"):
         lost = np.isfinite(exact) & ~np.isfinite(array.astype(exact.dtype))
     if lost.any():
-        first = exact[lost].reshape(-1)[0]
+        first = exact[lost].reshape(-1)[0].item()
         raise _misfit("an element does not fit the type", f"numbers of {array.dtype.name}", first, where)
 
 

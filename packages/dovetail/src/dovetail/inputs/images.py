@@ -71,7 +71,8 @@ def _decode(path: Path, color: str, options: ImageOptions, where: str) -> Array:
     content = _read_file(path, where)
 
     def fail(reason: str) -> InputError:
-        return InputError(f"this is no image that can be read: {reason}", where=where, expected=", ".join(_FORMATS))
+        shown = reason.partition(" <_io.BytesIO")[0]  # Pillow names the object that it reads from
+        return InputError(f"this is no image that can be read: {shown}", where=where, expected=", ".join(_FORMATS))
 
     with judging(fail), warnings.catch_warnings():
         warnings.simplefilter("error", Image.DecompressionBombWarning)

@@ -22,6 +22,8 @@ __all__ = ["LineTable"]
 _MOST_BYTES: Final = 64 << 20
 """One line."""
 _DECODER: Final = msgspec.json.Decoder()
+_MARK: Final = b"\xef\xbb\xbf"
+"""The byte order mark that some programs begin UTF-8 with."""
 
 
 class LineTable:
@@ -72,8 +74,9 @@ def _find_lines(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
             length += len(rest)
             if rest.endswith(b"\n"):
                 break
-        if not line.isspace():
-            yield start, line
+        text = line.removeprefix(_MARK) if start == 0 else line
+        if text and not text.isspace():
+            yield start, text
         start += length
 
 

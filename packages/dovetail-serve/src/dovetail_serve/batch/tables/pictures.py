@@ -27,10 +27,11 @@ class PictureTable:
         return [RowRange(0, 1)]
 
     def read(self, root: Path, shard: Shard, form: RowForm, options: BatchOptions) -> Iterator[Row]:
-        """The images of a shard."""
+        """The images of a shard: each is the first row of its file, wherever it stands in the shard."""
         for index, name in enumerate(shard.files):
             try:
-                yield Row(index, {form.inputs[0].name: _read(root / name, form, options)}, {"_file": name})
+                value = _read(root / name, form, options)
+                yield Row(index, {form.inputs[0].name: value}, {"_row": 0, "_file": name})
             except DovetailError as error:
                 yield Row(index, {}, {}, str(error))
 
