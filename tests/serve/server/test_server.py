@@ -181,6 +181,12 @@ def test_a_folder_without_models(tmp_path: Path, make: Callable[[Path], object])
         Server(tmp_path / "models")
 
 
+def test_a_model_is_no_folder_of_models(models: Path) -> None:
+    model = next(path for path in models.iterdir() if path.is_dir())
+    with pytest.raises(InputError, match=r"this is one model.*serve the folder that it is in: dovetail serve .*models"):
+        Server(model)
+
+
 def test_a_slow_client_does_not_keep_its_connection(models: Path) -> None:
     limits = replace(FREE.limits, idle_s=0.3)
     with (

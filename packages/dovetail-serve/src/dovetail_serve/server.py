@@ -152,4 +152,7 @@ def _require_folder(path: Path) -> Path:
         raise InputError("there are no models", where=f"'{path}'", expected=expected, got=got)
     if not any(each.is_dir() and not each.name.startswith(".") for each in path.iterdir()):
         raise InputError("there are no models", where=f"'{path}'", expected=expected, got="a folder without folders")
+    if any(each.parent.name.isdecimal() for pattern in ("*/model.plan", "*/model.onnx") for each in path.glob(pattern)):
+        fix = f"serve the folder that it is in: dovetail serve {path.resolve().parent}"
+        raise InputError("this is one model", where=f"'{path}'", expected=expected, got="VERSION/model.*", fix=fix)
     return path

@@ -123,7 +123,7 @@ def _describe(document: InferDocument, limits: Limits) -> DescribedRequest:
         timeout_us=read_whole_number(parameters, "timeout"),
         parameters=parameters,
         binary={each.name: _is_binary(each, parameters) for each in outputs},
-        is_binary=parameters.get("binary_data_output") is True,
+        is_binary=_wants_binary(parameters),
     )
 
 
@@ -149,9 +149,21 @@ def _describe_input(entry: InputEntry, limits: Limits, where: str) -> DescribedI
 
 
 def _is_binary(entry: OutputEntry, parameters: Mapping[str, Scalar]) -> bool:
-    check_tensor_parameters(entry.parameters, f"output '{entry.name}'")
-    default = parameters.get("binary_data_output", False)
-    return entry.parameters.get("binary_data", default) is True
+    where = f"output '{entry.name}'"
+    check_tensor_parameters(entry.parameters, where)
+    return _read_flag(entry.parameters, "binary_data", where, default=_wants_binary(parameters))
+
+
+def _wants_binary(parameters: Mapping[str, Scalar]) -> bool:
+    return _read_flag(parameters, "binary_data_output", "the request", default=False)
+
+
+def _read_flag(parameters: Mapping[str, Scalar], name: str, where: str, *, default: bool) -> bool:
+    value = parameters.get(name, default)
+    if not isinstance(value, bool):
+        where = f"{where}, parameter '{name}'"
+        raise RequestError("the parameter is wrong", where=where, expected="true or false", got=value)
+    return value
 
 
 def _decode(text: bytes) -> InferDocument:

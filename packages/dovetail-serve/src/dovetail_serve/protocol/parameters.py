@@ -28,7 +28,7 @@ def check_tensor_parameters(parameters: Mapping[str, Scalar], where: str) -> Non
     """Raise for a parameter that would change the result and that the server does not know how to obey."""
     for name in parameters:
         if name in _UNSUPPORTED and parameters[name] not in (0, "", False):
-            raise UnsupportedError(f"{_UNSUPPORTED[name]} is not supported", where=where, got=f"parameter '{name}'")
+            raise UnsupportedError(f"not supported: {_UNSUPPORTED[name]}", where=where, got=f"parameter '{name}'")
 
 
 def read_whole_number(parameters: Mapping[str, Scalar], name: str) -> int:

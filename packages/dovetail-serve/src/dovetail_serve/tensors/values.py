@@ -94,9 +94,16 @@ def _array_from_list(values: list[Any], shape: Sequence[int], count: int, dataty
         raise _wrong_values(datatype, where)
     try:
         with np.errstate(over="ignore"):
-            return np.array(values, datatype.dtype).reshape(shape)
+            array = np.array(values, datatype.dtype)
     except OverflowError:
-        raise RequestError("a value does not fit the datatype", where=where, expected=datatype.name) from None
+        raise _too_large(datatype, where) from None
+    if not is_finite(array) and np.any(np.isfinite(np.array(values, np.float64)) & ~np.isfinite(array)):
+        raise _too_large(datatype, where)
+    return array.reshape(shape)
+
+
+def _too_large(datatype: Datatype, where: str) -> RequestError:
+    return RequestError("a value does not fit the datatype", where=where, expected=datatype.name)
 
 
 def _wrong_count(got: int, count: int, shape: Sequence[int], where: str) -> RequestError:
