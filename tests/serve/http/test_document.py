@@ -53,7 +53,7 @@ def test_what_is_wrong_is_wrong_each_time() -> None:
 
 def test_a_flag_is_true_or_false() -> None:
     outputs = [{"name": "y", "parameters": {"binary_data": "yes"}}]
-    with pytest.raises(RequestError, match="output 'y', parameter 'binary_data'.*true or false"):
+    with pytest.raises(RequestError, match=r"output 'y', parameter 'binary_data'.*true or false"):
         read(RequestReader(Limits()), raw_document(outputs=outputs), [1.0, 2.0])
     with pytest.raises(RequestError, match="binary_data_output"):
         read(RequestReader(Limits()), raw_document(parameters={"binary_data_output": 1}), [1.0, 2.0])

@@ -183,7 +183,7 @@ def test_a_folder_without_models(tmp_path: Path, make: Callable[[Path], object])
 
 def test_a_model_is_no_folder_of_models(models: Path) -> None:
     model = next(path for path in models.iterdir() if path.is_dir())
-    with pytest.raises(InputError, match=r"this is one model.*serve the folder that it is in: dovetail serve .*models"):
+    with pytest.raises(InputError, match=r"this is one model(.|\n)*serve the folder that it is in"):
         Server(model)
 
 
