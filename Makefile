@@ -177,7 +177,7 @@ notebooks: venv ## Run the notebooks of docs/notebooks and keep their outputs: a
 	@tools/provider_venv notebooks $(NOTEBOOKS_VENV) $(VENV)
 	$(NOTEBOOKS_VENV)/bin/python tools/notebooks
 
-test-browser: venv ## Reports and the site of make docs in a real browser, Debian's chromium or CHROMIUM=, offline: four minutes.
+test-browser: venv ## Reports and the site of make docs in a real browser, Debian's chromium or CHROMIUM=, offline: six minutes.
 	@status=0; if [ -z "$(CHROMIUM)" ]; then \
 		echo "Left out: reports and the site in a browser, as there is no chromium here (apt-get install chromium)."; \
 	else tools/provider_venv browser $(BROWSER_VENV) $(VENV) || status=$$?; \

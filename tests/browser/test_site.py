@@ -45,6 +45,7 @@ def test_a_sample_of_pages_is_whole(browser: Browser, address: str, pages: list[
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_every_page_is_whole(browser: Browser, address: str, pages: list[str]) -> None:
     assert len(pages) > 200
     assert walk_site(SiteWalk(browser, address, pages)) == []
