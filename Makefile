@@ -12,6 +12,7 @@
 #   TENSORRT all, quick or off: tests of the tensorrt module    make test-all TENSORRT=off
 #   CPP      all, quick or off: plugins and programs in C++     make test-all CPP=off
 #   NOTEBOOKS all, quick or off: notebooks, tests with PyTorch  make test-all NOTEBOOKS=off
+#   BROWSER  all or quick: reports and the site in a browser    make test-browser BROWSER=quick
 #   SITE     where the site of the documentation goes            make docs SITE=public
 #   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/usr/local/bin/chrome
 
@@ -26,6 +27,7 @@ CUDA ?= all
 TENSORRT ?= all
 CPP ?= all
 NOTEBOOKS ?= all
+BROWSER ?= all
 DOCS ?= all
 SERVE ?= all
 SITE ?=
@@ -50,6 +52,8 @@ NOTEBOOKS_VENV := .venv-notebooks
 RELEASE_VENV := .venv-release
 BROWSER_VENV := .venv-browser
 DOCS_VENV := .venv-docs
+# Where the site is made, commands of this package are found as if it were installed.
+DOCS_METADATA := $(abspath build/docs-metadata)
 CHROMIUM ?= $(firstword $(wildcard $(addprefix /usr/bin/,chromium chromium-browser google-chrome)))
 SOURCE := packages/dovetail/src packages/onnxruntime-ep-dovetail/src
 PYTEST := $(RUN) pytest
@@ -106,7 +110,7 @@ test-heavy: venv ## The corpus of the checker, the kit for providers, threads an
 	$(PYTEST) -n $(JOBS) $(HEAVY) $(ARGS)
 	$(PYTEST) -n $(JOBS) -m slow $(MARKED) $(ARGS)
 
-test-all: test test-heavy test-cpp test-openvino test-cuda test-tensorrt test-serve test-ray test-notebooks test-browser test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
+test-all: test test-heavy test-cpp test-openvino test-cuda test-tensorrt test-serve test-ray test-notebooks docs test-browser test-versions test-newest test-long ## Also the long suites, benchmarks, other providers, ONNX Runtimes and Pythons.
 
 test-openvino: venv ## The tests of packages/dovetail-openvino, in an environment of their own: five minutes.
 ifneq ($(OPENVINO),off)
@@ -173,21 +177,24 @@ notebooks: venv ## Run the notebooks of docs/notebooks and keep their outputs: a
 	@tools/provider_venv notebooks $(NOTEBOOKS_VENV) $(VENV)
 	$(NOTEBOOKS_VENV)/bin/python tools/notebooks
 
-test-browser: venv ## Reports in a real browser, Debian's chromium or CHROMIUM=, offline: a minute.
+test-browser: venv ## Reports and the site of make docs in a real browser, Debian's chromium or CHROMIUM=, offline: six minutes.
 	@status=0; if [ -z "$(CHROMIUM)" ]; then \
-		echo "Left out: reports in a browser, as there is no chromium here (apt-get install chromium)."; \
+		echo "Left out: reports and the site in a browser, as there is no chromium here (apt-get install chromium)."; \
 	else tools/provider_venv browser $(BROWSER_VENV) $(VENV) || status=$$?; \
 		if [ $$status -eq 3 ]; then \
-			echo "Left out: reports in a browser, as playwright cannot be installed on this machine."; \
+			echo "Left out: reports and the site in a browser, as playwright cannot be installed on this machine."; \
 		elif [ $$status -ne 0 ]; then exit $$status; \
-		else CHROMIUM=$(CHROMIUM) $(BROWSER_VENV)/bin/python -m pytest -n 0 tests/browser $(ARGS); fi; fi
+		else CHROMIUM=$(CHROMIUM) $(BROWSER_VENV)/bin/python -m pytest -n 0 \
+			$(if $(filter quick,$(BROWSER)),-m "not slow") tests/browser $(ARGS); fi; fi
 
 docs: venv ## The site of the documentation in build/site, or SITE=, with a folder for this version: a minute.
-	@status=0; tools/provider_venv docs $(DOCS_VENV) $(VENV) || status=$$?; \
+	@status=0; tools/provider_venv serve $(SERVE_VENV) $(VENV) || status=$$?; \
+	[ $$status -ne 0 ] || tools/provider_venv docs $(DOCS_VENV) $(SERVE_VENV) || status=$$?; \
 	if [ $$status -eq 3 ] && [ "$(DOCS)" = quick ]; then \
 		echo "Left out: the site of the documentation, whose locked packages cannot be installed on this machine."; \
 	elif [ $$status -ne 0 ]; then exit $$status; \
-	else $(DOCS_VENV)/bin/python -m tools.docs_site $(SITE); fi
+	else $(VENV)/bin/python tools/metadata $(DOCS_METADATA) packages/dovetail-tensorrt && \
+		PYTHONPATH=$(DOCS_METADATA):$(abspath packages/dovetail-tensorrt/src) $(DOCS_VENV)/bin/python -m tools.docs_site $(SITE); fi
 
 report-pictures: venv ## Make the pictures of docs/report.md anew, with a browser.
 	@tools/provider_venv browser $(BROWSER_VENV) $(VENV)

@@ -10,10 +10,11 @@ import pytest
 
 from dovetail import errors
 from dovetail._exports import EXPORTS
-from dovetail.cli.catalogue import COMMANDS
+from dovetail.cli.catalogue import COMMANDS, PACKAGE_COMMANDS
 from tools.docs_site import layout, versions
 from tools.docs_site.api import group_names
 from tools.docs_site.commands import EXAMPLES, find_moved, split_page
+from tools.docs_site.dead_links import find_dead
 from tools.docs_site.error_samples import SAMPLES
 from tools.docs_site.errors import raise_sample, read_codes
 from tools.docs_site.foreign import find_foreign
@@ -70,7 +71,8 @@ def test_a_notebook_is_a_page_with_its_outputs() -> None:
 
 def test_every_command_has_a_section_and_every_example_a_command() -> None:
     overview, sections = split_page((ROOT / "docs/cli.md").read_text(encoding="utf-8"))
-    assert set(sections) == set(COMMANDS) >= set(EXAMPLES)
+    assert set(sections) == {*COMMANDS, *PACKAGE_COMMANDS} >= set(EXAMPLES)
+    assert set(PACKAGE_COMMANDS) <= {*EXAMPLES, "serve"}, "serve is shown by a server that runs meanwhile"
     assert "## For scripts" in overview
     assert "## dovetail build" not in overview
 
@@ -97,6 +99,7 @@ def test_versions_stay_and_the_newest_is_first(tmp_path: Path) -> None:
     listed = json.loads((tmp_path / "versions.json").read_text(encoding="utf-8"))
     assert [(row["version"], row["aliases"]) for row in listed] == [("0.10.0", ["latest"]), ("0.9.0", [])]
     assert 'url=0.10.0/"' in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "There is no such page" in (tmp_path / "404.html").read_text(encoding="utf-8")
 
 
 def test_what_a_browser_would_fetch_from_elsewhere_is_found(tmp_path: Path) -> None:
@@ -104,3 +107,13 @@ def test_what_a_browser_would_fetch_from_elsewhere_is_found(tmp_path: Path) -> N
     assert find_foreign(tmp_path) == []
     (tmp_path / "bad.html").write_text('<script async src="https://e.org/a.js"></script><p class="mermaid">', "utf-8")
     assert [row.partition(": ")[0] for row in find_foreign(tmp_path)] == ["bad.html", "bad.html"]
+
+
+def test_links_that_lead_nowhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/index.html").write_text('<h2 id="one two">A</h2><img src="../picture.png">', "utf-8")
+    (tmp_path / "picture.png").touch()
+    good = '<a href="a/"></a><a href="a/#one%20two"></a><a href="#"></a><a href="https://e.org/b#c"></a>'
+    bad = '<a href="b/"></a><a href="a/#two"></a><a href="/a/"></a><img src="none.png">'
+    (tmp_path / "index.html").write_text(good + bad, "utf-8")
+    assert find_dead(tmp_path) == [f"index.html: {link}" for link in ("b/", "a/#two", "/a/", "none.png")]

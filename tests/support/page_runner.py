@@ -65,9 +65,12 @@ def _run_console(commands: list[tuple[str, str]]) -> None:
 
 def _run_line(line: str) -> tuple[int, str]:
     words = shlex.split(line, comments=True)
-    assert words[0] == "dovetail", f"only commands of dovetail can be run: {line}"
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
+        if words[0] == "python" and len(words) == 2:
+            runpy.run_path(words[1], run_name="__main__")
+            return 0, stream.getvalue()
+        assert words[0] == "dovetail", f"only scripts and commands of dovetail can be run: {line}"
         code = run_command(words[1:])
     return code, stream.getvalue()
 

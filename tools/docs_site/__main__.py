@@ -16,6 +16,7 @@ from pathlib import Path
 from tools.docs_site.api import write_api
 from tools.docs_site.commands import find_moved, write_commands
 from tools.docs_site.config import write_config
+from tools.docs_site.dead_links import find_dead
 from tools.docs_site.errors import write_errors
 from tools.docs_site.foreign import find_foreign
 from tools.docs_site.gather import gather
@@ -38,6 +39,8 @@ def main(arguments: list[str]) -> int:
     code = generate(config)
     if foreign := find_foreign(pages.parent / "html"):
         raise SystemExit("error: pages fetch from other hosts\n" + "\n".join(foreign))
+    if dead := find_dead(pages.parent / "html"):
+        raise SystemExit("error: links lead nowhere\n" + "\n".join(dead))
     if code == 0:
         publish(pages.parent / "html", site / read_version())
         write_versions(site)
@@ -49,7 +52,10 @@ def generate(config: Path) -> int:
     generator = Path(sysconfig.get_path("scripts"), "zensical")
     words = [generator, "build", "--strict", "--clean", "--config-file", config]
     settings = os.environ | {"PYTHONPATH": str(ROOT)}  # for the extension that reads docstrings
-    return subprocess.run(words, env=settings, check=False).returncode  # noqa: S603 - what this tool wrote
+    code = subprocess.run(words, env=settings, check=False).returncode  # noqa: S603 - what this tool wrote
+    # The generator's page for what is not there works in the root of a host alone; the site has one for all versions.
+    (config.parent / "html/404.html").unlink(missing_ok=True)
+    return code
 
 
 def publish(html: Path, folder: Path) -> None:

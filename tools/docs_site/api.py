@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from pathlib import Path
 
 from dovetail._exports import ALIASES, EXPORTS
 from tools.docs_site.gather import write_page
-from tools.docs_site.layout import ROOT
 
 __all__ = ["TOPICS", "group_names", "write_api"]
 
@@ -45,9 +43,6 @@ MODULES = {
 }
 """Modules besides ``dovetail`` itself whose names are public; each is a page."""
 
-_ELSEWHERE = ROOT / "packages/dovetail-serve/src"
-"""A package that is not installed where the site is made; what is described here needs only the standard library."""
-
 _FOLDER = "reference/api"
 
 
@@ -69,7 +64,6 @@ def _find_topic(name: str, module: str) -> str:
 def write_api(target: Path) -> None:
     """Write a page for each topic and each public module, and one that lists them."""
     groups = group_names()
-    sys.path.append(str(_ELSEWHERE))
     for topic, names in groups.items():
         write_page(target / _FOLDER / f"{topic}.md", _show(TOPICS[topic][0], "dovetail", names))
     for topic, (title, module) in MODULES.items():

@@ -7,18 +7,23 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from dovetail.cli import main as run_command
-from dovetail.cli.catalogue import COMMANDS
+from dovetail.cli.catalogue import COMMANDS, PACKAGE_COMMANDS
 from tools.docs_site.gather import write_page
 from tools.docs_site.layout import ROOT, rewrite_links
 from tools.docs_site.samples import write_samples
+from tools.docs_site.served import show_server
 
-__all__ = ["EXAMPLES", "find_moved", "split_page", "write_commands"]
+__all__ = ["EXAMPLES", "SUMMARIES", "find_moved", "split_page", "write_commands"]
+
+SUMMARIES = COMMANDS | {name: command.summary for name, command in PACKAGE_COMMANDS.items()}
+"""Every command that has a page, those of packages included, and what it is for."""
 
 _SOURCE = "docs/cli.md"
 _FOLDER = "reference/commands"
@@ -42,16 +47,27 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "provider": ("provider list",),
     "plugin": ("plugin new acme::MyOp", "plugin list --plugins moving_average.py"),
     "parity": ("parity cpu onnxruntime --op Conv",),
+    "batch": ("batch model.plan images.npy results", "batch model.plan images.npy results"),
+    "trtexec": (
+        "trtexec --onnx=model.onnx --shapes=image:2x3x32x32 --fp16 --saveEngine=half.plan --iterations=50 --duration=0",
+        "trtexec --onnx=model.onnx --fp61",
+    ),
+    "migrate": ("migrate double.py --diff", "migrate double.py"),
+    "lint": ("lint double.py", "lint double_v3.py"),
 }
 """What is run for each command, in this order and in one folder; the others print paths and facts of a machine."""
 
-_CODES = {"run model.plan --shapes image:9x3x32x32": 2}
+_CODES = {
+    "run model.plan --shapes image:9x3x32x32": 2,
+    "trtexec --onnx=model.onnx --fp61": 1,
+    "lint double.py": 2,
+}
 """Commands that are there to show a failure."""
 
 
 def find_moved() -> dict[str, str]:
     """The page of each section of docs/cli.md that has one of its own, by ``path#anchor``."""
-    return {f"{_SOURCE}#{_anchor(name)}": f"{_FOLDER}/{name}.md" for name in COMMANDS}
+    return {f"{_SOURCE}#{_anchor(name)}": f"{_FOLDER}/{name}.md" for name in SUMMARIES}
 
 
 def _anchor(command: str) -> str:
@@ -62,10 +78,10 @@ def split_page(text: str) -> tuple[str, dict[str, str]]:
     """What docs/cli.md says of all commands, and what it says of each."""
     parts = re.split(r"^(?=## )", text, flags=re.MULTILINE)
     sections = {part.split("\n", 1)[0][3:].removeprefix("dovetail "): part for part in parts[1:]}
-    if missing := [name for name in COMMANDS if name not in sections]:
+    if missing := [name for name in SUMMARIES if name not in sections]:
         raise SystemExit(f"error: {_SOURCE} has no section for {', '.join(missing)}")
-    rest = [part for name, part in sections.items() if name not in COMMANDS]
-    return "".join([parts[0], *rest]), {name: sections[name].split("\n", 1)[1].strip() for name in COMMANDS}
+    rest = [part for name, part in sections.items() if name not in SUMMARIES]
+    return "".join([parts[0], *rest]), {name: sections[name].split("\n", 1)[1].strip() for name in SUMMARIES}
 
 
 def write_commands(target: Path) -> None:
@@ -81,21 +97,29 @@ def write_commands(target: Path) -> None:
 
 
 def _list_commands() -> str:
-    rows = "".join(f"| [dovetail {name}]({_FOLDER}/{name}.md) | {text} |\n" for name, text in COMMANDS.items())
+    rows = "".join(f"| [dovetail {name}]({_FOLDER}/{name}.md) | {text} |\n" for name, text in SUMMARIES.items())
     return f"## Every command\n\n| command | what it does |\n|---|---|\n{rows}"
 
 
 def _show_page(name: str, section: str, examples: str) -> str:
     shown = f"## Example\n\n{examples}\n\n" if examples else ""
     _, usage = capture([*shlex.split(name), "-h"])
-    return f"# dovetail {name}\n\n{section}\n\n{shown}## Usage\n\n```text\n{usage.rstrip()}\n```\n"
+    return f"# dovetail {name}\n\n{_tell_package(name)}{section}\n\n{shown}## Usage\n\n```text\n{usage.rstrip()}\n```\n"
+
+
+def _tell_package(name: str) -> str:
+    if name not in PACKAGE_COMMANDS:
+        return ""
+    package = PACKAGE_COMMANDS[name].package
+    return f"A command of the package [{package}](../../packages/{package}.md).\n\n"
 
 
 def show_examples() -> dict[str, str]:
     """The examples of each command as blocks of a page, run in one folder with small models."""
     with tempfile.TemporaryDirectory() as name, _inside(Path(name)):
         write_samples(Path(name))
-        return {command: "\n\n".join(_show(line) for line in lines) for command, lines in EXAMPLES.items()}
+        shown = {command: "\n\n".join(_show(line) for line in lines) for command, lines in EXAMPLES.items()}
+        return shown | {"serve": show_server("serve models")}
 
 
 def _show(line: str) -> str:
@@ -107,6 +131,8 @@ def _show(line: str) -> str:
 
 def capture(words: list[str]) -> tuple[int, str]:
     """The exit code of a command, and what it writes to both of its streams."""
+    if words[0] in PACKAGE_COMMANDS:
+        return _capture_apart(words)
     stream = io.StringIO()
     with contextlib.redirect_stdout(stream), contextlib.redirect_stderr(stream):
         try:
@@ -114,6 +140,15 @@ def capture(words: list[str]) -> tuple[int, str]:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else 1
     return code, stream.getvalue()
+
+
+def _capture_apart(words: list[str]) -> tuple[int, str]:
+    """The same in a process of its own: commands of packages register plugins, which messages of others would list."""
+    command = [sys.executable, "-m", "dovetail", *words]
+    done = subprocess.run(  # noqa: S603 - a command of this site
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False
+    )
+    return done.returncode, done.stdout
 
 
 @contextlib.contextmanager

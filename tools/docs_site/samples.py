@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
+
+from tools.docs_site.layout import ROOT
 
 __all__ = ["write_samples"]
 
@@ -20,10 +23,46 @@ def moving_average(x, *, window: int, tactic: str):
     return (sums[:, window:] - sums[:, :-window]) / window
 """
 
+_V2_PLUGIN = """import tensorrt as trt
+from dovetail.plugin import as_array
+
+
+class Double(trt.IPluginV2DynamicExt):
+    def __init__(self):
+        trt.IPluginV2DynamicExt.__init__(self)
+        self.plugin_type, self.plugin_version, self.num_outputs = "Double", "1", 1
+
+    def get_output_datatype(self, index, input_types):
+        return input_types[0]
+
+    def get_output_dimensions(self, output_index, inputs, exprBuilder):
+        return inputs[0]
+
+    def supports_format_combination(self, pos, in_out, num_inputs):
+        return in_out[pos].type == trt.float32 and in_out[pos].format == trt.TensorFormat.LINEAR
+
+    def configure_plugin(self, inputs, outputs):
+        pass
+
+    def enqueue(self, input_desc, output_desc, inputs, outputs, workspace, stream):
+        as_array(outputs[0], output_desc[0])[...] = 2 * as_array(inputs[0], input_desc[0])
+
+    def serialize(self):
+        return b""
+
+    def clone(self):
+        return Double()
+"""
+
 
 def write_samples(folder: Path) -> None:
-    """Write a model, other weights for it, a custom layer, and a model that has this layer."""
+    """Write models, weights and inputs, plugins, and a folder of models to serve."""
     _write_model(folder)
+    shutil.copytree(
+        ROOT / "examples/models/colours", folder / "models/colours", ignore=shutil.ignore_patterns("*.plan*")
+    )
+    np.save(folder / "images.npy", np.random.default_rng(1).uniform(0, 1, (20, 3, 32, 32)).astype(np.float32))
+    (folder / "double.py").write_text(_V2_PLUGIN, encoding="utf-8")
     (folder / "moving_average.py").write_text(_LAYER, encoding="utf-8")
     _write_averaged(folder)
 

@@ -172,11 +172,18 @@ def _types(plan: Path) -> dict[str, str]:
         return {row.layer: row.type for row in engine.manifest.precision}
 
 
-def test_int8_takes_ranges_from_a_cache_or_says_that_they_are_made_up(model: str, tmp_path: Path) -> None:
-    plan, cache = tmp_path / "m.plan", tmp_path / "ranges.json"
+@pytest.fixture
+def ranges(model: str, tmp_path: Path) -> Path:
+    """A cache with the ranges of the model."""
+    cache = tmp_path / "ranges.json"
     batches = [{"x": np.random.default_rng(0).uniform(-1, 1, (2, 4)).astype(np.float32)}]
     dovetail.compile(model, precision=dovetail.PrecisionOptions(quantized="int8", calibration=batches, cache=cache))
-    code, text = run(f"--onnx={model}", "--int8", f"--calib={cache}", f"--saveEngine={plan}", *QUICK)
+    return cache
+
+
+def test_int8_takes_ranges_from_a_cache_or_says_that_they_are_made_up(model: str, ranges: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "m.plan"
+    code, text = run(f"--onnx={model}", "--int8", f"--calib={ranges}", f"--saveEngine={plan}", *QUICK)
     assert code == 0, text
     assert "made-up" not in text
     assert _types(plan) == {"product": "int8"}
@@ -184,6 +191,42 @@ def test_int8_takes_ranges_from_a_cache_or_says_that_they_are_made_up(model: str
     assert code == 0, text
     assert "ranges are those of made-up inputs" in text
     assert _types(plan) == {"product": "int8"}
+
+
+@pytest.mark.parametrize("has_calib", [True, False], ids=["calib", "made-up"])
+def test_fp16_beside_int8_is_told_where_nothing_is_left_for_it(
+    model: str, ranges: Path, tmp_path: Path, has_calib: bool
+) -> None:
+    plan = tmp_path / "m.plan"
+    words = [f"--onnx={model}", "--fp16", "--int8", *([f"--calib={ranges}"] if has_calib else []), *QUICK]
+    code, text = run(*words, f"--saveEngine={plan}")
+    assert code == 0, text
+    assert "fp16 has no effect: every layer that computes is quantized to int8" in text
+    assert ("made-up" in text) is not has_calib
+    assert _types(plan) == {"product": "int8"}
+
+
+def test_fp16_takes_what_int8_leaves(two_products: str, tmp_path: Path) -> None:
+    plan = tmp_path / "m.plan"
+    code, text = run(f"--onnx={two_products}", "--fp16", "--int8", f"--saveEngine={plan}", *QUICK)
+    assert code == 0, text
+    assert "has no effect" not in text
+    assert _types(plan) | {"turn": ""} == {"product": "int8", "square": "fp16", "turn": ""}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--fp16", "--bf16"], "--bf16 has no effect beside --fp16"),
+        (["--fp16", "--calib=nowhere.json"], "--calib has no effect"),
+        (["--int8", "--stronglyTyped"], "--int8 has no effect: with --stronglyTyped"),
+    ],
+)
+def test_a_flag_for_types_that_another_overrides_is_told(model: str, words: list[str], expected: str) -> None:
+    code, text = run(f"--onnx={model}", *words, *QUICK)
+    assert code == 0, text
+    assert text.count("has no effect") == 1
+    assert expected in text
 
 
 @pytest.fixture

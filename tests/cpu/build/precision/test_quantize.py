@@ -86,6 +86,20 @@ def test_the_rest_may_be_in_half_precision() -> None:
     assert _types(engine)["c4"][0] == "int8"
 
 
+def test_half_precision_that_finds_nothing_left_is_a_warning_unless_layers_were_kept(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = ModelWriter()
+    weights = [model.constant(name, np.full((3, 3, 1, 1), 0.5, np.float32)) for name in ("w1", "w2")]
+    model.add("Conv", [model.add("Conv", ["x", weights[0]], "c"), weights[1]], "y")
+    proto = model.finish({"x": ["n", 3, 24, 24]}, {"y": ["n", 3, 24, 24]})
+    engine = dt.compile(proto, precision=_options(float_type="fp16"))
+    assert {kind for kind, _ in _types(engine).values()} == {"int8"}
+    assert "fp16 has no effect: every layer that computes is quantized to int8" in capsys.readouterr().err
+    with pytest.raises(dt.BuildError, match=r"fp16 can have no effect(.|\n)*kept by 'y'"):
+        dt.compile(proto, precision=_options(float_type="fp16", keep=["y"]))
+
+
 def test_fp8_runs_where_a_provider_takes_it() -> None:
     model = make_image_network()
     engine = dt.compile(model, precision=_options(quantized="fp8"), providers=["cpu"], shapes={"x": SHAPE})

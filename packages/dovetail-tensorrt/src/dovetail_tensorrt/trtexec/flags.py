@@ -59,6 +59,7 @@ _WORKING: Final = (
             ("int8", "switch", "quantize products and convolutions to INT8"),
             ("fp8", "switch", "quantize products and convolutions to FP8"),
             ("best", "switch", "FP16, and INT8 where there is --calib"),
+            ("stronglyTyped", "switch", "types as the model says; flags for types have no effect then"),
             ("calib", "text", "the ranges for --int8 and --fp8, as dovetail build --calib-cache writes them"),
             ("precisionConstraints", "text", "none, prefer or obey: whether --layerPrecisions counts"),
             ("layerPrecisions", "pairs", "types of layers: name:fp32,head*:fp16"),
@@ -129,7 +130,6 @@ _WORKING: Final = (
 )
 
 _IDLE: Final = (
-    *_flags("Build", [("stronglyTyped", "switch", "types as the network says")], _ALWAYS),
     *_flags(
         "Build",
         [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Final
@@ -32,9 +32,11 @@ def choose_precision(options: Options, model: Any, shapes: Mapping[str, Any], lo
         options: The flags.
         model: The model as a message, without data beside it.
         shapes: Input -> the shape to make inputs up with.
-        logger: Told what was made up.
+        logger: Told what was made up, and which flags have no effect.
     """
     wanted = _find_types(options, model)
+    for text in _explain_idle(options, wanted):
+        logger.log(Severity.WARNING, text)
     if not wanted:
         return None
     half = next((name for name in _HALVES if name in wanted), None)
@@ -57,6 +59,18 @@ def _find_types(options: Options, model: Any) -> list[str]:
     if options.has("best") and options.has("calib") and not is_quantized:
         both = both or ["int8"]
     return [*halves[:1], *both]
+
+
+def _explain_idle(options: Options, wanted: Sequence[str]) -> Iterator[str]:
+    """Why flags for types that were given have no effect beside the others."""
+    if options.has("stronglyTyped"):
+        for name in (*_HALVES, *_BYTES, "best"):
+            if options.has(name):
+                yield f"--{name} has no effect: with --stronglyTyped layers keep the types that the model has"
+    elif options.has("fp16") and options.has("bf16"):
+        yield "--bf16 has no effect beside --fp16: a plan has one type of 16 bits"
+    if options.has("calib") and not any(name in wanted for name in _BYTES):
+        yield "--calib has no effect: nothing is quantized with these flags, or the model has Q/DQ of its own"
 
 
 def _find_ranges(options: Options, model: Any, shapes: Mapping[str, Any], logger: Any) -> dict[str, Any]:

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 
     from dovetail.entry_points import Offer
 
-__all__ = ["COMMANDS", "OfferedCommand", "list_offered", "load_declare", "summarize"]
+__all__ = [
+    "COMMANDS",
+    "PACKAGE_COMMANDS",
+    "OfferedCommand",
+    "PackageCommand",
+    "list_offered",
+    "load_declare",
+    "summarize",
+]
 
 Declare = Callable[["argparse.ArgumentParser"], None]
 
@@ -48,19 +56,21 @@ COMMANDS: Final = {
 """Each command and what it is for; the module of the same name, with _ for -, declares its arguments and runs it."""
 
 
-class _KnownCommand(NamedTuple):
+class PackageCommand(NamedTuple):
     """A command of a package that belongs to Dovetail."""
 
     package: str
     summary: str
 
 
-_ELSEWHERE: Final = {
-    "batch": _KnownCommand("dovetail-serve", "run a model over files, on one machine or on Ray"),
-    "lint": _KnownCommand("dovetail-tensorrt", "judge plugin sources, in Python and C++, by what is known to go wrong"),
-    "migrate": _KnownCommand("dovetail-tensorrt", "rewrite V2 plugins of a Python file to V3"),
-    "serve": _KnownCommand("dovetail-serve", "serve models over HTTP and gRPC"),
-    "trtexec": _KnownCommand("dovetail-tensorrt", "build, run and time a model with the flags of trtexec"),
+PACKAGE_COMMANDS: Final = {
+    "batch": PackageCommand("dovetail-serve", "run a model over files, on one machine or on Ray"),
+    "lint": PackageCommand(
+        "dovetail-tensorrt", "judge plugin sources, in Python and C++, by what is known to go wrong"
+    ),
+    "migrate": PackageCommand("dovetail-tensorrt", "rewrite V2 plugins of a Python file to V3"),
+    "serve": PackageCommand("dovetail-serve", "serve models over HTTP and gRPC"),
+    "trtexec": PackageCommand("dovetail-tensorrt", "build, run and time a model with the flags of trtexec"),
 }
 """Commands of packages that are known; what they are for is listed without importing these."""
 
@@ -83,7 +93,7 @@ def list_offered() -> list[OfferedCommand]:
 
 def summarize(offer: Offer) -> str:
     """What a command of a package is for, as far as that is known without importing it."""
-    known = _ELSEWHERE.get(offer.name)
+    known = PACKAGE_COMMANDS.get(offer.name)
     if known is not None and known.package == offer.distribution:
         return f"{known.summary} ({offer.origin})"
     return f"a command of {offer.origin}"
@@ -116,7 +126,7 @@ def load_declare(name: str) -> Declare | None:
     offered = next((command for command in list_offered() if command.offer.name == name), None)
     if offered is not None:
         return _import_declare(*offered)
-    if name in _ELSEWHERE:
+    if name in PACKAGE_COMMANDS:
         raise _missing(name)
     return None
 
@@ -127,8 +137,8 @@ def _missing(name: str) -> DovetailError:
     refusal = loading_policy().refusal(COMMAND_GROUP, name)
     if refusal is not None:
         return UsageError(f"commands of packages cannot be run: {refusal}", where=f"command '{name}'")
-    what = f"this is a command of the package '{_ELSEWHERE[name].package}', which is not installed"
-    return ResourceError(what, where=f"command '{name}'", fix=install_line(package=_ELSEWHERE[name].package))
+    what = f"this is a command of the package '{PACKAGE_COMMANDS[name].package}', which is not installed"
+    return ResourceError(what, where=f"command '{name}'", fix=install_line(package=PACKAGE_COMMANDS[name].package))
 
 
 def _import_declare(offer: Offer, problem: str | None) -> Declare:

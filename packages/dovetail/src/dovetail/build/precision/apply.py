@@ -17,6 +17,7 @@ from dovetail.build.precision.options import PrecisionOptions
 from dovetail.build.precision.quantize import OPSETS, QuantizationForm, make_probe, write_quantization
 from dovetail.build.precision.quantize_plan import QuantizationPlan, plan_quantization
 from dovetail.build.precision.ranges import Calibrated, calibrate
+from dovetail.build.precision.rules import MOVING
 from dovetail.build.precision.sensitivity import keep_sensitive
 from dovetail.build.precision.support import ProviderQuestions, find_plugin_ports
 from dovetail.build.precision.trial import Sample, Trial, run_trial
@@ -226,10 +227,19 @@ class _TypeChanges:
             decisions = self._decide()
             rows = [row for row in record_floats(decisions, kind) if row.reason != QUANTIZES]
             if not self._is_weak:
-                require_effect(kind, rows, is_for="layer with fp32 tensors")
+                self._require_floats(kind, rows)
             known = {record.layer for record in self.records}
             self.records += [row for row in rows if row.layer not in known]
         convert_float_types(self._model, decisions, FLOAT_IR_TYPES[kind or "fp16"], io_types, self._keep)
+
+    def _require_floats(self, kind: str, rows: Sequence[PrecisionRecord]) -> None:
+        """Check that the float type has an effect, or warn where quantization leaves no layer to it."""
+        computing, quantized = [row for row in rows if row.op not in MOVING], self._options.quantized
+        if computing and all(row.reason == quantized for row in computing):
+            what = f"{kind} has no effect: every layer that computes is quantized to {quantized}"
+            self._request.logger.log(Severity.WARNING, what)
+        else:
+            require_effect(kind, rows, is_for="layer with fp32 tensors")
 
     def _find_held(self, node: ir.Node) -> str:
         is_tuned = self._is_weak and entry_of(node) is not None
