@@ -137,3 +137,13 @@ def test_a_report_is_data() -> None:
     assert data["steps"]
     assert "a: float32[2, 3]" in str(report)
     assert str(report).startswith("Engine 'pair': ")
+
+
+def test_a_context_runs_over_arrays_by_name() -> None:
+    with _two_outputs() as engine:
+        context = engine.create_execution_context()
+        total, product = context.run({"b": B, "a": A})
+        np.testing.assert_array_equal(total, A + B)
+        np.testing.assert_array_equal(product, A * B)
+        with pytest.raises(dt.InputError, match="nothing was given for input"):
+            context.run({"a": A})

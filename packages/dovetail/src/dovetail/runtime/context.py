@@ -430,12 +430,12 @@ class ExecutionContext:
 
     def run(
         self,
-        inputs: Sequence[Any],
+        inputs: Sequence[Any] | dict[str, Any],
         outputs: Mapping[str, Any] | None = None,
         *,
         keep_on_device: bool = False,
     ) -> list[Any]:
-        """Run over arrays in the engine's input order; the returned arrays belong to the caller.
+        """Run over arrays in the engine's input order, or by name; the returned arrays belong to the caller.
 
         A sequence is a list of arrays, an empty optional is None, and strings are an array of ``str``. For an input
         that lies on a device, an array of that device is used where it is, and one of the host is copied there.
@@ -447,7 +447,10 @@ class ExecutionContext:
             keep_on_device: Whether other outputs that lie on a device stay there, as ``DeviceTensor``; else they are
                 copied to the host.
         """
-        checked = self._engine.check_inputs(inputs, self._callers)
+        if isinstance(inputs, dict):
+            checked = self._engine.gather_inputs((), inputs, self._callers)
+        else:
+            checked = self._engine.check_inputs(inputs, self._callers)
         if outputs or keep_on_device:
             return self._run_into(checked, outputs or {}, keep=keep_on_device)
         return self._run(checked)
