@@ -205,6 +205,18 @@ def _open() -> Target:
     return _target("open", engine.serialize(), np.ones((2, 3), np.float32))
 
 
+def _narrow() -> Target:
+    """A network that was given half precision, with what each layer got and why."""
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [3, 3], [float(i) for i in range(9)])
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2, 3]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "narrow", ports[:1], ports[1:], [weight])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    quiet = dt.Logger(dt.Logger.ERROR)
+    engine = dt.compile(model, providers=["cpu"], precision="fp16", logger=quiet)
+    return _target("narrow", engine.serialize(), np.ones((2, 3), np.float32))
+
+
 def _loop() -> Target:
     """A loop that captures a value and a branch that captures another."""
     floats, ints, bools = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -554,6 +566,7 @@ _MAKERS: dict[str, Callable[[], Target]] = {
     "device_io": _device_io,
     "chain": _chain,
     "open": _open,
+    "narrow": _narrow,
     "loop": _loop,
     "sizes": _sizes,
     "in_place": _in_place,
