@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes  # noqa: F401
@@ -174,10 +175,15 @@ def test_node_tests_of_onnx(paper: Any, part: int) -> None:
         if any(skip.covers(case.name, "cpu") for skip in skips):
             continue
         try:
-            _run_case(case)
+            _run_case(_loosen(case))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is what this is for
             wrong.append(f"{case.name}: {error}")
     assert not wrong, "\n".join(wrong)
+
+
+def _loosen(case: Any) -> Any:
+    """Twice the tolerance for chains of bfloat16: the reference rounds after each operator, and a fused one does not."""
+    return replace(case, rtol=2 * case.rtol) if case.name.endswith("bf16_expanded") else case
 
 
 def _run_case(case: Any) -> None:
