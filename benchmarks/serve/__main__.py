@@ -21,7 +21,6 @@ from typing import Any
 from benchmarks.serve.servers import FEATURES
 
 Call = Callable[[], Any]
-MODEL_PATH = "/v2/models/half/infer"
 TURN = 50
 UNCOUNTED = 5
 
@@ -39,16 +38,13 @@ def started(which: str, how: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def http_request(rows: int) -> bytes:
-    return make_http_request(MODEL_PATH, [rows, FEATURES], bytes(rows * FEATURES * 4))
-
-
-def make_http_request(path: str, shape: list[int], raw: bytes) -> bytes:
-    """A request with one raw tensor, as bytes."""
-    entry = {"name": "x", "shape": shape, "datatype": "FP32", "parameters": {"binary_data_size": len(raw)}}
+    raw = bytes(rows * FEATURES * 4)
+    parameters = {"binary_data_size": len(raw)}
+    entry = {"name": "x", "shape": [rows, FEATURES], "datatype": "FP32", "parameters": parameters}
     outputs = [{"name": "y", "parameters": {"binary_data": True}}]
     document = json.dumps({"inputs": [entry], "outputs": outputs}, separators=(",", ":")).encode()
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(document) + len(raw)}\r\n"
+        f"POST /v2/models/half/infer HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(document) + len(raw)}\r\n"
         f"Inference-Header-Content-Length: {len(document)}\r\n\r\n"
     )
     return head.encode() + document + raw

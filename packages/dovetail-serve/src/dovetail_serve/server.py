@@ -15,6 +15,7 @@ from dovetail.errors import InputError, UsageError
 from dovetail_serve.addresses import check_options, format_address, read_tls
 from dovetail_serve.loop_thread import LoopThread
 from dovetail_serve.options import ServerOptions
+from dovetail_serve.repository.names import is_version
 
 if TYPE_CHECKING:
     from dovetail_serve.addresses import TlsFiles
@@ -152,7 +153,7 @@ def _require_folder(path: Path) -> Path:
         raise InputError("there are no models", where=f"'{path}'", expected=expected, got=got)
     if not any(each.is_dir() and not each.name.startswith(".") for each in path.iterdir()):
         raise InputError("there are no models", where=f"'{path}'", expected=expected, got="a folder without folders")
-    if any(each.parent.name.isdecimal() for pattern in ("*/model.plan", "*/model.onnx") for each in path.glob(pattern)):
+    if any(is_version(each.parent.name) for pattern in ("*/model.plan", "*/model.onnx") for each in path.glob(pattern)):
         fix = f"serve the folder that it is in: dovetail serve {path.resolve().parent}"
         raise InputError("this is one model", where=f"'{path}'", expected=expected, got="VERSION/model.*", fix=fix)
     return path
