@@ -42,7 +42,7 @@ def has_tracer() -> bool:
 
 @cache
 def open_tracer() -> KernelTracer | None:
-    """The tracer of this process; None, with a warning where the package is here, if there can be none."""
+    """The tracer of this process, or None; it warns where the package is installed and cannot be used."""
     if not has_tracer():
         return None
     try:
