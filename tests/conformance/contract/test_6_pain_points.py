@@ -286,13 +286,9 @@ def test_aliased_after_a_data_dependent_layer() -> None:
     np.testing.assert_array_equal(engine(X), np.array(np.nonzero(X)) + 10)
 
 
-def test_without_the_preview_feature_an_in_place_plugin_gets_separate_memory() -> None:
-    class Separate(InPlace):
-        def compute(self, input_desc: Any, output_desc: Any, inputs: Any, outputs: Any) -> None:
-            assert inputs[0] != outputs[0]
-            Plus.compute(self, input_desc, output_desc, inputs, outputs)
-
-    np.testing.assert_array_equal(load(build(one_plugin(Separate())), PlusCreator(Separate))(X), X + 1)
+def test_an_in_place_plugin_without_the_preview_feature_fails_the_build() -> None:
+    with pytest.raises(trt.PluginError, match="ALIASED_PLUGIN_IO_10_03 is off"):
+        build(one_plugin(InPlace()))
 
 
 # shape inputs that are device inputs too (14)

@@ -68,18 +68,9 @@ def test_an_input_is_updated_in_place() -> None:
     assert address == (x.ctypes.data, x.ctypes.data)
 
 
-def test_without_the_feature_nobody_asks_and_nothing_is_shared() -> None:
-    calls: list = []
-    builder = dt.Builder()
-    network = builder.create_network()
-    x = network.add_input("x", dt.float32, (2, 3))
-    network.mark_output(network.add_plugin_v3([x], [], InPlace(5.0, calls)).get_output(0))
-    builder.build_serialized_network(network, builder.create_builder_config())
-    assert "get_aliased_input" not in {name for name, _ in calls}
-    engine = _build(_simple, enabled=False)
-    data = np.zeros((2, 3), np.float32)
-    np.testing.assert_allclose(engine(data), 5.0)
-    np.testing.assert_allclose(data, 0.0)
+def test_without_the_feature_the_build_fails() -> None:
+    with pytest.raises(dt.PluginError, match="ALIASED_PLUGIN_IO_10_03 is off"):
+        _build(_simple, enabled=False)
 
 
 def test_both_tensors_need_the_same_address() -> None:

@@ -112,7 +112,7 @@ def find_precision_flags(facts: FileFacts) -> Iterator[Place]:
 @file_rule(
     "L14",
     "aliased outputs and no preview feature",
-    why="get_aliased_input is not asked unless the feature is on, and inputs are then written against the contract",
+    why="a build without the feature fails: the output would be uninitialised memory",
     fix="config.set_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)",
 )
 def find_missing_preview(facts: FileFacts) -> Iterator[Place]:
@@ -120,9 +120,7 @@ def find_missing_preview(facts: FileFacts) -> Iterator[Place]:
     aliasing = [found for found in facts.classes.values() if found.is_v3 and "get_aliased_input" in found.declared]
     configs = [call for call in facts.calls if call.name in ("create_builder_config", "createBuilderConfig")]
     if aliasing and configs and not any("ALIASED_PLUGIN_IO" in arg for call in facts.calls for arg in call.args):
-        yield Place(
-            facts.path, configs[0].line, f"{aliasing[0].name} has get_aliased_input, and the build asks for none"
-        )
+        yield Place(facts.path, configs[0].line, f"{aliasing[0].name} has get_aliased_input, and the build fails")
 
 
 @file_rule(

@@ -301,8 +301,8 @@ class _Planner:
         for value, shape in zip(node.outputs, dims, strict=True):
             context.plugin_dims[value] = [sizes[d.output_index] if isinstance(d, SizeTensor) else d for d in shape]
         context.ranges.add_sizes(node)
-        enabled = self._config.get_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03)
-        aliases = find_aliases(graph_handle, len(node.outputs), entry.num_inputs, enabled=enabled)
+        is_enabled = self._config.get_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03)
+        aliases = find_aliases(node, graph_handle, entry.num_inputs, is_enabled=is_enabled)
         handle = self._own(graph_handle.clone())
         rule = _type_rule(self._request)
         layer = make_plugin_layer(node, entry, handle, context, rule, aliases=aliases, in_body=in_body)

@@ -290,10 +290,20 @@ class PluginHandle:
         return launch
 
     def get_aliased_input(self, output_index: int) -> int:
-        """The input an output shares memory with, or -1."""
-        if not hasattr(self.build, "get_aliased_input"):
+        """Return the input that an output shares memory with, or -1."""
+        method = getattr(self.build, "get_aliased_input", None)
+        if method is None:
             return -1
-        return int(self._call("get_aliased_input", lambda: self.build.get_aliased_input(output_index)))
+        returned = self._call("get_aliased_input", lambda: method(output_index))
+        source = _integer(returned)
+        if source is None:
+            raise PluginError(
+                f"get_aliased_input({output_index}) must return an integer",
+                where=self.where,
+                expected="-1, or the index of an input",
+                got=repr(returned)[:60],
+            )
+        return source
 
     @property
     def timing_cache_id(self) -> str | None:

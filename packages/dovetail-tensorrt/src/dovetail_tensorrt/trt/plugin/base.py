@@ -112,7 +112,6 @@ class DecoratedPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuildV2):
         self.num_outputs = definition.signature.num_outputs
         self.tactic = 0
         self._aliases: tuple[int, ...] = (-1,) * self.num_outputs
-        self._is_alias_asked = False
         self._offers: Offers | None = None
         self._row: tuple[Layout, ...] = ()
 
@@ -165,7 +164,6 @@ class DecoratedPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuildV2):
 
     def get_aliased_input(self, output_index: int) -> int:
         """The input that an output shares memory with, or -1."""
-        self._is_alias_asked = True
         return self._aliases[output_index]
 
     # formats and tactics
@@ -198,12 +196,6 @@ class DecoratedPlugin(IPluginV3, IPluginV3OneCore, IPluginV3OneBuildV2):
         self._row = tuple((each.desc.type, each.desc.format) for each in (*in_, *out))
         if self._offers is None:
             self._offers = self._ask_offers([*in_, *out], len(in_))
-        if any(source >= 0 for source in self._aliases) and not self._is_alias_asked:
-            raise DecoratorError(
-                "an output is aliased to an input, which the build does not allow",
-                where=self.definition.where,
-                fix="config.set_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03, True)",
-            )
 
     def get_valid_tactics(self) -> list[int]:
         """The tactics of the combination that was configured last."""

@@ -80,18 +80,41 @@ def _or_unknown(expr: Expr | None, name: str) -> Expr:
     return Symbol(f"unknown {name}") if expr is None else expr
 
 
-def find_aliases(handle: PluginHandle, num_outputs: int, num_inputs: int, *, enabled: bool) -> tuple[int, ...]:
-    """For each output the input it shares memory with; asked only when the preview feature is on."""
-    if not enabled:
-        return (-1,) * num_outputs
-    aliases = tuple(handle.get_aliased_input(index) for index in range(num_outputs))
+def find_aliases(node: ir.Node, handle: PluginHandle, num_inputs: int, *, is_enabled: bool) -> tuple[int, ...]:
+    """Return for each output of a plugin layer the input whose memory it shares, or -1.
+
+    Aliases are queried with and without the preview feature: an aliased plugin updates its input and does not write
+    its output, so without shared memory the output would stay uninitialised.
+
+    Args:
+        node: The node of the layer.
+        handle: The plugin.
+        num_inputs: How many tensor inputs the plugin has; shape inputs cannot be aliased.
+        is_enabled: Whether ``PreviewFeature.ALIASED_PLUGIN_IO_10_03`` is on.
+
+    Raises:
+        PluginError: An alias names no input or an input that is aliased already, or the feature is off.
+    """
+    aliases = tuple(handle.get_aliased_input(index) for index in range(len(node.outputs)))
+    where = f"layer '{layer_name(node)}', {handle.where}"
     used = [source for source in aliases if source >= 0]
     if any(not -1 <= source < num_inputs for source in aliases) or len(set(used)) != len(used):
         raise PluginError(
-            "get_aliased_input must give -1 or an input, and each input at most once",
-            where=handle.where,
+            "get_aliased_input must return -1 or the index of an input, and each input at most once",
+            where=where,
             expected=f"-1 to {num_inputs - 1}",
             got=aliases,
+        )
+    if used and not is_enabled:
+        output = next(index for index, source in enumerate(aliases) if source >= 0)
+        raise PluginError(
+            f"get_aliased_input: output {output} shares memory with input {aliases[output]}, and the preview feature "
+            "ALIASED_PLUGIN_IO_10_03 is off",
+            where=where,
+            expected="-1 for every output while the feature is off",
+            got=aliases,
+            fix="call config.set_preview_feature(PreviewFeature.ALIASED_PLUGIN_IO_10_03, True), or build with "
+            "--alias-io; or return -1 and write the output",
         )
     return aliases
 
@@ -120,7 +143,7 @@ def make_plugin_layer(
         for value, tensor in zip(values, tensors, strict=True)
     )
     outputs = [context.dims(value) or [] for value in node.outputs]
-    _check_alias_sizes(handle, tensors, entry.num_inputs, aliases)
+    _check_aliases(handle, tensors, entry.num_inputs, aliases)
     return PluginLayer(
         name=layer_name(node),
         handle=handle,
@@ -135,20 +158,48 @@ def make_plugin_layer(
     )
 
 
-def _check_alias_sizes(
+def _check_aliases(
     handle: PluginHandle, tensors: Sequence[TensorSpec], num_inputs: int, aliases: Sequence[int]
 ) -> None:
-    """An output that shares memory must not be larger than that memory, or tuning would write past its end."""
+    """Check that an output with shared memory has the type and the number of elements of its input.
+
+    A larger output would be written past the end of that memory. Shapes between the bounds of the profile are checked
+    when a context is bound to them.
+    """
     for index, source in enumerate(aliases):
-        given, wanted = tensors[source].shapes, tensors[num_inputs + index].shapes
-        if source >= 0 and given and wanted and math.prod(given.opt) != math.prod(wanted.opt):
+        if source < 0:
+            continue
+        given, wanted = tensors[source], tensors[num_inputs + index]
+        if given.dtype != wanted.dtype:
+            raise PluginError(
+                f"output {index} shares memory with input {source} and has another type",
+                where=handle.where,
+                expected=given.data_type.name,
+                got=wanted.data_type.name,
+                fix="return -1 from get_aliased_input, or declare the input's type in get_output_data_types",
+            )
+        different = _find_different_sizes(given.shapes, wanted.shapes)
+        if different is not None:
             raise PluginError(
                 f"output {index} shares memory with input {source} and has another size",
                 where=handle.where,
-                expected=given.opt,
-                got=wanted.opt,
+                expected=different[0],
+                got=different[1],
                 fix="return -1 from get_aliased_input, or declare the input's shape in get_output_shapes",
             )
+
+
+def _find_different_sizes(
+    given: ShapeRange | None, wanted: ShapeRange | None
+) -> tuple[tuple[int | None, ...], tuple[int | None, ...]] | None:
+    """The first of the minimum, optimum and maximum shapes with different numbers of elements, or None."""
+    if given is None or wanted is None:
+        return None
+    for first, second in ((given.opt, wanted.opt), (given.min, wanted.min), (given.max, wanted.max)):
+        sizes = [math.prod(shape) for shape in (first, second) if None not in shape]  # type: ignore[type-var]
+        if len(sizes) == 2 and sizes[0] != sizes[1]:
+            return first, second
+    return None
 
 
 def _size_axes(dims: Sequence[Expr | None], sizes: Collection[str]) -> tuple[int, ...]:
