@@ -14,6 +14,7 @@
 #   NOTEBOOKS all, quick or off: notebooks, tests with PyTorch  make test-all NOTEBOOKS=off
 #   BROWSER  all or quick: reports and the site in a browser    make test-browser BROWSER=quick
 #   SITE     where the site of the documentation goes            make docs SITE=public
+#   BASE     the revision to compare builds with                make replay BASE=origin/main
 #   CHROMIUM the browser that reports are tested in             make test-browser CHROMIUM=/usr/local/bin/chrome
 
 # Tests start hundreds of processes: without byte code on disk each compiles ONNX and SymPy anew, three seconds a process.
@@ -35,6 +36,7 @@ SHARD ?=
 ROWS ?=
 TOOL ?= memcheck
 MINUTES ?= 10
+BASE ?=
 TARGETS ?=
 
 VENV := .venv
@@ -86,7 +88,7 @@ BENCH := tests/bench/test_overhead.py tests/bench/test_plan_load.py
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo docs test test-all test-heavy test-cpp test-newest test-ray test-serve test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz check lint format lock notebooks report-pictures venv wheels workflows clean
+.PHONY: help demo docs test test-all test-heavy test-cpp test-newest test-ray test-serve test-gpu metadata-gpu sanitize-gpu bench-gpu test-cuda test-notebooks test-browser test-openvino test-tensorrt test-pythons test-versions test-long bench fuzz replay check lint format lock notebooks report-pictures venv wheels workflows clean
 
 help: ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -247,6 +249,11 @@ test-pythons: venv ## What may differ between versions of Python, on every one o
 
 fuzz: venv ## Fuzz models, plans and other files for MINUTES; counts and the corpus in tests/fuzz grow.
 	$(RUN) tests.fuzz $(MINUTES) $(TARGETS)
+
+replay: venv ## Write what fixed models build to, and print the difference from BASE=; ARGS=--quick for a subset.
+	@[ "$(CUDA)" = off ] || tools/provider_venv cuda $(CUDA_VENV) $(VENV)
+	@PYTHONPATH=tools $(if $(filter off,$(CUDA)),$(VENV),$(CUDA_VENV))/bin/python -m replay \
+		$(if $(filter off,$(CUDA)),--suite cpu) $(if $(BASE),--base $(BASE)) $(ARGS)
 
 bench: venv ## Benchmarks as tests, real models, onnx's node tests in ONNX Runtime: about 40 minutes.
 	$(PYTEST) -p no:xdist tests/bench $(ARGS)
