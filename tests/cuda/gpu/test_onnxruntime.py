@@ -16,7 +16,7 @@ import pytest
 
 from dovetail_cuda.lower.images import NHWC_DOMAIN
 from tests.cuda.channels_last import HEAD, MODELS
-from tests.cuda.graphs import check_graphs
+from tests.cuda.graphs import check_graphs, check_moved_buffers, check_short_threads
 from tests.cuda.inputs import make_inputs
 from tests.cuda.models import make_block, make_mlp
 
@@ -130,6 +130,14 @@ def test_each_id_has_a_graph_with_shapes_of_its_own(device: Any, use_pool: str) 
     model = onnx.parser.parse_model(HEAD + "(float[n,3] x) => (float[n,3] y) { y = Neg(x) }")
     session = device.session(model, graph_capture="1", **{"arena.use_cuda_mempool": use_pool})
     check_graphs(session, device, {1: 2, 2: 5, 3: 700})
+
+
+@pytest.mark.parametrize("route", ["compile", "kernels"])
+def test_graphs_follow_buffers_shapes_and_threads(device: Any, route: str) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[n,3] x) => (float[n,3] y) { y = Neg(x) }")
+    session = device.session(model, graph_capture="1", route=route)
+    check_moved_buffers(session, device)
+    check_short_threads(session, device)
 
 
 def test_inputs_of_the_host_and_outputs_on_the_gpu(device: Any) -> None:

@@ -18,7 +18,7 @@ from dovetail_cuda.lower.images import NHWC_DOMAIN
 from dovetail_cuda.run.arenas.arena_memory import ArenaMemory
 from dovetail_cuda.run.memory import PoolMemory
 from tests.cuda.channels_last import HEAD, MODELS
-from tests.cuda.graphs import check_graphs
+from tests.cuda.graphs import check_graphs, check_moved_buffers, check_short_threads
 from tests.cuda.host.callers_memory import CallersMemory
 from tests.cuda.host.fake_provider import fake_cuda
 from tests.cuda.inputs import make_inputs
@@ -128,6 +128,14 @@ def test_a_session_runs_on_the_stream_of_the_caller(
     rows = onnx.parser.parse_model(HEAD + "(float[n,3] x) => (float[n,3] y) { y = Neg(x) }")
     check_graphs(device.session(rows, graph_capture="1", **options), device, {1: 2})
     assert used == {lent}
+
+
+@pytest.mark.parametrize("route", ["compile", "kernels"])
+def test_graphs_follow_buffers_shapes_and_threads(device: Any, route: str) -> None:
+    model = onnx.parser.parse_model(HEAD + "(float[n,3] x) => (float[n,3] y) { y = Neg(x) }")
+    session = device.session(model, graph_capture="1", route=route)
+    check_moved_buffers(session, device)
+    check_short_threads(session, device)
 
 
 @pytest.mark.parametrize("use_pool", ["0", "1"])

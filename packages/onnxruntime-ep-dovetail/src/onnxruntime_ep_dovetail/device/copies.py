@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -117,6 +118,11 @@ class DataTransfer(NativeObject):
             )
         from_array, to_array = (self._array(end, device) for end in ends)
         stream = device.redirect(stream)
+        recording = device.recording
+        if recording is not None and _HOST not in (ends[0].device, ends[1].device):
+            recording.launch(("copy", *ends), partial(device.copy, from_array, to_array, stream))
+            return
+        device.launch_held_back()
         if stream is None:
             if self.runtime.version < _TELLS_STREAMS:
                 device.synchronize()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -135,13 +135,13 @@ class DeviceFrame:
         partition = self._partition
         self._input_shapes, self._addresses = tuple(shape or () for shape in shapes), ()
         used = self._device.find_stream(stream)
-        context = self._take_context(used)
+        context = partition.contexts.take(used)  # never that of a graph, which keeps the memory of its own shapes
         try:
             for name, shape in zip(partition.inputs, self._input_shapes, strict=True):
                 context.set_input_shape(name, shape)
             found = [self._find_shape(context, name) for name in partition.outputs]
         finally:
-            self._put_back(context, used)
+            partition.contexts.put_back(context, used)
         # What a step gives where a dimension is 0 is seen in a run.
         is_empty = any(0 in (shape or ()) for shape in (*self._input_shapes, *found))
         self._output_shapes = tuple(
@@ -173,20 +173,26 @@ class DeviceFrame:
         self._check_capture()
         if addresses is not self._addresses:
             self._bind(addresses)
-        inputs = self._inputs
+        launch = partial(self._launch, self._inputs, self._outputs, stream)
+        recording = device.recording
+        if recording is None:
+            launch()
+        else:
+            key = (partition, self._input_shapes, self._output_shapes, addresses[:-1])
+            recording.launch(key, launch, partition)
+
+    def _launch(self, inputs: Sequence[Any], outputs: dict[str, Any], stream: Stream | None) -> None:
+        device, partition = self._device, self._partition
         if len(partition.device_inputs) < len(inputs):
             inputs = self._fetch(inputs, stream)
         context = self._take_context(stream)
         try:
-            results = context.run([inputs[position] for position in partition.input_order], self._outputs)
+            results = context.run([inputs[position] for position in partition.input_order], outputs)
         finally:
             device.note_work(stream)
             self._put_back(context, stream)
         made = dict(zip(partition.output_order, results, strict=True))
         self._results = {i: made[i] for i, shape in enumerate(self._output_shapes) if shape is None}
-        recording = device.recording
-        if recording is not None:
-            recording.note_run(partition)
 
     def _check_capture(self) -> None:
         partition = self._partition
@@ -254,8 +260,7 @@ class DeviceFrame:
             taken = self._partition.contexts.take(stream)
             taken.profiler = self._clock
             return taken
-        context: dovetail.ExecutionContext = recording.context_of(self._partition)
-        return context
+        return recording.get_context(self._partition)
 
     def profile(self, clock: dovetail.IProfiler | None) -> None:
         """Run layer by layer from now on and tell a clock, or run as fast as can be again."""

@@ -17,13 +17,14 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from dovetail import DovetailError
+from dovetail import DovetailError, ExecutionContext
 from dovetail.allocators import IGpuAllocator
 from dovetail.provider.calls import call
 from dovetail.provider.devices import Stream
 from dovetail.provider.interfaces import OptionsFactory, Provider
 from dovetail.provider.loader import get_default_options, get_factory, get_provider, split_id
 from onnxruntime_ep_dovetail.device.arenas import Arenas, ArenaSettings, read_settings
+from onnxruntime_ep_dovetail.library import compute
 
 __all__ = ["BackendDevice", "Recording", "StreamUser", "get_device", "give_back_number", "take_number"]
 
@@ -34,7 +35,35 @@ class Recording(Protocol):
     """A run of a thread whose work goes to a stream of its own, because it is or will be captured."""
 
     stream: Stream
-    is_capturing: bool
+    has_failed: bool
+
+    def __hash__(self) -> int:
+        """Return a hash: memory is allocated by recording."""
+
+    @property
+    def is_capturing(self) -> bool:
+        """Whether work on the stream is recorded and not done."""
+
+    def get_context(self, partition: Any) -> ExecutionContext:
+        """Return the context of a partition that belongs to this recording alone."""
+
+    def launch(self, key: Hashable, launch: Callable[[], object], partition: Any = None) -> None:
+        """Launch an operation, now or with the graph that it is part of."""
+
+    def launch_held_back(self) -> None:
+        """Launch the operations that wait for the rest of their graph."""
+
+
+class _Queue:
+    """Progress of one queue of the device; several streams are one queue where a caller lends it."""
+
+    def __init__(self) -> None:
+        self.streams: list[Stream] = []
+        self.num_ordered = 0
+        """Number of times that work was put on the queue."""
+        self.num_done = 0
+        """Number of those known to be done."""
+        self.is_closed = False
 
 
 class StreamUser(Protocol):
@@ -55,13 +84,10 @@ class BackendDevice:
         self.shortage = ""
         """Why memory could not be given last: ONNX Runtime takes no reason for it, and asks for work on it all the
         same."""
-        self._streams: dict[int, list[Stream]] = {}
-        """By handle: where a caller lends one queue of the device, several streams are the same."""
-        self._ordered: dict[int, int] = {}
-        """How often each stream was given work, by its handle, and below how much of that was waited for."""
-        self._done: dict[int, int] = {}
+        self._queues: dict[int, _Queue] = {}
+        """By handle. A driver gives the handle of a queue that is closed to a new one, which starts from zero."""
         self._recordings: dict[int, Recording] = {}
-        """What each thread records now."""
+        """The recording of each thread, by the thread's number."""
         self._copy_stream: Stream | None = None
         self._copy_lock = threading.Lock()
 
@@ -99,31 +125,32 @@ class BackendDevice:
         """
         stream = self.call("create_stream", (provider or self.provider).create_stream)
         if stream is not None:
-            self._streams.setdefault(stream.handle, []).append(stream)
+            self._queues.setdefault(stream.handle, _Queue()).streams.append(stream)
         return stream
 
     def close_stream(self, stream: Stream) -> None:
-        """Finish a stream, let go of what is on it unless others are the same, and close it."""
-        same = self._streams.get(stream.handle, [])
-        if stream in same:
-            same.remove(stream)
+        """Finish a stream and close it, with the contexts on it unless another stream is the same queue."""
+        queue = self._queues.get(stream.handle)
+        if queue is not None and stream in queue.streams:
+            queue.streams.remove(stream)
         try:
             self.wait(stream)
         finally:
-            if not same:
-                self._forget(stream.handle)
+            if queue is not None and not queue.streams:
+                self._forget(stream.handle, queue)
             self.call("close_stream", stream.close)
 
-    def _forget(self, handle: int) -> None:
-        self._streams.pop(handle, None)
-        self._ordered.pop(handle, None)
+    def _forget(self, handle: int, queue: _Queue) -> None:
+        queue.is_closed = True
+        if self._queues.get(handle) is queue:
+            del self._queues[handle]
         for user in list(self.users):
             user.forget_stream(handle)
 
     def find_stream(self, handle: int) -> Stream | None:
-        """Where work of this thread goes that ONNX Runtime wants on a stream: there, or to what it records."""
-        same, recording = self._streams.get(handle), self.recording
-        own = same[-1] if same else None
+        """The stream for work of this thread that ONNX Runtime wants on a stream: that one, or the recording's."""
+        queue, recording = self._queues.get(handle), self.recording
+        own = queue.streams[-1] if queue and queue.streams else None
         return own if recording is None else recording.stream
 
     def redirect(self, stream: Stream | None) -> Stream | None:
@@ -134,9 +161,9 @@ class BackendDevice:
     # recording
 
     @property
-    def recording(self) -> Any:
-        """What this thread records, or None."""
-        return self._recordings.get(threading.get_ident()) if self._recordings else None
+    def recording(self) -> Recording | None:
+        """The recording of this thread, or None."""
+        return self._recordings.get(compute.thread_number()) if self._recordings else None
 
     @property
     def is_capturing(self) -> bool:
@@ -145,45 +172,50 @@ class BackendDevice:
         return recording is not None and recording.is_capturing
 
     def begin_recording(self, recording: Recording) -> None:
-        """Have all work of this thread go to a stream of its own."""
-        self._recordings[threading.get_ident()] = recording
+        """Send all work of this thread to a stream of its own."""
+        self._recordings[compute.thread_number()] = recording
 
-    def end_recording(self) -> Any:
-        """What this thread recorded, or None."""
-        return self._recordings.pop(threading.get_ident(), None)
+    def end_recording(self) -> None:
+        """End the recording of this thread, if there is one."""
+        self._recordings.pop(compute.thread_number(), None)
+
+    def launch_held_back(self) -> None:
+        """Launch the operations that this thread's recording holds back, before other work follows them."""
+        recording = self.recording
+        if recording is not None:
+            recording.launch_held_back()
 
     # waiting
 
     def note_work(self, stream: Stream | None) -> None:
-        """Note that a stream was given work; afterwards, so that nobody who waits meanwhile counts it as done."""
+        """Note that work was put on a stream; afterwards, so that a concurrent wait does not count it as done."""
         if stream is not None:
-            self._ordered[stream.handle] = self._ordered.get(stream.handle, 0) + 1
+            self._queues.setdefault(stream.handle, _Queue()).num_ordered += 1
 
     def wait(self, stream: Stream | None) -> None:
         """Wait for a stream; without one, work is done when the call that ordered it returns."""
         if stream is None:
             return
-        ordered = self._ordered.get(stream.handle, 0)
+        queue = self._queues.get(stream.handle)
+        num_ordered = 0 if queue is None else queue.num_ordered
         self.call("synchronize_stream", stream.synchronize)
-        self._done[stream.handle] = ordered
+        if queue is not None:
+            queue.num_done = num_ordered
 
     def make_barrier(self) -> Callable[[], bool] | None:
-        """Whether the streams have done what they have to do now; None when they have nothing."""
+        """Return a function that is true once the work ordered so far is done; None if all of it is."""
         waiting = [
-            (handle, number) for handle, number in list(self._ordered.items()) if not self._is_done(handle, number)
+            (queue, queue.num_ordered) for queue in list(self._queues.values()) if queue.num_done < queue.num_ordered
         ]
         if not waiting:
             return None
-        return lambda: all(handle not in self._ordered or self._is_done(handle, number) for handle, number in waiting)
-
-    def _is_done(self, handle: int, number: int) -> bool:
-        return self._done.get(handle, 0) >= number
+        return lambda: all(queue.is_closed or queue.num_done >= number for queue, number in waiting)
 
     def synchronize(self) -> None:
-        """Wait for all streams but those of captures, which hold nothing that could be done."""
-        captured = {id(recording.stream) for recording in self._recordings.values() if recording.is_capturing}
-        for stream in [stream for same in list(self._streams.values()) for stream in same]:
-            if id(stream) not in captured:
+        """Wait for all streams but those of captures, whose work is recorded and not done."""
+        captured = [recording.stream for recording in list(self._recordings.values()) if recording.is_capturing]
+        for stream in [stream for queue in list(self._queues.values()) for stream in list(queue.streams)]:
+            if all(stream is not other for other in captured):
                 self.wait(stream)
 
     # memory

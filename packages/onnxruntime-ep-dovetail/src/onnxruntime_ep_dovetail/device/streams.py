@@ -46,6 +46,7 @@ class SyncStream(NativeObject):
 
     def flush(self) -> None:
         """Wait for all that was ordered; in a capture nothing was."""
+        self.device.launch_held_back()
         if not self.device.is_capturing:
             self.device.wait(self.stream)
         self._raise_failure()
@@ -85,7 +86,8 @@ class SyncNotification(NativeObject):
         super().__init__(runtime)
 
     def activate(self) -> None:
-        """Note how far the stream is."""
+        """Record an event on the stream."""
+        self._device.launch_held_back()
         stream = self._owner.stream
         if stream is not None:
             self._event = self._try("record", stream.record)

@@ -50,3 +50,9 @@ def check_run(ep_address: int, offset: int, error: type[Exception], /) -> None:
 
 def set_carrier(make: Callable[[BaseException], type[BaseException]], /) -> None:
     """Say what makes, of an exception, a class that gives the exception when it is called."""
+
+def thread_number() -> int:
+    """Return the number of this thread, which no other thread of the process has or will have."""
+
+def is_thread_alive(number: int, /) -> bool:
+    """Return whether the thread of a number has not ended."""

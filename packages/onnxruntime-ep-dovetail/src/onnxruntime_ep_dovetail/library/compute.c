@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "runs.h"
+#include "threads.h"
 
 #define ORT_FAIL 1 /* never 11: that code makes ONNX Runtime's Python rebuild the session on the CPU in silence */
 #define ABSENT (-1) /* the rank of an optional input that is not there */
@@ -822,6 +823,27 @@ static PyObject* set_carrier(PyObject* module, PyObject* make) {
   Py_RETURN_NONE;
 }
 
+PyDoc_STRVAR(thread_number_doc,
+             "thread_number()\n--\n\n"
+             "Return the number of this thread, which no other thread of the process has or will have.");
+
+static PyObject* thread_number(PyObject* module, PyObject* unused) {
+  (void)module, (void)unused;
+  unsigned long long number = number_of_thread();
+  return number ? PyLong_FromUnsignedLongLong(number) : PyErr_NoMemory();
+}
+
+PyDoc_STRVAR(is_thread_alive_doc,
+             "is_thread_alive(number)\n--\n\n"
+             "Return whether the thread of a number has not ended.");
+
+static PyObject* is_thread_alive(PyObject* module, PyObject* number) {
+  (void)module;
+  unsigned long long wanted = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) return NULL;
+  return PyBool_FromLong(is_thread_live(wanted));
+}
+
 static int execute_module(PyObject* module) {
   name_resize = PyUnicode_InternFromString("resize");
   name_run = PyUnicode_InternFromString("run");
@@ -841,6 +863,8 @@ static PyMethodDef methods[] = {
     {"note_run_end", note_run_end, METH_O, note_run_end_doc},
     {"check_run", (PyCFunction)(void (*)(void))check_run, METH_FASTCALL, check_run_doc},
     {"set_carrier", set_carrier, METH_O, set_carrier_doc},
+    {"thread_number", thread_number, METH_NOARGS, thread_number_doc},
+    {"is_thread_alive", is_thread_alive, METH_O, is_thread_alive_doc},
     {NULL, NULL, 0, NULL},
 };
 
